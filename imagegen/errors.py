@@ -1,0 +1,113 @@
+"""What can go wrong: one tree of errors, each with a message, a hint, details and the exit code it ends with.
+
+    ImagegenError
+    +-- ConfigError          2  what was asked cannot be understood, or the command was used wrongly
+    +-- ToolError            3  a tool is missing or too old
+    +-- VerificationError    4  bytes are not what they should be
+    +-- RefusedError         5  what was asked is understood and not done
+    +-- BuildError           6  the build failed
+    +-- PublishError         7  publishing is incomplete and can be resumed
+    +-- ConflictError        8  a record says otherwise
+
+Library code raises; only `imagegen.cli.main` catches and exits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ExitCode(enum.IntEnum):
+    """The documented exit codes (docs/operator-guide.md)."""
+
+    OK = 0
+    BUG = 1
+    USAGE = 2
+    TOOL = 3
+    VERIFICATION = 4
+    REFUSED = 5
+    BUILD = 6
+    PUBLISH = 7
+    CONFLICT = 8
+    INTERRUPTED = 130
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Problem:
+    """One thing that is wrong with one place of a file."""
+
+    file: str
+    line: int
+    path: str
+    message: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        text = ": ".join(part for part in (place, self.path, self.message) if part)
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+class ImagegenError(Exception):
+    """Base of everything a user should read without a traceback."""
+
+    exit_code = ExitCode.BUG
+
+    def __init__(self, message: str, *, hint: str = "", details: Iterable[str] = ()) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = tuple(details)
+
+
+class ConfigError(ImagegenError):
+    """What was asked cannot be understood; carries every problem found, not just the first."""
+
+    exit_code = ExitCode.USAGE
+
+    def __init__(
+        self, message: str, *, problems: Iterable[Problem] = (), hint: str = "", details: Iterable[str] = ()
+    ) -> None:
+        super().__init__(message, hint=hint, details=details)
+        self.problems = tuple(sorted(problems))
+
+
+class ToolError(ImagegenError):
+    """A tool is missing or too old; the hint holds the commands that mend it."""
+
+    exit_code = ExitCode.TOOL
+
+
+class VerificationError(ImagegenError):
+    """Bytes are not what they should be."""
+
+    exit_code = ExitCode.VERIFICATION
+
+
+class RefusedError(ImagegenError):
+    """Understood, and not done."""
+
+    exit_code = ExitCode.REFUSED
+
+
+class BuildError(ImagegenError):
+    """The build ran and failed."""
+
+    exit_code = ExitCode.BUILD
+
+
+class PublishError(ImagegenError):
+    """Publishing is incomplete; running it again resumes."""
+
+    exit_code = ExitCode.PUBLISH
+
+
+class ConflictError(ImagegenError):
+    """A record with the same name says something else."""
+
+    exit_code = ExitCode.CONFLICT

@@ -1,0 +1,291 @@
+"""The kinds themselves: each a closed model whose fields are the kind's parameters in the guest (docs/guest.md)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PureWindowsPath
+from typing import Annotated, ClassVar, Literal
+
+import pydantic
+
+from imagegen.resources.model import Name, Resource, Sha256, Strict, WindowsPath
+
+Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
+Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
+RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/*?]+)+$")]
+MemberPath = Annotated[
+    str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
+]
+Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
+
+
+def _parent(path: str) -> str:
+    return str(PureWindowsPath(path).parent)
+
+
+class Directory(Resource):
+    """A folder."""
+
+    kind: ClassVar[str] = "directory"
+    path: WindowsPath
+
+    @property
+    def label(self) -> str:
+        return self.path
+
+    def makes(self) -> tuple[str, ...]:
+        return (self.path,)
+
+
+class File(Resource):
+    """A file with exactly these bytes, from the bundle or from an artifact."""
+
+    kind: ClassVar[str] = "file"
+    path: WindowsPath
+    sha256: Sha256
+    source: Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")] | None
+    artifact: Name | None
+
+    @pydantic.model_validator(mode="after")
+    def _one_origin(self) -> File:
+        if (self.source is None) == (self.artifact is None):
+            raise ValueError("a file comes from exactly one of source and artifact")
+        return self
+
+    @property
+    def label(self) -> str:
+        return self.path
+
+    @property
+    def artifact_name(self) -> str | None:
+        return self.artifact
+
+    def makes(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    def needs(self) -> tuple[str, ...]:
+        return (_parent(self.path),)
+
+
+class Member(Strict):
+    """A file that an archive brings."""
+
+    path: MemberPath
+    sha256: Sha256
+
+
+class Archive(Resource):
+    """An archive's files in a folder."""
+
+    kind: ClassVar[str] = "archive"
+    artifact: Name
+    into: WindowsPath
+    strip: Annotated[int, pydantic.Field(ge=0, le=8)]
+    members: Annotated[list[Member], pydantic.Field(min_length=1)]
+
+    @property
+    def label(self) -> str:
+        return self.artifact
+
+    @property
+    def artifact_name(self) -> str | None:
+        return self.artifact
+
+    def makes(self) -> tuple[str, ...]:
+        return tuple(f"{self.into}\\{member.path}" for member in self.members)
+
+    def needs(self) -> tuple[str, ...]:
+        return (self.into,)
+
+
+class Package(Resource):
+    """An installed MSI package, with the files and services it brings."""
+
+    kind: ClassVar[str] = "package"
+    artifact: Name
+    product: Text
+    version: Text
+    arguments: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*=[^\"]*$")]]
+    files: list[WindowsPath]
+    services: list[Name]
+
+    @property
+    def label(self) -> str:
+        return self.artifact
+
+    @property
+    def artifact_name(self) -> str | None:
+        return self.artifact
+
+    def makes(self) -> tuple[str, ...]:
+        folders = {str(parent) for path in self.files for parent in PureWindowsPath(path).parents}
+        return (*self.files, *sorted(folders))
+
+
+class Registry(Resource):
+    """A value under a registry key."""
+
+    kind: ClassVar[str] = "registry"
+    key: RegistryKey
+    name: Text
+    type: Literal["String", "ExpandString", "DWord", "QWord", "MultiString"]
+    data: str | int | list[str]
+
+    @pydantic.model_validator(mode="after")
+    def _data_fits_type(self) -> Registry:
+        wanted = {"String": str, "ExpandString": str, "DWord": int, "QWord": int, "MultiString": list}[self.type]
+        if not isinstance(self.data, wanted):
+            raise ValueError(f"data of a {self.type} is a {wanted.__name__}, not a {type(self.data).__name__}")
+        limit = {"DWord": 2**32, "QWord": 2**63}.get(self.type)
+        if limit is not None and isinstance(self.data, int) and not 0 <= self.data < limit:
+            raise ValueError(f"a {self.type} lies between 0 and {limit - 1}")
+        return self
+
+    @property
+    def label(self) -> str:
+        return f"{self.key}\\{self.name}"
+
+
+class Recovery(Strict):
+    """What Windows does when a service dies: always restart it."""
+
+    restart_after_s: Seconds
+    reset_after_s: Seconds
+
+
+class Service(Resource):
+    """A Windows service; a null field is not this resource's business."""
+
+    kind: ClassVar[str] = "service"
+    name: Name
+    display_name: Text | None
+    command: Text | None
+    start: Literal["automatic", "delayed", "manual", "disabled"]
+    state: Literal["running", "stopped"] | None
+    depends_on: list[Name] | None
+    recovery: Recovery | None
+
+    @pydantic.field_validator("command")
+    @classmethod
+    def _command_names_a_program(cls, command: str | None) -> str | None:
+        if command is not None and _program(command) is None:
+            raise ValueError('must begin with the full path of a program, in "quotes" where it holds a space')
+        return command
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+    def needs(self) -> tuple[str, ...]:
+        program = _program(self.command) if self.command else None
+        return (program,) if program else ()
+
+
+def _program(command: str) -> str | None:
+    match = re.match(r'^"([A-Z]:\\[^"]+\.exe)"(?: |$)', command) or re.match(r'^([A-Z]:\\[^" ]+\.exe)(?: |$)', command)
+    return match.group(1) if match else None
+
+
+class Feature(Resource):
+    """A Windows Server feature; installing one may need a restart."""
+
+    kind: ClassVar[str] = "feature"
+    may_restart: ClassVar[bool] = True
+    name: Name
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+class Firewall(Resource):
+    """A firewall rule for one port, in every profile."""
+
+    kind: ClassVar[str] = "firewall"
+    name: Name
+    display_name: Text
+    direction: Literal["in", "out"]
+    action: Literal["allow", "block"]
+    protocol: Literal["TCP", "UDP"]
+    port: Annotated[int, pydantic.Field(ge=1, le=65535)]
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+class Entry(Strict):
+    """What one account may do."""
+
+    sid: Sid
+    rights: Literal["full", "modify", "read"]
+
+
+class Acl(Resource):
+    """Who may touch a file or folder: exactly these, nothing inherited."""
+
+    kind: ClassVar[str] = "acl"
+    path: WindowsPath
+    entries: Annotated[list[Entry], pydantic.Field(min_length=1)]
+
+    @property
+    def label(self) -> str:
+        return self.path
+
+    def needs(self) -> tuple[str, ...]:
+        return (self.path,)
+
+
+class Environment(Resource):
+    """A machine-wide environment variable."""
+
+    kind: ClassVar[str] = "environment"
+    name: Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    value: Text
+
+    @pydantic.field_validator("name")
+    @classmethod
+    def _path_has_its_own_kind(cls, name: str) -> str:
+        if name.lower() == "path":
+            raise ValueError("PATH is a list of folders: use the kind 'path'")
+        return name
+
+    @property
+    def label(self) -> str:
+        return self.name
+
+
+class Path(Resource):
+    """A folder on the machine's PATH."""
+
+    kind: ClassVar[str] = "path"
+    entry: WindowsPath
+
+    @property
+    def label(self) -> str:
+        return self.entry
+
+    def needs(self) -> tuple[str, ...]:
+        return (self.entry,)
+
+
+class Defender(Resource):
+    """A program whose file access Defender does not scan."""
+
+    kind: ClassVar[str] = "defender"
+    process: WindowsPath
+
+    @property
+    def label(self) -> str:
+        return self.process
+
+    def needs(self) -> tuple[str, ...]:
+        return (self.process,)
+
+
+KINDS: dict[str, type[Resource]] = {
+    kind.kind: kind
+    for kind in (
+        Acl, Archive, Defender, Directory, Environment, Feature, File, Firewall, Package, Path, Registry, Service,
+    )
+}  # fmt: skip

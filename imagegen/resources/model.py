@@ -1,0 +1,50 @@
+"""The base of every kind of resource, and the small typed words their fields are made of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import pydantic
+
+# An absolute Windows path: a drive, no forward slash, no '..', no trailing backslash, nothing that Windows
+# forbids in a name; no part may end in a dot, which forbids '..' too.
+WindowsPath = Annotated[
+    str, pydantic.StringConstraints(pattern=r'^[A-Z]:(\\[^\\/:*?"<>|\x00-\x1f]*[^\\/:*?"<>|\x00-\x1f .])+$')
+]
+Sha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
+
+
+class Strict(pydantic.BaseModel):
+    """Closed and frozen: an unknown key is an error, a value of another type is not converted."""
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Resource(Strict):
+    """One thing a machine must have. `kind` names its script in packer/guest/kinds and its behaviour on the model machine."""
+
+    kind: ClassVar[str]
+    may_restart: ClassVar[bool] = False
+
+    @property
+    def label(self) -> str:
+        """What tells this resource from others of its kind."""
+        raise NotImplementedError
+
+    @property
+    def artifact_name(self) -> str | None:
+        """The artifact whose bytes *set* needs, if any."""
+        return None
+
+    def makes(self) -> tuple[str, ...]:
+        """Paths that are there afterwards."""
+        return ()
+
+    def needs(self) -> tuple[str, ...]:
+        """Paths that must be there before."""
+        return ()
+
+    def fields(self) -> dict[str, Any]:
+        """The fields as plan.json carries them."""
+        return self.model_dump(mode="json")
