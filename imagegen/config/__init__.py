@@ -1,0 +1,1 @@
+"""What was asked: the closed model of a config, and its YAML with positions."""

@@ -1,0 +1,85 @@
+"""The clouds: one folder each, found here by name. Adding a provider is a folder and a line in PROVIDERS."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.artifacts.lock import LockedBase
+    from imagegen.console import Console
+    from imagegen.plan.model import BuildPlan
+
+PROVIDERS = {"aws": "imagegen.providers.aws.provider", "azure": "imagegen.providers.azure.provider"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """The facts of one run that a provider may use; none of them is rendered into a tree."""
+
+    environ: Mapping[str, str]
+    labels: Mapping[str, str]
+    started: str
+    """When the run began, RFC 3339 in UTC."""
+
+
+@dataclasses.dataclass(frozen=True)
+class CloudImage:
+    """An image as a cloud has it."""
+
+    id: str
+    region: str
+    name: str
+    state: str
+    """`available`, `pending` or the cloud's own word for anything else."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """Where an image can be used from, and under which name and version."""
+
+    images: tuple[CloudImage, ...]
+    version: str
+    made: int
+    """How many copies this run made; 0 when everything was there."""
+
+
+class Provider(Protocol):
+    """What a provider module offers; each function's network calls use nothing but `run.environ`'s credentials."""
+
+    PLUGIN: str
+    """The Packer plugin's name."""
+    PLUGIN_SINCE: str
+    """The lowest version of the plugin that has every attribute that the templates use."""
+
+    def base_request(self, settings: Any, windows: Mapping[str, Any]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
+        """What to look up as base image; pure."""
+
+    def look_up_base(self, request: Mapping[str, str], run: Run) -> LockedBase:
+        """The newest image that the request describes."""
+
+    def build_settings(self, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+        """What the source template needs, as plain JSON; pure."""
+
+    def source_values(self, plan: BuildPlan) -> dict[str, Any]:
+        """The values of the source template's own variable; pure."""
+
+    def publish_settings(self, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
+        """What publish needs, as plain JSON; pure."""
+
+    def find_built(self, plan: BuildPlan, run: Run) -> CloudImage | None:
+        """The image with this plan's identity and the run's labels in the build region, decided from the cloud's tags."""
+
+    def build_variables(self, plan: BuildPlan, run: Run) -> dict[str, str]:
+        """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""
+
+    def publish(self, plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
+        """Makes the image usable where the plan says; looks for each thing before making it."""
+
+
+def provider(target: str) -> Provider:
+    """The provider's module, imported only now: a cloud that is not used costs nothing."""
+    return cast("Provider", importlib.import_module(PROVIDERS[target]))

@@ -1,0 +1,1 @@
+"""The exact bytes that Packer reads and the guest receives."""

@@ -24,7 +24,7 @@ def _parent(path: str) -> str:
 
 
 class Directory(Resource):
-    """A folder."""
+    """A folder, and the folders above it."""
 
     kind: ClassVar[str] = "directory"
     path: WindowsPath
@@ -34,7 +34,7 @@ class Directory(Resource):
         return self.path
 
     def makes(self) -> tuple[str, ...]:
-        return (self.path,)
+        return (self.path, *(str(parent) for parent in PureWindowsPath(self.path).parents))
 
 
 class File(Resource):
@@ -43,8 +43,8 @@ class File(Resource):
     kind: ClassVar[str] = "file"
     path: WindowsPath
     sha256: Sha256
-    source: Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")] | None
-    artifact: Name | None
+    source: Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")] | None = None
+    artifact: Name | None = None
 
     @pydantic.model_validator(mode="after")
     def _one_origin(self) -> File:
@@ -80,7 +80,7 @@ class Archive(Resource):
     kind: ClassVar[str] = "archive"
     artifact: Name
     into: WindowsPath
-    strip: Annotated[int, pydantic.Field(ge=0, le=8)]
+    strip: Annotated[int, pydantic.Field(ge=0, le=8)] = 0
     members: Annotated[list[Member], pydantic.Field(min_length=1)]
 
     @property
@@ -105,9 +105,9 @@ class Package(Resource):
     artifact: Name
     product: Text
     version: Text
-    arguments: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*=[^\"]*$")]]
-    files: list[WindowsPath]
-    services: list[Name]
+    arguments: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*=[^\"]*$")]] = []
+    files: list[WindowsPath] = []
+    services: list[Name] = []
 
     @property
     def label(self) -> str:
@@ -158,12 +158,12 @@ class Service(Resource):
 
     kind: ClassVar[str] = "service"
     name: Name
-    display_name: Text | None
-    command: Text | None
+    display_name: Text | None = None
+    command: Text | None = None
     start: Literal["automatic", "delayed", "manual", "disabled"]
-    state: Literal["running", "stopped"] | None
-    depends_on: list[Name] | None
-    recovery: Recovery | None
+    state: Literal["running", "stopped"] | None = None
+    depends_on: list[Name] | None = None
+    recovery: Recovery | None = None
 
     @pydantic.field_validator("command")
     @classmethod

@@ -1,0 +1,69 @@
+# Starts kubelet with the image's fixed arguments and those that kubeadm wrote, which are read anew at every start.
+# kube-log-runner is the service's program and runs this; kubelet answers the service manager itself. Ends with kubelet's exit code.
+[CmdletBinding()]
+param(
+    [string]$Kubelet = 'C:\k\kubelet.exe',
+    [string]$StateFolder = 'C:\var\lib\kubelet',
+    [string]$ConfigFolder = 'C:\etc\kubernetes',
+    [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd'
+)
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+# The arguments kubeadm wrote: KUBELET_KUBEADM_ARGS="..." quoted as Go does, in which a blank divides unless it stands in quotes.
+# Before the node has joined there is no file, and there are none.
+function Read-KubeadmArgument {
+    [CmdletBinding()]
+    param([string]$Path)
+    if (-not [System.IO.File]::Exists($Path)) { return }
+    $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '(?m)^\s*KUBELET_KUBEADM_ARGS=(.*?)\s*$')
+    if (-not $found.Success) { return }
+    $text = $found.Groups[1].Value
+    if ($text.Length -ge 2 -and $text.StartsWith('"') -and $text.EndsWith('"')) {
+        $text = [regex]::Replace($text.Substring(1, $text.Length - 2), '\\([\\"])', '$1')
+    }
+    foreach ($word in [regex]::Matches($text, '(?:[^\s"'']|"[^"]*"|''[^'']*'')+')) {
+        [regex]::Replace($word.Value, '"([^"]*)"|''([^'']*)''', '$1$2')
+    }
+}
+
+# One argument as the Windows C runtime reads it back.
+function ConvertTo-NativeArgument {
+    [CmdletBinding()]
+    param([string]$Value)
+    if ($Value -ne '' -and $Value -notmatch '[\s"]') { return $Value }
+    $escaped = $Value -replace '(\\*)"', '$1$1\"'
+    $escaped = $escaped -replace '(\\+)$', '$1$1'
+    return '"' + $escaped + '"'
+}
+
+$code = 1
+try {
+    # kubeadm's come last: of an argument given twice kubelet takes the last.
+    $arguments = @(
+        '--windows-service'
+        "--cert-dir=$StateFolder\pki"
+        "--config=$StateFolder\config.yaml"
+        "--bootstrap-kubeconfig=$ConfigFolder\bootstrap-kubelet.conf"
+        "--kubeconfig=$ConfigFolder\kubelet.conf"
+        "--container-runtime-endpoint=$RuntimeEndpoint"
+        '--cgroups-per-qos=false'
+        '--enforce-node-allocatable='
+        '--resolv-conf='
+    ) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
+    $start.FileName = $Kubelet
+    $start.Arguments = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
+    # Nothing redirected: kubelet writes straight into what kube-log-runner reads.
+    $start.UseShellExecute = $false
+    $process = [System.Diagnostics.Process]::Start($start)
+    # For as long as the service runs.
+    $process.WaitForExit()
+    $code = $process.ExitCode
+}
+catch {
+    [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)")
+    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
+}
+exit $code

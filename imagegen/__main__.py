@@ -1,0 +1,5 @@
+"""`python -m imagegen`."""
+
+from imagegen.cli.main import main
+
+main()

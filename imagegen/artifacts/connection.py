@@ -1,0 +1,116 @@
+"""HTTPS requests as an environment wants them made: its proxy, its certificate authorities, and never another scheme.
+
+Touches the network. Redirects are followed here, one by one, so that none of them leaves HTTPS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import urllib.parse
+from typing import TYPE_CHECKING
+
+from imagegen.artifacts.request import shown_url
+from imagegen.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import httpx
+
+CONNECT_TIMEOUT_S = 20.0
+READ_TIMEOUT_S = 60.0
+REDIRECTS = 10
+
+_CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
+    """The proxy through which a host is reached over HTTPS; None for directly."""
+    proxy = _first(environ, ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
+    if not proxy or _is_direct(host, _first(environ, ("NO_PROXY", "no_proxy"))):
+        return None
+    address = proxy if "://" in proxy else f"http://{proxy}"
+    if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
+        raise ConfigError(
+            "the proxy of HTTPS_PROXY or ALL_PROXY is neither http:// nor https://",
+            hint="set HTTPS_PROXY to an HTTP proxy",
+        )
+    return address
+
+
+def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
+    """Who is believed about a server's name: the environment's bundle alone when it names one, as other tools do."""
+    import httpx
+
+    for variable in _CA_VARIABLES:
+        file = environ.get(variable)
+        if not file:
+            continue
+        try:
+            return ssl.create_default_context(cafile=file)
+        except OSError as error:
+            raise ConfigError(
+                f"{variable} names {file}, which is not a readable bundle of certificates: {error.strerror or error}",
+                hint=f"correct {variable}, or unset it",
+            ) from error
+    # A company's own authority is in the system's store, and a slim container has no such store: both count.
+    context = httpx.create_ssl_context(trust_env=False)
+    context.load_default_certs()
+    return context
+
+
+@contextlib.contextmanager
+def get(
+    url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], trust: ssl.SSLContext
+) -> Iterator[httpx.Response]:
+    """The answer at the end of all redirects, its body not read yet. A user in the URL goes to that URL's host only."""
+    import httpx
+
+    current = url
+    for _ in range(REDIRECTS + 1):
+        host = _https_host(current, url)
+        client = httpx.Client(
+            verify=trust,
+            proxy=proxy_for(host, environ),
+            trust_env=False,
+            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+        )
+        with client, client.stream("GET", current, headers=dict(headers)) as response:
+            location = response.headers.get("location")
+            if response.status_code not in _REDIRECTS or location is None:
+                yield response
+                return
+            current = urllib.parse.urljoin(current, location)
+    raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
+
+
+def _https_host(url: str, asked: str) -> str:
+    import httpx
+
+    try:
+        parsed = httpx.URL(url)
+    except (httpx.InvalidURL, ValueError):
+        parsed = httpx.URL()
+    if not parsed.host:
+        raise ConfigError(f"{shown_url(asked)} leads to an address that cannot be read")
+    if parsed.scheme != "https":
+        led = "" if url == asked else f", where {shown_url(asked)} leads,"
+        raise ConfigError(
+            f"{shown_url(url)}{led} is not an https:// URL",
+            hint="artifacts are fetched over HTTPS only; give such a URL",
+        )
+    return parsed.host
+
+
+def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((environ[name] for name in names if environ.get(name)), "")
+
+
+def _is_direct(host: str, no_proxy: str) -> bool:
+    for entry in no_proxy.split(","):
+        name = entry.strip().lower().lstrip(".")
+        if name and (name == "*" or host.lower() == name or host.lower().endswith(f".{name}")):
+            return True
+    return False

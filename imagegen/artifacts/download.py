@@ -1,0 +1,260 @@
+"""One URL in, one file with the sha256 of its bytes out. Resumes broken connections, and gives up in bounded time.
+
+Touches the network and the folder of the file. No message holds a URL's query or user.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import os
+import re
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagegen.artifacts import connection
+from imagegen.artifacts.request import shown_url
+from imagegen.errors import ConfigError, RefusedError, VerificationError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    import httpx
+
+    from imagegen.console import Console
+
+LIMIT_BYTES = 4 * 2**30
+DEADLINE_S = 1800.0
+# How long to wait after each failure in a row; one more than these is the last.
+PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
+LONGEST_RETRY_AFTER_S = 60.0
+
+_CHUNK_BYTES = 1 << 20
+_AGAIN = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)\Z")
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetched:
+    """What was computed from the bytes that arrived."""
+
+    sha256: str
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """How a download waits: `pause` between attempts, and the clock of its deadline."""
+
+    pause: Callable[[float], object]
+    now: Callable[[], float] = time.monotonic
+
+
+def fetch(
+    url: str,
+    into: Path,
+    *,
+    environ: Mapping[str, str],
+    console: Console,
+    expected_sha256: str | None = None,
+    override: str = "",
+    stop: threading.Event | None = None,
+    timing: Timing | None = None,
+) -> Fetched:
+    """Download to `into`, which appears only when whole and, if a digest is expected, right.
+
+    `override` is the config's key that replaces the URL, for hints; setting `stop` ends it from another thread.
+    """
+    ended = stop or threading.Event()
+    download = _Download(url, environ, console, override, ended, timing or Timing(ended.wait))
+    try:
+        with _Part(into) as part:
+            download.fill(part)
+            found = Fetched(part.digest.hexdigest(), part.size)
+            if expected_sha256 is not None and found.sha256 != expected_sha256:
+                raise VerificationError(
+                    f"{shown_url(url)} has sha256 {found.sha256}, and {expected_sha256} was asked for",
+                    hint="find out which one is right; never take over a digest because it makes this message go away",
+                )
+            part.complete()
+    except OSError as error:
+        raise RefusedError(
+            f"{into} cannot be written: {error.strerror or error}", hint="see to the room and the rights of that folder"
+        ) from error
+    return found
+
+
+class _Retry(Exception):
+    """This attempt failed in a way that may pass."""
+
+    def __init__(self, reason: str, after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.after_s = after_s
+
+
+class _Part:
+    """The bytes that are here so far, in a file of its own beside the final one, which only this user can read."""
+
+    def __init__(self, into: Path) -> None:
+        into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._into = into
+        # mkstemp makes the file with mode 0600, under a name that no other run uses.
+        handle, name = tempfile.mkstemp(dir=into.parent, prefix=f"{into.name}.", suffix=".part")
+        self._path = Path(name)
+        self._file = os.fdopen(handle, "wb")
+        self.digest = hashlib.sha256()
+        self.size = 0
+        self.validator = ""
+        """What proves that a later answer is about the same bytes; without it nothing is resumed."""
+
+    def __enter__(self) -> _Part:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._path.unlink(missing_ok=True)
+
+    def restart(self) -> None:
+        self._file.seek(0)
+        self._file.truncate()
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+    def complete(self) -> None:
+        self._file.close()
+        self._path.replace(self._into)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Download:
+    url: str
+    environ: Mapping[str, str]
+    console: Console
+    override: str
+    stop: threading.Event
+    timing: Timing
+
+    @property
+    def label(self) -> str:
+        return shown_url(self.url)
+
+    def fill(self, part: _Part) -> None:
+        """Attempts until the part is whole. Failures count only in a row: an attempt that brought bytes is progress."""
+        import httpx
+
+        deadline = self.timing.now() + DEADLINE_S
+        trust = connection.authorities(self.environ)
+        failures = 0
+        while True:
+            before = part.size
+            try:
+                self.attempt(part, trust, deadline)
+            except (httpx.TransportError, _Retry) as error:
+                self.refuse_hopeless(error)
+                failures = 1 if part.size > before else failures + 1
+                wait = max(PAUSES_S[min(failures, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
+                if failures > len(PAUSES_S) or self.timing.now() + wait > deadline:
+                    raise RefusedError(
+                        f"{self.label} could not be downloaded: {_reason(error)}", hint=self.hint("try again later")
+                    ) from error
+                self.timing.pause(wait)
+                self.heed_stop()
+            else:
+                return
+
+    def attempt(self, part: _Part, trust: ssl.SSLContext, deadline: float) -> None:
+        # Identity, and the raw bytes below: a digest of bytes that a library unpacked would be of another file.
+        headers = {"Accept-Encoding": "identity"}
+        if part.size and part.validator:
+            headers |= {"Range": f"bytes={part.size}-", "If-Range": part.validator}
+        with connection.get(self.url, headers, environ=self.environ, trust=trust) as response:
+            total = self.accept(response, part)
+            with self.console.task(f"downloading {self.label}", total) as advance:
+                advance(part.size)
+                for chunk in response.iter_raw(_CHUNK_BYTES):
+                    self.heed_stop()
+                    self.heed_limits(part.size + len(chunk), deadline)
+                    part.write(chunk)
+                    advance(len(chunk))
+        if total is not None and part.size != total:
+            raise _Retry(f"{part.size} of {total} bytes arrived")
+
+    def accept(self, response: httpx.Response, part: _Part) -> int | None:
+        """Decide from the answer's head whether its body begins or continues the part; its whole size if told."""
+        status = response.status_code
+        if status in _AGAIN:
+            if status == 416:
+                part.restart()
+            raise _Retry(f"the server answered {status}", _retry_after(response))
+        if status == 206:
+            match = _CONTENT_RANGE.match(response.headers.get("content-range", ""))
+            if match is None or int(match[1]) != part.size or _validator(response) not in ("", part.validator):
+                part.restart()
+                raise _Retry("the server continued with other bytes than were asked for")
+            total: int | None = int(match[2])
+        elif status == 200:
+            part.restart()
+            part.validator = _validator(response)
+            length = response.headers.get("content-length", "")
+            total = int(length) if length.isdecimal() else None
+        else:
+            raise ConfigError(
+                f"{self.label} cannot be had: the server answered {status}",
+                hint=self.hint("check that the version and the URL exist"),
+            )
+        if total is not None and total > LIMIT_BYTES:
+            raise self.too_large()
+        return total
+
+    def refuse_hopeless(self, error: Exception) -> None:
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            raise RefusedError(
+                f"{self.label} could not be downloaded: {error}",
+                hint="if a proxy of yours ends TLS, name its certificates in SSL_CERT_FILE",
+            ) from error
+
+    def heed_stop(self) -> None:
+        if self.stop.is_set():
+            raise concurrent.futures.CancelledError
+
+    def heed_limits(self, size: int, deadline: float) -> None:
+        if size > LIMIT_BYTES:
+            raise self.too_large()
+        if self.timing.now() > deadline:
+            raise RefusedError(
+                f"{self.label} was not downloaded within {DEADLINE_S / 60:g} minutes", hint=self.hint("try again later")
+            )
+
+    def too_large(self) -> VerificationError:
+        return VerificationError(f"{self.label} is larger than {LIMIT_BYTES / 2**30:g} GiB")
+
+    def hint(self, advice: str) -> str:
+        return f"{advice}, or set {self.override} to another URL" if self.override else advice
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _validator(response: httpx.Response) -> str:
+    tag: str = response.headers.get("etag", "")
+    # RFC 9110, 13.1.5: a weak tag says nothing about bytes, and must not be sent as If-Range.
+    return "" if tag.startswith("W/") else tag or response.headers.get("last-modified", "")
+
+
+def _retry_after(response: httpx.Response) -> float:
+    told = response.headers.get("retry-after", "")
+    return min(float(told), LONGEST_RETRY_AFTER_S) if told.isdecimal() else 0.0

@@ -1,0 +1,152 @@
+"""Artifact requests and the old lock in, locked artifacts out: what is pinned already is kept, the rest is downloaded.
+
+Touches the network and a scratch folder in the cache, which is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import tempfile
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagegen.artifacts.archive import read_members
+from imagegen.artifacts.download import fetch
+from imagegen.artifacts.lock import LockedArtifact
+from imagegen.artifacts.request import shown_url
+from imagegen.errors import ImagegenError, VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from imagegen.artifacts.lock import Lock
+    from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.console import Console
+
+PARALLEL = 4
+
+
+def lock_artifacts(
+    requests: Mapping[str, ArtifactRequest],
+    old: Lock | None,
+    *,
+    refresh: bool,
+    environ: Mapping[str, str],
+    cache: Path,
+    console: Console,
+) -> dict[str, LockedArtifact]:
+    """The artifacts as a lock holds them; with `refresh`, every one of them computed again."""
+    known = old.artifacts if old else {}
+    kept = {
+        name: known[name]
+        for name, request in requests.items()
+        if name in known and not refresh and _still_answers(request, known[name])
+    }
+    downloads = _downloads(request for name, request in requests.items() if name not in kept)
+    found = _download_all(downloads, environ=environ, cache=cache, console=console)
+    for name, artifact in found.items():
+        _refuse_changed_bytes(requests[name], known.get(name), artifact)
+    return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
+
+
+def _still_answers(request: ArtifactRequest, locked: LockedArtifact) -> bool:
+    return (
+        locked.url == request.url
+        and request.sha256 in (None, locked.sha256)
+        and (locked.members is not None) == request.archive
+    )
+
+
+def _refuse_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
+    if before is None or before.url != now.url or before.sha256 == now.sha256 or request.sha256 == now.sha256:
+        return
+    raise VerificationError(
+        f"{request.name}: {shown_url(now.url)} has other bytes than when it was locked: "
+        f"sha256 {now.sha256}, and the lock says {before.sha256}",
+        hint="a published URL does not change: find out why; to take the new bytes, ask for exactly this sha256 "
+        f"beside {request.override}",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Download:
+    """One URL, for all the artifacts that come from it."""
+
+    requests: tuple[ArtifactRequest, ...]
+
+    def run(self, scratch: Path, environ: Mapping[str, str], console: Console, stop: threading.Event) -> _Found:
+        first = self.requests[0]
+        # A folder of its own: nothing is assumed about what a name may hold.
+        into = Path(tempfile.mkdtemp(dir=scratch)) / "artifact"
+        fetched = fetch(
+            first.url,
+            into,
+            environ=environ,
+            console=console,
+            expected_sha256=first.sha256,
+            override=first.override,
+            stop=stop,
+        )
+        members = read_members(into, first.name) if any(request.archive for request in self.requests) else None
+        into.unlink()
+        return {
+            request.name: LockedArtifact(
+                url=request.url,
+                sha256=fetched.sha256,
+                size=fetched.size,
+                members=members if request.archive else None,
+            )
+            for request in self.requests
+        }
+
+
+_Found = dict[str, LockedArtifact]
+
+
+def _downloads(requests: Iterable[ArtifactRequest]) -> list[_Download]:
+    together: dict[tuple[str, str | None], list[ArtifactRequest]] = {}
+    for request in requests:
+        together.setdefault((request.url, request.sha256), []).append(request)
+    return [_Download(tuple(group)) for group in together.values()]
+
+
+def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cache: Path, console: Console) -> _Found:
+    if not downloads:
+        return {}
+    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stop = threading.Event()
+    with (
+        tempfile.TemporaryDirectory(dir=cache, prefix="lock-") as scratch,
+        concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
+        console.task(
+            f"looking up {len(downloads)} artifact{'s' if len(downloads) > 1 else ''}", len(downloads)
+        ) as advance,
+    ):
+        running = [pool.submit(download.run, Path(scratch), environ, console, stop) for download in downloads]
+        try:
+            for _ in concurrent.futures.as_completed(running):
+                advance(1)
+        except BaseException:
+            # An interrupt: without this the pool would wait for downloads that nobody wants any more.
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        return _gather(running)
+
+
+def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
+    """All that was found, or all that went wrong: one run tells an operator every URL to mend."""
+    wrong: list[ImagegenError] = []
+    found: _Found = {}
+    for future in finished:
+        try:
+            found |= future.result()
+        except ImagegenError as error:
+            wrong.append(error)
+    if not wrong:
+        return found
+    first = wrong[0]
+    others = [detail for error in wrong[1:] for detail in (error.message, *error.details)]
+    raise type(first)(first.message, hint=first.hint, details=(*first.details, *others)) from first

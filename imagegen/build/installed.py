@@ -1,0 +1,81 @@
+"""Asks a Packer for its version and its plugins, or remembers what it said. Starts it by the runner it is given."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from imagegen.build import environment, pins
+from imagegen.build.memory import Memory, question
+from imagegen.build.toolchain import Plugin, release
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.build.process import Run
+
+_ANSWER_TIMEOUT_S: Final = 60
+_VERSION_LINE = re.compile(r"(?m)^Packer v(\S+)")
+_PLUGIN_FILE = re.compile(r"packer-plugin-(?P<name>[a-z0-9-]+)_v(?P<version>[^_]+)_x[0-9.]+_")
+
+
+@dataclasses.dataclass(frozen=True)
+class PluginFolder:
+    """The plugins of one PACKER_PLUGIN_PATH: of each name the newest release."""
+
+    root: Path | None
+    plugins: Mapping[str, Plugin]
+
+
+def packer_version(packer: Path, *, environ: Mapping[str, str], run: Run, memory: Memory) -> str | None:
+    """The version, or None where the program of that name is not this Packer (cracklib has one too)."""
+    key = question("version", packer)
+    answer = memory.recall(key)
+    if answer is None:
+        child_environ = environment.packer_probe_environment(environ)
+        done = run([packer, "version"], environ=child_environ, timeout=_ANSWER_TIMEOUT_S)
+        match = _VERSION_LINE.search(done.stdout)
+        answer = match[1] if done.returncode == 0 and match else ""
+        memory.remember(key, answer, [packer])
+    return answer or None
+
+
+def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: Run, memory: Memory) -> PluginFolder:
+    """The plugins that this Packer sees under this environment."""
+    child_environ = environment.packer_probe_environment(environ)
+    names = ("PACKER_PLUGIN_PATH", "PACKER_CONFIG_DIR", "PACKER_CONFIG", "HOME", "XDG_CONFIG_HOME")
+    key = question("plugins", packer, *(child_environ.get(name, "") for name in names))
+    answer = memory.recall(key)
+    if answer is not None:
+        return parse_plugins(answer)
+    done = run([packer, "plugins", "installed"], environ=child_environ, timeout=_ANSWER_TIMEOUT_S)
+    folder = parse_plugins(done.stdout if done.returncode == 0 else "")
+    if folder.plugins:
+        # The folders' own times tell of a plugin that was added or removed; where there is none, it is asked again.
+        files = [plugin.path for plugin in folder.plugins.values()]
+        rests_on = {packer, *files, *(file.parent for file in files), *(file.parents[1] for file in files)}
+        memory.remember(key, done.stdout, sorted(rests_on))
+    return folder
+
+
+def parse_plugins(output: str) -> PluginFolder:
+    """What `packer plugins installed` prints, one path a line; plugins that this package does not use are left out."""
+    plugins: dict[str, Plugin] = {}
+    root = None
+    for line in output.splitlines():
+        path = Path(line.strip())
+        match = _PLUGIN_FILE.match(path.name)
+        number = release(match["version"]) if match else None
+        if (
+            match is None
+            or number is None
+            or not path.parent.as_posix().endswith("/" + pins.SOURCES.get(match["name"], "//"))
+        ):
+            continue
+        known = plugins.get(match["name"])
+        if known is None or number > (release(known.version) or (0, 0, 0)):
+            plugins[match["name"]] = Plugin(match["version"], path)
+            root = path.parents[3]
+    return PluginFolder(root, plugins)

@@ -1,0 +1,174 @@
+"""Finds the Packer and the plugins that a build needs: what is installed, or what Go builds once into the cache."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from imagegen.build import go_build, pins, process
+from imagegen.build.folder_lock import locked
+from imagegen.build.installed import PluginFolder, installed_plugins, packer_version
+from imagegen.build.memory import Memory
+from imagegen.build.toolchain import Toolchain, is_at_least
+from imagegen.errors import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.build.process import Run, Stream
+    from imagegen.console import Console
+
+# Packer and both plugins, one after another, on a slow machine.
+_LOCK_WAIT_S: Final = 3600
+
+
+def find_tools(
+    *,
+    environ: Mapping[str, str],
+    console: Console,
+    build: bool = True,
+    needed: Mapping[str, str] = pins.LOWEST_PLUGINS,
+    run: Run = process.run,
+    stream: Stream = process.stream,
+) -> Toolchain:
+    """A Packer with every plugin of `needed` at that version or newer; ToolError with the commands that mend it."""
+    search = _Search(environ, cache_folder(environ), needed, run)
+    go = shutil.which("go", path=environ.get("PATH", ""))
+    try:
+        found = search.look()
+        if found.tools is not None:
+            return found.tools
+        if go is None or not build or not search.can_be_built():
+            raise search.refusal(found, go_is_there=go is not None)
+        for fault in found.faults:
+            console.say(fault)
+        return _built(search, Path(go), console, stream)
+    except TimeoutError as overdue:
+        raise ToolError(str(overdue)) from overdue
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """imagegen's folder in the user's cache; a relative XDG_CACHE_HOME counts as unset, as its specification says."""
+    chosen = environ.get("XDG_CACHE_HOME", "")
+    if chosen.startswith("/"):
+        return Path(chosen, "imagegen")
+    home = environ.get("HOME", "")
+    if not home.startswith("/"):
+        raise ToolError("there is no place for a cache", hint="set HOME or XDG_CACHE_HOME to an absolute path")
+    return Path(home, ".cache", "imagegen")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    tools: Toolchain | None
+    packer: Path | None
+    missing: tuple[str, ...]
+    faults: tuple[str, ...]
+
+
+class _Search:
+    """What is installed, seen from one environment."""
+
+    def __init__(self, environ: Mapping[str, str], cache: Path, needed: Mapping[str, str], run: Run) -> None:
+        self.environ = environ
+        self.cache = cache
+        self.needed = needed
+        self.run = run
+        self._memory = Memory(cache / "tools.json")
+
+    def look(self) -> _Found:
+        """The first Packer that is new enough, and the first plugin folder that holds all that is needed."""
+        packer, version, faults = self._packer()
+        if packer is None:
+            return _Found(None, None, tuple(self.needed), tuple(faults))
+        own = {**self.environ, "PACKER_PLUGIN_PATH": str(go_build.plugin_folder(self.cache))}
+        missing: tuple[str, ...] = ()
+        for environ in (self.environ, own):
+            folder = installed_plugins(packer, environ=environ, run=self.run, memory=self._memory)
+            missing = tuple(name for name in self.needed if not self._has(folder, name))
+            if not missing:
+                return _Found(self._toolchain(packer, version, folder), packer, (), tuple(faults))
+        faults += [f"Packer sees no plugin {name} >= {self.needed[name]}" for name in missing]
+        return _Found(None, packer, missing, tuple(faults))
+
+    def can_be_built(self) -> bool:
+        """Whether the pinned versions are new enough."""
+        return all(is_at_least(pins.PLUGINS[name].version, lowest) for name, lowest in self.needed.items())
+
+    def refusal(self, found: _Found, *, go_is_there: bool) -> ToolError:
+        """What is missing, and the commands that mend it."""
+        commands = []
+        packer = "packer"
+        if found.packer is None:
+            commands.append(_packer_command())
+        elif found.packer == go_build.built_packer(self.cache):
+            place = shlex.quote(str(go_build.plugin_folder(self.cache)))
+            packer = f"PACKER_PLUGIN_PATH={place} {shlex.quote(str(found.packer))}"
+        commands += [f"{packer} plugins install {pins.SOURCES[name]}" for name in found.missing]
+        hint = "run\n" + "\n".join(f"  {command}" for command in commands)
+        if not go_is_there and self.can_be_built():
+            hint += "\nor install Go (https://go.dev/doc/install) and run this again: it then builds them itself"
+        what = "Packer" if found.packer is None else "plugins of Packer"
+        return ToolError(f"{what} missing or too old", hint=hint, details=found.faults)
+
+    def _packer(self) -> tuple[Path | None, str, list[str]]:
+        faults = []
+        on_path = shutil.which("packer", path=self.environ.get("PATH", ""))
+        built = go_build.built_packer(self.cache)
+        if on_path is None:
+            faults.append("packer is not on PATH")
+        candidates = [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]
+        for packer in candidates:
+            version = packer_version(packer, environ=self.environ, run=self.run, memory=self._memory)
+            if version is None:
+                faults.append(f"{packer} is not HashiCorp's Packer")
+            elif not is_at_least(version, pins.LOWEST_PACKER):
+                faults.append(f"{packer} is {version}; {pins.LOWEST_PACKER} is the oldest that will do")
+            else:
+                return packer, version, faults
+        return None, "", faults
+
+    def _has(self, folder: PluginFolder, name: str) -> bool:
+        plugin = folder.plugins.get(name)
+        return plugin is not None and is_at_least(plugin.version, self.needed[name])
+
+    def _toolchain(self, packer: Path, version: str, folder: PluginFolder) -> Toolchain:
+        environment = {
+            "PACKER_PLUGIN_PATH": str(folder.root or go_build.plugin_folder(self.cache)),
+            # The user's own Packer settings do not take part in a build.
+            "PACKER_CONFIG_DIR": str(self.cache / "packer-config"),
+            "CHECKPOINT_DISABLE": "1",
+            "PACKER_NO_COLOR": "1",
+        }
+        return Toolchain(packer, version, dict(sorted(folder.plugins.items())), environment)
+
+
+def _built(search: _Search, go: Path, console: Console, stream: Stream) -> Toolchain:
+    def waiting() -> None:
+        console.say("another run is building the tools; waiting for it")
+
+    search.cache.mkdir(parents=True, exist_ok=True)
+    with locked(search.cache / "tools.lock", wait_s=_LOCK_WAIT_S, waiting=waiting):
+        shop = go_build.Workshop(go, search.cache, search.environ, console, search.run, stream)
+        # Looked at again under the lock: whoever held it may have built all of this.
+        found = search.look()
+        packer = found.packer or go_build.build_packer(shop)
+        if found.packer is None:
+            found = search.look()
+        # One after another: the largest takes 3.2 GB of memory.
+        for name in found.missing:
+            go_build.build_plugin(shop, name, packer=packer)
+        found = search.look()
+    if found.tools is None:
+        raise ToolError("the tools that were built are not what is needed", details=found.faults)
+    return found.tools
+
+
+def _packer_command() -> str:
+    if sys.platform == "darwin":
+        return "brew install hashicorp/tap/packer"
+    return f"# install Packer {pins.LOWEST_PACKER} or newer: https://developer.hashicorp.com/packer/install"

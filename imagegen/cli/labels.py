@@ -1,0 +1,24 @@
+"""KEY=VALUE words in, labels out."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from imagegen.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def parse_labels(words: Iterable[str]) -> dict[str, str]:
+    """The labels, in the order given; tags of every cloud take this form."""
+    labels = {}
+    for word in words:
+        match = re.fullmatch(r"([a-z][a-z0-9_]{0,39})=([A-Za-z0-9._-]{1,200})", word)
+        if match is None:
+            raise ConfigError(
+                f"{word!r} is not a label", hint="write key=value: a lower-case word, then letters, digits, dots, dashes"
+            )
+        labels[match.group(1)] = match.group(2)
+    return labels

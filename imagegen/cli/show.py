@@ -1,0 +1,147 @@
+"""Values of the pipeline in, text for people or JSON for machines out."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from imagegen.errors import ConfigError, ImagegenError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.build.toolchain import Toolchain
+    from imagegen.manifest.model import ImageManifest
+    from imagegen.plan.model import BuildPlan, PlannedResource
+
+# What a reader of a plan wants to see of a resource beside its name; digests are for machines.
+_SHOWN = {
+    "archive": ("into",),
+    "file": ("source", "artifact"),
+    "firewall": ("direction", "protocol", "port"),
+    "package": ("version",),
+    "registry": ("type", "data"),
+    "service": ("start", "state"),
+    "environment": ("value",),
+}
+
+
+def error_text(error: ImagegenError) -> str:
+    """An error as it is shown: message, every problem or detail, hint."""
+    lines = [f"error: {error.message}"]
+    if isinstance(error, ConfigError):
+        lines += [str(problem) for problem in error.problems]
+    lines += [f"  {detail}" for detail in error.details]
+    if error.hint:
+        lines.append(f"hint: {error.hint}")
+    return "\n".join(lines)
+
+
+def error_json(error: ImagegenError) -> dict[str, Any]:
+    """The same for machines."""
+    problems = error.problems if isinstance(error, ConfigError) else ()
+    return {
+        "ok": False,
+        "message": error.message,
+        "hint": error.hint,
+        "details": list(error.details),
+        "problems": [
+            {"file": item.file, "line": item.line, "path": item.path, "message": item.message, "hint": item.hint}
+            for item in problems
+        ],
+    }
+
+
+def plan_text(plan: BuildPlan) -> str:
+    """A plan as a tree."""
+    image = plan.image
+    lines = [
+        f"{plan.build.name} for {image.target}",
+        f"  image id   {plan.image_id}",
+        f"  windows    {image.windows['release']} {image.windows['edition']} (build {image.windows['build']})",
+        f"  base       {', '.join(f'{key} {value}' for key, value in image.base.items())}",
+        f"  versions   {', '.join(f'{key} {value}' for key, value in image.versions.items())}",
+    ]
+    for phase in image.phases:
+        lines.append(f"phase {phase.name}{', then a restart' if phase.restart else ''}")
+        for step in phase.steps:
+            lines.append(f"  {step.name}: {step.summary}")
+            lines += [f"    {line}" for resource in step.resources for line in _resource_lines(resource)]
+    lines.append(f"artifacts ({sum(item.size for item in image.artifacts.values()):,} bytes)")
+    for name, artifact in image.artifacts.items():
+        lines.append(f"  {name}  {plan.build.downloads[name]}")
+        lines.append(f"    sha256 {artifact.sha256}")
+    return "\n".join(lines)
+
+
+def _resource_lines(resource: PlannedResource) -> Iterator[str]:
+    label = resource.id.partition(":")[2]
+    shown = [f"{name}={resource.fields[name]}" for name in _SHOWN.get(resource.kind, ()) if resource.fields[name] is not None]
+    yield f"{resource.kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
+
+
+def tools_json(tools: Toolchain) -> dict[str, Any]:
+    """Where the tools are."""
+    plugins = {name: {"version": item.version, "path": str(item.path)} for name, item in tools.plugins.items()}
+    packer = {"version": tools.packer_version, "path": str(tools.packer)}
+    return {"packer": packer, "plugins": plugins, "environment": dict(tools.environment)}
+
+
+def tools_text(tools: Toolchain) -> str:
+    """The same for people."""
+    lines = [f"packer {tools.packer_version}  {tools.packer}"]
+    lines += [f"plugin {name} {item.version}  {item.path}" for name, item in sorted(tools.plugins.items())]
+    return "\n".join(lines)
+
+
+def print_manifest(manifest: ImageManifest, form: str) -> None:
+    """A manifest on standard output."""
+    if form == "json":
+        click.echo(json.dumps(manifest.model_dump(mode="json"), indent=2, sort_keys=True))
+    elif form == "text":
+        click.echo(_manifest_text(manifest))
+
+
+def manifest_line(manifest: ImageManifest) -> str:
+    """A manifest in one line."""
+    where = ", ".join(f"{image.region} {image.id}" for image in manifest.published.images) if manifest.published else "not published"
+    return f"{manifest.created}  {manifest.image_id[:16]}  {manifest.target:<5}  {manifest.name}  {where}"
+
+
+def _manifest_text(manifest: ImageManifest) -> str:
+    lines = [
+        f"{manifest.name} for {manifest.target}",
+        f"  image id   {manifest.image_id}",
+        f"  created    {manifest.created}",
+        f"  versions   {', '.join(f'{key} {value}' for key, value in sorted(manifest.versions.items()))}",
+    ]
+    if manifest.labels:
+        lines.append(f"  labels     {', '.join(f'{key}={value}' for key, value in sorted(manifest.labels.items()))}")
+    if manifest.published is None:
+        lines.append(f"  built      {manifest.built.region} {manifest.built.id}; not published" if manifest.built else "  not built")
+    else:
+        lines.append(f"  published  version {manifest.published.version}")
+        lines += [f"             {image.region}  {image.id}" for image in manifest.published.images]
+    if manifest.report is None:
+        lines.append(f"  guest      no report: {manifest.report_missing}")
+    else:
+        resources = manifest.report["resources"]
+        changed = sum(item["status"] == "changed" for item in resources)
+        lines.append(f"  guest      {len(resources)} resources, {changed} changed by the build, all as planned")
+    for key, note in sorted(manifest.notes.items()):
+        lines.append(f"  {key}")
+        lines += _note_lines(note)
+    return "\n".join(lines)
+
+
+def _note_lines(note: Any) -> Iterator[str]:  # noqa: ANN401 - a note is any JSON
+    for name, value in note.items() if isinstance(note, dict) else [("", note)]:
+        if isinstance(value, list):
+            yield f"    {name}:"
+            yield from (f"      - {item}" for item in value)
+        elif isinstance(value, dict):
+            yield f"    {name}: {', '.join(f'{key} {item}' for key, item in value.items())}"
+        else:
+            yield f"    {name}: {value}"

@@ -1,0 +1,148 @@
+"""What people read while imagegen works: lines, warnings and progress on standard error. Data never goes through here.
+
+Rich is imported when it is first needed, and never where output is plain: neither `--help` nor a CI log pays for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import rich.console
+    import rich.progress
+
+
+def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
+    """The console of a run; `plain` None asks whether standard error is a terminal."""
+    is_plain = not sys.stderr.isatty() if plain is None else plain
+    return Console(sys.stderr, plain=is_plain, quiet=quiet)
+
+
+def seconds(value: float) -> str:
+    """A duration as people read it: `0.4s`, `42s`, `3m07s`, `1h02m`."""
+    if value < 9.95:
+        return f"{value:.1f}s"
+    whole = round(value)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m{rest:02}s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m"
+
+
+class Console:
+    """Narration. Usable from several threads; text is never read as markup."""
+
+    def __init__(self, stream: TextIO, *, plain: bool, quiet: bool = False, width: int | None = None) -> None:
+        self.plain = plain
+        self.quiet = quiet
+        self._stream = stream
+        self._width = width
+        self._rich: rich.console.Console | None = None
+        self._progress: rich.progress.Progress | None = None
+        self._tasks = 0
+        self._lock = threading.RLock()
+        self._started = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the run began."""
+        return time.monotonic() - self._started
+
+    @property
+    def terminal(self) -> rich.console.Console:
+        """The terminal, for displays that draw on it."""
+        with self._lock:
+            if self._rich is None:
+                import rich.console
+
+                self._rich = rich.console.Console(file=self._stream, width=self._width, highlight=False)
+            return self._rich
+
+    def say(self, text: str) -> None:
+        """Tell something; silent when quiet."""
+        if not self.quiet:
+            self._line(text, style=None)
+
+    def warn(self, text: str) -> None:
+        """Tell something that should be read even when quiet."""
+        self._line(f"warning: {text}", style="yellow")
+
+    @contextlib.contextmanager
+    def task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        """A piece of work that takes time: a bar towards `total`, or a spinner. Yields what counts it onwards."""
+        if self.quiet:
+            yield _uncounted
+        elif self.plain:
+            with self._plain_task(label):
+                yield _uncounted
+        else:
+            with self._drawn_task(label, total) as advance:
+                yield advance
+
+    @contextlib.contextmanager
+    def _plain_task(self, label: str) -> Iterator[None]:
+        began = time.monotonic()
+        self.say(f"{label} ...")
+        yield
+        self.say(f"{label}: done in {seconds(time.monotonic() - began)}")
+
+    @contextlib.contextmanager
+    def _drawn_task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+        progress = self._join_progress()
+        task = progress.add_task(label, total=total)
+        try:
+            yield lambda count: progress.advance(task, count)
+        finally:
+            progress.remove_task(task)
+            self._leave_progress()
+
+    def _join_progress(self) -> rich.progress.Progress:
+        # Tasks that run at the same time share one drawing: two would overwrite each other.
+        with self._lock:
+            if self._progress is None:
+                self._progress = self._new_progress()
+                self._progress.start()
+            self._tasks += 1
+            return self._progress
+
+    def _leave_progress(self) -> None:
+        with self._lock:
+            self._tasks -= 1
+            if self._tasks == 0 and self._progress is not None:
+                self._progress.stop()
+                self._progress = None
+
+    def _new_progress(self) -> rich.progress.Progress:
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+        from rich.table import Column
+
+        return Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            BarColumn(bar_width=20),
+            TimeElapsedColumn(),
+            console=self.terminal,
+            transient=True,
+            expand=True,
+        )
+
+    def _line(self, text: str, *, style: str | None) -> None:
+        if self.plain:
+            with self._lock:
+                self._stream.write(text + "\n")
+                self._stream.flush()
+        else:
+            self.terminal.print(text, style=style, markup=False, emoji=False, soft_wrap=True)
+
+
+def _uncounted(_count: int) -> None:
+    """Progress that nobody sees."""

@@ -1,0 +1,28 @@
+"""The content that ships beside the engine: Packer templates, guest scripts and steps. In a checkout it is the checkout's
+own folders; installed, the copies inside the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_PACKAGE: Final = Path(__file__).parent
+_CHECKOUT: Final = _PACKAGE.parent
+
+
+def _root(name: str) -> Path:
+    inside = _PACKAGE / "_data" / name
+    return inside if inside.is_dir() else _CHECKOUT / name
+
+
+PACKER: Final = _root("packer")
+GUEST: Final = PACKER / "guest"
+ROLES: Final = _root("ansible-win") / "roles"
+CATALOG: Final = _PACKAGE / "catalog"
+
+
+def read_folder(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
+    """Every file below a folder by its path with forward slashes, in a fixed order."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.glob(pattern)) if path.is_file()
+    }

@@ -1,0 +1,268 @@
+"""The product, told once, in order: load -> lock -> resolve -> render -> write -> check -> build -> publish -> record.
+
+Every verb of the command line is a prefix of this story. What a value is called says where it is in it:
+ImageConfig (asked) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (built) -> Published -> ImageManifest (recorded).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING
+
+import imagegen
+from imagegen.config.load import load_config
+from imagegen.contents import GUEST, PACKER, ROLES, read_folder
+from imagegen.errors import ConfigError
+from imagegen.plan.context import artifact_requests, evaluate_steps, versions_of
+from imagegen.plan.rules import broken_rules
+from imagegen.steps.discover import load_steps, override_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from imagegen.artifacts.lock import Lock
+    from imagegen.build.toolchain import Toolchain
+    from imagegen.build.workspace import BuildFolder
+    from imagegen.config.model import ImageConfig
+    from imagegen.console import Console
+    from imagegen.documents.yaml import Document
+    from imagegen.manifest.model import ImageManifest
+    from imagegen.plan.model import BuildPlan
+    from imagegen.plan.resolve import Decision
+    from imagegen.providers import CloudImage, Published, Run
+    from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.model import Step
+
+# What Packer and the cloud need around the phases: creating a machine, generalising, capturing.
+_AROUND_PHASES_S = 3 * 3600
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A config that holds together, and the steps it may use."""
+
+    file: Path
+    config: ImageConfig
+    document: Document
+    steps: Mapping[str, Step]
+
+
+def load(file: Path) -> Loaded:
+    """What was asked, or every problem of it."""
+    steps = load_steps(ROLES)
+    config, document = load_config(file, overrides=override_names(steps))
+    loaded = Loaded(file, config, document, steps)
+    if problems := broken_rules(config, document):
+        raise ConfigError(f"{file}: the config cannot work", problems=problems)
+    for target in config.targets.named():
+        evaluate_steps(config, target, steps)
+    return loaded
+
+
+def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
+    """The steps for one target; a target that the config does not name is an error."""
+    known = loaded.config.targets.named()
+    if target not in known:
+        problem = loaded.document.problem(("targets",), f"the config has no target {target!r}", f"it has {', '.join(known)}")
+        raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
+    return evaluate_steps(loaded.config, target, loaded.steps)
+
+
+def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
+    """The lock as it is; incomplete or missing is an error that names the command."""
+    from imagegen.artifacts.lock import read_lock
+    from imagegen.plan.resolve import unanswered
+    from imagegen.providers import provider
+
+    lock = read_lock(file)
+    missing = unanswered(loaded.config, target, lock, evaluated(loaded, target), provider(target))
+    if lock is None or missing:
+        what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
+        raise ConfigError(what, hint=f"run `imagegen lock {loaded.file}`, which looks it up")
+    return lock
+
+
+def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
+    """The lock with everything answered; what floats is looked up only where it is not answered yet, or on refresh."""
+    from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
+    from imagegen.artifacts.lookup import lock_artifacts
+    from imagegen.build.tools import cache_folder
+    from imagegen.build.workspace import write_file
+    from imagegen.catalog.facts import windows_for
+    from imagegen.providers import provider
+
+    old = read_lock(file)
+    bases = dict(old.base_images) if old else {}
+    requests = {}
+    for target in targets:
+        requests |= artifact_requests(evaluated(loaded, target))
+        cloud = provider(target)
+        settings = loaded.config.targets.named()[target]
+        request = cloud.base_request(settings, windows_for(versions_of(loaded.config), target))
+        if refresh or target not in bases or bases[target].request != request:
+            with console.task(f"looking up the base image for {target}", None):
+                bases[target] = cloud.look_up_base(request, run)
+    artifacts = lock_artifacts(
+        requests, old, refresh=refresh, environ=run.environ, cache=cache_folder(run.environ) / "artifacts", console=console
+    )
+    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases)
+    if lock != old:
+        write_file(file, lock_bytes(lock))
+        console.say(f"locked {len(artifacts)} artifacts and {len(bases)} base images in {file}")
+    return lock
+
+
+def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
+    """The plan, and the bytes it speaks of."""
+    from imagegen.plan.resolve import resolve
+    from imagegen.providers import provider
+
+    guest = read_folder(GUEST)
+    scripts = {"start.ps1": guest.pop("start.ps1")}
+    scripts |= {f"{target}/{path}": data for path, data in read_folder(PACKER / target, "*.ps1").items()}
+    return resolve(loaded.config, target, lock, evaluated(loaded, target), provider(target), guest, scripts)
+
+
+def render_tree(decision: Decision) -> dict[str, bytes]:
+    """The exact bytes that Packer reads."""
+    from imagegen.providers import provider
+    from imagegen.render.tree import render
+
+    cloud = provider(decision.plan.image.target)
+    templates = {path: text.decode() for path, text in read_folder(PACKER, "**/*.j2").items()}
+    plugin = {
+        "name": cloud.PLUGIN,
+        "source": f"github.com/hashicorp/{cloud.PLUGIN}",
+        "version": f">= {cloud.PLUGIN_SINCE}",
+    }
+    return render(decision, templates, plugin, cloud.source_values(decision.plan))
+
+
+def write(decision: Decision, tree: Mapping[str, bytes], out: Path) -> BuildFolder:
+    """The tree on disk, under out/<name>/<id>/tree."""
+    from imagegen.build.workspace import BuildFolder, write_tree
+
+    folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
+    write_tree(tree, folder.tree)
+    return folder
+
+
+def find_toolchain(target: str, run: Run, console: Console) -> Toolchain:
+    """Packer and the target's plugin."""
+    from imagegen.build.tools import find_tools
+    from imagegen.providers import provider
+
+    cloud = provider(target)
+    return find_tools(environ=run.environ, console=console, needed={cloud.PLUGIN: cloud.PLUGIN_SINCE})
+
+
+def check(tools: Toolchain, folder: BuildFolder, run: Run) -> None:
+    """Packer accepts the tree, or the reason why not."""
+    from imagegen.build.packer import validate_tree
+
+    validate_tree(tools, folder.tree, environ=run.environ)
+
+
+def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, console: Console) -> CloudImage:
+    """The image in the build region, made by Packer."""
+    from imagegen.build.packer import build_tree
+    from imagegen.build.progress import show_build
+    from imagegen.errors import BuildError
+    from imagegen.providers import provider
+
+    cloud = provider(plan.image.target)
+    variables = {
+        "created": run.started,
+        "labels": json.dumps(dict(run.labels), sort_keys=True),
+        "imagegen_version": imagegen.__version__,
+        "report_file": str(folder.report),
+        **cloud.build_variables(plan, run),
+    }
+    folder.report.unlink(missing_ok=True)
+    timeout = _AROUND_PHASES_S + sum(phase.timeout_s for phase in plan.image.phases)
+    with show_build(console, plan.image.target) as display:
+        build_tree(
+            tools, folder.tree, environ=run.environ, variables=variables, log=folder.log, display=display, timeout_s=timeout
+        )
+    built = cloud.find_built(plan, run)
+    if built is None:
+        raise BuildError("Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}")
+    return built
+
+
+def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
+    """The image usable where the plan says."""
+    from imagegen.providers import provider
+
+    return provider(plan.image.target).publish(plan, built, run, console)
+
+
+def record(
+    loaded: Loaded,
+    decision: Decision,
+    folder: BuildFolder,
+    tools: Toolchain | None,
+    built: CloudImage,
+    published: Published | None,
+    run: Run,
+    out: Path,
+) -> ImageManifest:
+    """What was made, from which inputs, where it is, and what the guest found on itself."""
+    from imagegen.manifest.record import make_manifest
+    from imagegen.manifest.store import LocalStore
+    from imagegen.plan.model import canonical
+
+    config_sha256 = hashlib.sha256(canonical(loaded.config.model_dump(mode="json"))).hexdigest()
+    manifest = make_manifest(
+        plan=decision.plan,
+        config=(loaded.file.name, config_sha256),
+        tools=tools,
+        built=built,
+        published=published,
+        report=folder.report,
+        run=run,
+    )
+    return LocalStore(out / "manifests").put(manifest)
+
+
+def build_and_publish(
+    file: Path, target: str, *, lock_file: Path, out: Path, run: Run, console: Console, rebuild: bool, with_publish: bool
+) -> ImageManifest:
+    """The whole story. An image with the same identity is not built again, and what is published is not published twice."""
+    from imagegen.providers import provider
+
+    loaded = load(file)
+    evaluated(loaded, target)
+    lock = look_up(loaded, [target], lock_file, refresh=False, run=run, console=console)
+    decision = decide(loaded, target, lock)
+    folder = write(decision, render_tree(decision), out)
+    console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
+    tools = find_toolchain(target, run, console)
+    check(tools, folder, run)
+    built = None if rebuild else provider(target).find_built(decision.plan, run)
+    if built is None:
+        built = build(decision.plan, tools, folder, run, console)
+    else:
+        console.say(f"{target} has this image already: {built.id}")
+    published = publish(decision.plan, built, run, console) if with_publish else None
+    return record(loaded, decision, folder, tools, built, published, run, out)
+
+
+def publish_built(file: Path, target: str, *, lock_file: Path, out: Path, run: Run, console: Console) -> ImageManifest:
+    """Publish what was built before, found by the cloud's own tags."""
+    from imagegen.build.workspace import BuildFolder
+    from imagegen.errors import PublishError
+    from imagegen.providers import provider
+
+    loaded = load(file)
+    decision = decide(loaded, target, read_lock_for(loaded, target, lock_file))
+    built = provider(target).find_built(decision.plan, run)
+    if built is None:
+        message = f"{target} has no image {decision.plan.short_id}"
+        raise PublishError(message, hint=f"run `imagegen build {file} --target {target}` first")
+    folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
+    published = publish(decision.plan, built, run, console)
+    return record(loaded, decision, folder, None, built, published, run, out)

@@ -1,0 +1,120 @@
+"""BuildPlan: everything that was decided for one target, in three parts.
+
+`image` is what is on the image, and alone decides its identity; `build` is how it is made; `publish` is where it goes.
+No fact of a run (time, commit, run id) and no secret is in any of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# Each line is a reason to rebuild images that were made before it: it salts every identity. Never edit one; append.
+ERRATA: tuple[str, ...] = ()
+
+JsonObject = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedResource:
+    """One resource with its final fields."""
+
+    id: str
+    kind: str
+    fields: JsonObject
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedStep:
+    """One step and what it puts on the machine."""
+
+    name: str
+    summary: str
+    timeout_s: int
+    resources: tuple[PlannedResource, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Phase:
+    """Steps between two restarts; `restart` says that one follows."""
+
+    name: str
+    restart: bool
+    timeout_s: int
+    steps: tuple[PlannedStep, ...]
+
+    def resources(self) -> Iterator[PlannedResource]:
+        for step in self.steps:
+            yield from step.resources
+
+
+@dataclasses.dataclass(frozen=True)
+class PlannedArtifact:
+    """Bytes that the image is made of, wherever they are fetched from."""
+
+    sha256: str
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ImagePart:
+    """What is on the image: nothing else can change its identity."""
+
+    target: str
+    windows: JsonObject
+    base: Mapping[str, str]
+    versions: Mapping[str, str]
+    phases: tuple[Phase, ...]
+    artifacts: Mapping[str, PlannedArtifact]
+    files: Mapping[str, str]
+    scripts: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildPart:
+    """How the image is made: names, machine, network, times, and where downloads come from."""
+
+    name: str
+    base_place: Mapping[str, str]
+    settings: JsonObject
+    downloads: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishPart:
+    """Where the image goes."""
+
+    settings: JsonObject
+
+
+@dataclasses.dataclass(frozen=True)
+class BuildPlan:
+    """The whole decision for one target."""
+
+    image: ImagePart
+    build: BuildPart
+    publish: PublishPart
+
+    @property
+    def image_id(self) -> str:
+        """The identity: sha256 of the canonical image part, salted by the errata."""
+        payload = {"errata": list(ERRATA), "image": dataclasses.asdict(self.image)}
+        return hashlib.sha256(canonical(payload)).hexdigest()
+
+    @property
+    def short_id(self) -> str:
+        """Enough of the identity for folder names and people."""
+        return self.image_id[:16]
+
+    def as_json(self) -> JsonObject:
+        return {"image_id": self.image_id, **dataclasses.asdict(self)}
+
+
+def canonical(value: object) -> bytes:
+    """The one JSON spelling of a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()

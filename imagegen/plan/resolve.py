@@ -1,0 +1,206 @@
+"""A config, its lock and the content in; the whole decision for one target out. Pure: no clock, no network, no environment."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import PureWindowsPath
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from imagegen.artifacts.lock import Lock
+from imagegen.catalog.facts import stock_paths, windows_for
+from imagegen.documents.problems import model_problems
+from imagegen.errors import ConfigError, Problem
+from imagegen.plan.context import artifact_requests, versions_of
+from imagegen.plan.model import (
+    BuildPart,
+    BuildPlan,
+    ImagePart,
+    Phase,
+    PlannedArtifact,
+    PlannedResource,
+    PlannedStep,
+    PublishPart,
+)
+from imagegen.resources.kinds import KINDS
+from imagegen.steps.model import PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from imagegen.artifacts.lock import LockedArtifact
+    from imagegen.config.model import ImageConfig
+    from imagegen.providers import Provider
+    from imagegen.resources.model import Resource
+    from imagegen.steps.evaluate import Draft, EvaluatedStep
+
+# Time for the engine's own work in a phase, beside its steps'.
+_PHASE_MARGIN_S = 600
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """A plan, and the bytes that it has the digests of."""
+
+    plan: BuildPlan
+    bundle: Mapping[str, bytes]
+    scripts: Mapping[str, bytes]
+
+
+def resolve(
+    config: ImageConfig,
+    target: str,
+    lock: Lock,
+    evaluated: tuple[EvaluatedStep, ...],
+    provider: Provider,
+    guest: Mapping[str, bytes],
+    scripts: Mapping[str, bytes],
+) -> Decision:
+    """`guest` are the engine's static files, `scripts` the cloud's own and the entry."""
+    settings = config.targets.named()[target]
+    windows = windows_for(versions_of(config), target)
+    base = lock.base_images[target]
+    requests = artifact_requests(evaluated)
+    phases = _phases(evaluated, lock, target)
+    bundle = {**guest, **{path: text for step in evaluated for path, text in step.texts.items()}}
+    image = ImagePart(
+        target=target,
+        windows={key: windows[key] for key in ("release", "edition", "build")},
+        base=base.identity,
+        versions={
+            "kubernetes": config.kubernetes.version,
+            "containerd": config.runtime.containerd.version,
+            "cloudbase_init": config.cloudbase_init.version,
+        },
+        phases=phases,
+        artifacts={name: PlannedArtifact(lock.artifacts[name].sha256, lock.artifacts[name].size) for name in sorted(requests)},
+        files={path: _sha256(data) for path, data in sorted(bundle.items())},
+        scripts={path: _sha256(data) for path, data in sorted(scripts.items())},
+    )
+    build = BuildPart(
+        name=config.name,
+        base_place=base.place,
+        settings=provider.build_settings(settings),
+        downloads={name: request.url for name, request in sorted(requests.items())},
+    )
+    return Decision(BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts)
+
+
+def unanswered(config: ImageConfig, target: str, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:
+    """What the lock does not answer for this config: the names of artifacts and base images to look up."""
+    lock = lock or Lock()
+    settings = config.targets.named()[target]
+    request = provider.base_request(settings, windows_for(versions_of(config), target))
+    base = lock.base_images.get(target)
+    missing = [] if base is not None and base.request == request else [f"base image for {target}"]
+    for name, wanted in artifact_requests(evaluated).items():
+        have = lock.artifacts.get(name)
+        if have is None or have.url != wanted.url or wanted.sha256 not in (None, have.sha256):
+            missing.append(name)
+    return missing
+
+
+def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tuple[Phase, ...]:
+    problems: list[Problem] = []
+    made = _Made(stock_paths(target))
+    phases = []
+    restarting: set[str] = set()
+    for name in PHASES:
+        members = [step for step in evaluated if step.step.meta.phase == name]
+        resources = {step.step.name: tuple(_resources(step, lock, problems)) for step in members}
+        ordered = [(step, draft, resource) for step in members for draft, resource in resources[step.step.name]]
+        problems += made.check(ordered)
+        problems += _restarts_last(ordered)
+        here = {step.step.name for step, _, resource in ordered if resource.may_restart}
+        for step in members:
+            for needed in step.step.meta.needs_restart_of:
+                if needed not in restarting:
+                    message = f"presupposes the restart of {needed!r}, which does not come before phase {name!r}"
+                    problems.append(Problem(f"{step.step.name}/meta/step.yml", 1, "needs_restart_of", message, "move it to a later phase"))
+        restarting |= here
+        steps = tuple(_planned(step, [resource for _, resource in resources[step.step.name]]) for step in members)
+        if steps:
+            phases.append(Phase(name, bool(here), sum(step.timeout_s for step in steps) + _PHASE_MARGIN_S, steps))
+    problems += _twice(resource.id for phase in phases for resource in phase.resources())
+    if problems:
+        raise ConfigError("the plan does not hold together", problems=problems)
+    return tuple(phases)
+
+
+def _planned(step: EvaluatedStep, resources: Iterable[Resource]) -> PlannedStep:
+    name, meta = step.step.name, step.step.meta
+    planned = tuple(PlannedResource(f"{name}/{item.kind}:{item.label}", item.kind, item.fields()) for item in resources)
+    return PlannedStep(name, meta.summary, meta.timeout_s, planned)
+
+
+def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iterator[tuple[Draft, Resource]]:
+    document = step.step.resources
+    for draft in step.drafts:
+        fields = dict(draft.fields)
+        artifact = lock.artifacts.get(str(fields.get("artifact")))
+        if draft.kind == "archive" and artifact is not None:
+            wanted = fields.pop("expect", None)
+            missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), wanted)
+            if missing:
+                has = ", ".join(sorted(artifact.members or {})[:12])
+                message = f"the archive {fields['artifact']} does not hold {', '.join(missing)}"
+                problems.append(document.problem((*draft.path, "expect"), message, f"it holds {has}"))
+                continue
+        if draft.kind == "file" and "sha256" not in fields and artifact is not None:
+            fields["sha256"] = artifact.sha256
+        kind = KINDS[draft.kind]
+        try:
+            yield draft, kind.model_validate(fields)
+        except pydantic.ValidationError as error:
+            problems += model_problems(error, document, kind, draft.path)
+
+
+def _members(artifact: LockedArtifact, strip: int, wanted: list[str] | None) -> tuple[list[str], list[dict[str, Any]]]:
+    """The files that an archive leaves in its folder, and which of the wanted ones it does not."""
+    left = {}
+    for path, digest in (artifact.members or {}).items():
+        parts = path.split("/")[strip:]
+        if parts:
+            left["\\".join(parts)] = digest
+    names = sorted(left) if wanted is None else wanted
+    return [name for name in names if name not in left], [{"path": name, "sha256": left[name]} for name in names if name in left]
+
+
+class _Made:
+    """Paths that are there, so that a path which nothing made is found on the host."""
+
+    def __init__(self, stock: Iterable[str]) -> None:
+        self._paths = {path.lower() for path in stock}
+
+    def check(self, ordered: list[tuple[EvaluatedStep, Draft, Resource]]) -> Iterator[Problem]:
+        for step, draft, resource in ordered:
+            for path in resource.needs():
+                if path.lower() not in self._paths and len(PureWindowsPath(path).parts) > 1:
+                    message = f"nothing before {step.step.name}/{resource.kind}:{resource.label} makes {path}"
+                    yield step.step.resources.problem(draft.path, message, "make it with a directory, file, archive or package above")
+            self._paths |= {path.lower() for path in resource.makes()}
+
+
+def _restarts_last(ordered: list[tuple[EvaluatedStep, Draft, Resource]]) -> Iterator[Problem]:
+    seen: str | None = None
+    for step, draft, resource in ordered:
+        name = f"{step.step.name}/{resource.kind}:{resource.label}"
+        if resource.may_restart:
+            seen = name
+        elif seen is not None:
+            message = f"{name} comes after {seen}, which may need a restart, in one phase"
+            yield step.step.resources.problem(draft.path, message, "move it to a later phase or above")
+
+
+def _twice(ids: Iterable[str]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for identity in ids:
+        if identity.lower() in seen:
+            yield Problem("ansible-win/roles", 0, identity, "is in the plan twice", "keep one of them")
+        seen.add(identity.lower())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

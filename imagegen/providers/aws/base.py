@@ -1,0 +1,42 @@
+"""The newest of Amazon's own Windows images whose name fits, looked up in one region."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from imagegen.artifacts.lock import LockedBase
+from imagegen.errors import ConfigError, RefusedError
+from imagegen.providers.aws.client import explained
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from mypy_boto3_ec2.client import EC2Client
+
+    from imagegen.providers.aws.settings import Settings
+
+
+def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
+    """What to ask for; the name's pattern is the catalogue's."""
+    return {"region": settings.region, "name": windows["aws"]["name"], "owner": "amazon"}
+
+
+def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
+    """The image as a lock holds it: its name is the same in every region, its id is not."""
+    asked = f"{request['name']} of {request['owner']} in {request['region']}"
+    with explained(f"looking up the base image {asked}", RefusedError):
+        images = ec2.describe_images(
+            Owners=[request["owner"]],
+            Filters=[{"Name": "name", "Values": [request["name"]]}, {"Name": "state", "Values": ["available"]}],
+        )["Images"]
+    if not images:
+        raise ConfigError(
+            f"there is no base image {asked}",
+            hint="check the region, and that this Windows release is still offered there: Amazon withdraws old ones",
+        )
+    newest = max(images, key=lambda image: (image["CreationDate"], image["Name"]))
+    return LockedBase(
+        request=dict(request),
+        identity={"owner": request["owner"], "name": newest["Name"]},
+        place={"region": request["region"], "ami_id": newest["ImageId"]},
+    )

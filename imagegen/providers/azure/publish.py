@@ -1,0 +1,160 @@
+"""A built gallery version, replicated to the regions of a plan and let into `latest`: looked at first, then changed.
+
+What is there decides, not what an earlier run remembers; so a run that was cut off is continued by the next one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from imagegen.errors import PublishError
+from imagegen.providers import CloudImage, Published
+from imagegen.providers.azure.client import explained
+from imagegen.providers.azure.gallery import (
+    COMPLETED,
+    FAILED,
+    SUCCEEDED,
+    Definition,
+    Replica,
+    definition_of,
+    region_key,
+    replica_of,
+    replication,
+)
+from imagegen.providers.waiting import Clock, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from azure.mgmt.compute import ComputeManagementClient
+    from azure.mgmt.compute.models import GalleryImageVersion, TargetRegion
+
+    from imagegen.console import Console
+    from imagegen.plan.model import BuildPlan
+
+# Replication of a Windows image to a far region takes up to an hour on a bad day.
+LIMIT_S = 2 * 3600.0
+
+_TERMINAL = (SUCCEEDED, FAILED)
+_RERUN = "run the same command again: it continues with what is there"
+
+
+def publish(
+    client: ComputeManagementClient, plan: BuildPlan, built: CloudImage, console: Console, clock: Clock
+) -> Published:
+    """`made` counts the regions that had no replica before."""
+    home = plan.build.settings["location"]
+    regions = tuple(dict.fromkeys(region_key(name) for name in [home, *plan.publish.settings["regions"]]))
+    work = _Publishing(client, definition_of(plan), built.id.rpartition("/")[2], regions, console, clock)
+    version = work.settle(work.is_settled, "looking at {}")
+    missing = work.missing(version)
+    if missing or not work.is_visible(version):
+        work.update(version)
+        version = work.settle(work.is_done, f"replicating {{}} to {', '.join(missing) or 'no further region'}")
+        work.check(version)
+    name = f"{work.definition}/{work.name}"
+    images = tuple(CloudImage(version.id or built.id, region, name, "available") for region in regions)
+    return Published(images, work.name, len(missing))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Publishing:
+    client: ComputeManagementClient
+    definition: Definition
+    name: str
+    regions: tuple[str, ...]
+    console: Console
+    clock: Clock
+
+    @property
+    def label(self) -> str:
+        return f"{self.definition}/{self.name}"
+
+    def missing(self, version: GalleryImageVersion) -> list[str]:
+        """The wanted regions that are no target yet, or whose replica is not complete."""
+        targets = {region_key(target.name) for target in _targets(version)}
+        replicas = replication(version)
+        return [
+            region
+            for region in self.regions
+            if region not in targets or replica_of(replicas, region).state != COMPLETED
+        ]
+
+    def is_visible(self, version: GalleryImageVersion) -> bool:
+        profile = version.publishing_profile
+        return version.provisioning_state == SUCCEEDED and not (profile and profile.exclude_from_latest)
+
+    def is_settled(self, version: GalleryImageVersion) -> bool:
+        return version.provisioning_state in _TERMINAL
+
+    def is_done(self, version: GalleryImageVersion) -> bool:
+        """Not merely accepted: a look right after the update may still show the version as it was."""
+        if version.provisioning_state != SUCCEEDED:
+            return self.is_settled(version)
+        return not self.missing(version) or bool(self.failed(version))
+
+    def failed(self, version: GalleryImageVersion) -> dict[str, Replica]:
+        replicas = replication(version)
+        return {region: replicas[region] for region in self.regions if replica_of(replicas, region).state == FAILED}
+
+    def settle(self, is_over: Callable[[GalleryImageVersion], bool], doing: str) -> GalleryImageVersion:
+        """Look until it is over; the progress is the replicas' own, in percent of all."""
+        shown = 0
+
+        def look() -> GalleryImageVersion | None:
+            nonlocal shown
+            with explained(f"asking about {self.label}", PublishError):
+                version = self.definition.version(self.client, self.name)
+            replicas = replication(version)
+            progress = sum(replicas[region].progress for region in self.regions if region in replicas)
+            advance(max(progress - shown, 0))
+            shown = max(progress, shown)
+            return version if is_over(version) else None
+
+        with self.console.task(doing.format(self.label), 100 * len(self.regions)) as advance:
+            version = wait_for(look, limit_s=LIMIT_S, clock=self.clock)
+            if version is None:
+                raise PublishError(f"{self.label} was not replicated within {LIMIT_S / 60:g} minutes", hint=_RERUN)
+        return version
+
+    def update(self, version: GalleryImageVersion) -> None:
+        """Put back what was read, with the regions added: everything else of the version stays as it is."""
+        from azure.mgmt.compute.models import GalleryImageVersionPublishingProfile, TargetRegion
+
+        targets = _targets(version)
+        profile = version.publishing_profile or GalleryImageVersionPublishingProfile()
+        storage = next((target.storage_account_type for target in targets), None) or profile.storage_account_type
+        there = {region_key(target.name) for target in targets}
+        new = [
+            TargetRegion(name=region, regional_replica_count=1, storage_account_type=storage)
+            for region in self.regions
+            if region not in there
+        ]
+        profile.target_regions = [*targets, *new]
+        profile.exclude_from_latest = False
+        version.publishing_profile = profile
+        with explained(f"replicating {self.label}", PublishError):
+            # polling=False: settle() looks at the version itself, which a later run can do as well.
+            self.client.gallery_image_versions.begin_create_or_update(
+                self.definition.resource_group,
+                self.definition.gallery,
+                self.definition.name,
+                self.name,
+                version,
+                polling=False,
+            )
+
+    def check(self, version: GalleryImageVersion) -> None:
+        failed = self.failed(version)
+        if version.provisioning_state == SUCCEEDED and not failed:
+            return
+        reasons = [f"{region}: {replica.details or 'no reason given'}" for region, replica in failed.items()]
+        raise PublishError(
+            f"{self.label} was not replicated: {'; '.join(reasons) or 'Azure gives no reason'}", hint=_RERUN
+        )
+
+
+def _targets(version: GalleryImageVersion) -> list[TargetRegion]:
+    profile = version.publishing_profile
+    return list((profile.target_regions if profile else None) or [])

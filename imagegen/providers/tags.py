@@ -1,0 +1,17 @@
+"""The tags by which a cloud's image is recognised as a plan's: the templates write them, reruns read them. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+IMAGE_ID = "imagegen_image_id"
+LABEL_PREFIX = "imagegen_label_"
+
+
+def is_same_image(tags: Mapping[str, str], image_id: str, labels: Mapping[str, str]) -> bool:
+    """Same identity and exactly the same labels: a rehearsal's image is not production's, nor the other way round."""
+    worn = {key.removeprefix(LABEL_PREFIX): value for key, value in tags.items() if key.startswith(LABEL_PREFIX)}
+    return tags.get(IMAGE_ID) == image_id and worn == dict(labels)

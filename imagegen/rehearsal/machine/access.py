@@ -1,0 +1,59 @@
+"""Who may touch a file or folder: lists of entries, inherited from the folders above until a list is protected."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.files import Files, fold, parent, parts
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SYSTEM = "S-1-5-18"
+ADMINISTRATORS = "S-1-5-32-544"
+USERS = "S-1-5-32-545"
+
+
+@dataclasses.dataclass(frozen=True)
+class AccessEntry:
+    """One entry; `rights` is Windows' own word, `inherit` says that it applies to what is below."""
+
+    sid: str
+    rights: str
+    inherit: bool
+    deny: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class AccessList:
+    """The entries written at one place; a protected list takes none from above."""
+
+    protected: bool
+    entries: tuple[AccessEntry, ...]
+
+
+NOTHING_WRITTEN = AccessList(protected=False, entries=())
+
+
+def effective(files: Files, path: str) -> AccessList:
+    """What holds for this path, inherited entries included."""
+    if not files.exists(path):
+        raise RefusedByWindows(f"cannot find path {path}")
+    own = files.access_lists.get(fold(path), NOTHING_WRITTEN)
+    if own.protected or len(parts(path)) == 1:
+        return own
+    is_folder = files.is_folder(path)
+    inherited = tuple(
+        dataclasses.replace(entry, inherit=is_folder)
+        for entry in effective(files, parent(path)).entries
+        if entry.inherit
+    )
+    return AccessList(protected=False, entries=own.entries + inherited)
+
+
+def write(files: Files, path: str, entries: Iterable[AccessEntry], *, protected: bool) -> None:
+    if not files.exists(path):
+        raise RefusedByWindows(f"cannot find path {path}")
+    files.access_lists[fold(path)] = AccessList(protected, tuple(entries))

@@ -1,0 +1,71 @@
+"""The entry script's arguments: words of the command line in, what was asked out. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NAMES = {"-Phase": "phase", "-Bundle": "bundle", "-BundleSha256": "bundle_sha256", "-PlanSha256": "plan_sha256"}
+WITH_VALUE = {word.lower(): name for word, name in NAMES.items()}
+SWITCHES = {"-check": "check", "-whatif": "what_if"}
+ALL = "all"
+DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class WrongArgumentsError(Exception):
+    """The command line says something that the entry does not know."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """What the command line asks."""
+
+    phase: str
+    bundle: str
+    bundle_sha256: str
+    plan_sha256: str
+    check: bool = False
+    what_if: bool = False
+
+    @property
+    def only_looks(self) -> bool:
+        return self.check or self.what_if
+
+
+def parse(arguments: Sequence[str]) -> Asked:
+    """Full names only, in any case, each once."""
+    values: dict[str, str] = {}
+    switches: set[str] = set()
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        name = WITH_VALUE.get(word.lower()) or SWITCHES.get(word.lower())
+        if name is None:
+            raise WrongArgumentsError(f"unknown argument: {word}")
+        if name in values or name in switches:
+            raise WrongArgumentsError(f"{word} is there twice")
+        if name in SWITCHES.values():
+            switches.add(name)
+        elif not rest or rest[0].startswith("-"):
+            raise WrongArgumentsError(f"{word} has no value")
+        else:
+            values[name] = rest.pop(0)
+    for word, name in NAMES.items():
+        if not values.get(name):
+            raise WrongArgumentsError(f"{word} is missing")
+    return _checked(Asked(**values, check="check" in switches, what_if="what_if" in switches))
+
+
+def _checked(asked: Asked) -> Asked:
+    for name, digest in (("-BundleSha256", asked.bundle_sha256), ("-PlanSha256", asked.plan_sha256)):
+        if not DIGEST.fullmatch(digest):
+            raise WrongArgumentsError(f"{name} must be 64 lower-case hex digits")
+    if asked.check and asked.what_if:
+        raise WrongArgumentsError("-Check and -WhatIf exclude each other")
+    if asked.phase == ALL and not asked.only_looks:
+        raise WrongArgumentsError("-Phase all goes with -Check or -WhatIf only")
+    return asked

@@ -1,0 +1,95 @@
+r"""What start.ps1 does: checks the uploaded zip byte by byte and unpacks it into C:\ProgramData\imagegen\bundle."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import zipfile
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, AccessEntry, write
+from imagegen.rehearsal.machine.plan import Plan, read_plan
+from imagegen.rehearsal.machine.stop import Exit, StopError
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.arguments import Asked
+    from imagegen.rehearsal.machine.windows import Machine
+
+HOME = r"C:\ProgramData\imagegen"
+UNPACKED = HOME + r"\bundle"
+PLAN = "plan.json"
+# No part that Windows would read as another name.
+ENTRY_NAME = re.compile(r"([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z0-9_-]")
+ENGINE = ("engine.psm1", "common.psm1", "download.psm1")
+
+
+def open_bundle(machine: Machine, asked: Asked) -> Plan:
+    """The plan, once every byte of the bundle is what it should be and lies unpacked."""
+    if not machine.files.is_file(asked.bundle):
+        raise StopError(Exit.ARGUMENTS, f"-Bundle: there is no file {asked.bundle}")
+    _make_home(machine)
+    data = machine.files.read(asked.bundle)
+    _compare("the bundle", data, asked.bundle_sha256)
+    contents = _unzip(data)
+    if PLAN not in contents:
+        raise StopError(Exit.WRONG_BYTES, f"the bundle holds no {PLAN}")
+    _compare(PLAN, contents[PLAN], asked.plan_sha256)
+    plan = read_plan(contents[PLAN])
+    _check_contents(plan, contents)
+    _unpack(machine, contents)
+    return plan
+
+
+def _compare(what: str, data: bytes, expected: str) -> None:
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected:
+        raise StopError(Exit.WRONG_BYTES, f"the sha256 of {what} is {found}, expected {expected}")
+
+
+def _unzip(data: bytes) -> dict[str, bytes]:
+    contents: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for entry in archive.infolist():
+                name = entry.filename
+                if not ENTRY_NAME.fullmatch(name.removesuffix("/")):
+                    raise StopError(Exit.WRONG_BYTES, f"the bundle holds a file of the name '{name}'")
+                if entry.is_dir():
+                    continue
+                if name.lower() in map(str.lower, contents):
+                    raise StopError(Exit.WRONG_BYTES, f"the bundle holds '{name}' twice")
+                contents[name] = archive.read(entry)
+    except zipfile.BadZipFile as error:
+        raise StopError(Exit.WRONG_BYTES, f"the bundle is no zip: {error}") from error
+    return contents
+
+
+def _check_contents(plan: Plan, contents: dict[str, bytes]) -> None:
+    for name, digest in plan.files.items():
+        if name not in contents:
+            raise StopError(Exit.WRONG_BYTES, f"the bundle lacks {name}")
+        _compare(name, contents[name], digest)
+    for name in contents:
+        if name != PLAN and name not in plan.files:
+            raise StopError(Exit.WRONG_BYTES, f"the bundle holds {name}, and the plan does not")
+    kinds = {entry.kind for phase in plan.phases for step in phase.steps for entry in step.resources}
+    for name in (*ENGINE, *(f"kinds/{kind}.ps1" for kind in sorted(kinds))):
+        if name not in plan.files:
+            raise StopError(Exit.FAULT, f"the engine cannot load {name}: the bundle does not hold it")
+
+
+def _make_home(machine: Machine) -> None:
+    machine.need_tool("icacls.exe")
+    machine.files.make_folder(HOME)
+    owners = [AccessEntry(sid, "FullControl", inherit=True) for sid in (SYSTEM, ADMINISTRATORS)]
+    write(machine.files, HOME, owners, protected=True)
+
+
+def _unpack(machine: Machine, contents: dict[str, bytes]) -> None:
+    if machine.files.exists(UNPACKED):
+        machine.files.remove(UNPACKED)
+    for name, data in contents.items():
+        path = f"{UNPACKED}\\{name}".replace("/", "\\")
+        machine.files.make_folder(path.rpartition("\\")[0])
+        machine.files.write(path, data)

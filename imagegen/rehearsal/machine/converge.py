@@ -1,0 +1,127 @@
+"""One resource at a time: get, test, and where it is not so set, get, test; event and state after each."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine import downloads
+from imagegen.rehearsal.machine.bundle import HOME, UNPACKED
+from imagegen.rehearsal.machine.kinds import BEHAVIOUR
+from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.stop import Exit, StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from imagegen.rehearsal.machine.events import Transcript
+    from imagegen.rehearsal.machine.plan import Item, Plan
+    from imagegen.rehearsal.machine.state import State
+    from imagegen.rehearsal.machine.windows import Machine
+
+
+@dataclasses.dataclass
+class Run:
+    """One run of one phase; `restart` and `changed` are what it has come to so far."""
+
+    machine: Machine
+    plan: Plan
+    items: tuple[Item, ...]
+    state: State
+    transcript: Transcript
+    fetch: downloads.Fetch
+    phase: str
+    restart: bool = False
+    changed: int = 0
+    began: float = 0.0
+
+    @property
+    def ms(self) -> int:
+        return elapsed_ms(self.machine, self.began)
+
+
+def elapsed_ms(machine: Machine, began: float) -> int:
+    return int((machine.clock() - began) * 1000)
+
+
+def look(machine: Machine, item: Item) -> tuple[Facts | None, list[str]]:
+    """What is there, and every reason why that is not what the plan says."""
+    kind = BEHAVIOUR[item.kind]
+    facts = kind.get(machine, item.resource)
+    return facts, kind.test(machine, item.resource, facts)
+
+
+def converge(run: Run, item: Item, *, quiet: bool = False) -> None:
+    """`quiet` says nothing of what is so, and was known to be."""
+    began = run.machine.clock()
+    try:
+        _, reasons = look(run.machine, item)
+        if reasons:
+            _make_so(run, item)
+    except (RefusedByWindows, StopError) as error:
+        stop = _stop(item, error)
+        ms = elapsed_ms(run.machine, began)
+        run.state.keep_resource(item.id, "failed", ms)
+        run.transcript.resource(item.phase, item.id, "failed", ms, stop.reason)
+        raise stop from error
+    ms = elapsed_ms(run.machine, began)
+    known = run.state.resources.get(item.id)
+    if quiet and not reasons and known is not None and known.status != "failed":
+        return
+    run.changed += bool(reasons)
+    run.state.keep_resource(item.id, "changed" if reasons else "ok", ms)
+    run.transcript.resource(item.phase, item.id, "changed" if reasons else "ok", ms, "; ".join(reasons))
+
+
+def fetch_ahead(run: Run, items: Iterable[Item]) -> None:
+    """Fetches the artifacts of those that are not so, each once."""
+    wanted: dict[str, Item] = {}
+    for item in items:
+        name = item.resource.artifact_name
+        if name is not None and name not in wanted and _is_not_so(run.machine, item):
+            wanted[name] = item
+    missing = [
+        (name, item)
+        for name, item in wanted.items()
+        if downloads.announce(run.machine, run.transcript, name, run.plan.artifacts[name])
+    ]
+    for name, item in missing:
+        try:
+            downloads.bring(run.machine, run.transcript, run.fetch, name, run.plan.artifacts[name])
+        except StopError as error:
+            raise _stop(item, error) from error
+
+
+def _is_not_so(machine: Machine, item: Item) -> bool:
+    try:
+        return bool(look(machine, item)[1])
+    except RefusedByWindows as refusal:
+        raise _stop(item, refusal) from refusal
+
+
+def _make_so(run: Run, item: Item) -> None:
+    supplies = Supplies(bundle=UNPACKED, logs=HOME, timeout_s=item.timeout_s, artifact=_artifact(run, item))
+    if BEHAVIOUR[item.kind].put(run.machine, item.resource, supplies):
+        run.restart = True
+        run.state.restart_is_due(run.phase)
+    _, reasons = look(run.machine, item)
+    if reasons:
+        raise RefusedByWindows(f"still not so after it was set: {'; '.join(reasons)}")
+
+
+def _artifact(run: Run, item: Item) -> str | None:
+    name = item.resource.artifact_name
+    if name is None:
+        return None
+    artifact = run.plan.artifacts[name]
+    path = downloads.path_of(artifact)
+    # Not fetched ahead when it was still so then, and something undid it since.
+    if not run.machine.files.is_file(path) and downloads.announce(run.machine, run.transcript, name, artifact):
+        downloads.bring(run.machine, run.transcript, run.fetch, name, artifact)
+    return path
+
+
+def _stop(item: Item, error: RefusedByWindows | StopError) -> StopError:
+    code = error.code if isinstance(error, StopError) else Exit.FAILED
+    return StopError(code, item.because(str(error)))

@@ -1,0 +1,36 @@
+"""Defender's preferences, which only answer while its service runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.services import Services
+
+
+class Defender:
+    """The programs whose file access is not scanned."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._processes: list[str] = []
+
+    @property
+    def excluded_processes(self) -> tuple[str, ...]:
+        self._need_service()
+        return tuple(self._processes)
+
+    def exclude_process(self, process: str) -> None:
+        self._need_service()
+        if process.lower() not in map(str.lower, self._processes):
+            self._processes.append(process)
+
+    def include_process(self, process: str) -> None:
+        self._need_service()
+        self._processes = [known for known in self._processes if known.lower() != process.lower()]
+
+    def _need_service(self) -> None:
+        if not self._services.is_running("WinDefend"):
+            raise RefusedByWindows("Defender does not answer: service WinDefend is not running (0x800106ba)")

@@ -1,0 +1,188 @@
+"""The guest engine on the model machine: arguments in, a phase done as docs/guest.md says, exit code and output out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine import downloads
+from imagegen.rehearsal.machine.arguments import ALL, Asked, WrongArgumentsError, parse
+from imagegen.rehearsal.machine.bundle import HOME, open_bundle
+from imagegen.rehearsal.machine.converge import Run, converge, elapsed_ms, fetch_ahead, look
+from imagegen.rehearsal.machine.events import Transcript
+from imagegen.rehearsal.machine.plan import Item, Phase, Plan, items_of
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.report import write_report
+from imagegen.rehearsal.machine.state import State
+from imagegen.rehearsal.machine.stop import Exit, StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imagegen.rehearsal.machine.kinds.kind import Facts
+    from imagegen.rehearsal.machine.windows import Machine
+
+LOG = HOME + r"\engine.log"
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """How a script ended and what it wrote."""
+
+    exit_code: int
+    output: str
+
+
+def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch) -> Outcome:
+    """What `-File start.ps1 <arguments>` does. `fetch` gives the bytes at an address, or raises an OSError."""
+    transcript = Transcript()
+    try:
+        code = _obey(machine, parse(arguments), fetch, transcript)
+    except WrongArgumentsError as error:
+        transcript.say(f"failed: {error}")
+        code = Exit.ARGUMENTS
+    except StopError as stop:
+        transcript.say(f"failed: {stop.reason}")
+        code = stop.code
+    except RefusedByWindows as refusal:
+        transcript.say(f"failed: {refusal}")
+        code = Exit.FAULT
+    if machine.files.is_folder(HOME):
+        log = machine.files.read(LOG) if machine.files.is_file(LOG) else b""
+        machine.files.write(LOG, log + transcript.text.encode())
+    return Outcome(int(code), transcript.text)
+
+
+def _obey(machine: Machine, asked: Asked, fetch: downloads.Fetch, transcript: Transcript) -> Exit:
+    plan = open_bundle(machine, asked)
+    items = items_of(plan)
+    names = [phase.name for phase in plan.phases]
+    if asked.phase not in names and asked.phase != ALL:
+        raise StopError(Exit.ARGUMENTS, f"the plan has no phase '{asked.phase}': it has {', '.join(names)}")
+    if machine.build != str(plan.windows.build):
+        raise StopError(
+            Exit.WRONG_BYTES,
+            f"the plan is for Windows Server {plan.windows.release}, build {plan.windows.build};"
+            f" this machine has build {machine.build}",
+        )
+    if asked.only_looks:
+        return _inspect(machine, asked, plan, items, transcript)
+    state = State(machine, asked.plan_sha256, {item.id: item.phase for item in items})
+    run = Run(machine, plan, items, state, transcript, fetch, asked.phase, began=machine.clock())
+    return _run_phase(run, next(phase for phase in plan.phases if phase.name == asked.phase), asked.plan_sha256)
+
+
+def _run_phase(run: Run, phase: Phase, plan_sha256: str) -> Exit:
+    own = [item for item in run.items if item.phase == phase.name]
+    run.transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
+    try:
+        _steps(run, phase, own, plan_sha256)
+    except StopError as stop:
+        record = run.state.phases.get(phase.name)
+        if record is not None and record.status == "started":  # a phase that was refused at once leaves no trace
+            run.state.keep_phase(phase.name, "failed", restart=record.restart, ms=run.ms)
+        _say_end(run, "failed", len(own), stop.reason)
+        raise
+    _say_end(run, "finished", len(own))
+    return Exit.RESTART_DUE if run.restart else Exit.DONE
+
+
+def _say_end(run: Run, status: str, resources: int, reason: str = "") -> None:
+    run.transcript.phase(
+        run.phase, status, resources=resources, changed=run.changed, restart=run.restart, ms=run.ms, reason=reason
+    )
+
+
+def _steps(run: Run, phase: Phase, own: list[Item], plan_sha256: str) -> None:
+    """Steps 2 to 7 of 'What a phase does'."""
+    earlier = [other.name for other in run.plan.phases[: run.plan.phases.index(phase)]]
+    _check_order(run, phase, earlier)
+    before = run.state.phases.get(phase.name)
+    kept = before is not None and before.restart
+    # A restart that an unfinished run called for is still due; a finished one's was taken.
+    run.restart = kept and phase.restart and before is not None and before.status != "finished"
+    run.state.keep_phase(phase.name, "started", restart=kept, ms=0)
+    for item in (item for item in run.items if item.phase in earlier):
+        converge(run, item, quiet=True)
+    fetch_ahead(run, own)
+    for item in own:
+        converge(run, item)
+    last = phase is run.plan.phases[-1]
+    facts = _verify(run) if last else {}
+    run.restart = run.restart or run.machine.restart_pending()
+    if run.restart and not phase.restart:
+        raise StopError(Exit.FAILED, f"a restart is due after phase {phase.name}, and the plan has none there")
+    if run.machine.files.exists(downloads.ARTIFACTS):
+        run.machine.files.remove(downloads.ARTIFACTS)
+    restart = run.state.phases[phase.name].restart or run.restart
+    run.state.keep_phase(phase.name, "finished", restart=restart, ms=run.ms)
+    if last:
+        write_report(run, plan_sha256, facts)
+
+
+def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
+    for name in earlier:
+        record = run.state.phases.get(name)
+        if record is None or record.status != "finished":
+            raise StopError(Exit.FAILED, f"phase {name} is not finished: it comes before phase {phase.name}")
+    own = run.state.phases.get(phase.name)
+    # What this phase itself left pending, in a run that did not come to its end, is its own business.
+    if not run.machine.restart_pending() or (own and own.restart) or run.state.changed_in(phase.name):
+        return
+    if earlier:
+        raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after phase {earlier[-1]} was not taken")
+    raise StopError(
+        Exit.FAILED,
+        "Windows has a restart pending before the first phase changed anything: the base image is not ready",
+    )
+
+
+def _verify(run: Run) -> dict[str, Facts | None]:
+    """All of the plan once more, and no restart pending: what the report says is so."""
+    facts: dict[str, Facts | None] = {}
+    for item in run.items:
+        try:
+            facts[item.id], reasons = look(run.machine, item)
+        except RefusedByWindows as refusal:
+            reasons = [str(refusal)]
+        if reasons:
+            reason = item.because(f"no longer so at the end: {'; '.join(reasons)}")
+            run.transcript.resource(item.phase, item.id, "failed", 0, reason)
+            raise StopError(Exit.FAILED, reason)
+    if run.machine.restart_pending():
+        raise StopError(Exit.FAILED, "Windows has a restart pending after the last phase")
+    return facts
+
+
+def _inspect(machine: Machine, asked: Asked, plan: Plan, items: Sequence[Item], transcript: Transcript) -> Exit:
+    """-Check and -WhatIf: looks at every resource and changes nothing."""
+    word = "drifted" if asked.check else "would change"
+    drift = 0
+    for phase in (phase for phase in plan.phases if asked.phase in (ALL, phase.name)):
+        began = machine.clock()
+        own = [item for item in items if item.phase == phase.name]
+        transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
+        try:
+            drift += sum(_inspect_one(machine, item, word, transcript) for item in own)
+        except StopError as stop:
+            ms = elapsed_ms(machine, began)
+            transcript.phase(
+                phase.name, "failed", resources=len(own), changed=0, restart=False, ms=ms, reason=stop.reason
+            )
+            raise
+        ms = elapsed_ms(machine, began)
+        transcript.phase(phase.name, "finished", resources=len(own), changed=0, restart=False, ms=ms)
+    return Exit.DRIFT if drift and asked.check else Exit.DONE
+
+
+def _inspect_one(machine: Machine, item: Item, word: str, transcript: Transcript) -> bool:
+    began = machine.clock()
+    try:
+        _, reasons = look(machine, item)
+    except RefusedByWindows as refusal:
+        reason = item.because(str(refusal))
+        transcript.resource(item.phase, item.id, "failed", elapsed_ms(machine, began), reason)
+        raise StopError(Exit.FAILED, reason) from refusal
+    status = word if reasons else "ok"
+    transcript.resource(item.phase, item.id, status, elapsed_ms(machine, began), "; ".join(reasons))
+    return bool(reasons)

@@ -1,0 +1,145 @@
+"""The disk: Windows paths, compared without case, over a throw-away folder, which is all this module touches.
+
+An access list belongs to its file or folder: it moves with it and goes with it (imagegen.rehearsal.machine.access).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from imagegen.rehearsal.machine.access import AccessList
+
+FORBIDDEN = re.compile(r'[<>:"|?*\x00-\x1f]')
+DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$")
+LONGEST_PATH = 259  # MAX_PATH without its closing NUL; long paths are off on a stock Windows
+
+
+def parts(path: str) -> tuple[str, ...]:
+    r"""Drive and names of an absolute path; `/` is read as `\`."""
+    drive, *names = path.replace("/", "\\").split("\\")
+    while names and names[-1] == "":
+        names.pop()
+    if not re.fullmatch(r"[A-Za-z]:", drive):
+        raise RefusedByWindows(f"not an absolute path: {path}")
+    for name in names:
+        if not name or FORBIDDEN.search(name) or name.endswith((".", " ")) or DEVICE.match(name):
+            raise RefusedByWindows(f"not a path that Windows accepts: {path}")
+    if len(path) > LONGEST_PATH:
+        raise RefusedByWindows(f"the path is longer than {LONGEST_PATH} characters: {path}")
+    return (drive.upper(), *names)
+
+
+def fold(path: str) -> str:
+    """The spelling under which two spellings of one path are equal."""
+    return "\\".join(parts(path)).lower()
+
+
+def parent(path: str) -> str:
+    return "\\".join(parts(path)[:-1])
+
+
+class Files:
+    """Files and folders below `root`; drive C: is all there is."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.access_lists: dict[str, AccessList] = {}
+        (root / "C").mkdir(parents=True, exist_ok=True)
+
+    def _real(self, path: str) -> Path:
+        drive, *names = parts(path)
+        if drive != "C:":
+            raise RefusedByWindows(f"cannot find drive {drive}")
+        here = self._root / "C"
+        for name in names:
+            here = self._child(here, name)
+        return here
+
+    @staticmethod
+    def _child(folder: Path, name: str) -> Path:
+        exact = folder / name
+        if exact.exists() or not folder.is_dir():
+            return exact
+        return next((child for child in folder.iterdir() if child.name.lower() == name.lower()), exact)
+
+    def exists(self, path: str) -> bool:
+        return parts(path)[0] == "C:" and self._real(path).exists()
+
+    def is_folder(self, path: str) -> bool:
+        return self.exists(path) and self._real(path).is_dir()
+
+    def is_file(self, path: str) -> bool:
+        return self.exists(path) and self._real(path).is_file()
+
+    def read(self, path: str) -> bytes:
+        if not self.is_file(path):
+            raise RefusedByWindows(f"cannot find file {path}")
+        return self._real(path).read_bytes()
+
+    def write(self, path: str, data: bytes) -> None:
+        self._need_folder_above(path)
+        if self.is_folder(path):
+            raise RefusedByWindows(f"access to {path} is denied: it is a folder")
+        self._real(path).write_bytes(data)
+
+    def make_folder(self, path: str) -> None:
+        """Makes the folders above it too, as New-Item does."""
+        names = parts(path)
+        for count in range(1, len(names) + 1):
+            above = "\\".join(names[:count])
+            if self.is_file(above):
+                raise RefusedByWindows(f"cannot make folder {path}: {above} is a file")
+            self._real(above).mkdir(exist_ok=True)
+
+    def move(self, source: str, target: str) -> None:
+        """Moves one file over another or to where none is."""
+        if not self.is_file(source):
+            raise RefusedByWindows(f"cannot find file {source}")
+        if self.is_folder(target):
+            raise RefusedByWindows(f"cannot move {source} to {target}: a folder is there")
+        self._need_folder_above(target)
+        access = self.access_lists.pop(fold(source), None)
+        self.access_lists.pop(fold(target), None)
+        self._real(source).replace(self._real(target))
+        if access is not None:
+            self.access_lists[fold(target)] = access
+
+    def remove(self, path: str) -> None:
+        """A file, or a folder with all that is in it."""
+        if not self.exists(path):
+            raise RefusedByWindows(f"cannot find path {path}")
+        real = self._real(path)
+        if real.is_dir():
+            shutil.rmtree(real)
+        else:
+            real.unlink()
+        gone = fold(path)
+        for known in [known for known in self.access_lists if known == gone or known.startswith(gone + "\\")]:
+            del self.access_lists[known]
+
+    def names(self, folder: str) -> list[str]:
+        if not self.is_folder(folder):
+            raise RefusedByWindows(f"cannot find folder {folder}")
+        return sorted(child.name for child in self._real(folder).iterdir())
+
+    def below(self, folder: str) -> Iterator[str]:
+        """Every file under a folder, by its path."""
+        for name in self.names(folder):
+            path = f"{folder}\\{name}"
+            if self.is_folder(path):
+                yield from self.below(path)
+            else:
+                yield path
+
+    def _need_folder_above(self, path: str) -> None:
+        folder = parent(path)
+        if not self.is_folder(folder):
+            raise RefusedByWindows(f"cannot find part of the path {path}: there is no folder {folder}")

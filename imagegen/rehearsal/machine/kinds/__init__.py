@@ -1,0 +1,34 @@
+"""Every kind of resource as it behaves on the model machine, by its word in plan.json."""
+
+from __future__ import annotations
+
+from imagegen.rehearsal.machine.kinds import (
+    acl,
+    archive,
+    defender,
+    directory,
+    environment,
+    feature,
+    file,
+    firewall,
+    package,
+    path,
+    registry,
+    service,
+)
+from imagegen.rehearsal.machine.kinds.kind import Kind
+
+BEHAVIOUR: dict[str, Kind] = {
+    "acl": Kind(acl.get, acl.test, acl.put),
+    "archive": Kind(archive.get, archive.test, archive.put),
+    "defender": Kind(defender.get, defender.test, defender.put),
+    "directory": Kind(directory.get, directory.test, directory.put),
+    "environment": Kind(environment.get, environment.test, environment.put),
+    "feature": Kind(feature.get, feature.test, feature.put),
+    "file": Kind(file.get, file.test, file.put),
+    "firewall": Kind(firewall.get, firewall.test, firewall.put),
+    "package": Kind(package.get, package.test, package.put),
+    "path": Kind(path.get, path.test, path.put),
+    "registry": Kind(registry.get, registry.test, registry.put),
+    "service": Kind(service.get, service.test, service.put),
+}

@@ -1,0 +1,46 @@
+"""An archive's files in a folder of the model machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.archives import unpack
+from imagegen.rehearsal.machine.kinds.kind import digest
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
+    from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.resources.kinds import Archive
+
+
+def get(machine: Machine, wanted: Archive) -> Facts | None:
+    files = machine.files
+    if not files.is_folder(wanted.into):
+        return None
+    paths = {member.path: f"{wanted.into}\\{member.path}" for member in wanted.members}
+    return {
+        "members": {name: digest(files.read(path)) if files.is_file(path) else None for name, path in paths.items()}
+    }
+
+
+def test(_machine: Machine, wanted: Archive, facts: Facts | None) -> list[str]:
+    if facts is None:
+        return [f"there is no folder {wanted.into}"]
+    reasons = []
+    for member in wanted.members:
+        found = facts["members"][member.path]
+        if found is None:
+            reasons.append(f"{member.path} is not there")
+        elif found != member.sha256:
+            reasons.append(f"sha256 of {member.path} is {found}, not {member.sha256}")
+    return reasons
+
+
+def put(machine: Machine, wanted: Archive, supplies: Supplies) -> bool:
+    if not machine.files.is_folder(wanted.into):
+        raise RefusedByWindows(f"there is no folder {wanted.into} for archive {wanted.artifact}")
+    machine.need_tool("tar.exe")
+    in_use = machine.services.programs_in_use()
+    unpack(machine.files, supplies.need_artifact(), wanted.into, wanted.strip, in_use)
+    return False

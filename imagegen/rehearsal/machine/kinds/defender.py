@@ -1,0 +1,26 @@
+"""A program whose file access Defender does not scan, on the model machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
+    from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.resources.kinds import Defender
+
+
+def get(machine: Machine, wanted: Defender) -> Facts | None:
+    for process in machine.defender.excluded_processes:
+        if process.lower() == wanted.process.lower():
+            return {"process": process}
+    return None
+
+
+def test(_machine: Machine, wanted: Defender, facts: Facts | None) -> list[str]:
+    return [] if facts else [f"Defender scans what {wanted.process} opens"]
+
+
+def put(machine: Machine, wanted: Defender, _supplies: Supplies) -> bool:
+    machine.defender.exclude_process(wanted.process)
+    return False

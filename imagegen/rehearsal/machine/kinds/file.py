@@ -1,0 +1,45 @@
+"""A file with exactly these bytes on the model machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.files import fold, parent
+from imagegen.rehearsal.machine.kinds.kind import digest
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
+    from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.resources.kinds import File
+
+
+def get(machine: Machine, wanted: File) -> Facts | None:
+    if not machine.files.is_file(wanted.path):
+        return None
+    data = machine.files.read(wanted.path)
+    return {"sha256": digest(data), "size": len(data)}
+
+
+def test(_machine: Machine, wanted: File, facts: Facts | None) -> list[str]:
+    if facts is None:
+        return [f"there is no file {wanted.path}"]
+    return [] if facts["sha256"] == wanted.sha256 else [f"sha256 is {facts['sha256']}, not {wanted.sha256}"]
+
+
+def put(machine: Machine, wanted: File, supplies: Supplies) -> bool:
+    files = machine.files
+    if files.is_folder(wanted.path):
+        raise RefusedByWindows(f"{wanted.path} is a folder")
+    if not files.is_folder(parent(wanted.path)):
+        raise RefusedByWindows(f"there is no folder {parent(wanted.path)}")
+    origin = f"{supplies.bundle}\\{wanted.source}" if wanted.source else supplies.need_artifact()
+    new = wanted.path + ".new"
+    files.write(new, files.read(origin))
+    if (found := digest(files.read(new))) != wanted.sha256:
+        files.remove(new)
+        raise RefusedByWindows(f"the copy's sha256 is {found}, not {wanted.sha256}")
+    if fold(wanted.path) in machine.services.programs_in_use():
+        raise RefusedByWindows(f"access to {wanted.path} is denied: a running service uses it")
+    files.move(new, wanted.path)
+    return False

@@ -1,0 +1,64 @@
+"""The stand-in for an MSI package: an OLE magic and a zip, so that 'installed' means what these bytes say. Pure."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from typing import TYPE_CHECKING
+
+import pydantic
+
+from imagegen.resources.model import Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+MAGIC = bytes.fromhex("d0cf11e0a1b11ae1")
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold: equal content gives equal bytes
+TABLES = "tables.json"
+
+
+class MsiService(Strict):
+    """A service that the package brings, and whether installing starts it."""
+
+    name: str
+    display_name: str
+    command: str
+    start: str = "automatic"
+    starts: bool = False
+
+
+class Tables(Strict):
+    """What the package says of itself; `paths` stand in the order of the payload's members."""
+
+    product: str
+    version: str
+    paths: tuple[str, ...]
+    services: tuple[MsiService, ...]
+
+
+class NotAPackageError(ValueError):
+    """These bytes are no package."""
+
+
+def make_msi(product: str, version: str, files: Mapping[str, bytes], services: Sequence[MsiService]) -> bytes:
+    """A package that puts `files` (by Windows path) and `services` on a machine."""
+    tables = Tables(product=product, version=version, paths=tuple(files), services=tuple(services))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as payload:
+        payload.writestr(zipfile.ZipInfo(TABLES, EPOCH), tables.model_dump_json())
+        for index, data in enumerate(files.values()):
+            payload.writestr(zipfile.ZipInfo(str(index), EPOCH), data)
+    return MAGIC + buffer.getvalue()
+
+
+def read_msi(data: bytes) -> tuple[Tables, dict[str, bytes]]:
+    """Tables and files of a package."""
+    if not data.startswith(MAGIC):
+        raise NotAPackageError("does not begin as a compound file")
+    try:
+        with zipfile.ZipFile(io.BytesIO(data[len(MAGIC) :])) as payload:
+            tables = Tables.model_validate_json(payload.read(TABLES))
+            return tables, {path: payload.read(str(index)) for index, path in enumerate(tables.paths)}
+    except (zipfile.BadZipFile, KeyError, pydantic.ValidationError) as error:
+        raise NotAPackageError(f"holds no payload: {error}") from error

@@ -1,0 +1,136 @@
+"""plan.json as the engine reads it: text in, typed phases, steps and resources out. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal
+
+import pydantic
+
+from imagegen.rehearsal.machine.stop import Exit, StopError
+from imagegen.resources.kinds import KINDS, File
+from imagegen.resources.model import Name, Sha256, Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.resources.model import Resource
+
+
+class Windows(Strict):
+    """The Windows that the plan is for."""
+
+    release: str
+    build: int
+
+
+class Entry(Strict):
+    """One resource as the plan writes it."""
+
+    id: str
+    kind: str
+    fields: dict[str, Any]
+
+
+class Step(Strict):
+    """Resources that belong together."""
+
+    name: str
+    summary: str
+    timeout_s: int
+    resources: list[Entry]
+
+
+class Phase(Strict):
+    """Steps between two restarts."""
+
+    name: str
+    restart: bool
+    timeout_s: int
+    steps: list[Step]
+
+
+class Artifact(Strict):
+    """Where bytes come from and what they must be."""
+
+    url: str
+    sha256: Sha256
+    size: int
+
+
+class Plan(Strict):
+    """The whole decision."""
+
+    plan_version: Literal[1]
+    name: str
+    target: str
+    windows: Windows
+    phases: list[Phase]
+    artifacts: dict[Name, Artifact]
+    files: dict[str, Sha256]
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A resource and where in the plan it stands."""
+
+    phase: str
+    step: str
+    timeout_s: int
+    id: str
+    kind: str
+    resource: Resource
+
+    def because(self, reason: str) -> str:
+        """The reason, with the step and the resource that it is about."""
+        return f"step {self.step}, resource {self.id}: {reason}"
+
+
+def read_plan(data: bytes) -> Plan:
+    """A plan that this engine cannot read is a fault, since its bytes are the ones that were pinned."""
+    try:
+        return Plan.model_validate_json(data)
+    except pydantic.ValidationError as error:
+        raise StopError(Exit.FAULT, f"plan.json cannot be read: {error}") from error
+
+
+def items_of(plan: Plan) -> tuple[Item, ...]:
+    """Every resource in order."""
+    items = tuple(_items(plan))
+    ids = [item.id for item in items]
+    steps = [(phase.name, step.name) for phase in plan.phases for step in phase.steps]
+    twice = {text for text in ids if ids.count(text) > 1}
+    twice |= {step for _, step in steps if len({phase for phase, name in steps if name == step}) > 1}
+    if twice:
+        raise StopError(Exit.FAULT, f"the plan holds twice what it may hold once: {', '.join(sorted(twice))}")
+    return items
+
+
+def _items(plan: Plan) -> Iterator[Item]:
+    for phase in plan.phases:
+        for step in phase.steps:
+            for entry in step.resources:
+                yield Item(
+                    phase=phase.name,
+                    step=step.name,
+                    timeout_s=step.timeout_s,
+                    id=entry.id,
+                    kind=entry.kind,
+                    resource=_resource(plan, step, entry),
+                )
+
+
+def _resource(plan: Plan, step: Step, entry: Entry) -> Resource:
+    if entry.kind not in KINDS:
+        raise StopError(Exit.FAULT, f"{entry.id}: there is no kind {entry.kind}")
+    try:
+        resource = KINDS[entry.kind].model_validate(entry.fields)
+    except pydantic.ValidationError as error:
+        raise StopError(Exit.FAULT, f"{entry.id}: its fields are not those of {entry.kind}: {error}") from error
+    if not entry.id.startswith(f"{step.name}/{entry.kind}:"):
+        raise StopError(Exit.FAULT, f"{entry.id} is not named after step {step.name} and kind {entry.kind}")
+    if resource.artifact_name is not None and resource.artifact_name not in plan.artifacts:
+        raise StopError(Exit.FAULT, f"{entry.id}: the plan has no artifact {resource.artifact_name}")
+    if isinstance(resource, File) and resource.source is not None and resource.source not in plan.files:
+        raise StopError(Exit.FAULT, f"{entry.id}: the plan has no file {resource.source}")
+    return resource

@@ -1,0 +1,112 @@
+"""What a program needs before it runs as a service: its file, and what the programs of a node are known to demand."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.files import parent, parts
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.features import Features
+    from imagegen.rehearsal.machine.files import Files
+
+# The word without which a program does not speak to the service manager, which then gives up with error 1053.
+SERVICE_WORDS = {"containerd.exe": "--run-service", "kubelet.exe": "--windows-service"}
+LOG_RUNNER = "kube-log-runner.exe"
+
+
+def words(command: str) -> list[str]:
+    """The command line's words without their quotes."""
+    return [word.replace('"', "") for word in re.findall(r'(?:"[^"]*"|[^\s"])+', command)]
+
+
+def programs(files: Files, command: str) -> list[str]:
+    """Every program file that the command runs: the first, and the one that a log runner starts."""
+    program, rest = _first(files, _expand(command))
+    if _base(program) != LOG_RUNNER:
+        return [program]
+    wrapped = _without_flags(rest)
+    if not wrapped:
+        raise RefusedByWindows(f"{program} is told of no program to run")
+    return [program, wrapped[0]]
+
+
+def check_can_run(files: Files, features: Features, command: str) -> None:
+    """Refuses with what the program would fail for."""
+    for program in programs(files, command):
+        if not files.is_file(program):
+            raise RefusedByWindows(f"cannot find its program {program} (error 2)")
+    first, rest = _first(files, _expand(command))
+    runs, arguments = first, rest
+    if _base(first) == LOG_RUNNER:
+        _check_log_folder(files, rest)
+        runs, *arguments = _without_flags(rest)
+    elif (word := SERVICE_WORDS.get(_base(first))) and word not in rest:
+        raise RefusedByWindows(f"{first} did not answer the service manager: it runs without {word} (error 1053)")
+    if _base(runs) == "powershell.exe":
+        _check_script(files, arguments)
+    if _base(runs) == "containerd.exe":
+        _check_containerd(files, features, arguments)
+
+
+def _expand(command: str) -> str:
+    command = re.sub(r"(?i)%(systemroot|windir)%", lambda _: r"C:\Windows", command)
+    return re.sub(r"(?i)^(\\systemroot\\|(?=system32\\))", lambda _: "C:\\Windows\\", command)
+
+
+def _first(files: Files, command: str) -> tuple[str, list[str]]:
+    """The program and its arguments. Without quotes Windows takes the first cut at a space that names a file."""
+    if command.startswith('"'):
+        program, _, rest = command[1:].partition('"')
+        return program, words(rest)
+    cuts = [match.start() for match in re.finditer(r" |$", command)]
+    for cut in cuts:
+        for program in (command[:cut], command[:cut] + ".exe"):
+            if files.is_file(program):
+                return program, words(command[cut:])
+    return command[: cuts[0]], words(command[cuts[0] :])
+
+
+def _without_flags(arguments: list[str]) -> list[str]:
+    while arguments and arguments[0].startswith("-"):
+        arguments = arguments[1:]
+    return arguments
+
+
+def _base(program: str) -> str:
+    return parts(program)[-1].lower()
+
+
+def _check_log_folder(files: Files, arguments: list[str]) -> None:
+    for word in arguments[: len(arguments) - len(_without_flags(arguments))]:
+        name, _, log = word.lstrip("-").partition("=")
+        if name == "log-file" and log and not files.is_folder(parent(log)):
+            raise RefusedByWindows(f"{LOG_RUNNER} cannot open {log}: there is no folder {parent(log)}")
+
+
+def _check_script(files: Files, arguments: list[str]) -> None:
+    for word, following in itertools.pairwise(arguments):
+        if word.lower() == "-file" and not files.is_file(following):
+            raise RefusedByWindows(f"powershell.exe cannot find its script {following}")
+
+
+def _check_containerd(files: Files, features: Features, arguments: list[str]) -> None:
+    if not features.is_installed("Containers"):
+        raise RefusedByWindows("containerd cannot run: feature Containers is not Installed")
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        name, equals, text = word.partition("=")
+        if name in ("--config", "-c"):
+            _check_toml(files, text if equals else following)
+
+
+def _check_toml(files: Files, path: str) -> None:
+    if not files.is_file(path):
+        raise RefusedByWindows(f"containerd cannot find its config {path}")
+    try:
+        tomllib.loads(files.read(path).decode("utf-8"))
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RefusedByWindows(f"containerd cannot read its config {path}: {error}") from error

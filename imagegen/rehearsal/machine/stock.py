@@ -1,0 +1,168 @@
+"""The machine that a cloud starts from its stock image of Windows Server Core, as data."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.features import SERVICING
+from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
+from imagegen.rehearsal.machine.windows import CURRENT_VERSION, ENVIRONMENT, SYSTEM32, Machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+IMAGE_STATE = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State"
+LISTENERS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener"
+# The one by which the build comes in; the bootstrap made it.
+LISTENER = LISTENERS + r"\*+HTTPS"
+EC2LAUNCH = r"C:\Program Files\Amazon\EC2Launch"
+EC2LAUNCH_STATE = r"C:\ProgramData\Amazon\EC2Launch\state"
+
+
+@dataclasses.dataclass(frozen=True)
+class Release:
+    """What tells one Windows Server from another."""
+
+    build: int
+    ubr: int
+    update: str
+
+
+RELEASES = {
+    "2019": Release(17763, 8389, "KB5075904"),
+    "2022": Release(20348, 5499, "KB5082142"),
+    "2025": Release(26100, 33296, "KB5082063"),
+}
+FEATURES = {
+    "Containers": "Available",
+    "Hyper-V": "Available",
+    "Hyper-V-PowerShell": "Available",
+    "RSAT-Hyper-V-Tools": "Available",
+    "FS-SMB1": "Removed",
+    "NET-Framework-Core": "Removed",
+    "NET-Framework-45-Core": "Installed",
+    "PowerShell": "Installed",
+    "Windows-Defender": "Installed",
+    "WoW64-Support": "Installed",
+    "Web-Server": "Available",
+    "Telnet-Client": "Available",
+    "Failover-Clustering": "Available",
+}
+# Features that only some releases know.
+RELEASE_FEATURES = {
+    "2019": {"Telnet-Server": "Removed", "PowerShell-V2": "Installed"},
+    "2022": {"PowerShell-V2": "Installed", "System-DataArchiver": "Installed"},
+    "2025": {"AzureArcSetup": "Installed", "System-DataArchiver": "Installed"},
+}
+NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
+TOOLS = (
+    "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
+    r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys", r"drivers\afd.sys",
+)  # fmt: skip
+FOLDERS = (
+    r"C:\Windows\Temp",
+    r"C:\Program Files\Common Files",
+    r"C:\Program Files (x86)",
+    r"C:\ProgramData",
+    r"C:\Users",
+)
+GUEST_AGENT = "WindowsAzureGuestAgent"
+DEFENDER = r"C:\Program Files\Windows Defender\MsMpEng.exe"
+HOSTED = r"%SystemRoot%\System32\svchost.exe -k netsvcs -p"
+# name, display name, command, start, depends on
+SERVICES: tuple[tuple[str, str, str, int, tuple[str, ...]], ...] = (
+    ("Tcpip", "TCP/IP Protocol Driver", r"System32\drivers\tcpip.sys", BOOT, ()),
+    ("Afd", "Ancillary Function Driver for Winsock", r"\SystemRoot\System32\drivers\afd.sys", BOOT, ()),
+    ("RpcSs", "Remote Procedure Call (RPC)", HOSTED, AUTOMATIC, ()),
+    ("EventLog", "Windows Event Log", HOSTED, AUTOMATIC, ()),
+    ("nsi", "Network Store Interface Service", HOSTED, AUTOMATIC, ("RpcSs",)),
+    ("Dhcp", "DHCP Client", HOSTED, AUTOMATIC, ("nsi", "Tcpip", "Afd")),
+    ("Dnscache", "DNS Client", HOSTED, AUTOMATIC, ("nsi", "Tcpip")),
+    ("mpssvc", "Windows Defender Firewall", HOSTED, AUTOMATIC, ()),
+    ("ProfSvc", "User Profile Service", HOSTED, AUTOMATIC, ("RpcSs",)),
+    ("winmgmt", "Windows Management Instrumentation", HOSTED, AUTOMATIC, ("RpcSs",)),
+    ("LanmanServer", "Server", HOSTED, AUTOMATIC, ()),
+    ("LanmanWorkstation", "Workstation", HOSTED, AUTOMATIC, ("nsi",)),
+    ("WinRM", "Windows Remote Management (WS-Management)", HOSTED, AUTOMATIC, ("RpcSs",)),
+    ("WinDefend", "Microsoft Defender Antivirus Service", f'"{DEFENDER}"', AUTOMATIC, ("RpcSs",)),
+    ("W32Time", "Windows Time", HOSTED, MANUAL, ()),
+    ("wuauserv", "Windows Update", HOSTED, MANUAL, ("RpcSs",)),
+    ("msiserver", "Windows Installer", r"%SystemRoot%\System32\msiexec.exe /V", MANUAL, ("RpcSs",)),
+)
+CLOUD_SERVICES = {
+    "aws": (
+        ("Amazon EC2Launch", "Amazon EC2Launch", f'"{EC2LAUNCH}\\service\\EC2LaunchService.exe"', AUTOMATIC, ()),
+    ),
+    "azure": (
+        ("RdAgent", "RdAgent", r"C:\WindowsAzure\GuestAgent\WaAppAgent.exe", AUTOMATIC, ()),
+        (GUEST_AGENT, GUEST_AGENT, rf"C:\WindowsAzure\GuestAgent\{GUEST_AGENT}.exe", AUTOMATIC, ()),
+    ),
+}  # fmt: skip
+CLOUD_FOLDERS = {
+    "aws": (r"C:\ProgramData\Amazon\EC2Launch\config", EC2LAUNCH_STATE),
+    "azure": (r"C:\WindowsAzure\Logs",),
+}
+CLOUD_FILES = {
+    "aws": (
+        f"{EC2LAUNCH}\\EC2Launch.exe",
+        f"{EC2LAUNCH}\\service\\EC2LaunchService.exe",
+        f"{EC2LAUNCH_STATE}\\.run-once",
+    ),
+    "azure": (r"C:\WindowsAzure\GuestAgent\WaAppAgent.exe", r"C:\WindowsAzure\GuestAgent\WindowsAzureGuestAgent.exe"),
+}
+
+
+def stock_windows(root: Path, *, release: str, cloud: str) -> Machine:
+    """A fresh machine, booted once. `release` is 2019, 2022 or 2025, `cloud` aws or azure."""
+    machine = Machine(root, features={**FEATURES, **RELEASE_FEATURES[release]}, needing_restart=NEEDING_RESTART)
+    _fill_disk(machine, cloud)
+    _fill_registry(machine, release)
+    for name, display_name, command, start, depends_on in (*SERVICES, *CLOUD_SERVICES[cloud]):
+        machine.services.create(name, command, display_name, start, depends_on=depends_on)
+    machine.restart()
+    return machine
+
+
+def _fill_disk(machine: Machine, cloud: str) -> None:
+    files = machine.files
+    programs = [f"{SYSTEM32}\\{tool}" for tool in TOOLS] + [DEFENDER, *CLOUD_FILES[cloud]]
+    for folder in (*FOLDERS, *CLOUD_FOLDERS[cloud], *(program.rpartition("\\")[0] for program in programs)):
+        files.make_folder(folder)
+    for program in programs:
+        files.write(program, f"{program} of a stock Windows".encode())
+    owners = [AccessEntry(sid, "FullControl", inherit=True) for sid in (SYSTEM, ADMINISTRATORS)]
+    readers = AccessEntry(USERS, "ReadAndExecute", inherit=True)
+    write(files, "C:", [*owners, readers], protected=True)
+    for folder in (r"C:\Windows", r"C:\Program Files"):
+        write(files, folder, [*owners, readers], protected=True)
+    write(files, r"C:\ProgramData", [*owners, readers, AccessEntry(USERS, "Write", inherit=True)], protected=True)
+
+
+def _fill_registry(machine: Machine, release: str) -> None:
+    facts = RELEASES[release]
+    package = f"{SERVICING}\\Packages\\Package_for_RollupFix~31bf3856ad364e35~amd64~~{facts.build}.{facts.ubr}.1.1"
+    older = f"{SERVICING}\\Packages\\Package_for_KB4000000~31bf3856ad364e35~amd64~~1.0"
+    texts = {
+        (CURRENT_VERSION, "ProductName"): Value("String", f"Windows Server {release} Datacenter"),
+        (CURRENT_VERSION, "EditionID"): Value("String", "ServerDatacenter"),
+        (CURRENT_VERSION, "InstallationType"): Value("String", "Server Core"),
+        (CURRENT_VERSION, "CurrentBuildNumber"): Value("String", str(facts.build)),
+        (CURRENT_VERSION, "UBR"): Value("DWord", facts.ubr),
+        (package, "CurrentState"): Value("DWord", 112),
+        (package, "InstallLocation"): Value("String", f"\\\\?\\C:\\Windows\\CbsTemp\\{facts.update}.cab"),
+        (older, "CurrentState"): Value("DWord", 80),
+        (LISTENER, "certThumbprint"): Value("String", "00 11 22 33"),
+        (IMAGE_STATE, "ImageState"): Value("String", "IMAGE_STATE_COMPLETE"),
+        (ENVIRONMENT, "Path"): Value("ExpandString", r"%SystemRoot%\system32;%SystemRoot%"),
+        (ENVIRONMENT, "ComSpec"): Value("ExpandString", r"%SystemRoot%\system32\cmd.exe"),
+        (ENVIRONMENT, "NUMBER_OF_PROCESSORS"): Value("String", "2"),
+    }
+    for key in (UNINSTALL, UNINSTALL_32):
+        machine.registry.make_key(key)
+    for (key, name), value in texts.items():
+        machine.registry.make_key(key)
+        machine.registry.write(key, name, value)

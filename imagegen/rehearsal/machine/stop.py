@@ -1,0 +1,26 @@
+"""How a run of the engine ends before its end: an exit code of docs/guest.md and the reason."""
+
+from __future__ import annotations
+
+import enum
+
+
+class Exit(enum.IntEnum):
+    """The entry's exit codes."""
+
+    DONE = 0
+    FAULT = 1
+    ARGUMENTS = 2
+    WRONG_BYTES = 4
+    DRIFT = 5
+    FAILED = 6
+    RESTART_DUE = 3010
+
+
+class StopError(Exception):
+    """The engine stops here."""
+
+    def __init__(self, code: Exit, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason

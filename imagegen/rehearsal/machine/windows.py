@@ -1,0 +1,74 @@
+"""A Windows machine: its disk, registry and services, and what a restart does to them. It knows of no plan."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.defender import Defender
+from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
+from imagegen.rehearsal.machine.files import Files
+from imagegen.rehearsal.machine.firewall import Firewall
+from imagegen.rehearsal.machine.installer import Installer
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Registry
+from imagegen.rehearsal.machine.services import AUTOMATIC, Services
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+CURRENT_VERSION = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
+ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
+REBOOT_REQUIRED = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
+SYSTEM32 = r"C:\Windows\System32"
+# The services that a feature brings.
+FEATURE_SERVICES = {"Containers": ("hns", "vmcompute")}
+
+
+class Machine:
+    """Windows' own state and nothing else."""
+
+    def __init__(self, root: Path, *, features: Mapping[str, str], needing_restart: Iterable[str]) -> None:
+        self.files = Files(root)
+        self.registry = Registry()
+        self.features = Features(self.registry, features, needing_restart)
+        self.services = Services(self.files, self.registry, self.features)
+        self.firewall = Firewall()
+        self.defender = Defender(self.services)
+        self.installer = Installer(self.files, self.registry, self.services)
+        self.boot_count = 0
+
+    @staticmethod
+    def clock() -> float:
+        """Seconds of a clock that only goes forward."""
+        return time.monotonic()
+
+    @property
+    def build(self) -> str:
+        return self.registry.text(CURRENT_VERSION, "CurrentBuildNumber") or ""
+
+    def restart_pending(self) -> bool:
+        return any(self.registry.has_key(key) for key in (REBOOT_PENDING, REBOOT_REQUIRED))
+
+    def need_tool(self, name: str) -> None:
+        """Refuses when a program of Windows itself is not there."""
+        if not self.files.is_file(f"{SYSTEM32}\\{name}"):
+            raise RefusedByWindows(f"cannot find {SYSTEM32}\\{name}")
+
+    def restart(self) -> None:
+        self.boot_count += 1
+        self.features.restarted()
+        for key in (REBOOT_PENDING, REBOOT_REQUIRED):
+            if self.registry.has_key(key):
+                self.registry.remove_key(key)
+        for feature, services in FEATURE_SERVICES.items():
+            for name in services:
+                if self.features.is_installed(feature) and not self.services.exists(name):
+                    self._add_feature_service(name)
+        self.services.restarted()
+
+    def _add_feature_service(self, name: str) -> None:
+        program = f"{SYSTEM32}\\{name}.exe"
+        self.files.write(program, f"{name} of this Windows".encode())
+        self.services.create(name, f"%SystemRoot%\\System32\\{name}.exe", name, AUTOMATIC)

@@ -1,0 +1,1 @@
+"""The private network of a rehearsal: one proxy that plays every host a build or a publish may ask."""

@@ -1,0 +1,62 @@
+"""Plays the hosts from which artifacts are downloaded: URLs with their bytes, and redirects between them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import urllib.parse
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.network.messages import Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
+
+
+class Artifacts:
+    """HEAD, GET and ranges of the URLs it was given; a query counts only where the given URL has one."""
+
+    def __init__(self, files: Mapping[str, bytes], *, redirects: Mapping[str, str] | None = None) -> None:
+        self._files = dict(files)
+        self._redirects = dict(redirects or {})
+        for url in (*self._files, *self._redirects):
+            if urllib.parse.urlsplit(url).scheme != "https":
+                raise ValueError(f"not an https URL: {url}")
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """The names it plays."""
+        return frozenset(urllib.parse.urlsplit(url).hostname or "" for url in (*self._files, *self._redirects))
+
+    def __call__(self, request: Request) -> Response:
+        whole = f"https://{request.host}{request.target}"
+        bare = f"https://{request.host}{request.path}"
+        if request.method not in ("GET", "HEAD"):
+            return Response(405, fault=f"unexpected download request {request.method} {bare}")
+        for url in (whole, bare):
+            if url in self._redirects:
+                return Response(302, headers=(("Location", self._redirects[url]),))
+            if url in self._files:
+                return _serve(request, self._files[url])
+        return Response(404, b"not found\n", fault=f"unexpected download {bare}")
+
+
+def _serve(request: Request, data: bytes) -> Response:
+    etag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+    headers = (("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes"), ("ETag", etag))
+    wanted = _RANGE.match(request.headers.get("range", ""))
+    # A range of another version of the file is worth nothing: If-Range then asks for the whole.
+    if wanted is None or wanted[0] == "bytes=-" or request.headers.get("if-range", etag) != etag:
+        return Response(200, data, headers)
+    first, last = _bounds(wanted[1], wanted[2], len(data))
+    if first > last:
+        return Response(416, b"", (*headers, ("Content-Range", f"bytes */{len(data)}")))
+    return Response(206, data[first : last + 1], (*headers, ("Content-Range", f"bytes {first}-{last}/{len(data)}")))
+
+
+def _bounds(first: str, last: str, size: int) -> tuple[int, int]:
+    if not first:
+        return max(0, size - int(last)), size - 1
+    return int(first), min(int(last), size - 1) if last else size - 1

@@ -1,0 +1,164 @@
+"""Plays *.amazonaws.com: moto answers, and here is what it lacks or does wrongly for a Windows build and a publish."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import threading
+import urllib.parse
+from typing import TYPE_CHECKING
+from xml.sax.saxutils import escape
+
+from imagegen.rehearsal.network.aws import moto_call
+from imagegen.rehearsal.network.aws.images import Images, without_tag_specifications
+from imagegen.rehearsal.network.aws.instances import Instances, Refused
+from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, StockImage, stock
+from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, MachineIdentity
+from imagegen.rehearsal.network.messages import Request, Response
+
+if TYPE_CHECKING:
+    import types
+    from collections.abc import Callable, Mapping
+
+_HOST = re.compile(r"(?P<service>[a-z0-9-]+)(?:\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com\Z")
+_S3_HOST = re.compile(r"(?:[a-z0-9.-]+\.)?s3(?:[.-][a-z0-9-]+)?\.amazonaws\.com\Z")
+_SERVICES = frozenset({"ec2", "iam", "ssm", "sts"})
+_FORM = (("Content-Type", "text/xml;charset=UTF-8"),)
+_EC2_NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
+
+
+@dataclasses.dataclass(frozen=True)
+class AwsOptions:
+    """What is there from the start. `copy_polls`: how many looks see a copied image pending."""
+
+    regions: tuple[str, ...] = ("us-east-1",)
+    images: tuple[StockImage, ...] = DEFAULT_IMAGES
+    copy_polls: int = 1
+
+
+class Aws:
+    """One account; credentials are taken as given. Open it before use: it owns moto's state in this process."""
+
+    host_patterns = ("*.amazonaws.com",)
+    account = moto_call.ACCOUNT
+
+    def __init__(self, options: AwsOptions, on_machine: Callable[[MachineIdentity], None]) -> None:
+        self._options = options
+        self._on_machine = on_machine
+        # moto is not made for threads.
+        self._lock = threading.RLock()
+        self._stocked: set[str] = set()
+        self._instances = Instances()
+        self._images = Images(options.copy_polls)
+
+    def __enter__(self) -> Aws:
+        moto_call.acquire()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        with self._lock:
+            moto_call.release()
+
+    @property
+    def credentials(self) -> dict[str, str]:
+        """Throw-away credentials, and no asking of a metadata service that would be another machine's."""
+        return {
+            "AWS_ACCESS_KEY_ID": "AKIAREHEARSAL0000000",
+            "AWS_SECRET_ACCESS_KEY": "thr0w-away-0000000000000000000000000000000",
+            "AWS_DEFAULT_REGION": self._options.regions[0],
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        }
+
+    def closed_because(self, address: str) -> str | None:
+        """Why the WinRM port of an address is shut; "" when it is open, None when no instance has the address."""
+        with self._lock:
+            return self._instances.closed_because(address)
+
+    def __call__(self, request: Request) -> Response:
+        if request.host == "checkip.amazonaws.com":
+            return Response.of_text(200, f"{OPERATOR_ADDRESS}\n")
+        match = _HOST.match(request.host)
+        with self._lock:
+            if match is not None and match["service"] in _SERVICES:
+                action = _action(request)
+                answer = (
+                    self._ec2(request, match["region"] or "us-east-1", action)
+                    if match["service"] == "ec2"
+                    else _ask(request, request.body, action)
+                )
+                return dataclasses.replace(answer, note=f"{match['service']}:{action}")
+            if _S3_HOST.match(request.host):
+                return dataclasses.replace(moto_call.ask(request, request.body), note=f"s3:{request.method}")
+        return Response(501, fault=f"unexpected AWS service {request.host}")
+
+    def _ec2(self, request: Request, region: str, action: str) -> Response:
+        if region not in self._stocked:
+            self._stocked.add(region)
+            stock(moto_call.ec2(region), self._options.images if region in self._options.regions else ())
+        form = request.form()
+        try:
+            self._check(region, action, form)
+            if action == "GetPasswordData":
+                return _password_answer(form, self._instances.password_data(region, form.get("InstanceId", "")))
+        except Refused as refused:
+            return _error(refused)
+        body = request.body
+        if action in ("CreateImage", "CopyImage"):
+            body = urllib.parse.urlencode(without_tag_specifications(form, "snapshot")).encode()
+        answer = _ask(request, body, action)
+        if answer.status == 200:
+            self._follow(region, action, form, answer.body)
+        return answer
+
+    def _check(self, region: str, action: str, form: Mapping[str, str]) -> None:
+        if form.get("DryRun") == "true":
+            return
+        if action == "RunInstances":
+            self._instances.check_launch(region, form)
+        elif action in ("CreateImage", "CopyImage"):
+            self._images.check_name(region, form.get("Name", ""))
+
+    def _follow(self, region: str, action: str, form: Mapping[str, str], answer: bytes) -> None:
+        if action == "RunInstances":
+            for machine in self._instances.launched(region, form, answer):
+                self._on_machine(machine)
+        elif action == "CreateImage":
+            self._images.created(region, form, answer)
+        elif action == "CopyImage":
+            self._images.copied(region, form, answer)
+        elif action == "DescribeImages":
+            self._images.described(region, answer)
+
+
+def _action(request: Request) -> str:
+    target = request.headers.get("x-amz-target", "")
+    return target.rpartition(".")[2] if target else request.form().get("Action", "")
+
+
+def _ask(request: Request, body: bytes, action: str) -> Response:
+    answer = moto_call.ask(request, body)
+    return dataclasses.replace(answer, fault=f"{answer.fault} {action}") if answer.fault else answer
+
+
+def _error(refused: Refused) -> Response:
+    text = (
+        f"<Response><Errors><Error><Code>{refused.code}</Code><Message>{escape(refused.message)}</Message></Error>"
+        "</Errors><RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>"
+    )
+    return Response(400, text.encode(), _FORM)
+
+
+def _password_answer(form: Mapping[str, str], password_data: str) -> Response:
+    text = (
+        f'<GetPasswordDataResponse xmlns="{_EC2_NAMESPACE}"><requestId>00000000-0000-0000-0000-000000000000</requestId>'
+        f"<instanceId>{escape(form['InstanceId'])}</instanceId><timestamp>2026-01-01T00:00:00.000Z</timestamp>"
+        f"<passwordData>{password_data}</passwordData></GetPasswordDataResponse>"
+    )
+    return Response(200, text.encode(), _FORM)

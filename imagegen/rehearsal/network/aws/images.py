@@ -1,0 +1,101 @@
+"""AMIs that a build or a publish makes: what EC2 checks and does about them and moto does not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from imagegen.rehearsal.network.aws import moto_call
+from imagegen.rehearsal.network.aws.instances import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_NAME = re.compile(r"[A-Za-z0-9()\[\]. /\-'@_]{3,128}\Z")
+_IMAGE_ID = re.compile(rb"<imageId>(ami-[0-9a-f]+)</imageId>")
+_SPECIFICATION = re.compile(r"TagSpecification\.(\d+)\.(ResourceType|Tag\.(\d+)\.(Key|Value))\Z")
+
+
+class Images:
+    """Names, tags and the time a copy takes. `copy_polls` is how often a copy is seen pending."""
+
+    def __init__(self, copy_polls: int) -> None:
+        self._copy_polls = copy_polls
+        self._pending: dict[tuple[str, str], int] = {}
+
+    def check_name(self, region: str, name: str) -> None:
+        """An AMI name has a form, and is unique per account and region."""
+        if not _NAME.match(name):
+            raise Refused("InvalidAMIName.Malformed", f"AMI names must be 3 to 128 of the allowed characters: {name}")
+        for image in moto_call.ec2(region).amis.values():
+            if image.name == name and image.owner_id == moto_call.ACCOUNT:
+                raise Refused("InvalidAMIName.Duplicate", f"AMI name {name} is already in use by AMI {image.id}")
+
+    def created(self, region: str, form: Mapping[str, str], answer: bytes) -> None:
+        """CreateImage: the snapshot gets its tags too, and the image its instance's system."""
+        for image in _images(region, answer):
+            tags = tag_specifications(form)
+            image.ebs_snapshot.add_tags(tags.get("snapshot", {}))
+            image.root_device_type = "ebs"
+
+    def copied(self, region: str, form: Mapping[str, str], answer: bytes) -> None:
+        """CopyImage: pending for a while, and tagged as its source when that was asked."""
+        source = moto_call.ec2(form.get("SourceRegion", "")).amis[form.get("SourceImageId", "")]
+        for image in _images(region, answer):
+            image.root_device_type = source.root_device_type
+            image.ebs_snapshot.add_tags(tag_specifications(form).get("snapshot", {}))
+            if form.get("CopyImageTags") == "true":
+                image.add_tags({tag["key"]: tag["value"] for tag in source.get_tags()})
+            image.add_tags(tag_specifications(form).get("image", {}))
+            if self._copy_polls:
+                image.state = "pending"
+                self._pending[region, image.id] = self._copy_polls
+
+    def described(self, region: str, answer: bytes) -> None:
+        """DescribeImages: each look at a pending copy brings it closer."""
+        for image in _images(region, answer):
+            left = self._pending.get((region, image.id))
+            if left is None:
+                continue
+            if left > 1:
+                self._pending[region, image.id] = left - 1
+            else:
+                del self._pending[region, image.id]
+                image.state = "available"
+
+
+def _images(region: str, answer: bytes) -> list[Any]:
+    known = moto_call.ec2(region).amis
+    return [known[match.decode()] for match in _IMAGE_ID.findall(answer) if match.decode() in known]
+
+
+def tag_specifications(form: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The tags of a request by the type of resource they are for."""
+    kinds: dict[str, str] = {}
+    pairs: dict[tuple[str, str], dict[str, str]] = {}
+    for field, value in form.items():
+        match = _SPECIFICATION.match(field)
+        if match is None:
+            continue
+        if match[2] == "ResourceType":
+            kinds[match[1]] = value
+        else:
+            pairs.setdefault((match[1], match[3]), {})[match[4]] = value
+    tags: dict[str, dict[str, str]] = {}
+    for (specification, _), pair in pairs.items():
+        tags.setdefault(kinds.get(specification, ""), {})[pair["Key"]] = pair.get("Value", "")
+    return tags
+
+
+def without_tag_specifications(form: Mapping[str, str], kind: str) -> dict[str, str]:
+    """The form without the tags for one type of resource; moto fails on a snapshot's."""
+    numbers = {
+        match[1]
+        for field, value in form.items()
+        if (match := _SPECIFICATION.match(field)) is not None and value == kind
+    }
+    return {
+        field: value
+        for field, value in form.items()
+        if not ((match := _SPECIFICATION.match(field)) is not None and match[1] in numbers)
+    }

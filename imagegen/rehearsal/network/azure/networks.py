@@ -1,0 +1,129 @@
+"""Addresses, interfaces, networks and security groups: made by a deployment, looked at, deleted."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.network.azure.errors import ArmError
+from imagegen.rehearsal.network.azure.resources import GroupId, Resource, new_resource
+from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, WINRM_PORT
+from imagegen.rehearsal.network.messages import Response
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.network.azure.world import Call, World
+
+ADDRESS = "Microsoft.Network/publicIPAddresses"
+INTERFACE = "Microsoft.Network/networkInterfaces"
+NETWORK = "Microsoft.Network/virtualNetworks"
+SECURITY_GROUP = "Microsoft.Network/networkSecurityGroups"
+# A documentation network: nothing real has these addresses.
+_PUBLIC = ipaddress.ip_network("198.51.100.0/24")
+
+
+def create_address(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
+    world.addresses_given += 1
+    if world.addresses_given > _PUBLIC.num_addresses - 2:
+        raise ArmError(400, "PublicIPCountLimitReached", "Cannot create more public IP addresses.")
+    properties = {**spec.get("properties", {}), "ipAddress": str(_PUBLIC[world.addresses_given])}
+    made = new_resource(group, ADDRESS, name, spec["location"], properties, spec.get("tags"))
+    return {**made, **({"sku": spec["sku"]} if "sku" in spec else {})}
+
+
+def create_network(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
+    properties = dict(spec.get("properties", {}))
+    own = group.resource(NETWORK, name)
+    properties["subnets"] = [{**each, "id": f"{own}/subnets/{each['name']}"} for each in properties.get("subnets", [])]
+    for subnet in properties["subnets"]:
+        guard = subnet.get("properties", {}).get("networkSecurityGroup")
+        if guard is not None:
+            world.resources.get(guard["id"])
+    return new_resource(group, NETWORK, name, spec["location"], properties, spec.get("tags"))
+
+
+def create_security_group(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
+    del world  # every creator is called alike
+    return new_resource(group, SECURITY_GROUP, name, spec["location"], spec.get("properties", {}), spec.get("tags"))
+
+
+def create_interface(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
+    properties = dict(spec.get("properties", {}))
+    shown = []
+    for configuration in properties.get("ipConfigurations", []):
+        wanted = configuration.get("properties", {})
+        find_subnet(world, wanted.get("subnet", {}).get("id", ""))
+        if "publicIPAddress" in wanted:
+            world.resources.get(wanted["publicIPAddress"]["id"])
+        shown.append({**configuration, "properties": {**wanted, "privateIPAddress": "10.0.0.4"}})
+    properties["ipConfigurations"] = shown
+    return new_resource(group, INTERFACE, name, spec["location"], properties, spec.get("tags"))
+
+
+def find_subnet(world: World, subnet_id: str) -> Resource:
+    """A subnet by its id; its network must exist."""
+    network_id, _, _ = subnet_id.partition("/subnets/")
+    for subnet in world.resources.get(network_id)["properties"]["subnets"]:
+        if subnet["id"].lower() == subnet_id.lower():
+            found: Resource = subnet
+            return found
+    raise ArmError(400, "InvalidResourceReference", f"Resource {subnet_id} was not found.")
+
+
+def get(kind: str, world: World, call: Call) -> Response:
+    return Response.of_json(200, world.resources.get(call.id(kind, "name")))
+
+
+def delete(kind: str, world: World, call: Call) -> Response:
+    world.group(call.group)
+    # Azure says 204 for what was not there as well.
+    world.resources.remove(call.id(kind, "name"))
+    return Response(204)
+
+
+def public_address(world: World, interface: Resource) -> str:
+    """The public address of an interface, or "" when it has none."""
+    for configuration in interface["properties"]["ipConfigurations"]:
+        address = configuration["properties"].get("publicIPAddress")
+        if address is not None:
+            return str(world.resources.get(address["id"])["properties"]["ipAddress"])
+    return ""
+
+
+def closed_because(world: World, interface: Resource) -> str:
+    """Why WinRM's port is shut on an interface; "" when every security group on the way admits it."""
+    guards = [interface["properties"].get("networkSecurityGroup")]
+    for configuration in interface["properties"]["ipConfigurations"]:
+        subnet = find_subnet(world, configuration["properties"].get("subnet", {}).get("id", ""))
+        guards.append(subnet.get("properties", {}).get("networkSecurityGroup"))
+    for guard in (each for each in guards if each is not None):
+        group = world.resources.get(guard["id"])
+        if not any(_admits(rule.get("properties", {})) for rule in group["properties"].get("securityRules", [])):
+            return f"network security group {group['name']} has no rule for TCP {WINRM_PORT} from {OPERATOR_ADDRESS}"
+    return ""
+
+
+def _admits(rule: Resource) -> bool:
+    if str(rule.get("access")).lower() != "allow" or str(rule.get("direction")).lower() != "inbound":
+        return False
+    if str(rule.get("protocol")).lower() not in ("tcp", "*"):
+        return False
+    ports = [str(each) for each in (rule.get("destinationPortRange"), *rule.get("destinationPortRanges", [])) if each]
+    sources = [str(each) for each in (rule.get("sourceAddressPrefix"), *rule.get("sourceAddressPrefixes", [])) if each]
+    return any(_covers_port(each) for each in ports) and any(_covers_source(each) for each in sources)
+
+
+def _covers_port(ports: str) -> bool:
+    if ports == "*":
+        return True
+    first, _, last = ports.partition("-")
+    return int(first) <= WINRM_PORT <= int(last or first)
+
+
+def _covers_source(source: str) -> bool:
+    if source in ("*", "Internet", "0.0.0.0/0"):
+        return True
+    try:
+        return ipaddress.ip_address(OPERATOR_ADDRESS) in ipaddress.ip_network(source, strict=False)
+    except ValueError:
+        # A service tag other than the internet's is nobody outside.
+        return False

@@ -1,0 +1,59 @@
+"""What an Azure of the rehearsal holds from the start: gallery definitions and marketplace images."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PUBLISHER = "MicrosoftWindowsServer"
+
+_CORES_AND_SIZES = ("", "-core", "-smalldisk", "-core-smalldisk")
+# Per release: its offer, and two versions, so that "the newest" is a choice.
+_RELEASES = {
+    "2019": ("windowsserver", ("17763.8276.251212", "17763.8389.260210")),
+    "2022": ("windowsserver2022", ("20348.5386.260713", "20348.5499.260809")),
+    "2025": ("windowsserver", ("26100.33158.260713", "26100.33296.260809")),
+}
+
+
+def default_marketplace() -> dict[tuple[str, str], tuple[str, ...]]:
+    """Versions by (offer, sku), in lower case because Azure compares them so."""
+    skus = {
+        (offer, f"{release}-datacenter{kind}{generation_end}"): versions
+        for release, (offer, versions) in _RELEASES.items()
+        for kind in _CORES_AND_SIZES
+        for generation_end in ("", "-g2")
+    }
+    # The one SKU whose second generation has a name of its own.
+    skus["windowsserver", "2019-datacenter-gensecond"] = _RELEASES["2019"][1]
+    return skus
+
+
+def generation(sku: str) -> str:
+    """V1 or V2, as the SKU's name says."""
+    return "V2" if sku.lower().endswith(("-g2", "-gensecond")) else "V1"
+
+
+@dataclasses.dataclass(frozen=True)
+class GalleryDefinition:
+    """An image definition that exists before a build; its group and gallery are made with it."""
+
+    resource_group: str
+    gallery: str
+    image: str
+    location: str = "westeurope"
+    generation: str = "V2"
+    os_state: str = "Generalized"
+    security_type: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class AzureOptions:
+    """`looks`: how many looks see a gallery version being replicated, or a machine being stopped."""
+
+    definitions: tuple[GalleryDefinition, ...] = ()
+    marketplace: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=default_marketplace)
+    looks: int = 1

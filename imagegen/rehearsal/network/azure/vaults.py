@@ -1,0 +1,85 @@
+"""Key vaults: made by a deployment, asked through the Resource Manager and through their own hosts."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.network.azure.errors import ArmError, not_found
+from imagegen.rehearsal.network.azure.resources import GroupId, Resource, new_resource
+from imagegen.rehearsal.network.azure.world import Call, Secret, World
+from imagegen.rehearsal.network.messages import Request, Response
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VAULT = "Microsoft.KeyVault/vaults"
+SECRET = "Microsoft.KeyVault/vaults/secrets"  # noqa: S105 - the name of a type of resource
+AUDIENCE = "https://vault.azure.net"
+_NAME = re.compile(r"[A-Za-z](?:-?[A-Za-z0-9]){2,23}\Z")
+_PATH = re.compile(r"/secrets/(?P<name>[A-Za-z0-9-]+)/?(?P<version>[0-9a-f]{32})?\Z")
+
+
+def create(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
+    """A vault of a deployment."""
+    properties = spec.get("properties", {})
+    if not _NAME.match(name):
+        raise ArmError(400, "VaultNameNotValid", f"The vault name '{name}' is invalid.")
+    if properties.get("tenantId") != world.application.tenant:
+        raise ArmError(400, "BadRequest", f"The tenant of vault '{name}' is not the subscription's.")
+    shown = {**properties, "vaultUri": f"https://{name.lower()}.vault.azure.net/"}
+    return new_resource(group, VAULT, name, spec["location"], shown, spec.get("tags"))
+
+
+def create_secret(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
+    """A secret of a deployment; its value is kept apart and never shown by the Resource Manager."""
+    vault, _, secret_name = name.partition("/")
+    world.resources.get(group.resource(VAULT, vault))
+    value = spec.get("properties", {}).get("value")
+    if not isinstance(value, str) or not value:
+        raise ArmError(400, "BadRequest", f"The secret '{name}' has no value.")
+    secret = Secret(vault, secret_name, uuid.uuid4().hex, value)
+    world.secrets[vault.lower(), secret_name.lower()] = secret
+    shown = {"attributes": {"enabled": True}, "secretUri": secret.url, "secretUriWithVersion": secret.versioned_url}
+    location = world.resources.get(group.resource(VAULT, vault))["location"]
+    return new_resource(group, SECRET, name, location, shown, spec.get("tags"))
+
+
+def get(world: World, call: Call) -> Response:
+    return Response.of_json(200, world.resources.get(call.id(VAULT, "vault")))
+
+
+def get_secret(world: World, call: Call) -> Response:
+    return Response.of_json(200, world.resources.get(call.id(SECRET, "vault", "secret")))
+
+
+def delete(world: World, call: Call) -> Response:
+    if not world.resources.remove(call.id(VAULT, "vault")):
+        raise not_found(call.id(VAULT, "vault"))
+    for key in [each for each in world.secrets if each[0] == call.names["vault"].lower()]:
+        del world.secrets[key]
+    return Response(200)
+
+
+def read_value(world: World, request: Request) -> Response:
+    """The vault's own host: GET of a secret with its value, for whom an access policy lets in."""
+    vault = request.host.partition(".")[0]
+    match = _PATH.match(request.path)
+    if match is None or request.method != "GET":
+        raise ArmError(404, "NotFound", "not found", fault=f"unexpected vault request {request.method} {request.path}")
+    found = next((each for each in world.resources.of_type(VAULT) if each["name"].lower() == vault), None)
+    if found is None:
+        raise ArmError(404, "VaultNotFound", f"There is no vault {vault}.")
+    if not any(_lets_read(policy, world.application.object_id) for policy in found["properties"]["accessPolicies"]):
+        raise ArmError(403, "Forbidden", f"The caller does not have secrets get permission on key vault '{vault}'.")
+    secret = world.secret(vault, match["name"])
+    if match["version"] not in (None, secret.version):
+        raise ArmError(404, "SecretNotFound", f"A secret with that version of {match['name']} was not found.")
+    return Response.of_json(200, {"value": secret.value, "id": secret.versioned_url, "attributes": {"enabled": True}})
+
+
+def _lets_read(policy: Mapping[str, object], object_id: str) -> bool:
+    permissions = policy.get("permissions")
+    secrets = permissions.get("secrets", []) if isinstance(permissions, dict) else []
+    return policy.get("objectId") == object_id and bool({str(each).lower() for each in secrets} & {"all", "get"})

@@ -1,0 +1,47 @@
+"""The environment of a child inside the network: proxy, CA and throw-away credentials, and none of the user's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+# A user's credentials, profiles, endpoints or proxies would lead a child out of the rehearsal.
+REMOVED_PREFIXES = ("AWS_", "AZURE_", "ARM_", "IDENTITY_", "MSI_", "MOTO_")
+REMOVED_NAMES = frozenset(
+    {
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "NO_PROXY",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "PIP_CERT",
+    }
+)
+
+
+def is_removed(name: str) -> bool:
+    """Whether a variable of the parent must not reach a child of the rehearsal."""
+    upper = name.upper()
+    return upper in REMOVED_NAMES or upper.startswith(REMOVED_PREFIXES)
+
+
+def proxy_variables(proxy_url: str, certificate_file: Path) -> dict[str, str]:
+    """What leads a child through the proxy, in every spelling that the tools read."""
+    proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), proxy_url)
+    trust = {
+        name: str(certificate_file)
+        for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+    }
+    return {**proxies, "NO_PROXY": "", "no_proxy": "", **trust}
+
+
+def child_environment(parent: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """The parent's variables without those of `is_removed`, and the network's own."""
+    return {**{name: value for name, value in parent.items() if not is_removed(name)}, **added}

@@ -1,0 +1,170 @@
+"""The private network as a whole: one proxy, the clouds and hosts behind it, and the environment that leads into it.
+
+It touches one folder (the CA file) and one loopback port. moto keeps AWS' state per process: of the networks that
+play AWS, one may be open at a time in a process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import threading
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.network.authority import Authority
+from imagegen.rehearsal.network.aws.edge import Aws, AwsOptions
+from imagegen.rehearsal.network.azure.edge import Azure
+from imagegen.rehearsal.network.environment import child_environment, proxy_variables
+from imagegen.rehearsal.network.journal import Entry, Injection, Injections, Journal, Mutate, When
+from imagegen.rehearsal.network.proxy import Proxy
+
+if TYPE_CHECKING:
+    import ssl
+    import types
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from imagegen.rehearsal.network.artifacts import Artifacts
+    from imagegen.rehearsal.network.azure.options import AzureOptions
+    from imagegen.rehearsal.network.machine import Cloud, MachineIdentity, OnMachine
+    from imagegen.rehearsal.network.messages import Host, Response
+
+
+class Network:
+    """A context: while it is open, a child with `environ` sees these clouds and hosts and nothing else."""
+
+    def __init__(
+        self,
+        scratch: Path,
+        *,
+        aws: AwsOptions | None = None,
+        azure: AzureOptions | None = None,
+        artifacts: Artifacts | None = None,
+        hosts: Mapping[str, Host] | None = None,
+        on_machine: OnMachine | None = None,
+    ) -> None:
+        self._on_machine = on_machine
+        self._lock = threading.Lock()
+        self._machines: list[MachineIdentity] = []
+        self._guests: dict[str, int] = {}
+        self._any_guest: int | None = None
+        self._closing = contextlib.ExitStack()
+        self._authority = Authority(scratch)
+        self._journal = Journal()
+        self._injections = Injections()
+        self.aws = Aws(aws, self._machine_started) if aws is not None else None
+        self.azure = Azure(azure, self._machine_started) if azure is not None else None
+        self._exact: dict[str, Host] = dict(hosts or {})
+        if artifacts is not None:
+            self._exact.update(dict.fromkeys(artifacts.hosts, artifacts))
+        self._proxy = Proxy(self, self._authority, self._journal, self._injections)
+
+    def __enter__(self) -> Network:
+        with contextlib.ExitStack() as opening:
+            if self.aws is not None:
+                opening.enter_context(self.aws)
+            self._proxy.start()
+            opening.callback(self._proxy.close)
+            self._closing = opening.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self._closing.close()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables that lead a child into the network."""
+        variables = proxy_variables(self._proxy.url, self._authority.certificate_file)
+        for cloud in (self.aws, self.azure):
+            if cloud is not None:
+                variables.update(cloud.credentials)
+        return variables
+
+    def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
+        """The whole environment of a child: the parent's without what would lead out of the network."""
+        return child_environment(parent, self.environ)
+
+    @property
+    def faults(self) -> list[str]:
+        """Everything that must not happen and did; a rehearsal with a fault has failed."""
+        return self._journal.faults
+
+    @property
+    def journal(self) -> list[Entry]:
+        """Every request that was answered, in order."""
+        return self._journal.entries
+
+    def notes(self, host_pattern: str = "*") -> list[str]:
+        """The named operations asked of matching hosts, in order: `ec2:RunInstances`, `PUT galleries/versions`."""
+        return self._journal.notes(host_pattern)
+
+    def inject(
+        self,
+        host_pattern: str,
+        path_pattern: str = "*",
+        response: Response | None = None,
+        *,
+        mutate: Mutate | None = None,
+        when: When | None = None,
+        times: int = 1,
+    ) -> None:
+        """Answer the next `times` matching requests with `response`, or change the host's own answer with `mutate`."""
+        self._injections.add(Injection(host_pattern, path_pattern, response, mutate, when, times))
+
+    @property
+    def unused_injections(self) -> int:
+        """How many injected faults were never met."""
+        return self._injections.unused
+
+    @property
+    def machines(self) -> list[MachineIdentity]:
+        """Every machine that a cloud started, in order."""
+        with self._lock:
+            return list(self._machines)
+
+    def attach_guest(self, port: int, address: str = "") -> None:
+        """The guest on this local port plays the machine with that address, or every machine that has no guest."""
+        with self._lock:
+            if address:
+                self._guests[address] = port
+            else:
+                self._any_guest = port
+
+    def listener_context(self, machine: MachineIdentity) -> ssl.SSLContext:
+        """The TLS of a machine's WinRM listener: the certificate its cloud put there, or one of its own making."""
+        return self._authority.listener_context(machine.address, machine.certificate)
+
+    def host(self, name: str) -> Host | None:
+        """Who plays a name: an exact one, then a cloud's."""
+        if name in self._exact:
+            return self._exact[name]
+        for cloud in (self.aws, self.azure):
+            if cloud is not None and any(fnmatch.fnmatchcase(name, pattern) for pattern in cloud.host_patterns):
+                return cloud
+        return None
+
+    def winrm(self, address: str) -> int | str:
+        """The local port behind a machine's WinRM port, or why it is shut."""
+        clouds: list[Cloud] = [cloud for cloud in (self.aws, self.azure) if cloud is not None]
+        for cloud in clouds:
+            reason = cloud.closed_because(address)
+            if reason is None:
+                continue
+            if reason:
+                return reason
+            with self._lock:
+                port = self._guests.get(address, self._any_guest)
+            return port if port is not None else "no guest was attached to the machine"
+        return "no machine has this address"
+
+    def _machine_started(self, machine: MachineIdentity) -> None:
+        with self._lock:
+            self._machines.append(machine)
+        port = self._on_machine(machine) if self._on_machine is not None else None
+        if port is not None:
+            self.attach_guest(port, machine.address)

@@ -1,0 +1,30 @@
+"""Copies bytes between two connected sockets until one side is done, or nothing moved for too long."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+from typing import cast
+
+CHUNK = 65_536
+
+
+def pump(left: socket.socket, right: socket.socket, *, idle_s: float) -> None:
+    """Run in the thread of the connection; a half-closed side is passed on as a half-close."""
+    peers = {left: right, right: left}
+    with selectors.DefaultSelector() as selector:
+        for side in peers:
+            side.settimeout(idle_s)
+            selector.register(side, selectors.EVENT_READ)
+        while selector.get_map():
+            ready = selector.select(idle_s)
+            if not ready:
+                return
+            for key, _ in ready:
+                side = cast("socket.socket", key.fileobj)
+                chunk = side.recv(CHUNK)
+                if chunk:
+                    peers[side].sendall(chunk)
+                    continue
+                selector.unregister(side)
+                peers[side].shutdown(socket.SHUT_WR)

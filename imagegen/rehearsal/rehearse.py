@@ -1,0 +1,142 @@
+"""`--rehearse`: hosts the private network and runs the ordinary `imagegen build` in it as a child.
+
+The child is told nothing of a rehearsal but a label; its environment is the stage's. The lock, the tree, the logs and the
+manifest stay below out/rehearsal; everything else is cleaned up, whatever happens.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagegen import pipeline
+from imagegen.build import process
+from imagegen.errors import BuildError, ExitCode
+from imagegen.manifest.store import LocalStore
+from imagegen.providers import Run
+from imagegen.rehearsal.network.aws.edge import AwsOptions
+from imagegen.rehearsal.network.azure.options import AzureOptions, GalleryDefinition
+from imagegen.rehearsal.stage import Scene, Stage
+from imagegen.rehearsal.supplies import make_supplies
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imagegen.console import Console
+    from imagegen.manifest.model import ImageManifest
+
+LABEL = "rehearsal=true"
+NOT_CHECKED = (
+    "that the PowerShell of the engine and its kinds does on Windows what the model machine did",
+    "that the published artifacts hold what the steps expect of them: stand-ins were served",
+    "sysprep, EC2Launch, the Azure agents and the first boot of a node",
+    "the accounts' permissions, quotas and networks",
+)
+_TIMEOUT_S = 900.0
+
+
+class _StoppedByFault(Exception):  # noqa: N818 - it carries no error: the stage does
+    """Raised in the watch of the child: something that must not happen has happened."""
+
+
+def rehearse_build(
+    config: Path,
+    target: str,
+    *,
+    out: Path,
+    labels: Sequence[str],
+    flags: Sequence[str],
+    environ: Mapping[str, str],
+    console: Console,
+) -> ImageManifest:
+    """The manifest of the rehearsed build, with what it cost and what it did not check."""
+    loaded = pipeline.load(config)
+    # Tools are built, where they must be, with the network that the user has.
+    pipeline.find_toolchain(target, Run(environ=environ, labels={}, started=""), console)
+    began = time.monotonic()
+    (out / "rehearsal").mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f"{loaded.config.name}-{target}-", dir=out / "rehearsal"))
+    argv = [
+        *(sys.executable, "-m", "imagegen", "build", str(config), "--target", target, "--plain", "--format", "none"),
+        *("--lock", str(folder / "lock.json"), "--out", str(folder), "--label", LABEL),
+        *(word for label in labels for word in ("--label", label)),
+        *flags,
+    ]
+    console.say(f"{target}  rehearsal in {folder}")
+    with tempfile.TemporaryDirectory(prefix="imagegen-rehearsal-") as scratch:
+        with Stage(_scene(loaded, target, folder), Path(scratch)) as stage:
+            code = _run_child(argv, stage, environ, console)
+        _judge(stage, code, folder)
+        cost = stage.cost
+    store = LocalStore(folder / "manifests")
+    note = {
+        "seconds": round(time.monotonic() - began, 1),
+        "winrm": dataclasses.asdict(cost),
+        "not_checked": list(NOT_CHECKED),
+    }
+    return store.annotate(store.list()[0], "rehearsal", note)
+
+
+def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], console: Console) -> int:
+    def watch() -> None:
+        if stage.faults:
+            raise _StoppedByFault
+
+    try:
+        return process.stream(
+            argv,
+            environ=stage.child_environ(environ),
+            cwd=Path.cwd(),
+            timeout=_TIMEOUT_S,
+            on_line=console.say,
+            watch=watch,
+        )
+    except _StoppedByFault:
+        return int(ExitCode.BUILD)
+
+
+def _judge(stage: Stage, code: int, folder: Path) -> None:
+    """Nothing that must not happen happened, and everything that must happen did."""
+    faults = stage.faults
+    if code == ExitCode.OK:
+        faults += [f"the machine was never told {step}" for step in stage.missing]
+    if faults:
+        raise BuildError("the rehearsal failed", details=faults, hint=f"everything it left is in {folder}")
+    if code != ExitCode.OK:
+        error = BuildError(f"the rehearsed build ended with exit code {code}", hint=f"its own words are above; logs are in {folder}")
+        error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.BUILD
+        raise error
+
+
+def _scene(loaded: pipeline.Loaded, target: str, folder: Path) -> Scene:
+    config = loaded.config
+    steps = pipeline.evaluated(loaded, target)
+    aws = config.targets.aws
+    azure = config.targets.azure
+
+    def tree() -> Path:
+        return next(iter(sorted((folder / config.name).glob("*/tree"))), folder / "tree")
+
+    return Scene(
+        cloud=target,
+        release=config.windows.release,
+        supplies=make_supplies(steps),
+        tree=tree,
+        aws=AwsOptions(regions=(aws.region, *aws.publish.regions)) if aws and target == "aws" else None,
+        azure=AzureOptions(
+            definitions=(
+                GalleryDefinition(
+                    resource_group=azure.gallery.resource_group,
+                    gallery=azure.gallery.name,
+                    image=azure.gallery.definition,
+                    location=azure.location,
+                ),
+            )
+        )
+        if azure and target == "azure"
+        else None,
+    )

@@ -1,0 +1,51 @@
+"""A plan and its bundled bytes in; plan.json and the one zip that is uploaded out. Pure, and byte-identical for one plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from imagegen.plan.model import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.plan.model import BuildPlan
+
+PLAN_VERSION = 1
+# The earliest time a zip can say: when a file was written is no part of what it is.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def guest_plan(plan: BuildPlan) -> bytes:
+    """plan.json (docs/guest.md)."""
+    image = plan.image
+    payload: dict[str, Any] = {
+        "plan_version": PLAN_VERSION,
+        "name": plan.build.name,
+        "target": image.target,
+        "windows": {"release": image.windows["release"], "build": image.windows["build"]},
+        "phases": [dataclasses.asdict(phase) for phase in image.phases],
+        "artifacts": {
+            name: {"url": plan.build.downloads[name], **dataclasses.asdict(artifact)}
+            for name, artifact in image.artifacts.items()
+        },
+        "files": image.files,
+    }
+    return canonical(payload)
+
+
+def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:
+    """The zip."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        for name, data in sorted({**files, "plan.json": plan_json}.items()):
+            entry = zipfile.ZipInfo(name, _EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            # Zip's "made by" is the running system's unless told; a bundle is the same wherever it was made.
+            entry.create_system = 3
+            archive.writestr(entry, data)
+    return buffer.getvalue()

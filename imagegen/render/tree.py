@@ -1,0 +1,98 @@
+"""A decision in; the tree that Packer builds, as path and bytes, out. Pure.
+
+Structure is in the HCL templates; every value reaches Packer through image.auto.pkrvars.json."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+from imagegen.render.bundle import bundle_zip, guest_plan
+from imagegen.templating import render_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.plan.model import BuildPlan
+    from imagegen.plan.resolve import Decision
+
+BUNDLE_PATH = "C:\\Windows\\Temp\\imagegen-bundle.zip"
+REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
+START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
+VARS_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
+GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
+
+_POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
+_BUILDERS = {"aws": "amazon-ebs", "azure": "azure-arm"}
+
+
+def render(
+    decision: Decision, templates: Mapping[str, str], plugin: Mapping[str, str], source: Mapping[str, Any]
+) -> dict[str, bytes]:
+    """`templates` by their path below packer/; `plugin` and `source` are the provider's plugin and source values."""
+    plan = decision.plan
+    plan_json = guest_plan(plan)
+    bundle = bundle_zip(plan_json, decision.bundle)
+    context = {
+        "target": plan.image.target,
+        "builder": _BUILDERS[plan.image.target],
+        "plugin": plugin,
+        "phases": [
+            {"name": phase.name, "restart": phase.restart, "steps": [step.name for step in phase.steps]}
+            for phase in plan.image.phases
+        ],
+    }
+    texts = {
+        "plugins.pkr.hcl": "plugins.pkr.hcl.j2",
+        "variables.pkr.hcl": "variables.pkr.hcl.j2",
+        "source.pkr.hcl": f"{plan.image.target}/source.pkr.hcl.j2",
+        "build.pkr.hcl": "build.pkr.hcl.j2",
+    }
+    tree = {path: render_text(templates[name], context).encode() for path, name in texts.items()}
+    values = {
+        "image": _image_values(plan),
+        "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
+        plan.image.target: source,
+    }
+    tree["image.auto.pkrvars.json"] = json.dumps(values, indent=2, sort_keys=True).encode() + b"\n"
+    tree["guest/bundle.zip"] = bundle
+    for path, data in decision.scripts.items():
+        name = path.rsplit("/", 1)[-1]
+        if name == "bootstrap.ps1":
+            # EC2Launch runs what stands between these tags, as SYSTEM, at the first boot.
+            tree["guest/user-data.txt"] = b"<powershell>\n" + data + b"</powershell>\n"
+        else:
+            tree[f"guest/{name}"] = data
+    return dict(sorted(tree.items()))
+
+
+def _image_values(plan: BuildPlan) -> dict[str, Any]:
+    image = plan.image
+    title = f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}"
+    return {
+        "id": plan.image_id,
+        "name": plan.build.name,
+        "title": title,
+        "versions": dict(image.versions),
+        "base": {**image.base, "release": str(image.windows["release"])},
+    }
+
+
+def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, Any]:
+    start = f"{_POWERSHELL} {START_PATH}"
+    return {
+        "bundle_path": BUNDLE_PATH,
+        "report_path": REPORT_PATH,
+        "start_path": START_PATH,
+        "vars_path": VARS_PATH,
+        "generalise_path": GENERALISE_PATH,
+        "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
+        "phases": {
+            phase.name: {
+                "command": f"{start} -Phase {phase.name} -Bundle {BUNDLE_PATH} -BundleSha256 {bundle_sha256} -PlanSha256 {plan_sha256}",
+                "timeout": f"{phase.timeout_s}s",
+            }
+            for phase in plan.image.phases
+        },
+    }

@@ -1,0 +1,56 @@
+"""What a step's folder says about the step."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import pydantic
+
+from imagegen.resources.model import Name, Strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.documents.yaml import Document
+
+PHASES = ("base", "node")
+"""The phases in order; a restart follows each that holds a resource which may need one."""
+
+
+class ArtifactMeta(Strict):
+    """Where an artifact comes from unless the config's `override` says otherwise: `base` + `/` + `path`, or one `url`."""
+
+    override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")]
+    url: str | None = None
+    base: str | None = None
+    path: str | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _one_form(self) -> ArtifactMeta:
+        if (self.url is None) == (self.base is None) or (self.base is None) != (self.path is None):
+            raise ValueError("give either url, or base and path")
+        return self
+
+
+class StepMeta(Strict):
+    """meta/step.yml."""
+
+    summary: Annotated[str, pydantic.StringConstraints(min_length=10)]
+    phase: Literal["base", "node"]
+    after: list[Name] = []
+    needs_restart_of: list[Name] = []
+    reads: list[str]
+    timeout_s: Annotated[int, pydantic.Field(ge=10, le=14400)]
+    artifacts: dict[Name, ArtifactMeta] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step's folder, read and not yet evaluated."""
+
+    name: str
+    meta: StepMeta
+    resources: Document
+    templates: Mapping[str, str]
+    files: Mapping[str, bytes]

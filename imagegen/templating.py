@@ -1,0 +1,89 @@
+"""The one Jinja environment: sandboxed, strict about what is undefined, and blind to everything but what it is given."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import jinja2.sandbox
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_WHOLE = re.compile(r"^\{\{((?:(?!\}\}).)*)\}\}$", re.DOTALL)
+
+
+class TemplateError(Exception):
+    """A template could not be evaluated; the message says why in one line."""
+
+
+def _block_name(value: object) -> str:
+    """A name that may stand in HCL text: a letter, then letters, digits, dashes."""
+    text = str(value)
+    if not re.fullmatch(r"[a-z][a-z0-9_-]*", text):
+        raise TemplateError(f"{text!r} cannot be a block name")
+    return text
+
+
+def _hcl_string(value: object) -> str:
+    """A literal HCL string: quoted, and without a template of HCL's own."""
+    text = str(value)
+    if not re.fullmatch(r"[ -~]*", text) or "${" in text or "%{" in text:
+        raise TemplateError(f"{text!r} cannot be a literal string")
+    return json.dumps(text)
+
+
+@cache
+def _environment() -> jinja2.sandbox.SandboxedEnvironment:
+    # autoescape is for HTML; what is rendered here is HCL, TOML and configuration files.
+    environment = jinja2.sandbox.SandboxedEnvironment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - see above
+    )
+    environment.filters = {
+        name: environment.filters[name] for name in ("default", "join", "length", "lower", "replace", "sort", "upper")
+    } | {"block_name": _block_name, "hcl_string": _hcl_string}
+    environment.globals = {}
+    return environment
+
+
+def render_text(template: str, context: Mapping[str, Any]) -> str:
+    """A whole text."""
+    try:
+        return _environment().from_string(template).render(context)
+    except jinja2.TemplateError as error:
+        raise TemplateError(_in_one_line(error)) from None
+
+
+def render_value(value: Any, context: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever YAML can hold, in and out
+    """A value of a data file: texts are rendered, and a text that is one whole expression keeps that expression's type."""
+    if isinstance(value, dict):
+        return {key: render_value(item, context) for key, item in value.items()}
+    if isinstance(value, list):
+        return [render_value(item, context) for item in value]
+    if not isinstance(value, str) or "{" not in value:
+        return value
+    whole = _WHOLE.match(value)
+    return evaluate(whole.group(1), context) if whole else render_text(value, context)
+
+
+def evaluate(expression: str, context: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an expression may be of any type
+    """The value of one expression; something undefined is an error here too."""
+    try:
+        compiled = _environment().compile_expression(expression.strip(), undefined_to_none=False)
+        result = compiled(**context)
+    except jinja2.TemplateError as error:
+        raise TemplateError(_in_one_line(error)) from None
+    if isinstance(result, jinja2.Undefined):
+        raise TemplateError(f"{expression.strip()!r} is not defined")
+    return result
+
+
+def _in_one_line(error: jinja2.TemplateError) -> str:
+    return " ".join(str(error).split())

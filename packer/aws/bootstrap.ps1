@@ -1,0 +1,50 @@
+# User data of the build machine on AWS: WinRM over HTTPS with a certificate of its own, so that Packer can come in. Holds no secret.
+# Runs once at first boot, as SYSTEM, by EC2Launch.
+[CmdletBinding()]
+param()
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+# Waits for the service, which Windows may still be starting.
+function Wait-WinRm {
+    [CmdletBinding()]
+    param([int]$TimeoutSeconds)
+    Set-Service -Name 'WinRM' -StartupType Automatic
+    $service = Get-Service -Name 'WinRM'
+    if ([string]$service.Status -eq 'Stopped') { $null = $service.Start() }
+    $service.WaitForStatus('Running', [System.TimeSpan]::FromSeconds($TimeoutSeconds))
+}
+
+# One listener, on 5986 with a certificate of two days; whatever else listened is taken away.
+function Install-Listener {
+    [CmdletBinding()]
+    param()
+    $certificate = New-SelfSignedCertificate -DnsName $env:COMPUTERNAME -CertStoreLocation 'Cert:\LocalMachine\My' -FriendlyName 'imagegen-winrm' `
+        -KeyAlgorithm RSA -KeyLength 2048 -HashAlgorithm SHA256 -KeyExportPolicy NonExportable -NotAfter ([System.DateTime]::Now.AddDays(2))
+    foreach ($listener in @(Get-WSManInstance -ResourceURI 'winrm/config/Listener' -Enumerate)) {
+        Remove-WSManInstance -ResourceURI 'winrm/config/Listener' -SelectorSet @{ Address = [string]$listener.Address; Transport = [string]$listener.Transport }
+    }
+    $null = New-WSManInstance -ResourceURI 'winrm/config/Listener' -SelectorSet @{ Address = '*'; Transport = 'HTTPS' } `
+        -ValueSet @{ Hostname = $env:COMPUTERNAME; CertificateThumbprint = $certificate.Thumbprint }
+}
+
+$code = 0
+try {
+    Wait-WinRm -TimeoutSeconds 120
+    $null = Set-WSManInstance -ResourceURI 'winrm/config' -ValueSet @{ MaxTimeoutms = '1800000' }
+    $null = Set-WSManInstance -ResourceURI 'winrm/config/winrs' -ValueSet @{ MaxMemoryPerShellMB = '2048' }
+    $null = Set-WSManInstance -ResourceURI 'winrm/config/service' -ValueSet @{ AllowUnencrypted = 'false' }
+    $null = Set-WSManInstance -ResourceURI 'winrm/config/service/auth' -ValueSet @{ Basic = 'false'; Negotiate = 'true' }
+    Install-Listener
+    # Last: until here nobody can come in.
+    $null = Remove-NetFirewallRule -Name 'imagegen-winrm-https' -ErrorAction SilentlyContinue
+    $null = New-NetFirewallRule -Name 'imagegen-winrm-https' -DisplayName 'imagegen: WinRM over HTTPS' -Enabled True -Profile Any -Direction Inbound `
+        -Action Allow -Protocol TCP -LocalPort 5986
+}
+catch {
+    $code = 1
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
+    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+}
+exit $code

@@ -1,0 +1,27 @@
+# The last provisioner on Azure: seals and generalises the machine, and leaves stopping it to Packer.
+[CmdletBinding()]
+param()
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+$code = 0
+try {
+    # From the folder that only SYSTEM and Administrators reach, unpacked and verified by the last phase.
+    Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
+    Invoke-Seal -Generalise {
+        $answers = 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml'
+        if (-not [System.IO.File]::Exists($answers)) { throw "there is no $answers" }
+        Wait-CloudService -Name 'RdAgent' -TimeoutSeconds 300
+        Wait-CloudService -Name 'WindowsAzureGuestAgent' -TimeoutSeconds 300
+        $sysprep = [System.IO.Path]::Combine($env:SystemRoot, 'System32', 'Sysprep', 'sysprep.exe')
+        $line = '/oobe /generalize /mode:vm /quiet /quit /unattend:"{0}"' -f $answers
+        $null = Invoke-Native -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1500
+    }
+}
+catch {
+    $code = 1
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
+    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+}
+exit $code

@@ -1,0 +1,223 @@
+# The one way bytes come from a network: several at once over https, resumed, retried, verified by size and sha256, and moved into place only when right.
+# Proxy and trust are the system's own. Uses common.psm1, which the engine imports before.
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+Add-Type -AssemblyName System.Net.Http
+# 5.1 begins with old TLS and two connections for each host.
+[System.Net.ServicePointManager]::SecurityProtocol = [System.Net.ServicePointManager]::SecurityProtocol -bor [System.Net.SecurityProtocolType]::Tls12
+[System.Net.ServicePointManager]::DefaultConnectionLimit = 16
+
+$script:MaxTries = 8
+$script:MaxWrongBytes = 2
+$script:MaxRedirects = 10
+$script:StallSeconds = 60
+
+# Without query and user: both can hold a secret.
+function Get-PublicAddress {
+    [CmdletBinding()]
+    param([System.Uri]$Address)
+    '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath
+}
+
+function Get-PartLength {
+    [CmdletBinding()]
+    param($Item)
+    if (-not [System.IO.File]::Exists($Item.Part)) { return [long]0 }
+    return (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length
+}
+
+# Begins one attempt: goes on where a partial file ends.
+function Open-Attempt {
+    [CmdletBinding()]
+    param($Item, [System.Uri]$Address, [double]$Now)
+    if ($Address.Scheme -ne 'https') { throw (Get-Failure -ExitCode 6 -Message "$(Get-PublicAddress -Address $Address) is not https") }
+    $handler = New-Object -TypeName System.Net.Http.HttpClientHandler
+    # Followed by hand, since .NET Framework would follow one to http.
+    $handler.AllowAutoRedirect = $false
+    $client = New-Object -TypeName System.Net.Http.HttpClient -ArgumentList $handler
+    $client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
+    $client.DefaultRequestHeaders.UserAgent.ParseAdd('imagegen')
+    $request = New-Object -TypeName System.Net.Http.HttpRequestMessage -ArgumentList ([System.Net.Http.HttpMethod]::Get), $Address
+    $Item.Offset = Get-PartLength -Item $Item
+    if ($Item.Offset -gt 0) {
+        $request.Headers.Range = New-Object -TypeName System.Net.Http.Headers.RangeHeaderValue -ArgumentList $Item.Offset, $null
+    }
+    $Item.Address = $Address
+    $Item.Client = $client
+    $Item.Seen = [long]-1
+    $Item.SeenAt = $Now
+    $Item.Send = $client.SendAsync($request, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)
+}
+
+# Ends an attempt, whatever it has reached. The file last: nothing may write to it afterwards.
+function Close-Attempt {
+    [CmdletBinding()]
+    param($Item)
+    if ($null -ne $Item.Response) { $Item.Response.Dispose() }
+    if ($null -ne $Item.Client) { $Item.Client.Dispose() }
+    if ($null -ne $Item.Copy) { $null = [System.Threading.Tasks.Task]::WaitAny([System.Threading.Tasks.Task[]]@($Item.Copy), 5000) }
+    if ($null -ne $Item.File) { $Item.File.Dispose() }
+    foreach ($name in 'Response', 'Client', 'Send', 'Copy', 'File') { $Item[$name] = $null }
+}
+
+# Judges the answer's head. True when there is nothing to read: the partial file has every byte, or too many.
+function Receive-Head {
+    [CmdletBinding()]
+    param($Item, [double]$Now)
+    $response = $Item.Send.GetAwaiter().GetResult()
+    $Item.Response = $response
+    $code = [int]$response.StatusCode
+    if ($code -in 301, 302, 303, 307, 308 -and $null -ne $response.Headers.Location) {
+        $Item.Redirects++
+        if ($Item.Redirects -gt $script:MaxRedirects) { throw (Get-Failure -ExitCode 6 -Message 'it is redirected without end') }
+        $next = New-Object -TypeName System.Uri -ArgumentList $Item.Address, $response.Headers.Location
+        Close-Attempt -Item $Item
+        Open-Attempt -Item $Item -Address $next -Now $Now
+        return $false
+    }
+    if ($code -eq 416) { return $true }
+    if ($code -ge 500 -or $code -in 408, 429) { throw "HTTP $code" }
+    if ($code -notin 200, 206) { throw (Get-Failure -ExitCode 6 -Message "HTTP $code") }
+    $mode = [System.IO.FileMode]::Create
+    if ($code -eq 206) {
+        $range = $response.Content.Headers.ContentRange
+        if ($null -eq $range -or $range.From -ne $Item.Offset) {
+            [System.IO.File]::Delete($Item.Part)
+            throw 'HTTP 206 with another part than the one asked for'
+        }
+        $mode = [System.IO.FileMode]::Append
+    }
+    $Item.LengthKnown = $null -ne $response.Content.Headers.ContentLength
+    $Item.File = New-Object -TypeName System.IO.FileStream -ArgumentList $Item.Part, $mode, ([System.IO.FileAccess]::Write)
+    $Item.Copy = $response.Content.CopyToAsync($Item.File)
+    return $false
+}
+
+# Moves one attempt on by what its tasks have reached; true when no more bytes come.
+function Step-Attempt {
+    [CmdletBinding()]
+    param($Item, [double]$Now)
+    if ($null -eq $Item.Copy) {
+        if (-not $Item.Send.IsCompleted) { return $false }
+        return (Receive-Head -Item $Item -Now $Now)
+    }
+    if ($Item.Copy.IsCompleted) {
+        $null = $Item.Copy.GetAwaiter().GetResult()
+        return $true
+    }
+    $reached = $Item.File.Position
+    if ($reached -gt $Item.Size) { throw (Get-Failure -ExitCode 4 -Message "it has more than the $($Item.Size) bytes of the plan") }
+    if ($reached -ne $Item.Seen) {
+        $Item.Seen = $reached
+        $Item.SeenAt = $Now
+    }
+    if ($Now - $Item.SeenAt -gt $script:StallSeconds) { throw "nothing came for $script:StallSeconds s" }
+    return $false
+}
+
+# Takes the file only when it is what the plan says.
+function Complete-Item {
+    [CmdletBinding()]
+    param($Item)
+    $known = $Item.LengthKnown
+    Close-Attempt -Item $Item
+    $length = Get-PartLength -Item $Item
+    if ($length -lt $Item.Size -and -not $known) { throw "it ended after $length of $($Item.Size) bytes" }
+    if ($length -ne $Item.Size) { throw (Get-Failure -ExitCode 4 -Message "size is $length, the plan says $($Item.Size)") }
+    $digest = Get-Digest -Path $Item.Part
+    if ($digest -cne $Item.Digest) { throw (Get-Failure -ExitCode 4 -Message "sha256 is $digest, the plan says $($Item.Digest)") }
+    Move-IntoPlace -From $Item.Part -To $Item.Path
+    $Item.Done = $true
+}
+
+# Decides what a failed attempt means: another one after a pause, or the end.
+function Resolve-Attempt {
+    [CmdletBinding()]
+    param($Item, $ErrorRecord, [double]$Now)
+    Close-Attempt -Item $Item
+    $code = $ErrorRecord.Exception.Data['ExitCode']
+    $why = Get-Cause -ErrorRecord $ErrorRecord
+    if ($code -eq 4) {
+        [System.IO.File]::Delete($Item.Part)
+        $Item.WrongBytes++
+    }
+    $length = Get-PartLength -Item $Item
+    # An attempt that brought the file further costs none: a bad line still comes to an end.
+    if ($length -gt $Item.Best) {
+        $Item.Best = $length
+        $Item.Tries = 0
+    }
+    $Item.Tries++
+    if ($code -eq 6 -or $Item.WrongBytes -ge $script:MaxWrongBytes -or $Item.Tries -ge $script:MaxTries) {
+        if ($null -eq $code) { $code = 6 }
+        $failure = Get-Failure -ExitCode $code -Message "artifact $($Item.Name) from $(Get-PublicAddress -Address $Item.Url): $why"
+        $failure.Data['Artifact'] = $Item.Name
+        throw $failure
+    }
+    $Item.NotBefore = $Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4)
+}
+
+# One download: what is asked, and how far it is.
+function Get-Download {
+    [CmdletBinding()]
+    param($Artifact)
+    @{
+        Name = $Artifact.Name; Url = [System.Uri]$Artifact.Url; Digest = $Artifact.Digest; Size = [long]$Artifact.Size
+        Path = $Artifact.Path; Part = $Artifact.Path + '.part'; Done = $false
+        Address = $null; Offset = [long]0; Client = $null; Send = $null; Response = $null; LengthKnown = $true; File = $null; Copy = $null
+        Seen = [long]-1; SeenAt = [double]0; NotBefore = [double]0; Redirects = 0; Tries = 0; WrongBytes = 0; Best = [long]0
+    }
+}
+
+# True when the file already lies there and is right; a wrong one is removed.
+function Test-Download {
+    [CmdletBinding()]
+    param($Item)
+    if (-not [System.IO.File]::Exists($Item.Path)) { return $false }
+    if ((Get-Digest -Path $Item.Path) -ceq $Item.Digest) { return $true }
+    [System.IO.File]::Delete($Item.Path)
+    return $false
+}
+
+# All at once, each with its own retries. $Announce is called with name, status and size.
+function Receive-Artifact {
+    [CmdletBinding()]
+    param([object[]]$Artifact, [int]$TimeoutSeconds, [scriptblock]$Announce)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    $items = @(foreach ($one in $Artifact) { Get-Download -Artifact $one })
+    foreach ($item in $items) {
+        $item.Done = Test-Download -Item $item
+        if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }
+        else { $null = & $Announce $item.Name 'fetching' $item.Size }
+    }
+    try {
+        while ($true) {
+            $open = @($items | Where-Object -FilterScript { -not $_.Done })
+            if ($open.Count -eq 0) { return }
+            if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) {
+                $names = @($open | ForEach-Object -Process { $_.Name }) -join ', '
+                throw (Get-Failure -ExitCode 6 -Message "not fetched within $TimeoutSeconds s: $names")
+            }
+            foreach ($item in $open) {
+                $now = $clock.Elapsed.TotalSeconds
+                try {
+                    if ($null -ne $item.Send) {
+                        if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item }
+                    }
+                    elseif ($now -ge $item.NotBefore) {
+                        $item.Redirects = 0
+                        Open-Attempt -Item $item -Address $item.Url -Now $now
+                    }
+                }
+                catch { Resolve-Attempt -Item $item -ErrorRecord $_ -Now $now }
+                if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }
+            }
+            Start-Sleep -Milliseconds 50
+        }
+    }
+    finally { foreach ($item in $items) { Close-Attempt -Item $item } }
+}
+
+Export-ModuleMember -Function Receive-Artifact

@@ -1,0 +1,444 @@
+# Carries out one phase of plan.json, or looks whether it is carried out: events, state.json and report.json as docs/guest.md says.
+# start.ps1 has verified every byte of the bundle before it imports this file.
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
+Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'download.psm1')) -Force -DisableNameChecking
+
+$script:Windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
+
+# ---- what people and the host see
+
+function Write-Line {
+    [CmdletBinding()]
+    param($Session, [string]$Text)
+    [System.Console]::Out.WriteLine($Text)
+    $stamp = [System.DateTime]::UtcNow.ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture)
+    [System.IO.File]::AppendAllText($Session.Log, "$stamp $Text`n")
+}
+
+# One event line. What makes it too long is only ever its reason.
+function Write-EventLine {
+    [CmdletBinding()]
+    param($Session, [System.Collections.Specialized.OrderedDictionary]$Fields)
+    if ($Fields.Contains('reason') -and $Fields['reason'].Length -gt 600) { $Fields['reason'] = $Fields['reason'].Substring(0, 600) }
+    $json = ConvertTo-AsciiJson -Value $Fields
+    while ($json.Length -gt 1000 -and $Fields.Contains('reason') -and $Fields['reason'].Length -gt 0) {
+        # A character takes six at most, so this cuts no more than it must.
+        $cut = [int][Math]::Ceiling(($json.Length - 1000) / 6)
+        $Fields['reason'] = $Fields['reason'].Substring(0, [Math]::Max(0, $Fields['reason'].Length - $cut))
+        $json = ConvertTo-AsciiJson -Value $Fields
+    }
+    Write-Line -Session $Session -Text "imagegen: $json"
+}
+
+function Write-PhaseEvent {
+    [CmdletBinding()]
+    param($Session, [string]$Phase, [string]$Status, [int]$Resources, [long]$Milliseconds, [string]$Reason = '')
+    Write-EventLine -Session $Session -Fields ([ordered]@{
+            event = 'phase'; phase = $Phase; status = $Status; resources = $Resources; changed = $Session.Changed
+            restart = $Session.Restart; ms = $Milliseconds; reason = $Reason
+        })
+}
+
+function Write-ResourceEvent {
+    [CmdletBinding()]
+    param($Session, $Entry, [string]$Status, [long]$Milliseconds, [string]$Reason = '')
+    Write-EventLine -Session $Session -Fields ([ordered]@{
+            event = 'resource'; phase = $Entry.Phase; id = $Entry.Id; status = $Status; ms = $Milliseconds; reason = $Reason
+        })
+}
+
+# ---- state.json
+
+# What earlier runs of this plan left; anything of another plan is discarded. A move that a crash cut short leaves only the .new file, whole.
+function Read-State {
+    [CmdletBinding()]
+    param([string]$Path, [string]$PlanDigest)
+    $state = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }
+    $found = @(@($Path, ($Path + '.new')) | Where-Object -FilterScript { [System.IO.File]::Exists($_) })
+    if ($found.Count -eq 0) { return $state }
+    $saved = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($found[0]))
+    if ($saved.plan_sha256 -cne $PlanDigest) { return $state }
+    foreach ($one in $saved.phases.PSObject.Properties) {
+        $value = $one.Value
+        $state.Phases[$one.Name] = [ordered]@{ status = [string]$value.status; changed = [int]$value.changed; restart = [bool]$value.restart; ms = [long]$value.ms }
+    }
+    foreach ($one in $saved.resources.PSObject.Properties) {
+        $state.Resources[$one.Name] = [ordered]@{ status = [string]$one.Value.status; ms = [long]$one.Value.ms }
+    }
+    return $state
+}
+
+function Save-State {
+    [CmdletBinding()]
+    param($Session)
+    foreach ($name in @($Session.State.Phases.Keys)) {
+        $Session.State.Phases[$name].changed = @(Get-ChangedEntry -Session $Session -Phase $name).Count
+    }
+    Write-TextFile -Path $Session.StatePath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
+                state_version = 1; plan_sha256 = $Session.PlanDigest; phases = $Session.State.Phases; resources = $Session.State.Resources
+            }))
+}
+
+# The resources of a phase that any run of this plan changed.
+function Get-ChangedEntry {
+    [CmdletBinding()]
+    param($Session, [string]$Phase)
+    foreach ($entry in $Session.Entries) {
+        $saved = $Session.State.Resources[$entry.Id]
+        if ($entry.Phase -ceq $Phase -and $null -ne $saved -and $saved.status -ceq 'changed') { $entry }
+    }
+}
+
+# Once changed, changed for good: the report says what this build did, not what its last run did.
+function Save-Outcome {
+    [CmdletBinding()]
+    param($Session, $Entry, [string]$Status, [long]$Milliseconds)
+    $saved = $Session.State.Resources[$Entry.Id]
+    if ($Status -ceq 'changed' -or $null -eq $saved -or $saved.status -cne 'changed') {
+        $Session.State.Resources[$Entry.Id] = [ordered]@{ status = $Status; ms = $Milliseconds }
+    }
+    Save-State -Session $Session
+}
+
+# ---- the session
+
+# The plan's resources in order, each with the names of where it stands.
+function Get-Entry {
+    [CmdletBinding()]
+    param($Plan)
+    foreach ($phase in $Plan.phases) {
+        foreach ($step in $phase.steps) {
+            foreach ($resource in $step.resources) {
+                $artifact = $resource.fields.PSObject.Properties['artifact']
+                $name = $null
+                if ($null -ne $artifact) { $name = $artifact.Value }
+                @{
+                    Phase = $phase.name; Step = $step.name; LimitSeconds = [int]$step.timeout_s
+                    Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name
+                }
+            }
+        }
+    }
+}
+
+function Get-Session {
+    [CmdletBinding()]
+    param([string]$Root, $Plan, [string]$PlanDigest)
+    $session = @{
+        Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
+        StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
+        Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}; Clocks = @{}
+        State = $null; Changed = 0; Restart = $false
+    }
+    foreach ($entry in $session.Entries) {
+        if (-not $session.Kinds.ContainsKey($entry.Kind)) {
+            $session.Kinds[$entry.Kind] = & ([System.IO.Path]::Combine($session.Bundle, 'kinds', $entry.Kind + '.ps1'))
+        }
+    }
+    return $session
+}
+
+# A failure that names step, resource and reason; wrong bytes keep their own exit code.
+function Get-EntryFailure {
+    [CmdletBinding()]
+    param($Entry, $ErrorRecord)
+    $code = $ErrorRecord.Exception.Data['ExitCode']
+    if ($null -eq $code) { $code = 6 }
+    Get-Failure -ExitCode $code -Message "step $($Entry.Step), resource $($Entry.Id): $(Get-Cause -ErrorRecord $ErrorRecord)"
+}
+
+# ---- one resource
+
+# get and test: what is there, and every reason why that is not what the plan says.
+function Read-Entry {
+    [CmdletBinding()]
+    param($Session, $Entry)
+    $kind = $Session.Kinds[$Entry.Kind]
+    $now = & $kind.Get $Entry.Fields
+    $reasons = @(& $kind.Test $Entry.Fields $now)
+    return @{ Now = $now; Reasons = $reasons }
+}
+
+# Fetches what is not in the artifacts folder yet; a file there was verified when it arrived.
+function Receive-EntryArtifact {
+    [CmdletBinding()]
+    param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
+    $wanted = [ordered]@{}
+    foreach ($entry in $Entries) {
+        $artifact = $Session.Plan.artifacts.PSObject.Properties[$entry.Artifact].Value
+        if (-not $wanted.Contains($artifact.sha256)) {
+            $wanted[$artifact.sha256] = @{
+                Name = $entry.Artifact; Url = $artifact.url; Digest = $artifact.sha256; Size = $artifact.size; Path = "$($Session.Artifacts)\$($artifact.sha256)"
+            }
+        }
+    }
+    if ($wanted.Count -eq 0) { return }
+    $null = [System.IO.Directory]::CreateDirectory($Session.Artifacts)
+    Receive-Artifact -Artifact @($wanted.Values) -TimeoutSeconds $TimeoutSeconds -Announce {
+        param($Name, $Status, $Size)
+        Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'artifact'; name = $Name; status = $Status; size = $Size })
+    }
+}
+
+# What set may use beyond the fields: the bundle, the artifact's file, a folder for logs, and what is left of the step's time.
+function Get-Context {
+    [CmdletBinding()]
+    param($Session, $Entry)
+    if (-not $Session.Clocks.ContainsKey($Entry.Step)) { $Session.Clocks[$Entry.Step] = [System.Diagnostics.Stopwatch]::StartNew() }
+    $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Session.Clocks[$Entry.Step]; LimitSeconds = $Entry.LimitSeconds }
+    if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
+    if ($null -ne $Entry.Artifact) {
+        $artifact = $Session.Plan.artifacts.PSObject.Properties[$Entry.Artifact].Value
+        $context.Artifact = "$($Session.Artifacts)\$($artifact.sha256)"
+        # Not fetched ahead when it was still so then, and something undid it since.
+        if (-not [System.IO.File]::Exists($context.Artifact)) {
+            Receive-EntryArtifact -Session $Session -Entries @($Entry) -TimeoutSeconds (Get-SecondsLeft -Context $context)
+        }
+    }
+    return $context
+}
+
+# set, and a second look. A restart that is due is kept before anything can fail.
+function Invoke-Set {
+    [CmdletBinding()]
+    param($Session, $Entry)
+    $context = Get-Context -Session $Session -Entry $Entry
+    $kind = $Session.Kinds[$Entry.Kind]
+    $answer = & $kind.Set $Entry.Fields $context
+    if ($answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must answer whether a restart is due" }
+    if ($answer) {
+        $Session.Restart = $true
+        $Session.State.Phases[$Session.Phase].restart = $true
+    }
+    $again = (Read-Entry -Session $Session -Entry $Entry).Reasons
+    if ($again.Count -gt 0) { throw "still not so after it was set: $($again -join '; ')" }
+}
+
+# get, test, and where it is not so set, get, test; event and state after it. -Quiet keeps silent about what is so.
+function Invoke-Entry {
+    [CmdletBinding()]
+    param($Session, $Entry, [switch]$Quiet)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    try {
+        $reasons = (Read-Entry -Session $Session -Entry $Entry).Reasons
+        if ($reasons.Count -gt 0) { Invoke-Set -Session $Session -Entry $Entry }
+    }
+    catch {
+        $why = $_
+        Write-Line -Session $Session -Text $why.ScriptStackTrace
+        Save-Outcome -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds
+        Write-ResourceEvent -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $why)
+        throw (Get-EntryFailure -Entry $Entry -ErrorRecord $why)
+    }
+    $status = 'ok'
+    if ($reasons.Count -gt 0) {
+        $status = 'changed'
+        $Session.Changed++
+    }
+    $saved = $Session.State.Resources[$Entry.Id]
+    if ($Quiet -and $status -ceq 'ok' -and $null -ne $saved -and $saved.status -cne 'failed') { return }
+    Save-Outcome -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds
+    Write-ResourceEvent -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds -Reason ($reasons -join '; ')
+}
+
+# ---- a phase
+
+# Reads the phase's resources that name an artifact, and fetches for those that are not so.
+function Invoke-Prefetch {
+    [CmdletBinding()]
+    param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
+    $missing = @(foreach ($entry in $Entries) {
+            if ($null -eq $entry.Artifact) { continue }
+            try { $reasons = (Read-Entry -Session $Session -Entry $entry).Reasons }
+            catch { throw (Get-EntryFailure -Entry $entry -ErrorRecord $_) }
+            if ($reasons.Count -gt 0) { $entry }
+        })
+    if ($missing.Count -eq 0) { return }
+    try { Receive-EntryArtifact -Session $Session -Entries $missing -TimeoutSeconds $TimeoutSeconds }
+    catch {
+        $name = $_.Exception.Data['Artifact']
+        # Named for the first resource that waits for these bytes.
+        $first = @(@($missing | Where-Object -FilterScript { $_.Artifact -ceq $name }) + $missing)[0]
+        throw (Get-EntryFailure -Entry $first -ErrorRecord $_)
+    }
+}
+
+# Earlier phases are finished, and no restart is pending that is not this phase's own doing.
+function Assert-Order {
+    [CmdletBinding()]
+    param($Session, [object[]]$Earlier, $Own)
+    foreach ($phase in $Earlier) {
+        $saved = $Session.State.Phases[$phase.name]
+        if ($null -eq $saved -or $saved.status -cne 'finished') {
+            throw (Get-Failure -ExitCode 6 -Message "phase $($phase.name) is not finished: it comes before phase $($Own.name)")
+        }
+    }
+    if (-not (Test-RestartPending)) { return }
+    $saved = $Session.State.Phases[$Own.name]
+    if ($null -ne $saved -and $saved.restart) { return }
+    if (@(Get-ChangedEntry -Session $Session -Phase $Own.name).Count -gt 0) { return }
+    if ($Earlier.Count -eq 0) {
+        throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before anything was changed: restart it, or take another')
+    }
+    throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending: the one after phase $($Earlier[-1].name) was not taken")
+}
+
+# All of the plan once more, and no restart pending: what the report says is so. Returns the facts by id.
+function Confirm-Plan {
+    [CmdletBinding()]
+    param($Session)
+    $facts = @{}
+    foreach ($entry in $Session.Entries) {
+        try {
+            $reading = Read-Entry -Session $Session -Entry $entry
+            if ($reading.Reasons.Count -gt 0) { throw "no longer so at the end: $($reading.Reasons -join '; ')" }
+        }
+        catch {
+            $why = $_
+            Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds 0 -Reason (Get-Cause -ErrorRecord $why)
+            throw (Get-EntryFailure -Entry $entry -ErrorRecord $why)
+        }
+        $facts[$entry.Id] = $reading.Now
+    }
+    if (Test-RestartPending) { throw (Get-Failure -ExitCode 6 -Message 'Windows has a restart pending after the last phase') }
+    return $facts
+}
+
+function Write-Report {
+    [CmdletBinding()]
+    param($Session, $Facts)
+    $phases = @(foreach ($phase in $Session.Plan.phases) {
+            $saved = $Session.State.Phases[$phase.name]
+            [ordered]@{ name = $phase.name; status = $saved.status; changed = $saved.changed; restart = $saved.restart; ms = $saved.ms }
+        })
+    $resources = @(foreach ($entry in $Session.Entries) {
+            $saved = $Session.State.Resources[$entry.Id]
+            [ordered]@{
+                id = $entry.Id; phase = $entry.Phase; step = $entry.Step; kind = $entry.Kind; status = $saved.status; ms = $saved.ms; facts = $Facts[$entry.Id]
+            }
+        })
+    Write-TextFile -Path $Session.ReportPath -Text (ConvertTo-AsciiJson -Value ([ordered]@{
+                report_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target
+                machine = (Get-MachineFact); phases = $phases; resources = $resources
+            }))
+    Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'report'; path = $Session.ReportPath; sha256 = (Get-Digest -Path $Session.ReportPath) })
+}
+
+# Steps 2 to 7 of "What a phase does". Returns the exit code.
+function Invoke-Sequence {
+    [CmdletBinding()]
+    param($Session, [object[]]$Earlier, $Own, [object[]]$Entries, $Clock)
+    Assert-Order -Session $Session -Earlier $Earlier -Own $Own
+    $saved = $Session.State.Phases[$Own.name]
+    $restart = $null -ne $saved -and $saved.restart
+    # A restart that an unfinished run called for is still due; a finished one's was taken.
+    $Session.Restart = $restart -and $Own.restart -and $saved.status -cne 'finished'
+    $Session.State.Phases[$Own.name] = [ordered]@{ status = 'started'; changed = 0; restart = $restart; ms = [long]0 }
+    $names = @($Earlier | ForEach-Object -Process { $_.name })
+    $before = @($Session.Entries | Where-Object -FilterScript { $names -ccontains $_.Phase })
+    foreach ($entry in $before) { Invoke-Entry -Session $Session -Entry $entry -Quiet }
+    Invoke-Prefetch -Session $Session -Entries $Entries -TimeoutSeconds ([int][Math]::Max(1, $Own.timeout_s - $Clock.Elapsed.TotalSeconds))
+    foreach ($entry in $Entries) { Invoke-Entry -Session $Session -Entry $entry }
+    $last = $Own.name -ceq @($Session.Plan.phases)[-1].name
+    $facts = $null
+    if ($last) { $facts = Confirm-Plan -Session $Session }
+    if (Test-RestartPending) { $Session.Restart = $true }
+    if ($Session.Restart -and -not $Own.restart) {
+        throw (Get-Failure -ExitCode 6 -Message "a restart is due after phase $($Own.name), and the plan has none there")
+    }
+    Clear-Tree -Path $Session.Artifacts
+    $record = $Session.State.Phases[$Own.name]
+    $record.status = 'finished'
+    $record.restart = $record.restart -or $Session.Restart
+    $record.ms = $Clock.ElapsedMilliseconds
+    Save-State -Session $Session
+    if ($last) { Write-Report -Session $Session -Facts $facts }
+    if ($Session.Restart) { return 3010 }
+    return 0
+}
+
+function Invoke-Phase {
+    [CmdletBinding()]
+    param($Session, [string]$Name)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    $phases = @($Session.Plan.phases)
+    $index = [array]::IndexOf(@($phases | ForEach-Object -Process { $_.name }), $Name)
+    $earlier = @($phases | Select-Object -First $index)
+    $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $Name })
+    $Session.Phase = $Name
+    $Session.State = Read-State -Path $Session.StatePath -PlanDigest $Session.PlanDigest
+    Write-PhaseEvent -Session $Session -Phase $Name -Status 'started' -Resources $entries.Count -Milliseconds 0
+    try { $code = Invoke-Sequence -Session $Session -Earlier $earlier -Own $phases[$index] -Entries $entries -Clock $clock }
+    catch {
+        $record = $Session.State.Phases[$Name]
+        # A phase that was refused at once leaves no trace.
+        if ($null -ne $record -and $record.status -ceq 'started') {
+            $record.status = 'failed'
+            $record.ms = $clock.ElapsedMilliseconds
+            Save-State -Session $Session
+        }
+        $why = Get-Cause -ErrorRecord $_
+        Write-PhaseEvent -Session $Session -Phase $Name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
+        throw
+    }
+    Write-PhaseEvent -Session $Session -Phase $Name -Status 'finished' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds
+    return $code
+}
+
+# -Check and -WhatIf: looks at every resource and changes nothing. Returns the exit code.
+function Invoke-Inspection {
+    [CmdletBinding()]
+    param($Session, [string]$Name, [switch]$WhatIfOnly)
+    $word = 'drifted'
+    if ($WhatIfOnly) { $word = 'would change' }
+    $drift = 0
+    foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
+        $clock = [System.Diagnostics.Stopwatch]::StartNew()
+        $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name })
+        Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'started' -Resources $entries.Count -Milliseconds 0
+        foreach ($entry in $entries) {
+            $lap = [System.Diagnostics.Stopwatch]::StartNew()
+            try { $reasons = (Read-Entry -Session $Session -Entry $entry).Reasons }
+            catch {
+                $failure = Get-EntryFailure -Entry $entry -ErrorRecord $_
+                $why = $failure.Message
+                Write-Line -Session $Session -Text $_.ScriptStackTrace
+                Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds $lap.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $_)
+                Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
+                throw $failure
+            }
+            $status = 'ok'
+            if ($reasons.Count -gt 0) {
+                $status = $word
+                $drift++
+            }
+            Write-ResourceEvent -Session $Session -Entry $entry -Status $status -Milliseconds $lap.ElapsedMilliseconds -Reason ($reasons -join '; ')
+        }
+        Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'finished' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds
+    }
+    if ($drift -gt 0 -and -not $WhatIfOnly) { return 5 }
+    return 0
+}
+
+# The whole engine. Mode: apply, check or whatif. Returns the exit code; throws failures that carry theirs in Data['ExitCode'].
+function Invoke-Engine {
+    [CmdletBinding()]
+    param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Mode)
+    $names = @($Plan.phases | ForEach-Object -Process { $_.name })
+    if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Mode -cne 'apply')) {
+        throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
+    }
+    $build = Get-RegistryData -Key $script:Windows -Name 'CurrentBuildNumber' -Default ''
+    if ([string]$build -cne [string]$Plan.windows.build) {
+        throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
+    }
+    $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest
+    if ($Mode -ceq 'apply') { return (Invoke-Phase -Session $session -Name $Phase) }
+    return (Invoke-Inspection -Session $session -Name $Phase -WhatIfOnly:($Mode -ceq 'whatif'))
+}
+
+Export-ModuleMember -Function Invoke-Engine

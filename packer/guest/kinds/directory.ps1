@@ -1,0 +1,21 @@
+# A folder.
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+@{
+    Get  = {
+        param($Resource)
+        if (-not [System.IO.Directory]::Exists($Resource.path)) { return $null }
+        [ordered]@{ exists = $true }
+    }
+    Test = {
+        param($Resource, $Now)
+        if ($null -eq $Now) { "there is no folder $($Resource.path)" }
+    }
+    Set  = {
+        param($Resource)
+        $null = [System.IO.Directory]::CreateDirectory($Resource.path)
+        $false
+    }
+}

@@ -1,0 +1,35 @@
+# A file with exactly these bytes, from the bundle or from an artifact.
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+@{
+    Get  = {
+        param($Resource)
+        if (-not [System.IO.File]::Exists($Resource.path)) { return $null }
+        $length = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Resource.path).Length
+        [ordered]@{ sha256 = Get-Digest -Path $Resource.path; size = $length }
+    }
+    Test = {
+        param($Resource, $Now)
+        if ($null -eq $Now) { return "there is no file $($Resource.path)" }
+        if ($Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
+    }
+    Set  = {
+        param($Resource, $Context)
+        if ([System.IO.Directory]::Exists($Resource.path)) { throw "$($Resource.path) is a folder" }
+        $folder = [System.IO.Path]::GetDirectoryName($Resource.path)
+        if (-not [System.IO.Directory]::Exists($folder)) { throw "there is no folder $folder" }
+        if ($null -ne $Resource.artifact) { $origin = $Context.Artifact }
+        else { $origin = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
+        $new = $Resource.path + '.new'
+        [System.IO.File]::Copy($origin, $new, $true)
+        $digest = Get-Digest -Path $new
+        if ($digest -cne $Resource.sha256) {
+            [System.IO.File]::Delete($new)
+            throw "the copy's sha256 is $digest, not $($Resource.sha256)"
+        }
+        Move-IntoPlace -From $new -To $Resource.path
+        $false
+    }
+}

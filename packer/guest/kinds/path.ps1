@@ -1,0 +1,34 @@
+# A folder on the machine's PATH, which is read and written unexpanded and keeps its type.
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+@{
+    Get  = {
+        param($Resource)
+        $path = Get-RegistryData -Key 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment' -Name 'Path' -Default ''
+        $want = $Resource.entry.TrimEnd('\')
+        foreach ($part in ([string]$path).Split(';')) {
+            $entry = $part.Trim()
+            $have = $entry.TrimEnd('\')
+            if (Test-SameText -Left $have -Right $want -IgnoreCase) { return [ordered]@{ entry = $entry } }
+        }
+    }
+    Test = {
+        param($Resource, $Now)
+        if ($null -eq $Now) { "$($Resource.entry) is not on the PATH" }
+    }
+    Set  = {
+        param($Resource)
+        $key = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment'
+        $type = 'ExpandString'
+        $text = $Resource.entry
+        $value = Get-RegistryValue -Key $key -Name 'Path'
+        if ($null -ne $value) {
+            $type = $value.type
+            $text = (@(([string]$value.data).TrimEnd(';'), $text) | Where-Object -FilterScript { $_ -ne '' }) -join ';'
+        }
+        Write-RegistryValue -Key $key -Name 'Path' -Type $type -Data $text
+        $false
+    }
+}

@@ -1,0 +1,75 @@
+# A Windows service. What a field leaves null is not this resource's business.
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+@{
+    Get  = {
+        param($Resource)
+        $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
+        if (-not (Test-RegistryKey -Key $key)) { return $null }
+        $start = switch (Get-RegistryData -Key $key -Name 'Start' -Default -1) {
+            2 { 'automatic' }
+            3 { 'manual' }
+            4 { 'disabled' }
+            default { "start type $_" }
+        }
+        if ($start -eq 'automatic' -and (Get-RegistryData -Key $key -Name 'DelayedAutostart' -Default 0) -ne 0) { $start = 'delayed' }
+        $depends = Get-RegistryValue -Key $key -Name 'DependOnService'
+        $list = @()
+        if ($null -ne $depends) { $list = @($depends.data) }
+        [ordered]@{
+            display_name = Get-RegistryData -Key $key -Name 'DisplayName'; command = Get-RegistryData -Key $key -Name 'ImagePath'; start = $start
+            state = ([string](Get-Service -Name $Resource.name).Status).ToLowerInvariant(); depends_on = $list; recovery = Get-ServiceRecovery -Key $key
+        }
+    }
+    Test = {
+        param($Resource, $Now)
+        if ($null -eq $Now) { return "there is no service $($Resource.name)" }
+        foreach ($pair in @(@('display_name', $Resource.display_name), @('command', $Resource.command), @('start', $Resource.start), @('state', $Resource.state))) {
+            $have = $Now[$pair[0]]
+            if ($null -ne $pair[1] -and -not (Test-SameText -Left $have -Right $pair[1])) { "$($pair[0]) is $have, not $($pair[1])" }
+        }
+        if ($null -ne $Resource.depends_on -and -not (Test-SameList -Left $Now.depends_on -Right $Resource.depends_on -IgnoreCase)) {
+            "depends_on is $($Now.depends_on -join ', '), not $($Resource.depends_on -join ', ')"
+        }
+        if ($null -ne $Resource.recovery) {
+            $want = "restart after $($Resource.recovery.restart_after_s) s, reset after $($Resource.recovery.reset_after_s) s"
+            $have = 'none of this kind'
+            if ($null -ne $Now.recovery) { $have = "restart after $($Now.recovery.restart_after_s) s, reset after $($Now.recovery.reset_after_s) s" }
+            if ($have -cne $want) { "recovery is $have, not $want" }
+        }
+    }
+    Set  = {
+        param($Resource, $Context)
+        $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
+        $sc = Get-SystemTool -Name 'sc.exe'
+        if (-not (Test-RegistryKey -Key $key)) {
+            if ($null -eq $Resource.command) { throw "there is no service $($Resource.name), and no command to make it with" }
+            # New-Service hands the command to Windows as it is, inner quotes and all.
+            $null = New-Service -Name $Resource.name -BinaryPathName $Resource.command -StartupType Manual
+        }
+        elseif ($null -ne $Resource.command -and -not (Test-SameText -Left (Get-RegistryData -Key $key -Name 'ImagePath') -Right $Resource.command)) {
+            # What runs is of the old command; it comes back with the new one below.
+            if ($null -ne $Resource.state) { Wait-ServiceState -Name $Resource.name -State 'stopped' -Context $Context }
+        }
+        $words = @{ automatic = 'auto'; delayed = 'delayed-auto'; manual = 'demand'; disabled = 'disabled' }
+        $config = @('config', $Resource.name, 'start=', $words[$Resource.start])
+        if ($null -ne $Resource.command) { $config += 'binPath=', $Resource.command }
+        if ($null -ne $Resource.display_name) { $config += 'DisplayName=', $Resource.display_name }
+        if ($null -ne $Resource.depends_on) {
+            # A lone slash is sc.exe's word for none.
+            $names = '/'
+            if ($Resource.depends_on.Count -gt 0) { $names = $Resource.depends_on -join '/' }
+            $config += 'depend=', $names
+        }
+        $null = Invoke-Native -FilePath $sc -ArgumentList $config -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+        if ($null -ne $Resource.recovery) {
+            $restart = 'restart/{0}' -f ([long]$Resource.recovery.restart_after_s * 1000)
+            $failure = @('failure', $Resource.name, 'reset=', [string]$Resource.recovery.reset_after_s, 'actions=', ($restart, $restart, $restart -join '/'))
+            $null = Invoke-Native -FilePath $sc -ArgumentList $failure -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+        }
+        if ($null -ne $Resource.state) { Wait-ServiceState -Name $Resource.name -State $Resource.state -Context $Context }
+        $false
+    }
+}

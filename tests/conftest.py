@@ -1,0 +1,113 @@
+"""What every test stands on: unit tests cannot reach a network or start a process, and locks are made of test bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import socket
+import subprocess
+import tarfile
+import zipfile
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from imagegen import pipeline
+from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
+from imagegen.catalog.facts import windows_for
+from imagegen.plan.context import artifact_requests, versions_of
+from imagegen.plan.resolve import Decision
+from imagegen.providers import provider
+from imagegen.rehearsal.supplies import make_supplies
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPOSITORY = Path(__file__).parent.parent
+# Rooms whose unit tests speak with a server of their own on this machine.
+_LOOPBACK_ROOMS = ("tests/unit/winrm/", "tests/unit/network/", "tests/unit/artifacts/")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@pytest.fixture(autouse=True)
+def _no_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("e2e"):
+        return
+    path = Path(str(request.node.path)).relative_to(REPOSITORY).as_posix()
+    loopback_is_free = path.startswith(_LOOPBACK_ROOMS)
+    connect = socket.socket.connect
+
+    def guarded(sock: socket.socket, address: Any) -> None:  # noqa: ANN401 - any family's address
+        host = address[0] if isinstance(address, tuple) else address
+        if not (loopback_is_free and host in _LOOPBACK):
+            pytest.fail(f"a unit test connects to {address}")
+        connect(sock, address)
+
+    def no_process(*_: object, **__: object) -> NoReturn:
+        pytest.fail("a unit test starts a process")
+
+    monkeypatch.setattr(socket.socket, "connect", guarded)
+    monkeypatch.setattr(subprocess.Popen, "__init__", no_process)
+
+
+def locked(url: str, data: bytes) -> LockedArtifact:
+    """What a lock says about these bytes; computed from them."""
+    members: dict[str, str] | None = None
+    if url.endswith((".tar.gz", ".tgz")):
+        with tarfile.open(fileobj=BytesIO(data)) as archive:
+            read = {item.name: archive.extractfile(item) for item in archive.getmembers() if item.isfile()}
+            members = {name: _sha256(stream.read()) for name, stream in read.items() if stream}
+    elif url.endswith(".zip"):
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            members = {name: _sha256(archive.read(name)) for name in archive.namelist()}
+    return LockedArtifact(url=url, sha256=_sha256(data), size=len(data), members=members)
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+IDENTITIES = {
+    "aws": ({"owner": "amazon", "name": "Windows_Server-test-2026.11.11"}, {"region": "us-east-1", "ami_id": "ami-0123456789abcdef0"}),
+    "azure": (
+        {"publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "test", "version": "20348.5499.260809"},
+        {"location": "eastus2"},
+    ),
+}
+
+
+def make_test_lock(loaded: pipeline.Loaded) -> Lock:
+    """A whole lock whose digests were computed from test bytes."""
+    artifacts: dict[str, LockedArtifact] = {}
+    bases: dict[str, LockedBase] = {}
+    for target, settings in loaded.config.targets.named().items():
+        steps = pipeline.evaluated(loaded, target)
+        supplies = make_supplies(steps)
+        artifacts |= {name: locked(item.url, supplies[item.url]) for name, item in artifact_requests(steps).items()}
+        request = provider(target).base_request(settings, windows_for(versions_of(loaded.config), target))
+        identity, place = IDENTITIES[target]
+        bases[target] = LockedBase(request=request, identity=identity, place=place)
+    return Lock(artifacts=artifacts, base_images=bases)
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """A config's decision for one target, with what it was made from."""
+
+    loaded: pipeline.Loaded
+    lock: Lock
+    decision: Decision
+
+
+@pytest.fixture
+def decide() -> Callable[[Path, str], Decided]:
+    """A config file decided for a target under a test lock."""
+
+    def decided(file: Path, target: str) -> Decided:
+        loaded = pipeline.load(file)
+        lock = make_test_lock(loaded)
+        return Decided(loaded, lock, pipeline.decide(loaded, target, lock))
+
+    return decided

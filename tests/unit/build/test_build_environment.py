@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from imagegen.build.environment import (
+    build_environment,
+    go_environment,
+    packer_probe_environment,
+    secret_values,
+)
+
+_ENVIRON = {
+    "HOME": "/home/me",
+    "PATH": "/usr/bin",
+    "https_proxy": "http://p:1",
+    "SSL_CERT_FILE": "/ca.pem",
+    "AWS_PROFILE": "images",
+    "ARM_CLIENT_SECRET": "arm-secret-value",
+    "GOPROXY": "off",
+    "GOWORK": "/home/me/go.work",
+    "PACKER_LOG": "1",
+    "PACKER_PLUGIN_PATH": "/plugins",
+    "PKR_VAR_region": "elsewhere",
+    "EDITOR": "vi",
+}
+_COMMON = {"HOME": "/home/me", "PATH": "/usr/bin", "https_proxy": "http://p:1", "SSL_CERT_FILE": "/ca.pem"}
+
+
+def test_a_build_sees_credentials_and_its_own_variables_only() -> None:
+    assert build_environment(_ENVIRON, {"PACKER_PLUGIN_PATH": "/ours"}, {"region": "here"}) == {
+        **_COMMON,
+        "AWS_PROFILE": "images",
+        "ARM_CLIENT_SECRET": "arm-secret-value",
+        "PACKER_PLUGIN_PATH": "/ours",
+        "PKR_VAR_region": "here",
+    }
+
+
+def test_go_sees_no_credentials_and_no_workspace() -> None:
+    assert go_environment(_ENVIRON) == {**_COMMON, "GOPROXY": "off", "GOWORK": "off"}
+
+
+def test_a_probe_sees_the_users_own_packer_settings() -> None:
+    expected = {**_COMMON, "PACKER_PLUGIN_PATH": "/plugins", "CHECKPOINT_DISABLE": "1"}
+    assert packer_probe_environment(_ENVIRON) == expected
+
+
+def test_secrets_are_known_by_their_names_longest_first() -> None:
+    environ = {
+        **_ENVIRON,
+        "AWS_SECRET_ACCESS_KEY": "key-0123456789-and-more",
+        "AWS_SESSION_TOKEN": "key-0123456789",
+        "AWS_WEB_IDENTITY_TOKEN_FILE": "/var/run/token-file",
+        "DB_PASSWORD": "short",
+    }
+    assert secret_values(environ) == ("key-0123456789-and-more", "arm-secret-value", "key-0123456789")

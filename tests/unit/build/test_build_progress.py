@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
+from imagegen.build.packer_output import Said
+from imagegen.build.progress import LineDisplay, LiveDisplay, show_build
+from imagegen.console import Console
+
+if TYPE_CHECKING:
+    from imagegen.build.progress import Display
+
+_LONG = "kubernetes/file:" + "C:\\a very long folder name\\" * 5
+_STORY: tuple[GuestEvent | Said, ...] = (
+    Said("Creating temporary keypair", "amazon-ebs.x"),
+    Said("Creating temporary keypair", "amazon-ebs.x"),
+    Said("Packer's own, of no build"),
+    PhaseEvent("base", "started", 3, 0, False, 0, ""),
+    Said("prose of the guest", "amazon-ebs.x"),
+    ArtifactEvent("containerd", "fetching", 31_400_000),
+    ArtifactEvent("containerd", "ready", 31_400_000),
+    ResourceEvent("base", "system/feature:Containers", "changed", 1200, "was Available"),
+    ResourceEvent("base", "system/registry:x", "ok", 3, ""),
+    PhaseEvent("base", "finished", 3, 1, True, 31200, ""),
+    Said("Restarting Machine", "amazon-ebs.x"),
+    PhaseEvent("runtime", "started", 1, 0, False, 0, ""),
+    ResourceEvent("runtime", _LONG, "failed", 90_000, "did not come up"),
+    BrokenEvent("{", "not JSON"),
+    PhaseEvent("runtime", "failed", 1, 0, False, 100_000, "as said"),
+    ReportEvent("C:\\r", "0123456789abcdef"),
+)
+
+
+def tell(display: Display) -> None:
+    for part in _STORY:
+        if isinstance(part, Said):
+            display.said(part)
+        else:
+            display.event(part)
+
+
+def test_lines_tell_phases_changes_and_packers_steps() -> None:
+    output = io.StringIO()
+    tell(LineDisplay(Console(output, plain=True), "aws"))
+    assert output.getvalue().splitlines() == [
+        "aws  packer  Creating temporary keypair",
+        "aws  base  3 resources",
+        "aws  fetching containerd (31.4 MB)",
+        "aws  base  changed system/feature:Containers  1.2s",
+        "aws  base  finished: 1 changed, 2 ok, restart due  31s",
+        "aws  packer  Restarting Machine",
+        "aws  runtime  1 resources",
+        f"aws  runtime  failed {_LONG}: did not come up  1m30s",
+        "warning: aws  the guest sent an event that is none (not JSON): {",
+        "aws  runtime  failed: as said  1m40s",
+        "aws  report  0123456789ab",
+    ]
+
+
+def test_a_quiet_run_shows_warnings_only() -> None:
+    output = io.StringIO()
+    with show_build(Console(output, plain=False, quiet=True), "aws") as display:
+        tell(display)
+    assert [line.split()[0] for line in output.getvalue().splitlines()] == ["warning:"]
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_the_drawing_never_exceeds_the_width(width: int) -> None:
+    output = io.StringIO()
+    console = Console(output, plain=False, width=width)
+    display = LiveDisplay(console, "aws")
+    seen = []
+    for part in _STORY:
+        if isinstance(part, Said):
+            display.said(part)
+        else:
+            display.event(part)
+        with console.terminal.capture() as drawn:
+            console.terminal.print(display.drawing())
+        seen.append(drawn.get().splitlines())
+    assert max(len(line) for lines in seen for line in lines) <= width
+    assert any(line.endswith("…") for lines in seen for line in lines)
+    assert [len(lines) for lines in seen] == [1, 1, 1, *[2] * 8, *[3] * 5]
+
+
+def test_the_drawing_counts_and_names_what_is_done() -> None:
+    console = Console(io.StringIO(), plain=False, width=80)
+    display = LiveDisplay(console, "aws")
+    for part in _STORY[3:9]:
+        if isinstance(part, Said):
+            display.said(part)
+        else:
+            display.event(part)
+    with console.terminal.capture() as drawn:
+        console.terminal.print(display.drawing())
+    phase, current = drawn.get().splitlines()
+    assert "aws  base  2/3, 1 changed" in phase
+    assert current.endswith("system/registry:x")
+
+
+def test_the_end_of_a_drawing_leaves_a_line_for_each_phase() -> None:
+    output = io.StringIO()
+
+    def fail() -> None:
+        with show_build(Console(output, plain=False, width=200), "aws") as display:
+            tell(display)
+            raise ValueError("the build failed")
+
+    with pytest.raises(ValueError, match="the build failed"):
+        fail()
+    lines = [line.strip() for line in output.getvalue().splitlines()]
+    assert lines[-2:] == [
+        "aws  base  finished, 1 changed, restart due  31s",
+        "aws  runtime  failed, 0 changed, 1 failed  1m40s",
+    ]
+    assert any("did not come up" in line for line in lines)

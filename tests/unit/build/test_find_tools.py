@@ -1,0 +1,311 @@
+"""What find_tools decides, on machines that are made of a few files and of programs that only pretend to run."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.build.process import Completed
+from imagegen.build.toolchain import Toolchain, is_at_least, tool_exports, tool_exports_text
+from imagegen.build.tools import cache_folder, find_tools
+from imagegen.console import Console
+from imagegen.errors import ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_BOTH = {"amazon": "1.2.8", "azure": "1.4.5"}
+
+
+class Machine:
+    """Folders, and what `packer` and `go` on them would do."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.asked: list[str] = []
+        self.built: list[str] = []
+        self.go_fails = False
+        self.output = io.StringIO()
+        (root / "bin").mkdir()
+        self.environ = {"HOME": str(root / "home"), "PATH": str(root / "bin")}
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "home" / ".cache" / "imagegen"
+
+    def program(self, path: Path, says: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(says)
+        path.chmod(0o755)
+
+    def packer(self, says: str) -> None:
+        self.program(self.root / "bin" / "packer", says)
+
+    def plugin(self, name: str, version: str, folder: str = "home/.config/packer/plugins") -> Path:
+        file = self.root / folder / f"github.com/hashicorp/{name}/packer-plugin-{name}_v{version}_x5.0_linux_amd64"
+        self.program(file, "plugin")
+        return file
+
+    def find(self, needed: Mapping[str, str] = _BOTH, *, build: bool = True) -> Toolchain:
+        console = Console(self.output, plain=True)
+        return find_tools(
+            environ=self.environ, console=console, build=build, needed=needed, run=self.run, stream=self.stream
+        )
+
+    def run(
+        self, argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
+    ) -> Completed:
+        assert timeout > 0
+        program, *words = map(str, argv)
+        self.asked.append(" ".join([Path(program).name, *words]))
+        if words == ["version"]:
+            return Completed(0, Path(program).read_text(), "")
+        if words == ["plugins", "installed"]:
+            folder = Path(environ.get("PACKER_PLUGIN_PATH", self.root / "home/.config/packer/plugins"))
+            files = sorted(folder.glob("github.com/hashicorp/*/packer-plugin-*"))
+            return Completed(0, "".join(f"{file}\n" for file in files if not file.name.endswith("SUM")), "")
+        if words[:2] == ["plugins", "install"]:
+            name = words[-1].rpartition("/")[2]
+            version = Path(words[-2]).read_text().rpartition("@v")[2]
+            file = self.plugin(name, version, str(Path(environ["PACKER_PLUGIN_PATH"]).relative_to(self.root)))
+            file.with_name(file.name + "_SHA256SUM").write_text("sum")
+            return Completed(0, "", "")
+        assert words[:3] == ["mod", "download", "-json"]
+        assert cwd is not None
+        if self.go_fails:
+            return Completed(1, json.dumps({"Error": "no such host"}), "")
+        module = self.root / "modules" / words[3].replace("/", "+")
+        module.mkdir(parents=True, exist_ok=True)
+        (module / "go.mod").write_text(words[3])
+        return Completed(0, json.dumps({"Dir": str(module)}), "")
+
+    def stream(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        environ: Mapping[str, str],
+        cwd: Path | None,
+        timeout: float,
+        on_line: Callable[[str], None],
+    ) -> int:
+        assert cwd is not None
+        assert environ["GOWORK"] == "off"
+        assert timeout > 0
+        on_line("some/package")
+        module = (cwd / "go.mod").read_text()
+        self.built.append(module)
+        is_plugin = "packer-plugin" in module
+        assert is_plugin == ("-ldflags" in argv)
+        self.program(Path(argv[list(argv).index("-o") + 1]), module if is_plugin else "Packer v1.16.0\n")
+        return 0
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_an_installed_packer_with_its_plugins_is_used(machine: Machine) -> None:
+    machine.packer("Packer v1.14.2\n\nYour version of Packer is out of date!\n")
+    machine.plugin("amazon", "1.3.4")
+    machine.plugin("amazon", "1.10.0")
+    machine.plugin("amazon", "1.11.0-dev")
+    machine.plugin("azure", "2.6.3")
+    tools = machine.find()
+    assert (tools.packer, tools.packer_version) == (machine.root / "bin/packer", "1.14.2")
+    assert {name: plugin.version for name, plugin in tools.plugins.items()} == {"amazon": "1.10.0", "azure": "2.6.3"}
+    assert tools.environment["PACKER_PLUGIN_PATH"] == str(machine.root / "home/.config/packer/plugins")
+    assert machine.output.getvalue() == ""
+
+
+def test_the_second_time_nothing_is_asked(machine: Machine) -> None:
+    machine.packer("Packer v1.16.0\n")
+    machine.plugin("azure", "1.4.5")
+    first = machine.find({"azure": "1.4.5"})
+    machine.asked.clear()
+    assert machine.find({"azure": "1.4.5"}) == first
+    assert machine.asked == []
+
+
+def test_what_is_remembered_is_not_believed_when_a_plugin_or_packer_changed(machine: Machine) -> None:
+    machine.packer("Packer v1.16.0\n")
+    machine.plugin("azure", "1.4.5").with_name("other").write_text("")
+    machine.find({"azure": "1.4.5"})
+    machine.plugin("azure", "2.0.5")
+    assert machine.find({"azure": "1.4.5"}).plugins["azure"].version == "2.0.5"
+    machine.packer("Packer v1.17.0 \n")
+    assert machine.find({"azure": "1.4.5"}).packer_version == "1.17.0"
+    machine.plugin("azure", "2.0.5").unlink()
+    assert machine.find({"azure": "1.4.5"}).plugins["azure"].version == "1.4.5"
+
+
+def test_a_damaged_memory_only_costs_the_asking(machine: Machine) -> None:
+    machine.packer("Packer v1.16.0\n")
+    machine.find({})
+    (machine.cache / "tools.json").write_text('{"stamp_version": 1, "answers": {"x": 1}}')
+    assert machine.find({}).packer_version == "1.16.0"
+
+
+@pytest.mark.parametrize(
+    ("packer", "fault"),
+    [
+        (None, "packer is not on PATH"),
+        ("Packer v1.13.9\n", "is 1.13.9; 1.14.0 is the oldest that will do"),
+        ("Packer v1.14.0-rc1\n", "is 1.14.0-rc1; 1.14.0 is the oldest"),
+        ("cracklib", "is not HashiCorp's Packer"),
+    ],
+)
+def test_where_there_is_go_what_is_missing_is_built(machine: Machine, packer: str | None, fault: str) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    if packer is not None:
+        machine.packer(packer)
+    tools = machine.find()
+    assert [module.rpartition("/")[2] for module in machine.built] == [
+        "packer@v1.16.0",
+        "packer-plugin-amazon@v1.8.2",
+        "packer-plugin-azure@v1.4.5",
+    ]
+    assert tools.packer == machine.cache / "packer-v1.16.0" / "packer"
+    assert tools.environment["PACKER_PLUGIN_PATH"] == str(machine.cache / "plugins")
+    assert {name: plugin.version for name, plugin in tools.plugins.items()} == {"amazon": "1.8.2", "azure": "1.4.5"}
+    assert fault in machine.output.getvalue()
+    assert sorted(path.name for path in machine.cache.iterdir()) == [
+        "packer-v1.16.0",
+        "plugins",
+        "tools.json",
+        "tools.lock",
+    ]
+
+
+def test_only_the_plugin_that_is_needed_is_built_for_an_installed_packer(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    machine.packer("Packer v1.16.0\n")
+    tools = machine.find({"azure": "1.4.5"})
+    assert machine.built == ["github.com/hashicorp/packer-plugin-azure@v1.4.5"]
+    assert tools.packer == machine.root / "bin/packer"
+
+
+def test_a_built_packer_that_became_too_old_is_built_again(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    machine.program(machine.cache / "packer-v1.16.0" / "packer", "Packer v1.2.3\n")
+    assert machine.find({}).packer_version == "1.16.0"
+    assert machine.built == ["github.com/hashicorp/packer@v1.16.0"]
+
+
+def test_a_plugin_appears_only_after_its_checksum(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    placed = []
+    replace = Path.replace
+
+    def remembered(self: Path, target: Path) -> Path:
+        placed.append(self.name)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", remembered)
+    machine.find({"azure": "1.4.5"})
+    plugin = "packer-plugin-azure_v1.4.5_x5.0_linux_amd64"
+    assert [name for name in placed if name.startswith(plugin)] == [f"{plugin}_SHA256SUM", plugin]
+
+
+def test_two_at_once_build_once(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    found: list[Toolchain] = []
+    threads = [threading.Thread(target=lambda: found.append(machine.find())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(machine.built) == 3
+    assert found[0] == found[1] == found[2]
+
+
+def test_without_packer_and_go_the_commands_are_told(machine: Machine) -> None:
+    with pytest.raises(ToolError) as caught:
+        machine.find()
+    error = caught.value
+    assert (error.message, error.exit_code) == ("Packer missing or too old", 3)
+    assert "install" in error.hint.splitlines()[1]
+    assert "  packer plugins install github.com/hashicorp/amazon" in error.hint.splitlines()
+    assert "Go" in error.hint.splitlines()[-1]
+    assert error.details == ("packer is not on PATH",)
+
+
+def test_a_plugin_newer_than_what_can_be_built_is_for_packer_to_install(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    machine.find()
+    machine.built.clear()
+    with pytest.raises(ToolError) as caught:
+        machine.find({"azure": "2.0.5"})
+    assert machine.built == []
+    assert caught.value.details[-1] == "Packer sees no plugin azure >= 2.0.5"
+    cache = machine.cache
+    command = (
+        f"PACKER_PLUGIN_PATH={cache}/plugins {cache}/packer-v1.16.0/packer plugins install github.com/hashicorp/azure"
+    )
+    assert f"  {command}" in caught.value.hint.splitlines()
+    machine.plugin("azure", "2.6.3", "home/.cache/imagegen/plugins")
+    assert machine.find({"azure": "2.0.5"}).plugins["azure"].version == "2.6.3"
+
+
+def test_nothing_is_built_when_that_was_not_asked(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    with pytest.raises(ToolError, match="Packer missing"):
+        machine.find(build=False)
+    assert machine.built == []
+
+
+def test_a_build_that_fails_says_why_and_leaves_nothing(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    machine.go_fails = True
+    with pytest.raises(ToolError, match=r"cannot download .*packer v1\.16\.0") as caught:
+        machine.find()
+    assert caught.value.details == ("no such host",)
+    assert not [path for path in machine.cache.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({"HOME": "/h"}, "/h/.cache/imagegen"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, "/c/imagegen"),
+        ({"HOME": "/h", "XDG_CACHE_HOME": "relative"}, "/h/.cache/imagegen"),
+    ],
+)
+def test_the_cache_is_where_the_user_keeps_caches(environ: dict[str, str], folder: str) -> None:
+    assert cache_folder(environ) == Path(folder)
+
+
+def test_without_a_home_there_is_no_cache() -> None:
+    with pytest.raises(ToolError, match="no place for a cache"):
+        cache_folder({})
+
+
+@pytest.mark.parametrize(
+    ("version", "lowest", "answer"),
+    [
+        ("1.8.2", "1.8.2", True),
+        ("v1.10.0", "1.9.9", True),
+        ("1.9.9", "1.10.0", False),
+        ("1.10.0-dev", "1.9.0", False),
+        ("", "1.0.0", False),
+    ],
+)
+def test_versions_compare_as_numbers(version: str, lowest: str, answer: bool) -> None:
+    assert is_at_least(version, lowest) is answer
+
+
+def test_exports_are_quoted_for_a_shell() -> None:
+    tools = Toolchain(
+        Path("/my tools/packer"), "1.16.0", {}, {"PACKER_PLUGIN_PATH": "/it's", "CHECKPOINT_DISABLE": "1"}
+    )
+    assert tool_exports(tools) == {"PACKER_PLUGIN_PATH": "/it's", "CHECKPOINT_DISABLE": "1"}
+    assert tool_exports_text(tools).splitlines() == [
+        "export CHECKPOINT_DISABLE=1",
+        "export PACKER_PLUGIN_PATH='/it'\"'\"'s'",
+        "export PATH='/my tools':\"$PATH\"",
+    ]

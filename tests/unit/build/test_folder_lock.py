@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.build.folder_lock import locked
+from imagegen.errors import ToolError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_lock_that_stays_held_is_waited_for_and_given_up(tmp_path: Path) -> None:
+    file = tmp_path / "deep" / "lock"
+    told: list[str] = []
+    with (
+        locked(file, wait_s=0, waiting=lambda: told.append("outer")),
+        pytest.raises(ToolError, match="another run has held"),
+        locked(file, wait_s=0.05, waiting=lambda: told.append("inner")),
+    ):
+        pytest.fail("held twice")
+    assert told == ["inner"]
+
+
+def test_a_lock_is_free_again_after_a_failure(tmp_path: Path) -> None:
+    told: list[str] = []
+    with pytest.raises(ValueError, match="inside"), locked(tmp_path / "lock", wait_s=0, waiting=lambda: None):
+        raise ValueError("inside")
+    with locked(tmp_path / "lock", wait_s=0, waiting=lambda: told.append("waited")):
+        assert told == []

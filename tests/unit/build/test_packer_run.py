@@ -1,0 +1,217 @@
+"""What a run of Packer comes to, with the lines of real runs in place of Packer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.build.events import BrokenEvent, GuestEvent
+from imagegen.build.packer import BuiltArtifact, build_tree, validate_tree
+from imagegen.build.process import Completed
+from imagegen.build.toolchain import Toolchain
+from imagegen.errors import BuildError, RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from imagegen.build.packer_output import Said
+
+_TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
+_TARGET = "amazon-ebs.image"
+
+
+class Deaf:
+    """A display that keeps warnings and broken events."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def event(self, event: GuestEvent) -> None:
+        if isinstance(event, BrokenEvent):
+            self.told.append(event.why)
+
+    def said(self, said: Said) -> None:
+        """Not looked at here."""
+
+    def warn(self, text: str) -> None:
+        self.told.append(text)
+
+
+def said(text: str, kind: str = "say") -> str:
+    return f"1,,ui,{kind},==> {_TARGET}: {text.replace(',', '%!(PACKER_COMMA)')}"
+
+
+def resource(status: str, reason: str = "", name: str = "containerd/service:containerd") -> str:
+    data = {"event": "resource", "phase": "runtime", "id": name, "status": status, "ms": 5, "reason": reason}
+    return said("imagegen: " + json.dumps(data))
+
+
+def phase(status: str, reason: str = "") -> str:
+    data = {"event": "phase", "phase": "runtime", "status": status, "reason": reason}
+    return said("imagegen: " + json.dumps({**data, "resources": 2, "changed": 1, "restart": False, "ms": 9}))
+
+
+_ERROR = f"1,{_TARGET},error,Script exited with non-zero exit status: 6. Allowed exit codes are: [0 3010]"
+_ARTIFACT = (
+    f"1,{_TARGET},artifact-count,1",
+    f"1,{_TARGET},artifact,0,builder-id,mitchellh.amazonebs",
+    f"1,{_TARGET},artifact,0,id,us-east-1:ami-1%!(PACKER_COMMA)us-west-2:ami-2",
+    f"1,{_TARGET},artifact,0,string,AMIs were created:\\nus-east-1: ami-1",
+    f"1,{_TARGET},artifact,0,end",
+)
+
+
+def build(
+    tmp_path: Path,
+    lines: Sequence[str],
+    code: int = 0,
+    *,
+    ends: BaseException | None = None,
+    environ: Mapping[str, str] | None = None,
+    display: Deaf | None = None,
+) -> BuiltArtifact:
+    def stream(
+        argv: Sequence[str | Path],
+        *,
+        environ: Mapping[str, str],
+        cwd: Path | None,
+        timeout: float,
+        on_line: Callable[[str], None],
+    ) -> int:
+        assert list(map(str, argv)) == ["/t/packer", "build", "-machine-readable", "-color=false", "."]
+        assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
+        for line in lines:
+            on_line(line)
+        if ends is not None:
+            raise ends
+        return code
+
+    return build_tree(
+        _TOOLS,
+        tmp_path,
+        environ=environ or {},
+        variables={"a": "1"},
+        log=tmp_path / "logs" / "packer.log",
+        display=display or Deaf(),
+        timeout_s=9,
+        stream=stream,
+    )
+
+
+def test_the_artifact_is_what_packer_says(tmp_path: Path) -> None:
+    built = build(tmp_path, [phase("started"), resource("changed"), phase("finished"), *_ARTIFACT])
+    assert built.artifact_id == "us-east-1:ami-1,us-west-2:ami-2"
+    assert (built.builder, built.target) == ("mitchellh.amazonebs", _TARGET)
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "message"),
+    [
+        ([resource("failed", "no such file"), phase("failed", "the same again"), _ERROR], 1,
+         "containerd/service:containerd failed in phase runtime: no such file"),
+        ([phase("failed", "the restart was not taken"), _ERROR], 1, "phase runtime failed: the restart was not taken"),
+        ([_ERROR], 1, "Packer failed: Script exited with non-zero exit status: 6. Allowed exit codes are: [0 3010]"),
+        (["1,,ui,error,Error: Unsupported argument\\n\\n  on x line 1:"], 1, "Packer failed: Unsupported argument"),
+        (["panic: oh no"], 2, "Packer failed and did not say why"),
+        ([said("all is well")], 0, "Packer failed: it ended well and made no artifact"),
+        ([resource("failed", "ignored by the tree"), *_ARTIFACT], 0,
+         "containerd/service:containerd failed in phase runtime: ignored by the tree"),
+    ],
+)  # fmt: skip
+def test_a_failure_says_what_failed(tmp_path: Path, lines: list[str], code: int, message: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path, lines, code)
+    assert caught.value.message == message
+
+
+def test_a_failure_tells_the_file_of_the_step_the_last_lines_and_the_log(tmp_path: Path) -> None:
+    lines = [said(f"line {number}") for number in range(30)]
+    epilogue = f"1,,ui,error,--> {_TARGET}: Script exited"
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path, [*lines, resource("failed", "no"), said("stderr of it", "error"), _ERROR, epilogue], 1)
+    details = caught.value.details
+    assert details[0] == "step containerd: ansible-win/roles/containerd/resources.yml"
+    assert details[1].startswith("Packer: Script exited")
+    assert details[2:4] == ("the last lines:", "  line 16")
+    assert details[-2:] == ("  stderr of it", f"the full log: {tmp_path / 'logs' / 'packer.log'}")
+
+
+def test_what_failed_and_then_came_right_is_no_failure(tmp_path: Path) -> None:
+    lines = [resource("failed", "once"), phase("failed", "once"), phase("started"), phase("finished"), *_ARTIFACT]
+    assert build(tmp_path, lines).target == _TARGET
+
+
+def test_a_broken_event_is_shown_and_kept_for_the_error(tmp_path: Path) -> None:
+    display = Deaf()
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path, [said("imagegen: {nonsense"), _ERROR], 1, display=display)
+    assert display.told == ["not JSON: Expecting property name enclosed in double quotes"]
+    assert any("{nonsense" in detail for detail in caught.value.details)
+
+
+def test_no_secret_reaches_log_or_error(tmp_path: Path) -> None:
+    secret = "s3cr3t,with,commas"  # noqa: S105 - a made-up one, to look for
+    lines = [
+        said(f"using {secret}"),
+        said('winrm_password = "hunter2"'),
+        resource("failed", f"get https://u:hunter2@h/?sig=hunter2 with {secret}"),
+        f"1,{_TARGET},error,{secret.replace(',', '%!(PACKER_COMMA)')} was refused",
+    ]
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path, lines, 1, environ={"ARM_CLIENT_SECRET": secret})
+    everything = "\n".join([caught.value.message, *caught.value.details, (tmp_path / "logs/packer.log").read_text()])
+    assert "hunter2" not in everything
+    assert "s3cr3t" not in everything
+    assert "was refused" in everything
+
+
+def test_an_older_log_becomes_private(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "packer.log"
+    log.parent.mkdir()
+    log.write_text("older")
+    log.chmod(0o644)
+    build(tmp_path, _ARTIFACT)
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert "older" not in log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("lines", "warned"),
+    [(["1,,ui,say,Cleanly cancelled builds after being interrupted."], False), ([said("Terminating instance")], True)],
+)
+def test_an_interrupt_is_passed_on_and_an_unclean_end_is_told(tmp_path: Path, lines: list[str], warned: bool) -> None:
+    display = Deaf()
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path, lines, ends=KeyboardInterrupt(), display=display)
+    assert bool(display.told) is warned
+
+
+def test_an_overdue_build_is_a_failed_build(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="Packer failed: packer build did not end within 9 s"):
+        build(tmp_path, [], ends=TimeoutError("packer build did not end within 9 s"))
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"), [("fmt", "is not formatted"), ("validate", "is not valid"), ("none", "")]
+)
+def test_a_tree_is_refused_with_packers_words(tmp_path: Path, broken: str, message: str) -> None:
+    asked = []
+
+    def run(
+        argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
+    ) -> Completed:
+        assert (environ["CHECKPOINT_DISABLE"], cwd, timeout > 0) == ("1", tmp_path, True)
+        asked.append([str(part) for part in argv[1:]])
+        return Completed(int(argv[1] == broken), "out\n\n", "err?sig=abc\n")
+
+    if broken == "none":
+        validate_tree(_TOOLS, tmp_path, environ={}, run=run)
+        assert asked == [["fmt", "-check", "-diff", "."], ["validate", "."]]
+    else:
+        with pytest.raises(RefusedError) as caught:
+            validate_tree(_TOOLS, tmp_path, environ={}, run=run)
+        assert caught.value.message.endswith(message)
+        assert caught.value.details == ("out", "err?sig=***")

@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.console import Console, make_console, seconds
+
+if TYPE_CHECKING:
+    import rich.progress
+
+
+def test_plain_lines_are_whole_and_never_markup() -> None:
+    output = io.StringIO()
+    console = Console(output, plain=True)
+    console.say("[bold]C:\\x[/bold] :smile: " + "y" * 200)
+    console.warn("careful")
+    assert output.getvalue() == f"[bold]C:\\x[/bold] :smile: {'y' * 200}\nwarning: careful\n"
+
+
+def test_drawn_lines_are_whole_and_never_markup() -> None:
+    output = io.StringIO()
+    Console(output, plain=False, width=40).say("[bold]x[/bold] :smile: " + "y" * 200)
+    assert output.getvalue() == f"[bold]x[/bold] :smile: {'y' * 200}\n"
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_quiet_keeps_warnings(plain: bool) -> None:
+    output = io.StringIO()
+    console = Console(output, plain=plain, quiet=True)
+    console.say("nothing")
+    console.warn("careful")
+    with console.task("work", 3) as advance:
+        advance(3)
+    assert output.getvalue() == "warning: careful\n"
+
+
+def test_a_plain_task_says_when_it_begins_and_ends() -> None:
+    output = io.StringIO()
+    with Console(output, plain=True).task("downloading", 10) as advance:
+        assert output.getvalue() == "downloading ...\n"
+        advance(10)
+    assert output.getvalue() == "downloading ...\ndownloading: done in 0.0s\n"
+
+
+def test_a_plain_task_that_fails_does_not_say_done() -> None:
+    output = io.StringIO()
+    with pytest.raises(ValueError, match="no"), Console(output, plain=True).task("downloading", None):
+        raise ValueError("no")
+    assert output.getvalue() == "downloading ...\n"
+
+
+def test_drawn_tasks_of_several_threads_share_one_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = Console(io.StringIO(), plain=False, width=80)
+    made: list[rich.progress.Progress] = []
+    make = console._new_progress
+
+    def remembered() -> rich.progress.Progress:
+        made.append(make())
+        return made[-1]
+
+    monkeypatch.setattr(console, "_new_progress", remembered)
+    inside = threading.Barrier(3, timeout=10)
+
+    def work() -> None:
+        with console.task("[red]a label[/red]", 10) as advance:
+            inside.wait()
+            advance(10)
+            inside.wait()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    inside.wait()
+    assert [task.description for task in made[0].tasks] == ["[red]a label[/red]"] * 2
+    inside.wait()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert made[0].finished
+    with console.task("another", None) as advance:
+        advance(1)
+    assert len(made) == 2
+
+
+def test_standard_error_decides_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    assert [make_console(plain=plain).plain for plain in (None, True, False)] == [False, True, False]
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert make_console().plain is True
+
+
+def test_a_plain_console_does_not_import_rich(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:
+        monkeypatch.setitem(sys.modules, name, None)
+    console = Console(io.StringIO(), plain=True)
+    console.say("x")
+    with console.task("y", None):
+        console.warn("z")
+    with pytest.raises(ImportError):
+        _ = console.terminal
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.04, "0.0s"), (1.25, "1.2s"), (9.99, "10s"), (42, "42s"), (59.6, "1m00s"), (187, "3m07s"), (3720, "1h02m")],
+)
+def test_durations_are_short(value: float, text: str) -> None:
+    assert seconds(value) == text

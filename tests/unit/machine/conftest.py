@@ -1,0 +1,150 @@
+"""A bench: a stock machine, bundles made for the test, and a web that holds their artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.rehearsal.machine import Machine, Outcome, run_entry, stock_windows
+from imagegen.resources.kinds import KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+ZIP = r"C:\Windows\Temp\imagegen-bundle.zip"
+SCRIPTS = ("engine.psm1", "common.psm1", "download.psm1", "seal.psm1")
+Fields = dict[str, Any]
+
+
+def sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def tar_gz(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def zipped(files: Mapping[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, data in files.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return buffer.getvalue()
+
+
+class Bench:
+    """One machine, one plan at a time."""
+
+    def __init__(self, root: Path) -> None:
+        self.machine: Machine = stock_windows(root, release="2022", cloud="aws")
+        self.web: dict[str, bytes] = {}
+        self.fetched: list[str] = []
+        self.artifacts: dict[str, dict[str, Any]] = {}
+        self.texts: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}
+        self.plan: dict[str, Any] = {}
+
+    def artifact(self, name: str, data: bytes) -> str:
+        url = f"https://artifacts.example/{name}?sig=secret"
+        self.web[url] = data
+        self.artifacts[name] = {"url": url, "sha256": sha(data), "size": len(data)}
+        return name
+
+    def text(self, name: str, data: bytes) -> str:
+        self.texts[f"files/step/{name}"] = data
+        return f"files/step/{name}"
+
+    def bundle(self, phases: Mapping[str, Sequence[tuple[str, Fields]]], *, restarts: Sequence[str] = ()) -> None:
+        """A bundle of these phases, each with one step of its name, uploaded."""
+        kinds = {kind for resources in phases.values() for kind, _ in resources}
+        scripts = {name: name.encode() for name in (*SCRIPTS, *(f"kinds/{kind}.ps1" for kind in kinds))}
+        self.contents = {**scripts, **self.texts}
+        self.plan = {
+            "plan_version": 1,
+            "name": "test",
+            "target": "aws",
+            "windows": {"release": "2022", "build": 20348},
+            "phases": [
+                {
+                    "name": name,
+                    "restart": name in restarts,
+                    "timeout_s": 600,
+                    "steps": [self._step(name, resources)],
+                }
+                for name, resources in phases.items()
+            ],
+            "artifacts": self.artifacts,
+            "files": {name: sha(data) for name, data in self.contents.items()},
+        }
+        self.upload()
+
+    @staticmethod
+    def _step(phase: str, resources: Sequence[tuple[str, Fields]]) -> dict[str, Any]:
+        step = f"{phase}-step"
+        entries = [
+            {"id": f"{step}/{kind}:{KINDS[kind].model_validate(fields).label}", "kind": kind, "fields": fields}
+            for kind, fields in resources
+        ]
+        return {"name": step, "summary": "for the test", "timeout_s": 60, "resources": entries}
+
+    def upload(self) -> None:
+        """Pins and uploads the plan and the contents as they are now."""
+        plan = json.dumps(self.plan, sort_keys=True, separators=(",", ":")).encode()
+        data = zipped({"plan.json": plan, **self.contents})
+        self.machine.files.write(ZIP, data)
+        self.pins = {"-BundleSha256": sha(data), "-PlanSha256": sha(plan)}
+
+    def arguments(self, phase: str, *extra: str) -> list[str]:
+        pins = [word for pin in self.pins.items() for word in pin]
+        return ["-Phase", phase, "-Bundle", ZIP, *pins, *extra]
+
+    def run(self, phase: str, *extra: str) -> Outcome:
+        return run_entry(self.machine, self.arguments(phase, *extra), self.fetch)
+
+    def fetch(self, url: str) -> bytes:
+        self.fetched.append(url)
+        if url not in self.web:
+            raise FileNotFoundError("HTTP 404")
+        return self.web[url]
+
+    def done(self, phase: str, *extra: str) -> list[dict[str, Any]]:
+        """The events of a run that must succeed."""
+        outcome = self.run(phase, *extra)
+        assert outcome.exit_code == 0, outcome.output
+        return self.events(outcome)
+
+    @staticmethod
+    def events(outcome: Outcome, event: str = "") -> list[dict[str, Any]]:
+        lines = [line for line in outcome.output.splitlines() if line.startswith("imagegen: ")]
+        events = [json.loads(line.removeprefix("imagegen: ")) for line in lines]
+        return [one for one in events if event in ("", one["event"])]
+
+    def kept(self, name: str) -> Any:  # noqa: ANN401 - JSON of any shape
+        return json.loads(self.machine.files.read(rf"C:\ProgramData\imagegen\{name}"))
+
+    def snapshot(self) -> dict[str, Any]:
+        """All that the machine is, but for the engine's own folder and the upload."""
+        machine = self.machine
+        files = {path: machine.files.read(path) for path in machine.files.below("C:") if "imagegen" not in path}
+        return {"files": files, "registry": repr(machine.registry.__dict__), "running": [*self.running()]}
+
+    def running(self) -> list[str]:
+        return [name for name in self.machine.services.names() if self.machine.services.is_running(name)]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)

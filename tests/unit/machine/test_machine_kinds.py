@@ -1,0 +1,324 @@
+"""Every kind: absent, set, so; nothing changes twice; whatever is spoilt behind its back is found and mended."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import io
+import tarfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.rehearsal.machine import Machine
+from imagegen.rehearsal.machine.access import AccessEntry, write
+from imagegen.rehearsal.machine.installer import UNINSTALL
+from imagegen.rehearsal.machine.kinds import BEHAVIOUR
+from imagegen.rehearsal.machine.msi import MsiService, make_msi
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, FailureActions
+from imagegen.rehearsal.machine.windows import ENVIRONMENT
+from imagegen.resources.kinds import KINDS
+
+if TYPE_CHECKING:
+    from tests.unit.machine.conftest import Bench, Fields
+
+Spoil = Callable[[Machine], None]
+
+EXE = r"C:\k\tool.exe"
+KEY = r"HKLM:\SOFTWARE\Policies\Test"
+AGENT_EXE = r"C:\Program Files\Agent\agent.exe"
+CONFIG = r"C:\k\config.toml"
+DATA = r"C:\k\data"
+SYSTEM, ADMINISTRATORS, USERS = "S-1-5-18", "S-1-5-32-544", "S-1-5-32-545"
+RULE = {"display_name": "kubelet API", "direction": "in", "action": "allow", "protocol": "TCP"}
+SERVICE: Fields = {
+    "display_name": "The tool",
+    "command": f'"{EXE}" --serve',
+    "start": "automatic",
+    "state": "running",
+    "depends_on": ["nsi", "Tcpip"],
+    "recovery": {"restart_after_s": 10, "reset_after_s": 86400},
+}
+FIELDS: dict[str, Fields] = {
+    "directory": {"path": r"C:\k\deep\er"},
+    "registry": {"key": KEY, "name": "Value", "type": "DWord", "data": 4294967295},
+    "service": {"name": "tool", **SERVICE},
+    "feature": {"name": "Telnet-Client"},
+    "firewall": {"name": "kubelet", **RULE, "port": 10250},
+    "acl": {"path": DATA, "entries": [{"sid": USERS, "rights": "read"}, {"sid": SYSTEM, "rights": "full"}]},
+    "environment": {"name": "CONTAINER_RUNTIME_ENDPOINT", "value": "npipe:////./pipe/containerd-containerd"},
+    "path": {"entry": r"C:\k"},
+    "defender": {"process": EXE},
+}
+FACTS: dict[str, Any] = {
+    "directory": {"exists": True},
+    "file": {"sha256": hashlib.sha256(b"version = 3\n").hexdigest(), "size": 12},
+    "archive": {"members": {"a.exe": hashlib.sha256(b"a").hexdigest(), r"sub\b.dll": hashlib.sha256(b"b").hexdigest()}},
+    "package": {"product": "Agent", "version": "1.2.3.4", "files": {AGENT_EXE: True}, "services": {"agent": True}},
+    "registry": {"type": "DWord", "data": 4294967295},
+    "service": SERVICE,
+    "feature": {"state": "Installed"},
+    "firewall": {**RULE, "port": "10250", "enabled": True, "profile": "Any"},
+    "acl": {
+        "protected": True,
+        "entries": [
+            {"sid": SYSTEM, "rights": "full", "inherit": True},
+            {"sid": USERS, "rights": "read", "inherit": True},
+        ],
+    },
+    "environment": {"value": "npipe:////./pipe/containerd-containerd"},
+    "path": {"entry": r"C:\k"},
+    "defender": {"process": EXE},
+}
+
+
+def ready(bench: Bench, kind: str) -> Fields:
+    """The fields of a resource of this kind, once what it needs is on the machine and on the web."""
+    files = bench.machine.files
+    files.make_folder(DATA)
+    files.write(EXE, b"tool")
+    if kind == "file":
+        source = bench.text("c.toml", b"version = 3\n")
+        return {"path": CONFIG, "sha256": FACTS["file"]["sha256"], "source": source, "artifact": None}
+    if kind == "archive":
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+            for name, data in (("bin/a.exe", b"a"), ("bin/sub/b.dll", b"b"), ("bin/LICENSE", b"l")):
+                entry = tarfile.TarInfo(name)
+                entry.size = len(data)
+                archive.addfile(entry, io.BytesIO(data))
+        bench.artifact("tools", buffer.getvalue())
+        members = [{"path": path, "sha256": digest} for path, digest in FACTS["archive"]["members"].items()]
+        return {"artifact": "tools", "into": r"C:\k", "strip": 1, "members": members}
+    if kind == "package":
+        service = MsiService(name="agent", display_name="Agent", command=f'"{AGENT_EXE}" run', starts=True)
+        bench.artifact("agent", make_msi("Agent", "1.2.3.4", {AGENT_EXE: b"agent"}, [service]))
+        asked = {"product": "Agent", "version": "1.2.3", "files": [AGENT_EXE], "services": ["agent"]}
+        return {"artifact": "agent", **asked, "arguments": ["PORT=COM 1"]}
+    return FIELDS[kind]
+
+
+def set_service(name: str, value: Value) -> Spoil:
+    return lambda machine: machine.services.configure("tool", name, value)
+
+
+def set_recovery(reset_s: int, *actions: tuple[int, int]) -> Spoil:
+    return set_service("FailureActions", Value("Binary", FailureActions(reset_s, actions).pack()))
+
+
+def set_value(value: Value) -> Spoil:
+    return lambda machine: machine.registry.write(KEY, "Value", value)
+
+
+def change_rule(**changes: str | bool) -> Spoil:
+    def spoil(machine: Machine) -> None:
+        rule = machine.firewall.rule("kubelet")
+        assert rule
+        machine.firewall.remove("kubelet")
+        machine.firewall.add(dataclasses.replace(rule, **changes))  # type: ignore[arg-type] # fields by name
+
+    return spoil
+
+
+FULL, READ = AccessEntry(SYSTEM, "FullControl", inherit=True), AccessEntry(USERS, "ReadAndExecute", inherit=True)
+
+
+def set_access(*entries: AccessEntry, protected: bool = True) -> Spoil:
+    return lambda machine: write(machine.files, DATA, entries, protected=protected)
+
+
+def uninstalled_key(machine: Machine) -> str:
+    return f"{UNINSTALL}\\{machine.registry.subkeys(UNINSTALL)[0]}"
+
+
+SPOILS: list[tuple[str, Spoil, str]] = [
+    ("directory", lambda m: m.files.remove(r"C:\k\deep"), "there is no folder C:\\k\\deep\\er"),
+    ("file", lambda m: m.files.remove(CONFIG), "there is no file C:\\k\\config.toml"),
+    ("file", lambda m: m.files.write(CONFIG, b"other"), "sha256 is d9298a10"),
+    ("archive", lambda m: m.files.remove(r"C:\k\sub\b.dll"), r"sub\b.dll is not there"),
+    ("archive", lambda m: m.files.remove(r"C:\k\sub"), r"sub\b.dll is not there"),
+    ("archive", lambda m: m.files.write(r"C:\k\A.EXE", b"x"), "sha256 of a.exe is 2d711642"),
+    ("package", lambda m: m.registry.remove_key(uninstalled_key(m)), "Agent is not installed"),
+    (
+        "package",
+        lambda m: m.registry.write(uninstalled_key(m), "DisplayVersion", Value("String", "1.2.2")),
+        "version is 1.2.2, not 1.2.3",
+    ),
+    ("package", lambda m: m.files.remove(AGENT_EXE), f"there is no file {AGENT_EXE}"),
+    ("package", lambda m: m.services.remove("agent"), "there is no service agent"),
+    ("registry", lambda m: m.registry.remove_key(KEY), "there is no value Value"),
+    ("registry", lambda m: m.registry.remove_value(KEY, "value"), "there is no value Value"),
+    ("registry", set_value(Value("DWord", 1)), "data is 1, not 4294967295"),
+    ("registry", set_value(Value("QWord", 4294967295)), "type is QWord, not DWord"),
+    ("service", lambda m: m.services.remove("tool"), "there is no service tool"),
+    ("service", lambda m: m.services.stop("tool"), "state is stopped, not running"),
+    ("service", set_service("DisplayName", Value("String", "the tool")), "display_name is the tool, not The tool"),
+    ("service", set_service("ImagePath", Value("ExpandString", EXE)), "command is C:\\k\\tool.exe, not"),
+    ("service", set_service("Start", Value("DWord", DISABLED)), "start is disabled, not automatic"),
+    ("service", set_service("Start", Value("DWord", 1)), "start is start type 1, not automatic"),
+    ("service", set_service("DelayedAutostart", Value("DWord", 1)), "start is delayed, not automatic"),
+    ("service", set_service("DependOnService", Value("MultiString", ("Tcpip", "nsi"))), "depends_on is Tcpip, nsi"),
+    ("service", set_recovery(1, (1, 10000), (1, 10000)), "recovery is restart after 10 s, reset after 1 s"),
+    ("service", set_recovery(86400, (1, 10500)), "recovery is restart after 10.5 s"),
+    ("service", set_recovery(86400, (1, 10000), (1, 10000), (0, 0)), "recovery is none of this kind"),
+    ("service", set_recovery(86400, (2, 10000)), "recovery is none of this kind"),
+    ("service", lambda m: m.registry.remove_value(m.services.key("tool"), "FailureActions"), "recovery is none of"),
+    ("feature", lambda m: m.features.uninstall("Telnet-Client") and None, "Telnet-Client is Available"),
+    ("firewall", lambda m: m.firewall.remove("Kubelet"), "there is no rule kubelet"),
+    ("firewall", change_rule(display_name="x"), "display_name is x, not kubelet API"),
+    ("firewall", change_rule(enabled=False), "it is not enabled"),
+    ("firewall", change_rule(direction="out"), "direction is out, not in"),
+    ("firewall", change_rule(action="block"), "action is block, not allow"),
+    ("firewall", change_rule(protocol="UDP"), "protocol is UDP, not TCP"),
+    ("firewall", change_rule(port="10250,10255"), "port is 10250,10255, not 10250"),
+    ("firewall", change_rule(profile="Domain"), "profile is Domain, not Any"),
+    ("acl", set_access(FULL, READ, protected=False), "it inherits"),
+    ("acl", set_access(FULL), f"there is no entry {USERS} read"),
+    ("acl", set_access(FULL, READ, AccessEntry(ADMINISTRATORS, "Write", inherit=True)), f"{ADMINISTRATORS} Write"),
+    ("acl", set_access(FULL, dataclasses.replace(READ, rights="Modify")), f"there is an entry {USERS} modify"),
+    (
+        "acl",
+        set_access(FULL, dataclasses.replace(READ, inherit=False)),
+        f"there is an entry {USERS} read, inherit False",
+    ),
+    ("acl", set_access(FULL, READ, dataclasses.replace(READ, deny=True)), f"there is an entry {USERS} deny read"),
+    ("acl", set_access(FULL, READ, READ), "an entry is there twice"),
+    ("environment", lambda m: m.registry.remove_value(ENVIRONMENT, FIELDS["environment"]["name"]), "no variable"),
+    (
+        "environment",
+        lambda m: m.registry.write(ENVIRONMENT, FIELDS["environment"]["name"], Value("String", "x")),
+        "value is 'x'",
+    ),
+    (
+        "path",
+        lambda m: m.registry.write(ENVIRONMENT, "Path", Value("String", r"C:\Windows;C:\k\other;")),
+        r"C:\k is not on the PATH",
+    ),
+    ("path", lambda m: m.registry.remove_value(ENVIRONMENT, "Path"), r"C:\k is not on the PATH"),
+    ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans what {EXE} opens"),
+]
+
+
+def test_every_kind_of_the_plan_has_its_behaviour() -> None:
+    assert BEHAVIOUR.keys() == KINDS.keys() == FACTS.keys() == {kind for kind, _, _ in SPOILS}
+
+
+@pytest.mark.parametrize("kind", sorted(FACTS))
+def test_absent_then_set_then_so(bench: Bench, kind: str) -> None:
+    bench.bundle({"base": [(kind, ready(bench, kind))]})
+    drift = bench.run("all", "-Check")
+    assert drift.exit_code == 5
+    assert [event["status"] for event in bench.events(drift, "resource")] == ["drifted"]
+    assert [event["status"] for event in bench.events(bench.run("base"), "resource")] == ["changed"]
+    assert bench.kept("report.json")["resources"][0]["facts"] == FACTS[kind]
+    before = bench.snapshot()
+    assert [event["status"] for event in bench.done("base") if event["event"] == "resource"] == ["ok"]
+    assert bench.snapshot() == before
+
+
+@pytest.mark.parametrize(("kind", "spoil", "reason"), SPOILS, ids=[f"{kind}: {reason}" for kind, _, reason in SPOILS])
+def test_what_is_spoilt_is_found_and_mended(bench: Bench, kind: str, spoil: Spoil, reason: str) -> None:
+    bench.bundle({"base": [(kind, ready(bench, kind))]})
+    bench.done("base")
+    spoil(bench.machine)
+    outcome = bench.run("base", "-Check")
+    assert outcome.exit_code == 5
+    assert reason in bench.events(outcome, "resource")[0]["reason"]
+    mended = bench.done("base")
+    assert [event["status"] for event in mended if event["event"] == "resource"] == ["changed"]
+    assert bench.run("base", "-Check").exit_code == 0
+
+
+def test_nothing_is_remembered_but_what_is_on_the_machine(bench: Bench) -> None:
+    """A second plan that asks for something else finds what the first one left, not what it asked for."""
+    bench.bundle({"base": [("registry", FIELDS["registry"])]})
+    bench.done("base")
+    bench.bundle({"base": [("registry", {**FIELDS["registry"], "type": "MultiString", "data": ["B", "a"]})]})
+    [event] = bench.events(bench.run("base", "-WhatIf"), "resource")
+    assert event["reason"] == "type is DWord, not MultiString; data is 4294967295, not ['B', 'a']"
+    bench.done("base")
+    assert bench.machine.registry.value(KEY, "VALUE") == Value("MultiString", ("B", "a"))
+
+
+def test_the_registry_keeps_the_values_beside_the_one_it_sets(bench: Bench) -> None:
+    bench.machine.registry.make_key(KEY + r"\Below")
+    bench.machine.registry.write(KEY, "Other", Value("String", "stays"))
+    bench.bundle({"base": [("registry", FIELDS["registry"])]})
+    bench.done("base")
+    assert bench.machine.registry.text(KEY, "Other") == "stays"
+    assert bench.machine.registry.has_key(KEY + r"\Below")
+
+
+def test_path_keeps_its_type_and_its_variables(bench: Bench) -> None:
+    bench.bundle({"base": [("path", FIELDS["path"])]})
+    bench.done("base")
+    expected = Value("ExpandString", r"%SystemRoot%\system32;%SystemRoot%;C:\k")
+    assert bench.machine.registry.value(ENVIRONMENT, "PATH") == expected
+
+
+@pytest.mark.parametrize("entry", [r"C:\K", "C:\\k\\", r" c:\k "])
+def test_path_entries_compare_as_windows_reads_them(bench: Bench, entry: str) -> None:
+    bench.machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", rf"C:\Windows;{entry};C:\z"))
+    bench.bundle({"base": [("path", FIELDS["path"])]})
+    assert bench.run("base", "-Check").exit_code == 0
+
+
+def test_a_service_field_left_null_is_not_touched(bench: Bench) -> None:
+    bench.bundle({"base": [("service", ready(bench, "service"))]})
+    bench.done("base")
+    nothing = dict.fromkeys(("display_name", "command", "state", "depends_on", "recovery"))
+    bench.bundle({"base": [("service", {"name": "TOOL", "start": "manual", **nothing})]})
+    bench.done("base")
+    assert bench.kept("report.json")["resources"][0]["facts"] == {**SERVICE, "start": "manual"}
+
+
+def test_a_delayed_start_is_two_registry_values(bench: Bench) -> None:
+    bench.bundle({"base": [("service", {**ready(bench, "service"), "start": "delayed"})]})
+    bench.done("base")
+    services, registry = bench.machine.services, bench.machine.registry
+    assert services.start_type("tool") == AUTOMATIC
+    assert registry.number(services.key("tool"), "DelayedAutostart") == 1
+    packed = registry.value(services.key("tool"), "FailureActions")
+    assert packed
+    assert packed.data == bytes.fromhex("80510100 00000000 00000000 03000000 14000000" + "01000000 10270000" * 3)
+
+
+def test_an_access_list_on_a_file_does_not_inherit(bench: Bench) -> None:
+    ready(bench, "acl")
+    bench.bundle({"base": [("acl", {**FIELDS["acl"], "path": EXE})]})
+    bench.done("base")
+    entries = bench.kept("report.json")["resources"][0]["facts"]["entries"]
+    assert [entry["inherit"] for entry in entries] == [False, False]
+
+
+def test_entries_inherited_from_above_are_seen(bench: Bench) -> None:
+    ready(bench, "acl")
+    write(bench.machine.files, r"C:\k", [AccessEntry(USERS, "Write", inherit=True)], protected=True)
+    bench.bundle({"base": [("acl", FIELDS["acl"])]})
+    [event] = bench.events(bench.run("base", "-Check"), "resource")
+    assert f"it inherits; there is no entry {USERS} read" in event["reason"]
+    assert f"there is an entry {USERS} Write, inherit True" in event["reason"]
+
+
+def test_a_file_takes_its_bytes_from_an_artifact(bench: Bench) -> None:
+    ready(bench, "file")
+    name = bench.artifact("kubelet", b"MZ kubelet")
+    digest = hashlib.sha256(b"MZ kubelet").hexdigest()
+    fields = {"path": r"C:\k\kubelet.exe", "sha256": digest, "source": None, "artifact": name}
+    bench.bundle({"base": [("file", fields)]})
+    bench.done("base")
+    assert bench.machine.files.read(r"c:/K/KUBELET.exe") == b"MZ kubelet"
+    assert not bench.machine.files.exists(r"C:\k\kubelet.exe.new")
+
+
+def test_a_busy_installer_is_waited_for_within_the_steps_time(bench: Bench) -> None:
+    bench.bundle({"base": [("package", ready(bench, "package"))]})
+    bench.machine.installer.busy_for_s = 30
+    bench.done("base")
+    bench.machine.registry.remove_key(uninstalled_key(bench.machine))
+    bench.machine.installer.busy_for_s = 300
+    outcome = bench.run("base")
+    assert outcome.exit_code == 6
+    assert "msiexec ended with 1618" in outcome.output

@@ -1,0 +1,299 @@
+"""What Windows refuses, each failure naming step, resource and reason; and the effects of resources on others."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.rehearsal.machine import Machine
+from imagegen.rehearsal.machine.features import REBOOT_PENDING
+from imagegen.rehearsal.machine.msi import make_msi
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
+
+if TYPE_CHECKING:
+    from tests.unit.machine.conftest import Bench, Fields
+
+Prepare = Callable[[Machine], object]
+
+ZEROS = "0" * 64
+CONTAINERD = r"C:\c\containerd.exe"
+RUNNER = r"C:\c\kube-log-runner.exe"
+
+
+def nothing(_machine: Machine) -> None:
+    """The stock machine will do."""
+
+
+def service(**fields: Any) -> Fields:  # noqa: ANN401 - fields of any type
+    empty = dict.fromkeys(("display_name", "command", "depends_on", "recovery"))
+    return {"name": "tool", "start": "automatic", "state": "running", **empty, **fields}
+
+
+def files(*paths: str) -> Prepare:
+    def prepare(machine: Machine) -> None:
+        for path in paths:
+            machine.files.make_folder(path.rpartition("\\")[0])
+            machine.files.write(path, b"MZ")
+
+    return prepare
+
+
+def containers(*paths: str, config: bytes | None = None) -> Prepare:
+    def prepare(machine: Machine) -> None:
+        machine.features.install("Containers")
+        machine.restart()
+        files(*paths)(machine)
+        if config is not None:
+            machine.files.write(r"C:\c\config.toml", config)
+
+    return prepare
+
+
+def file(path: str) -> Fields:
+    return {"path": path, "sha256": hashlib.sha256(b"x").hexdigest(), "source": None, "artifact": "x"}
+
+
+def archive(name: str, **fields: Any) -> Fields:  # noqa: ANN401 - fields of any type
+    members = [{"path": "a.exe", "sha256": ZEROS}]
+    return {"artifact": name, "into": r"C:\Windows\Temp", "strip": 0, "members": members, **fields}
+
+
+def package(name: str) -> Fields:
+    return {"artifact": name, "product": "P", "version": "1.0", "arguments": [], "files": [], "services": []}
+
+
+def acl(path: str) -> Fields:
+    return {"path": path, "entries": [{"sid": "S-1-5-18", "rights": "full"}]}
+
+
+RULE = {"name": "r", "display_name": "r", "direction": "in", "action": "allow", "protocol": "TCP", "port": 1}
+RUN_SERVICE = f"{CONTAINERD} --run-service"
+REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
+    ("directory", {"path": r"C:\c\d"}, files(r"C:\c\d"), "is a file"),
+    ("directory", {"path": r"D:\c"}, nothing, "cannot find drive D:"),
+    ("directory", {"path": r"C:\c\nul"}, nothing, "not a path that Windows accepts"),
+    ("file", file(r"C:\none\x"), nothing, r"there is no folder C:\none"),
+    ("file", file(r"C:\Users"), nothing, r"C:\Users is a folder"),
+    ("file", {**file(r"C:\x"), "sha256": ZEROS}, nothing, f"the copy's sha256 is {file('')['sha256']}, not {ZEROS}"),
+    ("archive", archive("tar", into=r"C:\none"), nothing, r"there is no folder C:\none for archive tar"),
+    ("archive", archive("x"), nothing, "unrecognized or damaged archive"),
+    ("archive", archive("evil"), nothing, "leads out of the folder"),
+    ("archive", archive("link"), nothing, "is a link or a device"),
+    ("archive", archive("tar"), nothing, "still not so after it was set: sha256 of a.exe is"),
+    ("archive", archive("tar", strip=1), nothing, "still not so after it was set: a.exe is not there"),
+    ("archive", archive("tar"), lambda m: m.files.remove(r"C:\Windows\System32\tar.exe"), "cannot find C:\\Windows"),
+    ("package", package("x"), nothing, "msiexec ended with 1620"),
+    ("package", {**package("msi"), "version": "2.0"}, nothing, "still not so after it was set: version is 1.0"),
+    ("package", {**package("msi"), "product": "Q"}, nothing, "still not so after it was set: Q is not installed"),
+    ("package", {**package("msi"), "services": ["s"]}, nothing, "there is no service s"),
+    ("service", service(), nothing, "there is no service tool, and no command to make it with"),
+    ("service", service(command=r"C:\c\no.exe"), nothing, r"cannot find its program C:\c\no.exe (error 2)"),
+    ("service", service(command=r"C:\c\t.exe", start="disabled"), files(r"C:\c\t.exe"), "it is disabled (error 1058)"),
+    (
+        "service",
+        service(command=r"C:\c\t.exe", depends_on=["none"]),
+        files(r"C:\c\t.exe"),
+        "it depends on none, which does not exist (error 1075)",
+    ),
+    (
+        "service",
+        service(command=r"C:\c\t.exe", depends_on=["late"]),
+        lambda m: (files(r"C:\c\t.exe")(m), m.services.create("late", r"C:\c\late.exe", "late", MANUAL)),
+        r"service tool cannot be started (error 1068): service late cannot be started: cannot find",
+    ),
+    (
+        "service",
+        service(command=r"C:\c\t.exe", depends_on=["tool"]),
+        files(r"C:\c\t.exe"),
+        "it depends on itself (error 1059)",
+    ),
+    ("service", service(name="nsi", state="stopped"), nothing, "depends on it (error 1051)"),
+    ("service", service(command=RUN_SERVICE), files(CONTAINERD), "feature Containers is not Installed"),
+    (
+        "service",
+        service(command=RUN_SERVICE),
+        lambda m: (files(CONTAINERD)(m), m.features.install("Containers"), m.registry.remove_key(REBOOT_PENDING)),
+        "feature Containers is not Installed",
+    ),
+    ("service", service(command=CONTAINERD), containers(CONTAINERD), "runs without --run-service (error 1053)"),
+    (
+        "service",
+        service(command=rf"{RUN_SERVICE} --config C:\c\config.toml"),
+        containers(CONTAINERD),
+        r"containerd cannot find its config C:\c\config.toml",
+    ),
+    (
+        "service",
+        service(command=rf"{RUN_SERVICE} --config=C:\c\config.toml"),
+        containers(CONTAINERD, config=b"\xef\xbb\xbfversion = 3\n"),
+        r"containerd cannot read its config C:\c\config.toml",
+    ),
+    ("service", service(command=RUNNER), files(RUNNER), "is told of no program to run"),
+    (
+        "service",
+        service(command=rf"{RUNNER} -log-file=C:\c\x.log C:\c\kubelet.exe --v=2"),
+        files(RUNNER),
+        r"cannot find its program C:\c\kubelet.exe",
+    ),
+    (
+        "service",
+        service(command=rf"{RUNNER} --log-file=C:\logs\x.log C:\c\kubelet.exe --v=2"),
+        files(RUNNER, r"C:\c\kubelet.exe"),
+        r"there is no folder C:\logs",
+    ),
+    (
+        "service",
+        service(command=rf"{RUNNER} C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -File C:\c\start.ps1"),
+        files(RUNNER),
+        r"powershell.exe cannot find its script C:\c\start.ps1",
+    ),
+    ("feature", {"name": "DirectPlay"}, nothing, "this Windows knows no feature DirectPlay"),
+    ("feature", {"name": "FS-SMB1"}, nothing, "(0x800f081f)"),
+    ("feature", {"name": "Containers"}, nothing, "Windows has a restart pending after the last phase"),
+    ("firewall", RULE, lambda m: m.services.stop("mpssvc"), "service mpssvc is not running"),
+    ("acl", acl(r"C:\none"), nothing, r"there is no C:\none"),
+    ("defender", {"process": r"C:\c\x.exe"}, lambda m: m.services.stop("WinDefend"), "WinDefend is not running"),
+]
+
+
+def offer(bench: Bench) -> None:
+    """The artifacts that the cases name."""
+    bench.artifact("x", b"x")
+    bench.artifact("msi", make_msi("P", "1.0", {}, []))
+    link = tarfile.TarInfo("a.exe")
+    link.type, link.linkname = tarfile.SYMTYPE, "b.exe"
+    for name, entry in (("tar", tarfile.TarInfo("a.exe")), ("evil", tarfile.TarInfo("../a.exe")), ("link", link)):
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+            tar.addfile(entry)
+        bench.artifact(name, buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "prepare", "reason"),
+    REFUSALS,
+    ids=[f"{kind}: {reason}" for kind, _, _, reason in REFUSALS],
+)
+def test_windows_refuses(bench: Bench, kind: str, fields: Fields, prepare: Prepare, reason: str) -> None:
+    offer(bench)
+    prepare(bench.machine)
+    bench.bundle({"base": [(kind, fields)]})
+    outcome = bench.run("base")
+    assert outcome.exit_code == 6, outcome.output
+    last = bench.events(outcome, "phase")[-1]
+    assert last["status"] == "failed"
+    assert reason in last["reason"]
+    if "pending" not in reason:
+        assert last["reason"].startswith(f"step base-step, resource base-step/{kind}:")
+        assert bench.events(outcome, "resource")[-1]["status"] == "failed"
+
+
+def running_tool(bench: Bench) -> Machine:
+    machine = bench.machine
+    files(r"C:\c\t.exe")(machine)
+    machine.services.create("tool", r"C:\c\t.exe --x", "tool", AUTOMATIC)
+    machine.services.start("tool")
+    return machine
+
+
+def test_a_service_runs_only_while_its_program_is_there(bench: Bench) -> None:
+    machine = running_tool(bench)
+    machine.files.remove(r"C:\c")
+    assert not machine.services.is_running("tool")
+    bench.bundle({"base": [("service", service())]})
+    assert r"cannot find its program C:\c\t.exe" in bench.run("base").output
+
+
+def test_the_program_of_a_running_service_cannot_be_replaced(bench: Bench) -> None:
+    machine = running_tool(bench)
+    bench.artifact("x", b"x")
+    bench.bundle({"base": [("file", file(r"C:\C\T.exe"))]})
+    assert "a running service uses it" in bench.run("base").output
+    machine.services.stop("tool")
+    bench.done("base")
+
+
+def test_an_archive_cannot_replace_the_program_of_a_running_service(bench: Bench) -> None:
+    running_tool(bench)
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(tarfile.TarInfo("./T.EXE"))
+    bench.artifact("tar", buffer.getvalue())
+    members = [{"path": "t.exe", "sha256": hashlib.sha256(b"").hexdigest()}]
+    bench.bundle({"base": [("archive", archive("tar", into=r"C:\c", members=members))]})
+    assert "a running service uses it" in bench.run("base").output
+
+
+def test_replacing_a_file_loses_its_access_list(bench: Bench) -> None:
+    bench.artifact("x", b"x")
+    bench.bundle({"base": [("file", file(r"C:\x")), ("acl", acl(r"C:\x"))]})
+    bench.done("base")
+    bench.machine.files.write(r"C:\x", b"spoilt")
+    events = [event for event in bench.done("base") if event["event"] == "resource"]
+    assert [event["status"] for event in events] == ["changed", "changed"]
+    assert "it inherits" in events[1]["reason"]
+
+
+def test_a_missing_folder_is_found_for_all_that_lay_in_it(bench: Bench) -> None:
+    bench.artifact("x", b"x")
+    resources = [("directory", {"path": r"C:\c"}), ("file", file(r"C:\c\x")), ("acl", acl(r"C:\c"))]
+    bench.bundle({"base": resources})
+    bench.done("base")
+    bench.machine.files.remove(r"C:\c")
+    statuses = [event["status"] for event in bench.events(bench.run("base", "-Check"), "resource")]
+    assert statuses == ["drifted", "drifted", "drifted"]
+    bench.done("base")
+
+
+def test_settings_under_a_service_key_do_not_make_a_service(bench: Bench) -> None:
+    """Containers brings its service hns although a setting of it was written before."""
+    machine = bench.machine
+    machine.registry.make_key(r"HKLM:\SYSTEM\CurrentControlSet\Services\hns\State")
+    assert not machine.services.exists("hns")
+    assert machine.features.install("Containers")
+    machine.restart()
+    assert machine.services.is_running("hns")
+    assert not machine.services.exists("none")
+
+
+def test_restart_does_what_windows_does(bench: Bench) -> None:
+    machine = running_tool(bench)
+    machine.services.create("hand", r"C:\c\t.exe", "by hand", MANUAL)
+    machine.services.start("hand")
+    machine.services.create("gone", r"C:\c\gone.exe", "gone", AUTOMATIC)
+    machine.services.create("needs", r"C:\c\t.exe", "needs gone", AUTOMATIC, depends_on=["gone"])
+    machine.features.install("Hyper-V")
+    assert (machine.features.state("hyper-v"), machine.restart_pending()) == ("InstallPending", True)
+    boots = machine.boot_count
+    machine.restart()
+    assert (machine.features.state("Hyper-V"), machine.restart_pending()) == ("Installed", False)
+    assert machine.boot_count == boots + 1
+    assert [machine.services.is_running(name) for name in ("tool", "hand", "gone", "needs", "Tcpip")] == [
+        True, False, False, False, True,
+    ]  # fmt: skip
+
+
+def test_a_quoted_and_an_unquoted_command_name_the_same_program(bench: Bench) -> None:
+    machine = bench.machine
+    files(r"C:\Program Files\A B\t.exe")(machine)
+    for name, command in (("q", r'"C:\Program Files\A B\t.exe" --x'), ("u", r"C:\Program Files\A B\t.exe --x")):
+        machine.services.create(name, command, name, MANUAL)
+        machine.services.start(name)
+    machine.files.remove(r"C:\Program Files\A B\t.exe")
+    assert not machine.services.is_running("q")
+    assert not machine.services.is_running("u")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"), [("DWord", 2**32), ("DWord", -1), ("QWord", "1"), ("String", 1), ("MultiString", "x")]
+)
+def test_a_registry_value_has_the_type_it_says(kind: str, data: int | str) -> None:
+    with pytest.raises(RefusedByWindows, match="cannot hold"):
+        Value(kind, data)

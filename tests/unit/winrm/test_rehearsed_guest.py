@@ -1,0 +1,458 @@
+"""The order and the bytes that a tree's guest insists on, each deviation by name."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import io
+import json
+import threading
+import uuid
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.errors import VerificationError
+from imagegen.rehearsal import guest as rehearsed
+from imagegen.rehearsal.winrm import packer
+from imagegen.rehearsal.winrm.command import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from imagegen.rehearsal.winrm.command import Write
+
+_RESTORE, _DISCARD, _READ, _PROBE, _CHECK = 'decode "{}" to "{}"', 'drop "{}"', 'give "{}"', "say hello", "say back"
+_SCRIPTS = packer.Scripts(
+    restore=packer.digest(_RESTORE, 2),
+    discard=packer.digest(_DISCARD, 1),
+    read=packer.digest(_READ, 1),
+    probe=packer.digest(_PROBE, 0),
+    restart_check=packer.digest(_CHECK, 0),
+)
+_BUNDLE, _ENTRY, _GENERALISE = b"the bundle" * 2_000, b"the entry", b"the generalise script"
+_VARIABLES = b'$env:PACKER_BUILD_NAME="node"; '
+_RESTART = 'shutdown /r /f /t 0 /c "packer restart"'
+_TRIAL = 'shutdown /r /f /t 60 /c "packer restart test"'
+_ABORT = "shutdown /a"
+
+
+def _phase(name: str, *, restart: bool) -> rehearsed.ExpectedPhase:
+    return rehearsed.ExpectedPhase(name, ("-Phase", name), restart)
+
+
+_BASE, _NODE = _phase("base", restart=True), _phase("node", restart=False)
+_EXPECTED = rehearsed.Expected(_BUNDLE, _ENTRY, _GENERALISE, (_BASE, _NODE))
+
+
+class _Machine:
+    def __init__(self, exits: dict[str, int]) -> None:
+        self.files: dict[str, bytes] = {}
+        self.done: list[str] = []
+        self._exits = exits
+
+    def _read_file(self, path: str) -> bytes:
+        try:
+            return self.files[path]
+        except KeyError as error:
+            raise FileNotFoundError(path) from error
+
+    def _restart(self) -> None:
+        self.done.append("restart")
+
+    def _run_phase(self, arguments: Sequence[str], write: Write) -> int:
+        self.done.append(arguments[1])
+        write(f"line of {arguments[1]}\r\n".encode())
+        self.files[rehearsed.REPORT_PATH] = b"the report"
+        return self._exits.get(arguments[1], 0)
+
+    def _generalise(self, write: Write) -> int:
+        self.done.append("generalise")
+        write(b"sealed\r\n")
+        return self._exits.get("generalise", 0)
+
+    def effects(self) -> rehearsed.Effects:
+        return rehearsed.Effects(
+            self.files.__setitem__, self._read_file, self._restart, self._run_phase, self._generalise
+        )
+
+
+class _Packer:
+    """Says what Packer says; stops at nothing."""
+
+    def __init__(self, exits: dict[str, int] | None = None) -> None:
+        self.machine = _Machine(exits or {})
+        self.guest = rehearsed.RehearsedGuest(_EXPECTED, self.machine.effects(), scripts=_SCRIPTS)
+        self.output = b""
+
+    def say(self, command: str) -> Result:
+        said: list[bytes] = []
+        result = self.guest.run(command, said.append)
+        self.output = b"".join(said)
+        return result
+
+    def script(self, text: str) -> Result:
+        return self.say(f"powershell.exe -EncodedCommand {base64.b64encode(text.encode('utf-16-le')).decode()}")
+
+    def upload(self, data: bytes, path: str) -> None:
+        file = f"winrmcp-{uuid.uuid4()}.tmp"
+        for start in range(0, len(data), 5_900):
+            text = base64.b64encode(data[start : start + 5_900]).decode()
+            self.say(f'echo {text} >> "%TEMP%\\{file}"')
+        path = path.replace("/", "\\")
+        if self.script(_RESTORE.format(f"$env:TEMP\\{file}", path)).exit_code == 0:
+            self.script(_DISCARD.format(f"$env:TEMP\\{file}"))
+
+    def bundle(self) -> None:
+        self.upload(_BUNDLE, rehearsed.BUNDLE_PATH)
+
+    def powershell(self, script: bytes, path: str, command: str) -> Result:
+        self.upload(_VARIABLES, rehearsed.VARIABLES_PATH)
+        self.upload(script, path)
+        return self.say(command)
+
+    def phase(self, phase: rehearsed.ExpectedPhase) -> Result:
+        return self.powershell(_ENTRY, rehearsed.ENTRY_PATH, phase.command)
+
+    def restart(self) -> None:
+        self.say(_RESTART)
+        self.script(_CHECK)
+
+    def report(self) -> None:
+        self.script(_READ.format(rehearsed.REPORT_PATH))
+
+    def generalise(self) -> None:
+        self.powershell(_GENERALISE, rehearsed.GENERALISE_PATH, _EXPECTED.generalise_command)
+
+    def until_report(self) -> None:
+        self.script(_PROBE)
+        self.bundle()
+        self.phase(_BASE)
+        self.restart()
+        self.phase(_NODE)
+        self.report()
+
+
+def test_the_trees_own_order_is_carried_out() -> None:
+    said = _Packer({"base": 3010})
+    said.until_report()
+    assert base64.b64decode(said.output) == b"the report"
+    said.generalise()
+    assert said.guest.faults == ()
+    assert said.guest.missing() == ()
+    assert said.guest.finished
+    assert said.machine.done == ["base", "restart", "node", "generalise"]
+    assert said.machine.files[rehearsed.BUNDLE_PATH] == _BUNDLE
+    assert said.output == b"sealed\r\n"
+
+
+def test_a_restart_takes_the_machine_down_and_is_answered_after_it() -> None:
+    said = _Packer()
+    said.bundle()
+    assert said.phase(_BASE) == Result()
+    assert said.say(_RESTART).restarts
+    said.say(_TRIAL)
+    said.say(_ABORT)
+    said.script(_CHECK)
+    assert said.output.endswith(b" restarted.\r\n")
+    assert said.guest.faults == ()
+
+
+def _wrong_byte(said: _Packer) -> None:
+    said.bundle()
+    said.upload(_VARIABLES, rehearsed.VARIABLES_PATH)
+    said.upload(_ENTRY + b" ", rehearsed.ENTRY_PATH)
+
+
+def _changed_on_the_machine(said: _Packer) -> None:
+    said.bundle()
+    said.upload(_VARIABLES, rehearsed.VARIABLES_PATH)
+    said.upload(_ENTRY, rehearsed.ENTRY_PATH)
+    del said.machine.files[rehearsed.ENTRY_PATH.replace("/", "\\")]
+    said.say(_BASE.command)
+
+
+def _extra_argument(said: _Packer) -> None:
+    said.bundle()
+    said.powershell(_ENTRY, rehearsed.ENTRY_PATH, f"{_BASE.command} -Check")
+
+
+def _own_variable(said: _Packer) -> None:
+    said.bundle()
+    said.upload(_VARIABLES + b'$env:TOKEN="x"; ', rehearsed.VARIABLES_PATH)
+
+
+def _swapped(said: _Packer) -> None:
+    said.bundle()
+    said.phase(_NODE)
+
+
+def _without_restart(said: _Packer) -> None:
+    said.bundle()
+    said.phase(_BASE)
+    said.phase(_NODE)
+
+
+def _unanswered_restart(said: _Packer) -> None:
+    said.bundle()
+    said.phase(_BASE)
+    said.say(_RESTART)
+    said.phase(_NODE)
+
+
+def _scheduled_restart(said: _Packer) -> None:
+    said.bundle()
+    said.phase(_BASE)
+    said.say(_RESTART)
+    said.say(_TRIAL)
+    said.script(_CHECK)
+
+
+def _unplanned_restart(said: _Packer) -> None:
+    said.bundle()
+    said.say(_RESTART)
+
+
+def _without_report(said: _Packer) -> None:
+    said.bundle()
+    said.phase(_BASE)
+    said.restart()
+    said.phase(_NODE)
+    said.generalise()
+
+
+def _report_gone(said: _Packer) -> None:
+    said.bundle()
+    said.phase(_BASE)
+    said.restart()
+    said.phase(_NODE)
+    said.machine.files.pop(rehearsed.REPORT_PATH)
+    said.report()
+
+
+def _extra_command(said: _Packer) -> None:
+    said.until_report()
+    said.say("whoami")
+
+
+def _extra_script(said: _Packer) -> None:
+    said.until_report()
+    said.script("whoami")
+
+
+def _extra_upload(said: _Packer) -> None:
+    said.until_report()
+    said.upload(b"x", r"C:\Windows\Temp\extra.ps1")
+
+
+def _extra_download(said: _Packer) -> None:
+    said.until_report()
+    said.script(_READ.format(r"C:\Windows\System32\config\SAM"))
+
+
+def _after_the_end(said: _Packer) -> None:
+    said.until_report()
+    said.generalise()
+    said.report()
+
+
+def _second_probe(said: _Packer) -> None:
+    said.bundle()
+    said.script(_PROBE)
+
+
+def _empty_upload(said: _Packer) -> None:
+    said.upload(b"", rehearsed.BUNDLE_PATH)
+
+
+def _reopened_upload(said: _Packer) -> None:
+    said.bundle()
+    file = f"winrmcp-{uuid.uuid4()}.tmp"
+    chunk = f'echo {base64.b64encode(_VARIABLES).decode()} >> "%TEMP%\\{file}"'
+    said.say(chunk)
+    destination = rehearsed.VARIABLES_PATH.replace("/", "\\")
+    said.script(_RESTORE.format(f"$env:TEMP\\{file}", destination))
+    said.say(chunk)
+
+
+def _discarded_unfinished(said: _Packer) -> None:
+    file = f"winrmcp-{uuid.uuid4()}.tmp"
+    said.say(f'echo {base64.b64encode(_BUNDLE[:3]).decode()} >> "%TEMP%\\{file}"')
+    said.script(_DISCARD.format(f"$env:TEMP\\{file}"))
+
+
+def _too_long(said: _Packer) -> None:
+    said.say("x" * 8_192)
+
+
+@pytest.mark.parametrize(
+    ("tell", "fault"),
+    [
+        (
+            lambda said: said.phase(_BASE),
+            "an upload to C:\\Windows\\Temp\\imagegen-vars.ps1 came; expected the upload of the",
+        ),
+        (_wrong_byte, "imagegen-start.ps1 brought other bytes than the tree's"),
+        (_changed_on_the_machine, "is no longer the tree's start.ps1"),
+        (_extra_argument, "-Phase base -Check came; expected the run of phase base"),
+        (_own_variable, "sets more than Packer's own variables"),
+        (_swapped, "-Phase node came; expected the run of phase base"),
+        (_without_restart, "imagegen-vars.ps1 came; expected the restart after phase base"),
+        (_unanswered_restart, "expected the check that the machine is back from the restart after phase base"),
+        (_scheduled_restart, "a trial restart was scheduled twice, not called off"),
+        (_unplanned_restart, "a restart came; expected the upload of Packer's variables"),
+        (_without_report, "expected the download of C:\\ProgramData\\imagegen\\report.json"),
+        (_report_gone, "a download of C:\\ProgramData\\imagegen\\report.json came; the file is not there"),
+        (_extra_command, "the command whoami came; expected the upload of Packer's variables"),
+        (_extra_script, "the command the script whoami came"),
+        (_extra_upload, "an upload to C:\\Windows\\Temp\\extra.ps1 came; expected"),
+        (_extra_download, "a download of C:\\Windows\\System32\\config\\SAM came; expected"),
+        (_after_the_end, "expected nothing more: the image is finished"),
+        (_second_probe, "Packer connected again; expected the upload of Packer's variables"),
+        (_empty_upload, "imagegen-bundle.zip came without a byte"),
+        (_reopened_upload, "came after it was complete"),
+        (_discarded_unfinished, "is to be removed and was never completed"),
+        (_too_long, "a command line of 8192 characters"),
+    ],
+)
+def test_a_deviation_is_a_fault_that_names_it(tell: Callable[[_Packer], object], fault: str) -> None:
+    said = _Packer()
+    tell(said)
+    assert fault in said.guest.faults[0]
+
+
+def test_a_deviation_is_answered_with_its_message_and_not_done() -> None:
+    said = _Packer()
+    result = said.say("whoami")
+    assert result.exit_code == 1
+    assert result.stderr.decode() == f"{said.guest.faults[0]}\r\n"
+    assert said.machine.files == {}
+    assert said.guest.missing()[0] == r"the upload of the bundle to C:\Windows\Temp\imagegen-bundle.zip"
+
+
+def test_the_same_deviation_again_is_one_fault() -> None:
+    said = _Packer()
+    said.upload(b"x", r"C:\extra")
+    said.upload(b"x", r"C:\extra")
+    assert len(said.guest.faults) == 1
+
+
+def test_a_failed_phase_is_the_last_thing_that_happens() -> None:
+    said = _Packer({"base": 6})
+    said.bundle()
+    assert said.phase(_BASE) == Result(exit_code=6)
+    said.say(_RESTART)
+    (fault,) = said.guest.faults
+    assert fault == "a restart came; expected nothing more, because phase base ended with 6"
+    assert said.machine.done == ["base"]
+
+
+def test_a_restart_that_is_due_where_none_follows_is_a_fault() -> None:
+    said = _Packer({"node": 3010})
+    said.until_report()
+    assert said.guest.faults[0] == "phase node ended with 3010, and the plan has no restart after it"
+
+
+@pytest.mark.parametrize(
+    ("tell", "last"),
+    [
+        (lambda said: said.until_report(), "the run of generalise: powershell.exe"),
+        (_report_gone, "the run of generalise: powershell.exe"),
+    ],
+)
+def test_what_did_not_happen_is_named(tell: Callable[[_Packer], object], last: str) -> None:
+    said = _Packer()
+    tell(said)
+    assert not said.guest.finished
+    assert said.guest.missing()[-1].startswith(last)
+
+
+def test_a_report_that_was_not_fetched_is_missing() -> None:
+    said = _Packer()
+    said.bundle()
+    said.phase(_BASE)
+    said.restart()
+    said.phase(_NODE)
+    assert said.guest.missing()[0] == r"the download of C:\ProgramData\imagegen\report.json"
+
+
+def test_an_upload_that_was_begun_is_missing_its_end() -> None:
+    said = _Packer()
+    said.until_report()
+    said.generalise()
+    file = f"winrmcp-{uuid.uuid4()}.tmp"
+    said.say(f'echo aGVsbG8= >> "%TEMP%\\{file}"')
+    assert said.guest.missing() == (f"the end of the upload to {file}",)
+    assert not said.guest.finished
+
+
+def test_a_command_beside_a_running_one_is_a_fault() -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def run_phase(_arguments: Sequence[str], _write: Write) -> int:
+        entered.set()
+        return 0 if leave.wait(10) else 1
+
+    said = _Packer()
+    effects = dataclasses.replace(said.machine.effects(), run_phase=run_phase)
+    said.guest = rehearsed.RehearsedGuest(_EXPECTED, effects, scripts=_SCRIPTS)
+    said.bundle()
+    running = threading.Thread(target=said.phase, args=(_BASE,))
+    running.start()
+    assert entered.wait(10)
+    beside = said.guest.run("whoami", lambda _data: None)
+    leave.set()
+    running.join(10)
+    assert beside.exit_code == 1
+    assert said.guest.faults == ("whoami came while another command was running",)
+
+
+def _write_tree(folder: Path, plan: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as bundle:
+        bundle.writestr("plan.json", plan)
+    (folder / "guest").mkdir()
+    (folder / "guest" / "bundle.zip").write_bytes(buffer.getvalue())
+    (folder / "guest" / "start.ps1").write_bytes(_ENTRY)
+    (folder / "guest" / "generalise.ps1").write_bytes(_GENERALISE)
+    return buffer.getvalue()
+
+
+def test_expected_comes_from_the_bundles_own_bytes(tmp_path: Path) -> None:
+    plan = json.dumps({"name": "x", "phases": [{"name": "base", "restart": True, "steps": []}]}).encode()
+    bundle = _write_tree(tmp_path, plan)
+    (tmp_path / "image.auto.pkrvars.json").write_text('{"guest": {"bundle_sha256": "0", "phases": []}}')
+    expected = rehearsed.expected_from_tree(tmp_path)
+    assert (expected.bundle, expected.entry, expected.generalise) == (bundle, _ENTRY, _GENERALISE)
+    (phase,) = expected.phases
+    assert phase.restart
+    assert phase.command == (
+        "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File C:/Windows/Temp/imagegen-start.ps1"
+        r" -Phase base -Bundle C:\Windows\Temp\imagegen-bundle.zip"
+        f" -BundleSha256 {hashlib.sha256(bundle).hexdigest()} -PlanSha256 {hashlib.sha256(plan).hexdigest()}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda guest: (guest / "start.ps1").unlink(), "the tree has no readable guest/start.ps1"),
+        (lambda guest: (guest / "bundle.zip").write_bytes(b"PK"), "guest/bundle.zip is no zip that holds a plan.json"),
+        (lambda guest: _rezip(guest, "other.json", b"{}"), "guest/bundle.zip is no zip that holds a plan.json"),
+        (lambda guest: _rezip(guest, "plan.json", b"{}"), "plan.json of guest/bundle.zip has no readable phases"),
+    ],
+)
+def test_a_tree_that_cannot_be_read_is_refused(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:
+    _write_tree(tmp_path, b'{"phases": []}')
+    spoil(tmp_path / "guest")
+    with pytest.raises(VerificationError) as caught:
+        rehearsed.expected_from_tree(tmp_path)
+    assert caught.value.message == message
+
+
+def _rezip(guest: Path, name: str, data: bytes) -> None:
+    with zipfile.ZipFile(guest / "bundle.zip", "w") as bundle:
+        bundle.writestr(name, data)
