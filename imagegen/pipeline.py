@@ -7,6 +7,7 @@ ImageConfig (asked) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (bui
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from typing import TYPE_CHECKING
@@ -15,9 +16,8 @@ import imagegen
 from imagegen.config.load import load_config
 from imagegen.contents import GUEST, PACKER, ROLES, read_folder
 from imagegen.errors import ConfigError
-from imagegen.plan.context import artifact_requests, evaluate_steps, versions_of
 from imagegen.plan.rules import broken_rules
-from imagegen.steps.discover import load_steps, override_names
+from imagegen.steps.parts import check_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,28 +42,44 @@ _AROUND_PHASES_S = 3 * 3600
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A config that holds together, and the steps it may use."""
+    """A config that holds together."""
 
     file: Path
     config: ImageConfig
     document: Document
-    steps: Mapping[str, Step]
+
+    @functools.cached_property
+    def steps(self) -> Mapping[str, Step]:
+        """The steps it may use."""
+        return load_steps()
+
+
+def load_steps() -> dict[str, Step]:
+    """The steps, read only where something asks for them."""
+    from imagegen.steps import discover
+
+    return discover.load_steps(ROLES)
 
 
 def load(file: Path) -> Loaded:
     """What was asked, or every problem of it."""
-    steps = load_steps(ROLES)
-    config, document = load_config(file, overrides=override_names(steps))
-    loaded = Loaded(file, config, document, steps)
+    check_parts(ROLES)
+    config, document = load_config(file, overrides=_override_names)
     if problems := broken_rules(config, document):
         raise ConfigError(f"{file}: the config cannot work", problems=problems)
-    for target in config.targets.named():
-        evaluate_steps(config, target, steps)
-    return loaded
+    return Loaded(file, config, document)
+
+
+def _override_names() -> list[str]:
+    from imagegen.steps.discover import override_names
+
+    return sorted(override_names(load_steps()))
 
 
 def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
     """The steps for one target; a target that the config does not name is an error."""
+    from imagegen.plan.context import evaluate_steps
+
     known = loaded.config.targets.named()
     if target not in known:
         problem = loaded.document.problem(("targets",), f"the config has no target {target!r}", f"it has {', '.join(known)}")
@@ -92,6 +108,7 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
     from imagegen.build.tools import cache_folder
     from imagegen.build.workspace import write_file
     from imagegen.catalog.facts import windows_for
+    from imagegen.plan.context import artifact_requests, versions_of
     from imagegen.providers import provider
 
     old = read_lock(file)
@@ -202,6 +219,7 @@ def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> P
 
 def record(
     loaded: Loaded,
+    lock: Lock,
     decision: Decision,
     folder: BuildFolder,
     tools: Toolchain | None,
@@ -219,6 +237,7 @@ def record(
     manifest = make_manifest(
         plan=decision.plan,
         config=(loaded.file.name, config_sha256),
+        base_request=lock.base_images[decision.plan.image.target].request,
         tools=tools,
         built=built,
         published=published,
@@ -248,7 +267,7 @@ def build_and_publish(
     else:
         console.say(f"{target} has this image already: {built.id}")
     published = publish(decision.plan, built, run, console) if with_publish else None
-    return record(loaded, decision, folder, tools, built, published, run, out)
+    return record(loaded, lock, decision, folder, tools, built, published, run, out)
 
 
 def publish_built(file: Path, target: str, *, lock_file: Path, out: Path, run: Run, console: Console) -> ImageManifest:
@@ -258,11 +277,12 @@ def publish_built(file: Path, target: str, *, lock_file: Path, out: Path, run: R
     from imagegen.providers import provider
 
     loaded = load(file)
-    decision = decide(loaded, target, read_lock_for(loaded, target, lock_file))
+    lock = read_lock_for(loaded, target, lock_file)
+    decision = decide(loaded, target, lock)
     built = provider(target).find_built(decision.plan, run)
     if built is None:
         message = f"{target} has no image {decision.plan.short_id}"
         raise PublishError(message, hint=f"run `imagegen build {file} --target {target}` first")
     folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
     published = publish(decision.plan, built, run, console)
-    return record(loaded, decision, folder, None, built, published, run, out)
+    return record(loaded, lock, decision, folder, None, built, published, run, out)

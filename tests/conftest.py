@@ -102,6 +102,12 @@ class Decided:
 
 
 @pytest.fixture
+def make_lock() -> Callable[[pipeline.Loaded], Lock]:
+    """How a test makes a lock of its own."""
+    return make_test_lock
+
+
+@pytest.fixture
 def decide() -> Callable[[Path, str], Decided]:
     """A config file decided for a target under a test lock."""
 

@@ -73,7 +73,7 @@ def get(
         host = _https_host(current, url)
         client = httpx.Client(
             verify=trust,
-            proxy=proxy_for(host, environ),
+            proxy=_proxy(host, environ, trust),
             trust_env=False,
             timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
         )
@@ -82,8 +82,25 @@ def get(
             if response.status_code not in _REDIRECTS or location is None:
                 yield response
                 return
-            current = urllib.parse.urljoin(current, location)
+            current = _joined(current, location)
     raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
+
+
+def _proxy(host: str, environ: Mapping[str, str], trust: ssl.SSLContext) -> httpx.Proxy | None:
+    import httpx
+
+    address = proxy_for(host, environ)
+    if address is None:
+        return None
+    return httpx.Proxy(address, ssl_context=trust if address.startswith("https:") else None)
+
+
+def _joined(base: str, location: str) -> str:
+    try:
+        return urllib.parse.urljoin(base, location)
+    except ValueError:
+        # No host is in it, which is refused with the rest.
+        return ""
 
 
 def _https_host(url: str, asked: str) -> str:

@@ -35,7 +35,6 @@ DEADLINE_S = 1800.0
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
 
-_CHUNK_BYTES = 1 << 20
 _AGAIN = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)\Z")
 
@@ -184,7 +183,8 @@ class _Download:
             total = self.accept(response, part)
             with self.console.task(f"downloading {self.label}", total) as advance:
                 advance(part.size)
-                for chunk in response.iter_raw(_CHUNK_BYTES):
+                # Without a chunk size: one would be filled first, and lost when the connection breaks.
+                for chunk in response.iter_raw():
                     self.heed_stop()
                     self.heed_limits(part.size + len(chunk), deadline)
                     part.write(chunk)

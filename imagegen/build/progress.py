@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from imagegen.console import Console
 
 _BAD = frozenset({"failed", "drifted"})
+# What Packer says once per tag and per attribute; the log has it.
+_NOISE = ("Adding tag: ", "-> ", "Setting a ")
 
 
 class Display(Protocol):
@@ -68,7 +70,7 @@ class _Prose:
     def step(self, said: Said) -> str:
         """The step that Packer is at, when this is a new one."""
         text = said.text.strip()
-        if self._in_phase or not said.target or not text or text == self._last:
+        if self._in_phase or not said.target or not text or text == self._last or text.startswith(_NOISE):
             return ""
         self._last = text
         return text

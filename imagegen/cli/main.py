@@ -5,22 +5,20 @@ Nothing heavy is imported before a verb runs: `imagegen --help` costs what click
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import imagegen
+import imagegen.cli.startup  # noqa: F401 - for what it does: see there
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from imagegen.console import Console
     from imagegen.providers import Run
-
-_Verb = TypeVar("_Verb", bound="Callable[..., Any]")
 
 _CONFIG = click.argument("config", type=click.Path(path_type=Path))
 _TARGET = click.option("--target", metavar="NAME", help="aws or azure; may be left out where the config has one target.")
@@ -305,6 +303,7 @@ def _lock_file(config: Path, lock_file: Path | None) -> Path:
 def _console(plain: bool, quiet: bool) -> Console:
     from imagegen.console import make_console
 
+    gc.enable()
     return make_console(plain=True if plain else None, quiet=quiet)
 
 

@@ -12,12 +12,12 @@ from imagegen.documents.yaml import Document, read_yaml
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 
-def load_config(path: Path, *, overrides: Iterable[str]) -> tuple[ImageConfig, Document]:
-    """The config of a file; `overrides` are the names that the steps' artifacts answer to."""
+def load_config(path: Path, *, overrides: Callable[[], Sequence[str]]) -> tuple[ImageConfig, Document]:
+    """The config of a file; `overrides` tells the names that the steps' artifacts answer to, and is asked only then."""
     document = read_yaml(path)
     if not isinstance(document.data, dict):
         raise ConfigError(f"{document.file} is not a config", problems=[document.problem((), "must be keys and values")])
@@ -27,7 +27,8 @@ def load_config(path: Path, *, overrides: Iterable[str]) -> tuple[ImageConfig, D
         config = ImageConfig.model_validate(document.data)
     except pydantic.ValidationError as error:
         problems += model_problems(error, document, ImageConfig)
-    problems += _unknown_overrides(document, sorted(overrides))
+    if document.data.get("overrides"):
+        problems += _unknown_overrides(document, overrides())
     if problems or config is None:
         count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
         raise ConfigError(f"{document.file}: {count}", problems=problems)

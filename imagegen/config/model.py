@@ -84,7 +84,7 @@ class ImageConfig(Strict):
     windows: Annotated[Windows, pydantic.Field(description="The Windows release.")]
     kubernetes: Annotated[Kubernetes, pydantic.Field(description="The node components.")]
     runtime: Annotated[Runtime, pydantic.Field(description="The container runtime.")]
-    cloudbase_init: Annotated[CloudbaseInit, pydantic.Field(description="First boot.")] = CloudbaseInit()
+    cloudbase_init: Annotated[CloudbaseInit, pydantic.Field(description="First boot.", default_factory=CloudbaseInit)]
     overrides: Annotated[
         dict[str, HttpsUrl | PinnedUrl],
         pydantic.Field(description="Signed or mirrored artifacts instead of the public ones: `containerd_url: https://…`."),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import types
 import typing
 from typing import TYPE_CHECKING, Any
@@ -74,6 +73,8 @@ def _name_of(value: object) -> str:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """The hint for a name that is not known: what was probably meant, or everything that is known."""
+    import difflib
+
     if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
         return f"did you mean {close[0]!r}?"
     return f"known here: {', '.join(known)}" if known else ""

@@ -1,4 +1,4 @@
-"""A folder of manifests: one JSON file per image, `<name>/<target>/<start of the id>.json`. Touches only that folder."""
+"""A folder of manifests, one JSON file each: `<name>/<target>/<start of the id>.json`. Touches that folder only."""
 
 from __future__ import annotations
 

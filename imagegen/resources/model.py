@@ -16,9 +16,12 @@ Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-
 
 
 class Strict(pydantic.BaseModel):
-    """Closed and frozen: an unknown key is an error, a value of another type is not converted."""
+    """Closed and frozen: an unknown key is an error, a value of another type is not converted.
 
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True)
+    A model is built when it is first used: `imagegen validate` uses few of them and is to start fast.
+    """
+
+    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Resource(Strict):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
+from imagegen.contents import read_folder
+from imagegen.documents.yaml import read_yaml
 from imagegen.resources.model import Name, Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
     from imagegen.documents.yaml import Document
 
@@ -47,10 +50,24 @@ class StepMeta(Strict):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step's folder, read and not yet evaluated."""
+    """A step's folder: meta/step.yml is read, the rest when it is needed."""
 
     name: str
+    folder: Path
+    shown_as: str
     meta: StepMeta
-    resources: Document
-    templates: Mapping[str, str]
-    files: Mapping[str, bytes]
+
+    @functools.cached_property
+    def resources(self) -> Document:
+        """resources.yml."""
+        return read_yaml(self.folder / "resources.yml", f"{self.shown_as}/resources.yml")
+
+    @functools.cached_property
+    def templates(self) -> dict[str, str]:
+        """Texts that are rendered on the host, by name."""
+        return {name: text.decode() for name, text in read_folder(self.folder / "templates").items()}
+
+    @functools.cached_property
+    def files(self) -> dict[str, bytes]:
+        """Static files, by name."""
+        return read_folder(self.folder / "files")

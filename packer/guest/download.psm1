@@ -46,6 +46,8 @@ function Open-Attempt {
     }
     $Item.Address = $Address
     $Item.Client = $client
+    # What the last answer left open says nothing of the next: a 416 has no more to come.
+    $Item.LengthKnown = $true
     $Item.Seen = [long]-1
     $Item.SeenAt = $Now
     $Item.Send = $client.SendAsync($request, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)

@@ -213,6 +213,7 @@ function Invoke-Set {
     if ($answer) {
         $Session.Restart = $true
         $Session.State.Phases[$Session.Phase].restart = $true
+        Save-State -Session $Session
     }
     $again = (Read-Entry -Session $Session -Entry $Entry).Reasons
     if ($again.Count -gt 0) { throw "still not so after it was set: $($again -join '; ')" }

@@ -36,9 +36,9 @@ function Resolve-Argument {
     if ($PlanDigest -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message '-PlanSha256 must be 64 lower-case hex digits') }
     if ($Both) { throw (Get-EntryError -ExitCode 2 -Message '-Check and -WhatIf exclude each other') }
     if ($Name -ceq 'all' -and -not $Looking) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all goes with -Check or -WhatIf only') }
-    $full = [System.IO.Path]::GetFullPath($Path)
-    if (-not [System.IO.File]::Exists($full)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $full") }
-    return $full
+    # Exists first: 5.1's GetFullPath throws at what cannot be a path.
+    if (-not [System.IO.File]::Exists($Path)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $Path") }
+    return [System.IO.Path]::GetFullPath($Path)
 }
 
 # Access first, content after: by SID, since names are localised.

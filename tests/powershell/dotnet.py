@@ -10,68 +10,47 @@ from __future__ import annotations
 _WORDS = """
 array: IndexOf/4 Sort/2 Reverse/1 Copy/3
 bool: Parse/1
-byte byte[] char char[] double hashtable int int[] int64 long object object[] ordered pscustomobject scriptblock
-securestring single string[] switch uint32 uint64 void version xml
+byte byte[] char double hashtable int int[] int64 long object object[] ordered pscustomobject scriptblock
+string[] switch uint32 uint64 version
 convert: ToBase64String/1 FromBase64String/1 ToString/2 ToInt32/2
 datetime: Now UtcNow
-decimal: Parse/1
-guid: NewGuid/0
-ipaddress: Parse/1
 math: Max/2 Min/2 Floor/1 Ceiling/1 Pow/2 Abs/1 Round/1
-psobject
 regex: Replace/3 Match/2 Matches/2 Escape/1 IsMatch/2 Split/2
 string: Equals/3 Join/2 IsNullOrEmpty/1 IsNullOrWhiteSpace/1 Compare/3 CompareOrdinal/2 Format/2 Empty
-environment: GetEnvironmentVariable/2 SetEnvironmentVariable/3 MachineName NewLine Exit/1 Is64BitProcess OSVersion
-exception
-argumentexception
 invalidoperationexception
-timeoutexception
 bitconverter: GetBytes/1 ToInt32/2 ToUInt32/2 ToInt64/2 ToUInt64/2 ToString/1
 console: Out Error OutputEncoding
 stringcomparer: Ordinal OrdinalIgnoreCase
 stringcomparison: Ordinal OrdinalIgnoreCase
 timespan: FromSeconds/1 FromMilliseconds/1 FromMinutes/1
 uri: TryCreate/3 EscapeDataString/1
-cmdletbinding parameter validateset validatenotnullorempty outputtype
+cmdletbinding parameter
 """
 
 # With their namespace; a leading `System.` is left out.
 _TYPES = """
-collections.arraylist
-collections.generic.list[string] collections.generic.list[object] collections.generic.sortedset[string]
-collections.generic.hashset[string] collections.generic.dictionary[string,object]
+collections.generic.list[string] collections.generic.sortedset[string]
 collections.specialized.ordereddictionary
-componentmodel.win32exception
-diagnostics.eventlog: SourceExists/1 CreateEventSource/2 WriteEntry/4
 diagnostics.process: Start/1 GetCurrentProcess/0
 diagnostics.processstartinfo
 diagnostics.stopwatch: StartNew/0
 globalization.cultureinfo: InvariantCulture
-io.compression.compressionmode: Decompress
-io.compression.zipfile: OpenRead/1
 io.compression.zipfileextensions: ExtractToFile/3
 io.compression.ziparchive
 io.directory: CreateDirectory/1 Delete/2 Exists/1 GetFiles/3 GetDirectories/3 GetFileSystemEntries/2 Move/2
-io.directoryinfo
-io.directorynotfoundexception
 io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 Move/2 OpenRead/1 ReadAllBytes/1 ReadAllLines/2
 io.file: ReadAllText/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
 io.fileaccess: Read Write ReadWrite
-io.fileattributes: ReparsePoint Directory
 io.fileinfo
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite
 io.filestream
 io.ioexception
-io.memorystream
 io.path: Combine/4 GetDirectoryName/1 GetExtension/1 GetFileName/1 GetFileNameWithoutExtension/1 GetFullPath/1
 io.path: GetPathRoot/1 GetTempPath/0 GetRandomFileName/0 IsPathRooted/1
 io.searchoption: AllDirectories TopDirectoryOnly
 io.streamreader
-io.streamwriter
 management.automation.errorcategory: ObjectNotFound
-management.automation.itemnotfoundexception
-management.automation.pscredential
 microsoft.win32.registry: LocalMachine
 microsoft.win32.registryhive: LocalMachine
 microsoft.win32.registrykey: OpenBaseKey/2
@@ -84,27 +63,12 @@ net.http.httpclienthandler
 net.http.httpcompletionoption: ResponseHeadersRead
 net.http.httpmethod: Get Head
 net.http.httprequestmessage
-net.networkcredential
 net.securityprotocoltype: Tls12
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
-security.accesscontrol.accesscontroltype: Allow Deny
-security.accesscontrol.inheritanceflags: None
-security.cryptography.rngcryptoserviceprovider
-security.cryptography.sha256: Create/0
-security.cryptography.x509certificates.x509certificate2
-security.cryptography.x509certificates.x509store
-security.principal.ntaccount
 security.principal.securityidentifier
-security.principal.windowsidentity: GetCurrent/0
-security.securestring
-serviceprocess.servicecontroller
-serviceprocess.servicecontrollerstatus: Running Stopped
-text.encoding: ASCII UTF8 Unicode
-text.regularexpressions.regexoptions: IgnoreCase Multiline Singleline
 text.utf8encoding
 threading.tasks.task: WaitAll/2 WaitAny/2
 threading.tasks.task[]
-threading.timeout: InfiniteTimeSpan
 """
 
 

@@ -28,8 +28,8 @@ class Node:
     named: bool
     wrong: bool
     missing: bool
-    parent: Node | None
-    children: list[Node] = dataclasses.field(default_factory=list)
+    parent: Node | None = dataclasses.field(repr=False)
+    children: list[Node] = dataclasses.field(default_factory=list, repr=False)
 
     @functools.cached_property
     def words(self) -> list[Node]:
@@ -56,9 +56,9 @@ class Node:
         return node
 
     def whole(self) -> Node:
-        """The other way: the outermost node that holds nothing but this one."""
+        """The other way: the outermost node of a statement that holds nothing but this one."""
         node = self
-        while node.parent is not None and len(node.parent.children) == 1:
+        while node.parent is not None and len(node.parent.children) == 1 and node.parent.type != "statement_list":
             node = node.parent
         return node
 
@@ -85,7 +85,7 @@ def _copied(data: bytes) -> Node:
 def _copy(cursor: tree_sitter.TreeCursor, breaks: list[int], parent: Node | None) -> Node:
     node = cursor.node
     assert node is not None
-    # Not by start_point, which crashes the interpreter after some thousand calls (tree-sitter 0.26.0).
+    # Not by start_point: in 0.26.0 it loses references until the interpreter crashes (tree-sitter/py-tree-sitter#466).
     line = bisect.bisect_left(breaks, node.start_byte) + 1
     wrong = node.is_error or node.is_missing
     return Node(node.type, node.start_byte, node.end_byte, line, node.is_named, wrong, node.is_missing, parent)

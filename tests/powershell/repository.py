@@ -42,7 +42,7 @@ def _modules() -> dict[str, dict[str, Function]]:
 
 
 def imported(path: str, data: bytes) -> dict[str, Function]:
-    """The bundle's functions that a script can call: the shared ones reach whoever imports any module, and the kinds."""
+    """The bundle's functions that a script can call: the shared ones reach all who import a module, and the kinds."""
     names = {name for name in _modules() if re.search(rb"['\\\\]" + re.escape(name.encode()) + b"'", data)}
     if names or path.startswith((f"{MODULES}/kinds/", f"{MODULES}/download")):
         names.add(SHARED_MODULE)

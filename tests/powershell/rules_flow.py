@@ -57,7 +57,7 @@ def errors_are_seen(script: Script) -> list[str]:
 
 
 def jumps_land(script: Script) -> list[str]:
-    """`break` and `continue` outside a loop end the script; in a block given to a cmdlet `return` means the next item."""
+    """`break` and `continue` outside a loop end the script; in a cmdlet's block `return` means the next item."""
     found = []
     for jump in script.of_type("flow_control_statement"):
         word = script.text(jump).split()[0].lower()

@@ -32,6 +32,8 @@ def plain_bytes(script: Script) -> list[str]:
     for number, line in enumerate(script.data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.isascii():
             found.append(f"{script.path}:{number}: has characters that are not ASCII")
+        if line != line.rstrip(b" \t"):
+            found.append(f"{script.path}:{number}: ends with blanks, which undo a backtick")
         if b"\r" in line:
             found.append(f"{script.path}:{number}: has a CR: lines end with LF")
     if not script.data.endswith(b"\n"):

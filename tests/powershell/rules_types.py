@@ -12,6 +12,8 @@ from tests.powershell.tables import (
     NETWORK_SCRIPT,
     NETWORK_TYPES,
     NEWER_MEMBERS,
+    PROCESS_SCRIPTS,
+    PROCESS_TYPES,
     TIMED_WAITS,
     UNTIMED_SCRIPTS,
 )
@@ -49,6 +51,16 @@ def network_types(script: Script) -> list[str]:
     ]
 
 
+def process_types(script: Script) -> list[str]:
+    if script.file_name in PROCESS_SCRIPTS:
+        return []
+    return [
+        script.at(node, f"[{name}]: a program goes through Invoke-Native")
+        for node, name in _types(script)
+        if name.startswith(PROCESS_TYPES)
+    ]
+
+
 def new_object_names_a_type(script: Script) -> list[str]:
     return [
         script.at(command.node, "New-Object takes -TypeName and a literal type")
@@ -77,9 +89,9 @@ def _count(node: Node) -> int | None:
     if arguments is None:
         # As the word of a command, $x.Trim() is a member and then a list.
         word = node.whole()
-        beside = word.parent.children if word.parent is not None else []
-        following = beside[beside.index(word) + 1 :][:1]
-        arguments = following[0] if following and following[0].type == "argument_list" else None
+        beside = word.parent.children if word.parent is not None else [word]
+        following = next(iter(beside[beside.index(word) + 1 :]), None)
+        arguments = following if following is not None and following.type == "argument_list" else None
     if arguments is None:
         return None
     return sum(len(items.words) for items in arguments.words)
@@ -127,5 +139,5 @@ def waits_have_a_time(script: Script) -> list[str]:
 
 
 RULES = (
-    known_types, network_types, new_object_names_a_type, static_members, old_members, waits_have_a_time,
+    known_types, network_types, process_types, new_object_names_a_type, static_members, old_members, waits_have_a_time,
 )  # fmt: skip

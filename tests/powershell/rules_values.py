@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.powershell.tables import AUTOMATIC, NAMESPACES, PREFERENCES, UNTOUCHABLE
+from tests.powershell.tables import AUTOMATIC, LEAKY_COMMANDS, LEAKY_MEMBERS, NAMESPACES, PREFERENCES, UNTOUCHABLE
 
 if TYPE_CHECKING:
     from tests.powershell.reader import Node, Script
@@ -44,28 +44,43 @@ def _targets(left: Node) -> list[Node]:
     return []
 
 
+def _place(script: Script, node: Node) -> tuple[Node, str]:
+    """A variable as one of its scope: `$script:x` is the file's."""
+    name = _name(script, node)
+    return (script.root, name.removeprefix("script:")) if name.startswith("script:") else (script.scope(node), name)
+
+
+def _reads(script: Script) -> list[Node]:
+    written = {node.start for node, _, _ in _writes(script)}
+    found = [node for node in script.of_type("variable") if node.start not in written]
+    return [node for node in found if not _is_known(_name(script, node))]
+
+
 def nothing_unset_is_read(script: Script) -> list[str]:
     """Strict mode throws where a variable was never set. By scope, and within a scope in the order of the text."""
     first: dict[tuple[Node, str], int] = {}
-    writes = _writes(script)
-    for node, name, start in writes:
-        key = (script.scope(node), name.removeprefix("script:"))
-        first[key] = min(start, first.get(key, start))
-        if name.startswith("script:"):
-            first.setdefault((script.root, key[1]), start)
-    written = {node.start for node, _, _ in writes}
+    for node, _, start in _writes(script):
+        place = _place(script, node)
+        first[place] = min(start, first.get(place, start))
     found = []
-    for node in script.of_type("variable"):
-        name, scope = _name(script, node), script.scope(node)
-        if node.start in written or _is_known(name):
-            continue
-        own = first.get((scope, name))
-        outer = None if scope is script.root else first.get((script.root, name.removeprefix("script:")))
-        if name.startswith("script:") and scope is script.root:
-            own = first.get((scope, name.removeprefix("script:")))
-        if outer is None and (own is None or own > node.start):
+    for node in _reads(script):
+        scope, name = _place(script, node)
+        in_time = first.get((scope, name), node.start + 1) <= node.start
+        elsewhere = script.scope(node) is not script.root and (script.root, name) in first
+        if not in_time and not elsewhere:
             found.append(script.at(node, f"{script.text(node)} is read and was never set"))
     return found
+
+
+def nothing_is_set_in_vain(script: Script) -> list[str]:
+    """A name misspelled where it is set; parameters may go unread, the engine hands the same ones to every kind."""
+    read = {_place(script, node) for node in _reads(script)}
+    read |= {(script.root, name) for _, name in read}
+    return [
+        script.at(node, f"{script.text(node)} is set and never read")
+        for node, name, end in _writes(script)
+        if end != node.end and name not in PREFERENCES | UNTOUCHABLE | {"null"} and _place(script, node) not in read
+    ]
 
 
 def _is_known(name: str) -> bool:
@@ -78,6 +93,36 @@ def nothing_automatic_is_written(script: Script) -> list[str]:
         for node, name, _ in _writes(script)
         if re.sub(r"^(script|global|local):", "", name) in UNTOUCHABLE
     ]
+
+
+def nothing_leaks(script: Script) -> list[str]:
+    """What a statement leaves on the output is part of what its function returns."""
+    calls = [
+        (node, node.child("member_name"), node.child("argument_list"))
+        for node in script.of_type("invokation_expression")
+    ]
+    found = [
+        script.at(node, f"{script.text(node)} emits what it returns: $null = ...")
+        for node, name, arguments in calls
+        if name and script.text(name).lower() in LEAKY_MEMBERS and arguments and arguments.words and _stands_alone(node)
+    ]
+    for command in script.commands:
+        if command.name.lower() in LEAKY_COMMANDS and _stands_alone(command.node):
+            found.append(script.at(command.node, f"{command.name} emits what it made: $null = ..."))
+    return found
+
+
+def _stands_alone(node: Node) -> bool:
+    """Whether this is a statement, or the end of its pipeline; $(...) and @(...) are there for their output."""
+    statement = node.whole()
+    while statement.type in {"command", "pipeline_chain"} and statement.parent is not None:
+        if statement.parent.children[-1] is not statement:
+            return False
+        statement = statement.parent.whole()
+    block = statement.parent
+    if block is None or block.type != "statement_list" or block.parent is None:
+        return False
+    return block.parent.type not in {"sub_expression", "array_expression"}
 
 
 def no_drive_references(script: Script) -> list[str]:
@@ -111,4 +156,11 @@ def _in_text(node: Node) -> bool:
     return parent is not None and parent.type in {"expandable_string_literal", "expandable_here_string_literal"}
 
 
-RULES = (nothing_unset_is_read, nothing_automatic_is_written, no_drive_references, texts_expand)
+RULES = (
+    nothing_unset_is_read,
+    nothing_is_set_in_vain,
+    nothing_automatic_is_written,
+    nothing_leaks,
+    no_drive_references,
+    texts_expand,
+)

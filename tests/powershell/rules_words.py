@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.powershell.cmdlets import Bound
-    from tests.powershell.reader import Command, Script
+    from tests.powershell.reader import Command, Node, Script
 
 _KIND_KEYS = frozenset({"get", "test", "set"})
 
@@ -137,8 +137,18 @@ def _is_block(script: Script, command: Command) -> bool:
     if match:
         return match.group(1).lower() in _KIND_KEYS
     scope = script.scope(command.node)
-    blocks = {item.name.lower() for item in script.parameters(scope) if item.type == "scriptblock"}
-    return text.lstrip("$").lower() in blocks
+    blocks = {f"${item.name}".lower() for item in script.parameters(scope) if item.type == "scriptblock"}
+    loops = [above for above in command.node.ancestors() if above.type == "foreach_statement"]
+    return text.lower() in blocks | {script.text(loop.words[0]).lower() for loop in loops if _is_over_blocks(loop)}
+
+
+def _is_over_blocks(loop: Node) -> bool:
+    """foreach ($x in @({ ... }, { ... }))"""
+    items = loop.words[1].core()
+    if items.type == "array_expression" and items.words:
+        items = items.words[0].core()
+    each = items.words if items.type == "array_literal_expression" else [items]
+    return all(item.core().type == "script_block_expression" for item in each)
 
 
 def native_tools(script: Script) -> list[str]:
@@ -197,7 +207,6 @@ def _value_text(script: Script, bound: Bound, parameter: str) -> str:
 
 _TRAPS: tuple[tuple[str, Callable[[Script, Bound], bool], str], ...] = (
     ("convertto-json", lambda _, bound: not bound.has("Depth"), "without -Depth 5.1 cuts at two levels"),
-    ("start-process", lambda _, bound: bound.has("Wait"), "-Wait waits for all descendants: WaitForExit with a time"),
     ("add-type", lambda _, bound: not bound.has("AssemblyName"), "compiles, which takes a second and alarms Defender"),
     ("get-content", lambda _, bound: not bound.has("Encoding"), "without -Encoding 5.1 reads ANSI"),
     ("set-itemproperty", lambda _, bound: not bound.has("Type"), "without -Type the old type stays"),

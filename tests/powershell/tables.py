@@ -19,21 +19,15 @@ ENTRY_SCRIPTS = frozenset({"start.ps1", "generalise.ps1", "bootstrap.ps1", "star
 FALSE_ALARMS: dict[tuple[str, str], str] = {}
 
 # Scripts that call programs themselves and not through Invoke-Native, and why.
-DIRECT_NATIVE = {
-    "start.ps1": "runs before the bundle that holds Invoke-Native is verified and unpacked",
-    "bootstrap.ps1": "runs before anything of the bundle is on the machine",
-    "first-boot.ps1": "runs on the node, where the bundle is gone",
-    "start-kubelet.ps1": "runs on the node, and becomes the kubelet that it starts",
+DIRECT_NATIVE = {"start.ps1": "runs before the bundle that holds Invoke-Native is verified and unpacked"}
+PROCESS_SCRIPTS = {
+    "common.psm1": "holds Invoke-Native",
+    "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
 }
+PROCESS_TYPES = ("diagnostics.process",)
 
-# Programs that a script may name: what a Server Core of every release has in System32, and what an image brings.
-NATIVE_TOOLS = _words("""
-    bcdedit.exe certutil.exe cmd.exe curl.exe dism.exe icacls.exe msiexec.exe net.exe netsh.exe powershell.exe
-    reg.exe sc.exe schtasks.exe setx.exe shutdown.exe sysprep.exe tar.exe taskkill.exe tzutil.exe w32tm.exe
-    wevtutil.exe winrm.cmd cloudbase-init.exe containerd.exe crictl.exe ctr.exe ec2launch.exe kube-log-runner.exe
-    kube-proxy.exe kubeadm.exe kubectl.exe kubelet.exe msdtc.exe python.exe windowsazureguestagent.exe
-    waappagent.exe
-""")
+# Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
+NATIVE_TOOLS = _words("ec2launch.exe icacls.exe kubelet.exe msiexec.exe sc.exe sysprep.exe tar.exe")
 
 COMMON_PARAMETERS = _words("""
     Debug ErrorAction ErrorVariable InformationAction InformationVariable OutBuffer OutVariable PipelineVariable
@@ -43,10 +37,10 @@ COMMON_PARAMETERS = _words("""
 # Parameters without a value, of any cmdlet that a script here uses; none of them has a value in another such cmdlet.
 SWITCHES = _words("""
     all allowclobber append asjob asplaintext asstring autosize casesensitive compress confirm container debug
-    deletekey descending directory disablenamechecking enumerate file force forcediscover global hidden
-    includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber nodefault nonewline
+    deletekey descending directory disablenamechecking enumerate file force global hidden
+    includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber nonewline
     nonewwindow noqualifier norestart nowait notypeinformation off online parent passthru qualifier quiet raw
-    readonly recurse resolve restart runasadministrator serialize skipnetworkprofilecheck strict system unique
+    readonly recurse resolve restart runasadministrator skipnetworkprofilecheck strict system unique
     usebasicparsing usessl verbose wait whatif word
 """)
 
@@ -75,6 +69,7 @@ FORBIDDEN_COMMANDS = {
     "restart-computer": "the host restarts the machine; a script says that a restart is due",
     "stop-computer": "the host stops the machine",
     "new-webserviceproxy": "absent from 7",
+    "start-process": "judges no exit code, and -Wait waits for all descendants: Invoke-Native",
     "set-acl": "writes owner and group too, which needs privileges: icacls",
     "using": "parsed before the script runs: write the whole name of a type",
 }
@@ -103,6 +98,15 @@ NEWER_MEMBERS = {
     "readasstream": "in .NET 5 and later only",
 }
 MOST_ARGUMENTS = {"contains": 1, "kill": 0, "replace": 2}
+
+# What writes to the output whoever calls it, when nothing takes it: a function returns all of that.
+LEAKY_MEMBERS = _words("""
+    add append appendline createdirectory remove wait waitall waitany waitforexit waitone
+""")
+LEAKY_COMMANDS = _words("""
+    install-windowsfeature new-item new-itemproperty new-netfirewallrule new-selfsignedcertificate
+    new-service new-wsmaninstance register-scheduledtask set-wsmaninstance uninstall-windowsfeature
+""")
 
 # Waits that never end without a time, and how many arguments they have when they have one.
 TIMED_WAITS = {"waitforexit": 1, "wait": 1, "waitone": 1, "waitforstatus": 2, "waitall": 2, "waitany": 2}
@@ -137,3 +141,6 @@ PREFERENCES = _words("""
     erroractionpreference progresspreference warningpreference informationpreference
 """)
 NAMESPACES = frozenset({"script", "env"})
+
+# Tables above whose keys are cmdlets; FORBIDDEN_COMMANDS has other words too.
+CMDLET_TABLES = (POSITIONAL, NO_LITERAL_PATH, LEAKY_COMMANDS)

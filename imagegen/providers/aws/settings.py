@@ -30,4 +30,4 @@ class Settings(Strict):
         list[Cidr],
         pydantic.Field(description="Networks from which the builder's WinRM port is reached during the build.", min_length=1),
     ]
-    publish: Annotated[Publish, pydantic.Field(description="Where finished images go.")] = Publish()
+    publish: Annotated[Publish, pydantic.Field(description="Where finished images go.", default_factory=Publish)]

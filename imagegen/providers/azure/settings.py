@@ -41,4 +41,4 @@ class Settings(Strict):
     location: Annotated[Location, pydantic.Field(description="The region in which the image is built.")]
     vm_size: Annotated[str, pydantic.Field(description="The builder's size.", pattern=r"^[A-Za-z0-9_]+$")] = "Standard_D4s_v5"
     gallery: Annotated[Gallery, pydantic.Field(description="The Compute Gallery that holds the images.")]
-    publish: Annotated[Publish, pydantic.Field(description="Where finished images go.")] = Publish()
+    publish: Annotated[Publish, pydantic.Field(description="Where finished images go.", default_factory=Publish)]

@@ -125,9 +125,8 @@ def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
         record = run.state.phases.get(name)
         if record is None or record.status != "finished":
             raise StopError(Exit.FAILED, f"phase {name} is not finished: it comes before phase {phase.name}")
-    own = run.state.phases.get(phase.name)
     # What this phase itself left pending, in a run that did not come to its end, is its own business.
-    if not run.machine.restart_pending() or (own and own.restart) or run.state.changed_in(phase.name):
+    if not run.machine.restart_pending() or run.state.changed_in(phase.name):
         return
     if earlier:
         raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after phase {earlier[-1]} was not taken")

@@ -9,7 +9,7 @@ import re
 import shutil
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.refusal import NoSuchFile, RefusedByWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ class Files:
 
     def read(self, path: str) -> bytes:
         if not self.is_file(path):
-            raise RefusedByWindows(f"cannot find file {path}")
+            raise NoSuchFile(f"cannot find file {path}")
         return self._real(path).read_bytes()
 
     def write(self, path: str, data: bytes) -> None:

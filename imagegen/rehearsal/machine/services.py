@@ -43,12 +43,13 @@ class FailureActions:
         return header + b"".join(FAILURE_ACTION.pack(*action) for action in self.actions)
 
     @classmethod
-    def unpack(cls, data: bytes) -> FailureActions:
+    def unpack(cls, data: bytes) -> FailureActions | None:
+        """None for bytes that are no such structure."""
         try:
             reset_s, _, _, count, offset = FAILURE_HEADER.unpack_from(data)
             actions = [FAILURE_ACTION.unpack_from(data, offset + FAILURE_ACTION.size * at) for at in range(count)]
-        except struct.error as error:
-            raise RefusedByWindows(f"FailureActions cannot be read: {error}") from error
+        except struct.error:
+            return None
         return cls(reset_s, tuple((kind, delay_ms) for kind, delay_ms in actions))
 
 
@@ -140,15 +141,12 @@ class Services:
         self._running.add(name.lower())
 
     def stop(self, name: str) -> None:
+        """Stops what depends on it too, as Stop-Service -Force does."""
         self._need(name)
-        needed_by = [
-            other
-            for other in self.names()
-            if self.is_running(other) and name.lower() in map(str.lower, self.depends_on(other))
-        ]
-        if needed_by:
-            raise RefusedByWindows(f"service {name} cannot be stopped: {needed_by[0]} depends on it (error 1051)")
         self._running.discard(name.lower())
+        for other in self.names():
+            if self.is_running(other) and name.lower() in map(str.lower, self.depends_on(other)):
+                self.stop(other)
 
     def remove(self, name: str) -> None:
         self._need(name)

@@ -11,7 +11,7 @@ $ProgressPreference = 'SilentlyContinue'
         $files = [ordered]@{}
         foreach ($path in $Resource.files) { $files[$path] = [System.IO.File]::Exists($path) }
         $services = [ordered]@{}
-        foreach ($name in $Resource.services) { $services[$name] = Test-RegistryKey -Key "HKLM:\SYSTEM\CurrentControlSet\Services\$name" }
+        foreach ($name in $Resource.services) { $services[$name] = $null -ne (Get-RegistryValue -Key "HKLM:\SYSTEM\CurrentControlSet\Services\$name" -Name 'ImagePath') }
         [ordered]@{ product = $Resource.product; version = $found; files = $files; services = $services }
     }
     Test = {

@@ -7,7 +7,8 @@ $ProgressPreference = 'SilentlyContinue'
     Get  = {
         param($Resource)
         $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
-        if (-not (Test-RegistryKey -Key $key)) { return $null }
+        # A key alone is no service: its settings may be there before whoever brings it.
+        if ($null -eq (Get-RegistryValue -Key $key -Name 'ImagePath')) { return $null }
         $start = switch (Get-RegistryData -Key $key -Name 'Start' -Default -1) {
             2 { 'automatic' }
             3 { 'manual' }
@@ -17,7 +18,8 @@ $ProgressPreference = 'SilentlyContinue'
         if ($start -eq 'automatic' -and (Get-RegistryData -Key $key -Name 'DelayedAutostart' -Default 0) -ne 0) { $start = 'delayed' }
         $depends = Get-RegistryValue -Key $key -Name 'DependOnService'
         $list = @()
-        if ($null -ne $depends) { $list = @($depends.data) }
+        # An emptied list can read back as one empty text.
+        if ($null -ne $depends) { $list = @(@($depends.data) | Where-Object -FilterScript { $_ -ne '' }) }
         [ordered]@{
             display_name = Get-RegistryData -Key $key -Name 'DisplayName'; command = Get-RegistryData -Key $key -Name 'ImagePath'; start = $start
             state = ([string](Get-Service -Name $Resource.name).Status).ToLowerInvariant(); depends_on = $list; recovery = Get-ServiceRecovery -Key $key
@@ -44,7 +46,7 @@ $ProgressPreference = 'SilentlyContinue'
         param($Resource, $Context)
         $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
         $sc = Get-SystemTool -Name 'sc.exe'
-        if (-not (Test-RegistryKey -Key $key)) {
+        if ($null -eq (Get-RegistryValue -Key $key -Name 'ImagePath')) {
             if ($null -eq $Resource.command) { throw "there is no service $($Resource.name), and no command to make it with" }
             # New-Service hands the command to Windows as it is, inner quotes and all.
             $null = New-Service -Name $Resource.name -BinaryPathName $Resource.command -StartupType Manual

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import tarfile
 import zipfile
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +24,6 @@ Fields = dict[str, Any]
 
 def sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def tar_gz(files: Mapping[str, bytes]) -> bytes:
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(name)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
@@ -62,6 +51,24 @@ class Bench:
         self.web[url] = data
         self.artifacts[name] = {"url": url, "sha256": sha(data), "size": len(data)}
         return name
+
+    @staticmethod
+    def value(name: str, data: int = 1) -> tuple[str, Fields]:
+        return "registry", {"key": r"HKLM:\SOFTWARE\Test", "name": name, "type": "DWord", "data": data}
+
+    @staticmethod
+    def folder(path: str) -> tuple[str, Fields]:
+        return "directory", {"path": path}
+
+    def binary(self, name: str, data: bytes = b"MZ") -> tuple[str, Fields]:
+        """A file in C:\\k that comes from an artifact of its name."""
+        fields = {"path": rf"C:\k\{name}.exe", "sha256": sha(data), "source": None, "artifact": name}
+        self.artifact(name, data)
+        return "file", fields
+
+    @staticmethod
+    def statuses(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
+        return [(event["event"], event.get("status", "")) for event in events]
 
     def text(self, name: str, data: bytes) -> str:
         self.texts[f"files/step/{name}"] = data

@@ -24,7 +24,7 @@ from imagegen.resources.kinds import KINDS
 if TYPE_CHECKING:
     from tests.unit.machine.conftest import Bench, Fields
 
-Spoil = Callable[[Machine], None]
+Spoil = Callable[[Machine], object]
 
 EXE = r"C:\k\tool.exe"
 KEY = r"HKLM:\SOFTWARE\Policies\Test"
@@ -163,9 +163,11 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("service", set_recovery(1, (1, 10000), (1, 10000)), "recovery is restart after 10 s, reset after 1 s"),
     ("service", set_recovery(86400, (1, 10500)), "recovery is restart after 10.5 s"),
     ("service", set_recovery(86400, (1, 10000), (1, 10000), (0, 0)), "recovery is none of this kind"),
+    ("service", set_service("FailureActions", Value("Binary", bytes(24))), "recovery is none of this kind"),
+    ("service", set_service("FailureActions", Value("Binary", bytes(3))), "recovery is none of this kind"),
     ("service", set_recovery(86400, (2, 10000)), "recovery is none of this kind"),
     ("service", lambda m: m.registry.remove_value(m.services.key("tool"), "FailureActions"), "recovery is none of"),
-    ("feature", lambda m: m.features.uninstall("Telnet-Client") and None, "Telnet-Client is Available"),
+    ("feature", lambda m: m.features.uninstall("Telnet-Client"), "Telnet-Client is Available"),
     ("firewall", lambda m: m.firewall.remove("Kubelet"), "there is no rule kubelet"),
     ("firewall", change_rule(display_name="x"), "display_name is x, not kubelet API"),
     ("firewall", change_rule(enabled=False), "it is not enabled"),

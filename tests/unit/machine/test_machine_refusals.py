@@ -56,6 +56,17 @@ def containers(*paths: str, config: bytes | None = None) -> Prepare:
     return prepare
 
 
+def late_dependency(machine: Machine) -> None:
+    files(r"C:\c\t.exe")(machine)
+    machine.services.create("late", r"C:\c\late.exe", "late", MANUAL)
+
+
+def containers_pending(machine: Machine) -> None:
+    files(CONTAINERD)(machine)
+    machine.features.install("Containers")
+    machine.registry.remove_key(REBOOT_PENDING)
+
+
 def file(path: str) -> Fields:
     return {"path": path, "sha256": hashlib.sha256(b"x").hexdigest(), "source": None, "artifact": "x"}
 
@@ -105,7 +116,7 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     (
         "service",
         service(command=r"C:\c\t.exe", depends_on=["late"]),
-        lambda m: (files(r"C:\c\t.exe")(m), m.services.create("late", r"C:\c\late.exe", "late", MANUAL)),
+        late_dependency,
         r"service tool cannot be started (error 1068): service late cannot be started: cannot find",
     ),
     (
@@ -114,12 +125,11 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
         files(r"C:\c\t.exe"),
         "it depends on itself (error 1059)",
     ),
-    ("service", service(name="nsi", state="stopped"), nothing, "depends on it (error 1051)"),
     ("service", service(command=RUN_SERVICE), files(CONTAINERD), "feature Containers is not Installed"),
     (
         "service",
         service(command=RUN_SERVICE),
-        lambda m: (files(CONTAINERD)(m), m.features.install("Containers"), m.registry.remove_key(REBOOT_PENDING)),
+        containers_pending,
         "feature Containers is not Installed",
     ),
     ("service", service(command=CONTAINERD), containers(CONTAINERD), "runs without --run-service (error 1053)"),
@@ -261,6 +271,34 @@ def test_settings_under_a_service_key_do_not_make_a_service(bench: Bench) -> Non
     machine.restart()
     assert machine.services.is_running("hns")
     assert not machine.services.exists("none")
+
+
+def test_a_service_that_stops_for_a_new_command_takes_along_what_depends_on_it(bench: Bench) -> None:
+    machine = running_tool(bench)
+    machine.services.create("other", r"C:\c\t.exe", "other", AUTOMATIC, depends_on=["TOOL"])
+    machine.services.start("other")
+    bench.bundle({"base": [("service", service(command=r"C:\c\t.exe --y"))]})
+    bench.done("base")
+    assert [machine.services.is_running(name) for name in ("tool", "other")] == [True, False]
+
+
+def test_a_file_that_is_not_there_is_pythons_own_error_too(bench: Bench) -> None:
+    with pytest.raises(FileNotFoundError, match=r"cannot find file C:\\none"):
+        bench.machine.files.read(r"C:\none")
+
+
+def test_a_copy_that_is_wrong_does_not_stay(bench: Bench) -> None:
+    offer(bench)
+    bench.bundle({"base": [("file", {**file(r"C:\x"), "sha256": ZEROS})]})
+    assert bench.run("base").exit_code == 6
+    assert not bench.machine.files.exists(r"C:\x.new")
+
+
+def test_a_feature_that_is_pending_without_a_restart_to_come_is_not_so(bench: Bench) -> None:
+    containers_pending(bench.machine)
+    bench.bundle({"base": [("feature", {"name": "Containers"})]})
+    [event] = bench.events(bench.run("base", "-Check"), "resource")
+    assert event["reason"] == "Containers is InstallPending, and no restart is"
 
 
 def test_restart_does_what_windows_does(bench: Bench) -> None:

@@ -84,6 +84,15 @@ def test_an_access_list_moves_with_its_file_and_goes_with_its_folder(files: File
     assert not effective(files, r"C:\a\y").protected
 
 
+def test_only_what_is_meant_for_below_is_inherited(files: Files) -> None:
+    files.make_folder(r"C:\a\b")
+    below, here = (AccessEntry(sid, "Modify", inherit=sid == "S-1-5-18") for sid in ("S-1-5-18", "S-1-5-19"))
+    write(files, r"C:\a", [below, here], protected=True)
+    files.write(r"C:\a\b\x", b"")
+    assert [(entry.sid, entry.inherit) for entry in effective(files, r"C:\a\b\x").entries] == [("S-1-5-18", False)]
+    assert [(entry.sid, entry.inherit) for entry in effective(files, r"C:\a\b").entries] == [("S-1-5-18", True)]
+
+
 def test_registry_keys_compare_without_case_and_go_with_what_is_below() -> None:
     registry = Registry()
     registry.make_key(r"HKLM:\SOFTWARE\A\B")

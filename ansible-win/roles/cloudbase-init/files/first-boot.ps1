@@ -29,8 +29,9 @@ function Clear-BuilderCertificate {
 
 $code = 0
 try {
-    Clear-BuilderRule
-    Clear-BuilderCertificate -List ([System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt'))
+    # Each is done whatever became of the other.
+    try { Clear-BuilderRule }
+    finally { Clear-BuilderCertificate -List ([System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')) }
 }
 catch {
     $code = 1

@@ -37,8 +37,10 @@ class _Route:
     @property
     def note(self) -> str:
         """The types in the path, which say what was asked: `PUT galleries/images/versions`."""
-        words = self.template.partition("providers/")[2] or self.template.partition("}/")[2]
-        return f"{self.method} {'/'.join(part for part in words.split('/')[1:] if not part.startswith('{')) or words}"
+        below = (
+            self.template.partition("/providers/")[2].partition("/")[2] or self.template.partition("{subscription}/")[2]
+        )
+        return f"{self.method} {'/'.join(part for part in below.split('/') if not part.startswith('{'))}"
 
 
 def _operation(world: World, call: Call) -> Response:

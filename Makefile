@@ -1,0 +1,70 @@
+# `make help` is the supported surface. Everything sets itself up: a fresh machine needs Python 3.11, make and Go.
+
+PYTHON  ?= python3
+VENV    := .venv
+BIN     := $(VENV)/bin
+STAMP   := $(VENV)/.set-up
+CONFIG  ?= configs/windows-2022-containerd.yaml
+OUT     ?= out
+REHEARSE ?=
+IMAGEGEN := $(BIN)/imagegen
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## Show this list.
+	@echo "imagegen: Windows Kubernetes node images for Azure and AWS from one declarative config"
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@echo
+	@echo "  CONFIG=FILE     the config (default $(CONFIG))"
+	@echo "  REHEARSE=1      build against stand-ins of the clouds on this machine"
+
+.PHONY: setup
+setup: $(STAMP) ## Make the development environment in .venv.
+
+$(STAMP): pyproject.toml requirements-dev.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/pip install --quiet --constraint requirements-dev.lock --editable '.[rehearsal]' --group dev
+	@touch $@
+
+.PHONY: demo
+demo: $(STAMP) ## Rehearse both clouds at once: build, publish, print the manifests. No account needed.
+	@$(IMAGEGEN) tools
+	@$(MAKE) --no-print-directory --jobs=2 demo-aws demo-azure
+
+.PHONY: demo-aws demo-azure
+demo-aws demo-azure: demo-%:
+	@$(IMAGEGEN) build $(CONFIG) --target $* --rehearse --plain --out $(OUT)
+
+.PHONY: build-aws build-azure
+build-aws: $(STAMP) ## Build and publish CONFIG on AWS (REHEARSE=1: on stand-ins).
+build-azure: $(STAMP) ## Build and publish CONFIG on Azure (REHEARSE=1: on stand-ins).
+build-aws build-azure: build-%:
+	$(IMAGEGEN) build $(CONFIG) --target $* --out $(OUT) $(if $(filter-out 0,$(REHEARSE)),--rehearse)
+
+.PHONY: validate
+validate: $(STAMP) ## Check CONFIG: its form and its rules.
+	$(IMAGEGEN) validate $(CONFIG)
+
+.PHONY: check
+check: $(STAMP) ## Format, lint, types and the fast tests.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -q -n 2 -m "not e2e"
+
+.PHONY: test
+test: check ## Everything: the check, then whole rehearsals with real Packer.
+	$(IMAGEGEN) tools
+	$(BIN)/pytest -q -n 2 -m e2e
+
+.PHONY: golden
+golden: $(STAMP) ## Rewrite what golden tests agree on; read the difference before you commit it.
+	IMAGEGEN_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden tests/errors
+
+.PHONY: bench
+bench: $(STAMP) ## Measure what is promised: start-up, rehearsals, WinRM cost.
+	$(IMAGEGEN) tools
+	$(BIN)/python tests/bench/bench.py

@@ -1,0 +1,248 @@
+"""What the rehearsal's own tests share: a tree rendered for a stage, that tree built with real Packer as `--rehearse` does,
+and the command line started as a user starts it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+import functools
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imagegen import pipeline
+from imagegen.build import process
+from imagegen.build.packer import build_tree
+from imagegen.build.workspace import write_tree
+from imagegen.catalog.facts import windows_for
+from imagegen.console import make_console
+from imagegen.errors import BuildError, ExitCode
+from imagegen.plan.context import versions_of
+from imagegen.providers import Run, provider
+from imagegen.rehearsal import rehearse
+from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
+from imagegen.rehearsal.network.azure.options import default_marketplace
+from imagegen.rehearsal.stage import Stage
+from imagegen.rehearsal.supplies import make_supplies
+from tests.conftest import REPOSITORY, make_test_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from imagegen.artifacts.lock import Lock, LockedBase
+    from imagegen.build.events import GuestEvent
+    from imagegen.build.packer_output import Said
+
+CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
+TARGETS = ("aws", "azure")
+# A whole rehearsed build takes some twenty seconds; one that hangs must not hang the suite.
+DEADLINE_S = 120.0
+# How long an interrupted Packer may tidy up the stand-in of a cloud.
+_GRACE_S = 30.0
+
+
+@dataclasses.dataclass
+class Tree:
+    """A rendered tree while a test changes it; a change that changes nothing is a defect of the test."""
+
+    files: dict[str, bytes]
+
+    def replace(self, path: str, old: str, new: str) -> None:
+        text = self.files[path].decode()
+        assert text.count(old) == 1, f"{path} holds {old!r} {text.count(old)} times"
+        self.files[path] = text.replace(old, new).encode()
+
+    def drop_line(self, path: str, words: str) -> None:
+        lines = self.files[path].decode().splitlines(keepends=True)
+        found = [line for line in lines if words in line]
+        assert len(found) == 1, f"{path} has {len(found)} lines with {words!r}"
+        self.files[path] = "".join(line for line in lines if line not in found).encode()
+
+    def add_line(self, path: str, after: str, line: str) -> None:
+        self.replace(path, after, f"{after}\n{line}")
+
+    def drop_block(self, words: str) -> None:
+        blocks = self._blocks()
+        del blocks[self._position(blocks, words)]
+        self._put(blocks)
+
+    def swap_blocks(self, one: str, other: str) -> None:
+        blocks = self._blocks()
+        first, second = self._position(blocks, one), self._position(blocks, other)
+        blocks[first], blocks[second] = blocks[second], blocks[first]
+        self._put(blocks)
+
+    def add_block_after(self, words: str, block: str) -> None:
+        blocks = self._blocks()
+        blocks.insert(self._position(blocks, words) + 1, block)
+        self._put(blocks)
+
+    def flip_byte(self, path: str, position: int) -> None:
+        data = bytearray(self.files[path])
+        data[position] ^= 0x01
+        self.files[path] = bytes(data)
+
+    def _blocks(self) -> list[str]:
+        body, end = self.files["build.pkr.hcl"].decode().rstrip().rsplit("\n}", 1)
+        assert end == ""
+        return body.split("\n\n")
+
+    def _position(self, blocks: Sequence[str], words: str) -> int:
+        (found,) = [number for number, block in enumerate(blocks) if words in block]
+        return found
+
+    def _put(self, blocks: Sequence[str]) -> None:
+        self.files["build.pkr.hcl"] = ("\n\n".join(blocks) + "\n}\n").encode()
+
+
+@functools.cache
+def loaded() -> pipeline.Loaded:
+    return pipeline.load(CONFIG)
+
+
+def supplies(target: str) -> dict[str, bytes]:
+    """What a rehearsal serves for download, by address."""
+    return make_supplies(pipeline.evaluated(loaded(), target))
+
+
+def stock_lock(config: pipeline.Loaded) -> Lock:
+    """The lock that `imagegen lock` would make on a stage, without a stage."""
+    bases = {name: _stock_base(config, name) for name in config.config.targets.named()}
+    return make_test_lock(config).model_copy(update={"base_images": bases})
+
+
+def _stock_base(config: pipeline.Loaded, target: str) -> LockedBase:
+    from imagegen.artifacts.lock import LockedBase
+
+    settings = config.config.targets.named()[target]
+    request = provider(target).base_request(settings, windows_for(versions_of(config.config), target))
+    if target == "azure":
+        asked = {name: request[name] for name in ("publisher", "offer", "sku")}
+        version = default_marketplace()[request["offer"].lower(), request["sku"].lower()][-1]
+        return LockedBase(request=request, identity={**asked, "version": version}, place={"location": request["location"]})
+    found = [image for image in DEFAULT_IMAGES if fnmatch.fnmatchcase(image.name, request["name"])]
+    name = max(found, key=lambda image: image.created).name
+    place = {"region": request["region"], "ami_id": stock_ami_id(request["region"], name)}
+    return LockedBase(request=request, identity={"owner": request["owner"], "name": name}, place=place)
+
+
+@functools.cache
+def _rendered(target: str) -> dict[str, bytes]:
+    return pipeline.render_tree(pipeline.decide(loaded(), target, stock_lock(loaded())))
+
+
+def rendered(target: str) -> Tree:
+    """A fresh copy of the shipped config's tree."""
+    return Tree(dict(_rendered(target)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """How a rehearsal ended: passed, or everything that it says about why not."""
+
+    passed: bool
+    words: str
+    operations: tuple[str, ...]
+
+
+class _StoppedByFaultError(Exception):
+    """Raised in the watch of Packer, as `--rehearse` does."""
+
+
+class _Unheard:
+    """A display that shows nothing: what matters is in the error and in the stage."""
+
+    def event(self, event: GuestEvent) -> None:
+        pass
+
+    def said(self, said: Said) -> None:
+        pass
+
+    def warn(self, text: str) -> None:
+        pass
+
+
+def open_stage(target: str, folder: Path, *, served: Mapping[str, bytes] | None = None, tree: Path | None = None) -> Stage:
+    """A stage as `--rehearse` sets it, on which the machines expect `tree` (by default folder/tree)."""
+    scene = rehearse._scene(loaded(), target, folder)
+    changes = {"supplies": served} if served is not None else {}
+    place = tree or folder / "tree"
+    scratch = Path(tempfile.mkdtemp(dir=folder))
+    return Stage(dataclasses.replace(scene, tree=lambda: place, **changes), scratch)
+
+
+def rehearse_tree(
+    target: str,
+    tree: Tree,
+    folder: Path,
+    *,
+    served: Mapping[str, bytes] | None = None,
+    prepare: Callable[[Stage], None] = lambda _: None,
+) -> Verdict:
+    """Build a tree on a stage of its own, stopped at the first fault and judged as `--rehearse` judges."""
+    write_tree(tree.files, folder / "tree")
+    with open_stage(target, folder, served=served) as stage:
+        prepare(stage)
+        environ = stage.child_environ(os.environ)
+        code, words = _build(stage, target, folder, environ)
+        unused = stage.network.unused_injections
+    assert unused == 0, "an injected fault was never met: the case shows nothing"
+    operations = tuple(stage.network.notes())
+    try:
+        rehearse._judge(stage, code, folder)
+    except BuildError as error:
+        return Verdict(False, "\n".join([error.message, *error.details, *words]), operations)
+    return Verdict(True, "", operations)
+
+
+def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str]) -> tuple[int, list[str]]:
+    def watch() -> None:
+        if stage.faults:
+            raise _StoppedByFaultError
+
+    run = Run(environ=environ, labels={}, started="")
+    tools = pipeline.find_toolchain(target, run, make_console(plain=True, quiet=True))
+    try:
+        build_tree(
+            tools,
+            folder / "tree",
+            environ=environ,
+            variables={},
+            log=folder / "packer.log",
+            display=_Unheard(),
+            timeout_s=DEADLINE_S,
+            stream=functools.partial(process.stream, watch=watch, grace_s=_GRACE_S),
+        )
+    except _StoppedByFaultError:
+        return int(ExitCode.BUILD), []
+    except BuildError as error:
+        return int(error.exit_code), [error.message, *error.details]
+    return int(ExitCode.OK), []
+
+
+def user_environ(folder: Path, **more: str) -> dict[str, str]:
+    """The little that a user's shell has; temporary files go below `folder`, where a test can count them."""
+    temporary = folder / "tmp"
+    temporary.mkdir(parents=True, exist_ok=True)
+    kept = {name: os.environ[name] for name in ("HOME", "XDG_CACHE_HOME") if name in os.environ}
+    return {"PATH": os.environ.get("PATH", os.defpath), **kept, "TMPDIR": str(temporary), **more}
+
+
+def imagegen(*words: str | Path) -> list[str]:
+    """The command line of the checkout."""
+    return [sys.executable, "-m", "imagegen", *map(str, words)]
+
+
+def processes_with(words: str) -> Iterator[int]:
+    """The processes, other than this one, whose environment holds these words."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environ = (entry / "environ").read_bytes()
+        except OSError:
+            # It ended meanwhile, or is another user's.
+            continue
+        if words.encode() in environ and int(entry.name) != os.getpid():
+            yield int(entry.name)

@@ -1,0 +1,91 @@
+"""Faults as folders: what an operator gives, and exactly what standard error says. To update after reading: make golden.
+
+A case holds `command` (its arguments; {config} and {folder} stand for paths), `stderr.txt`, `code` where it is not 2, and
+what the command meets: `config.yaml`, `config.lock.json`, `steps/` laid over the shipped ones. `lock-for.yaml` is a config
+whose test lock the command finds.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen import contents, pipeline
+from imagegen.artifacts.lock import lock_bytes
+from imagegen.cli.main import main
+from imagegen.errors import ExitCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imagegen.artifacts.lock import Lock
+
+HERE = Path(__file__).parent
+CASES = sorted(path.parent for path in HERE.glob("*/command"))
+HOW_TO_UPDATE = "if this is what an operator should read: make golden"
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_operator_reads_exactly_this(
+    case: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    make_lock: Callable[[pipeline.Loaded], Lock],
+) -> None:
+    folder = tmp_path / "case"
+    shutil.copytree(case, folder)
+    if (folder / "lock-for.yaml").exists():
+        lock = make_lock(pipeline.load(folder / "lock-for.yaml"))
+        (folder / "config.lock.json").write_bytes(lock_bytes(lock))
+    if (folder / "steps").is_dir():
+        roles = tmp_path / "ansible-win" / "roles"
+        shutil.copytree(contents.ROLES, roles)
+        shutil.copytree(folder / "steps", roles, dirs_exist_ok=True)
+        monkeypatch.setattr(pipeline, "ROLES", roles)
+    code, stdout, stderr = _run(case, folder, monkeypatch, capsys)
+    said = stderr.replace(str(folder), "{folder}")
+    if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
+        (case / "stderr.txt").write_text(said)
+    expected = (case / "stderr.txt").read_text()
+    difference = list(
+        difflib.unified_diff(expected.splitlines(), said.splitlines(), "agreed", "now", lineterm="", n=100)
+    )
+    assert not difference, "\n".join([*difference, "", HOW_TO_UPDATE])
+    agreed_code = int((case / "code").read_text()) if (case / "code").exists() else ExitCode.USAGE
+    assert code == agreed_code
+    assert stdout == ""
+
+
+def _run(
+    case: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> tuple[object, str, str]:
+    places = {"config": folder / "config.yaml", "folder": folder}
+    arguments = shlex.split((case / "command").read_text().format(**places))
+    monkeypatch.setattr(sys, "argv", ["imagegen", *arguments])
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as exit_:
+        main()
+    captured = capsys.readouterr()
+    return exit_.value.code, captured.out, captured.err
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_operator_is_never_shown_the_inside(case: Path) -> None:
+    said = (case / "stderr.txt").read_text()
+    leaks = ("Traceback", "pydantic", "ruamel", "tag:yaml.org", "NoneType", "StrictUndefined", "<class", "object at 0x")
+    assert not [leak for leak in leaks if leak in said]
+    assert said.splitlines()[0].startswith(("error: ", "Usage: "))
+
+
+def test_folders_are_cases() -> None:
+    assert len(CASES) >= 40
+    strays = [path.name for path in HERE.iterdir() if path.is_dir() and not path.name.startswith("__")]
+    assert sorted(strays) == sorted(case.name for case in CASES)

@@ -1,0 +1,71 @@
+"""Cases of the rules on a file as a whole."""
+
+from __future__ import annotations
+
+from tests.powershell import rules_form as r
+from tests.powershell.cases import Bad, Good
+
+HEAD = "\n".join(r.HEADER) + "\n"
+DIRECTORY = "packer/guest/kinds/directory.ps1"
+START = "packer/guest/start.ps1"
+KIND = (
+    HEAD + "@{\n    Get = { param($Resource) $Resource.path }\n    Test = { param($Resource, $Now) $Now }\n"
+    "    Set = { param($Resource, $Context) $Context }\n}\n"
+)
+
+GOOD = (
+    Good(r.plain_bytes, "$a = 1\n"),
+    Good(r.parses, "$a = { }\nif ($a) { 'x' } else { 'y' }\nGet-Thing -Name $a.b -Range (1..3)\n"),
+    Good(r.only_old_syntax, "try { Get-Thing } catch { throw }\n"),
+    Good(r.strict_header, "# what for\n[CmdletBinding()]\nparam()\n" + HEAD + "$a = 1\n"),
+    Good(r.exits_only_at_the_entry, "$code = 1\nexit $code\n", path=START),
+    Good(r.exits_only_at_the_entry, "$exit = 1\n# exit 1\n'exit 1'\n"),
+    Good(r.function_names, "function Get-Thing {\n[CmdletBinding()]\nparam()\n}\n"),
+    Good(r.function_names, "function ConvertTo-Thing2 { [CmdletBinding()]param()\n1 }\n"),
+    Good(
+        r.entry_parameters,
+        "[CmdletBinding()]\nparam([Parameter(ValueFromRemainingArguments = $true)][string[]]$Rest)\n",
+    ),
+    Good(r.entry_parameters, "function Get-A { param([Parameter(Mandatory = $true)]$B)\n$B }\n"),
+    Good(r.kind_shape, KIND, path=DIRECTORY),
+    Good(r.kind_shape, "function Get-A { 1 }\n"),
+    Good(r.kind_fields, KIND, path=DIRECTORY),
+    Good(r.kind_fields, '"there is no $($Resource.path)"\n', path=DIRECTORY),
+    Good(r.kind_fields, "Test-Same -Left $Resource.path.TrimEnd('x')\n", path=DIRECTORY),
+)
+
+BAD = (
+    Bad(r.plain_bytes, b"\xef\xbb\xbf$a = 1\n", "BOM"),
+    Bad(r.plain_bytes, "$a = 1\n$b = '\u2013'\n", "not ASCII", 2),
+    Bad(r.plain_bytes, b"$a = 1\r\n", "CR"),
+    Bad(r.plain_bytes, "$a = 1", "newline"),
+    Bad(r.plain_bytes, "$a = 1 +` \n2\n", "blanks"),
+    Bad(r.plain_bytes, "", "empty"),
+    Bad(r.parses, "$a = 1\nif ($a { 'x' }\n", "does not parse: if ($a {", 2),
+    Bad(r.parses, "$a = $b ? 1 : 2\n", "does not parse"),
+    Bad(r.parses, "$a = $b ?? 2\n", "does not parse"),
+    Bad(r.parses, "$a = $b?.c\n", "does not parse"),
+    Bad(r.only_old_syntax, "Get-A && Get-B\n", "&&"),
+    Bad(r.only_old_syntax, "Get-A || Get-B\n", "||"),
+    Bad(r.only_old_syntax, "$x = 1\nclass A { $B }\n", "classes", 2),
+    Bad(r.only_old_syntax, "trap { Get-A }\n", "trap"),
+    Bad(r.strict_header, "\n".join(r.HEADER[1:]) + "\n", "Set-StrictMode -Version Latest"),
+    Bad(r.strict_header, HEAD.replace("'Stop'", "'Continue'"), "$ErrorActionPreference = 'Stop'"),
+    Bad(r.strict_header, "function Get-A { 1 }\n" + HEAD, "$ProgressPreference"),
+    Bad(r.exits_only_at_the_entry, "function Get-A {\n    exit 1\n}\n", "exit ends the whole process", 2),
+    Bad(r.exits_only_at_the_entry, "exit 1\n$a = 1\n", "ends with an explicit exit", 2, path=START),
+    Bad(r.exits_only_at_the_entry, "$a = 1\nexit\n", "ends with an explicit exit", 2, path=START),
+    Bad(r.function_names, "function Fetch-Thing { [CmdletBinding()]param()\n1 }\n", "approved verb"),
+    Bad(r.function_names, "function thing { [CmdletBinding()]param()\n1 }\n", "approved verb"),
+    Bad(r.function_names, "function Get-Thing { param($A)\n$A }\n", "[CmdletBinding()]"),
+    Bad(r.entry_parameters, "param(\n[Parameter(Mandatory)]$A)\n", "prompts", 2),
+    Bad(r.entry_parameters, "param([Parameter(Position = 0, Mandatory = $true)]$A)\n", "prompts"),
+    Bad(r.kind_shape, KIND + "$a = 1\n", "not one hashtable", path=DIRECTORY),
+    Bad(r.kind_shape, HEAD + "'x'\n", "not one hashtable", path=DIRECTORY),
+    Bad(r.kind_shape, KIND.replace("Test =", "Check ="), "keys Check, Get, Set", 4, path=DIRECTORY),
+    Bad(r.kind_shape, KIND.replace("$Resource, $Now", "$Now"), "(Resource, Now), not (Now)", 6, path=DIRECTORY),
+    Bad(r.kind_fields, "$Resource.path + $Resource.mode\n", "no field mode", path=DIRECTORY),
+    Bad(r.kind_fields, "$Resource.path\n$Resource.pth.Trim()\n", "no field pth", 2, path=DIRECTORY),
+    Bad(r.kind_fields, "$Now.path\n", "never reads the field path", path=DIRECTORY),
+    Bad(r.kind_fields, "1\n", "no kind unheard-of", path="packer/guest/kinds/unheard-of.ps1"),
+)  # fmt: skip

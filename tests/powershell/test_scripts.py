@@ -1,0 +1,51 @@
+"""Every PowerShell file of the repository, judged by every rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.resources.kinds import KINDS
+from tests.powershell.reader import Script
+from tests.powershell.repository import ROOT, RULES, script, script_paths
+from tests.powershell.rules_types import process_types, waits_have_a_time
+from tests.powershell.rules_words import called_values
+from tests.powershell.tables import DIRECT_NATIVE, ENTRY_SCRIPTS, FALSE_ALARMS, PROCESS_SCRIPTS, UNTIMED_SCRIPTS
+
+if TYPE_CHECKING:
+    from tests.powershell.cases import Rule
+
+PATHS = script_paths()
+
+
+def test_the_engine_is_there_and_one_script_for_each_kind() -> None:
+    kinds = {path.rsplit("/", 1)[-1].removesuffix(".ps1") for path in PATHS if path.startswith("packer/guest/kinds/")}
+
+    assert {"packer/guest/start.ps1", "packer/guest/engine.psm1"} <= set(PATHS)
+    assert kinds == set(KINDS)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_script_obeys(rule: Rule, path: str) -> None:
+    assert rule(script(path)) == []
+
+
+def test_waivers_name_what_is_there() -> None:
+    names = {path.rsplit("/", 1)[-1] for path in PATHS}
+    lines = {path: {line.strip() for line in (ROOT / path).read_text("ascii").splitlines()} for path in PATHS}
+
+    assert {*ENTRY_SCRIPTS, *DIRECT_NATIVE, *PROCESS_SCRIPTS, *UNTIMED_SCRIPTS} <= names
+    assert [waiver for waiver in FALSE_ALARMS if waiver[1] not in lines.get(waiver[0], set())] == []
+
+
+@pytest.mark.parametrize(
+    ("waived", "rule"),
+    [(DIRECT_NATIVE, called_values), (PROCESS_SCRIPTS, process_types), (UNTIMED_SCRIPTS, waits_have_a_time)],
+    ids=["direct native", "processes", "untimed"],
+)
+def test_waivers_are_needed(waived: dict[str, str], rule: Rule) -> None:
+    for name in waived:
+        (path,) = [path for path in PATHS if path.endswith(f"/{name}")]
+        assert rule(Script(f"packer/guest/not-{name}", (ROOT / path).read_bytes())) != []

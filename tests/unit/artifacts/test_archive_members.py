@@ -1,0 +1,172 @@
+"""What an archive holds, and which archives are refused."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import stat
+import tarfile
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.artifacts import archive
+from imagegen.artifacts.archive import read_members
+from imagegen.errors import VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def tar_gz(*members: tuple[str, bytes | tarfile.TarInfo | None]) -> bytes:
+    """`None` makes a folder; a TarInfo is taken as it is."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:gz") as made:
+        for name, content in members:
+            info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
+            if content is None:
+                info.type = tarfile.DIRTYPE
+            data = content if isinstance(content, bytes) else b""
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def zipped(*members: tuple[str, bytes], mode: int = 0) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            made.writestr(info, content)
+    return out.getvalue()
+
+
+def special(kind: bytes, target: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo("bin/x.exe")
+    info.type = kind
+    info.linkname = target
+    return info
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Callable[[bytes], dict[str, str]]:
+    def from_bytes(data: bytes) -> dict[str, str]:
+        file = tmp_path / "artifact"
+        file.write_bytes(data)
+        return read_members(file, "containerd")
+
+    return from_bytes
+
+
+BIG = bytes(range(256)) * 10_000
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (
+            tar_gz(("./", None), ("./bin/", None), ("./bin/b.exe", BIG), ("./bin/a.exe", b"a")),
+            {"bin/a.exe": sha256(b"a"), "bin/b.exe": sha256(BIG)},
+        ),
+        (tar_gz(("kubernetes/node/bin/kubelet.exe", b"")), {"kubernetes/node/bin/kubelet.exe": sha256(b"")}),
+        (tar_gz((f"{'deep/' * 40}file", b"x")), {f"{'deep/' * 40}file": sha256(b"x")}),
+        (zipped(("bin/", b""), ("bin/crictl.exe", BIG)), {"bin/crictl.exe": sha256(BIG)}),
+        (zipped(), {}),
+    ],
+    ids=["leading dots", "empty file", "long name", "zip", "empty zip"],
+)
+def test_every_regular_file_has_its_sha256(
+    read: Callable[[bytes], dict[str, str]], data: bytes, expected: dict[str, str]
+) -> None:
+    found = read(data)
+    assert found == expected
+    assert list(found) == sorted(found)
+
+
+@pytest.mark.parametrize("make", [tar_gz, zipped])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/x",
+        "../x",
+        "a/../../x",
+        "a/..",
+        "C:/x",
+        "c:x",
+        "a\\b",
+        "a/b:stream",
+        "./../x",
+        ".//x",
+        "a\x01b",
+        "//host/share",
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_refused(
+    read: Callable[[bytes], dict[str, str]], make: Callable[[tuple[str, bytes]], bytes], name: str
+) -> None:
+    with pytest.raises(VerificationError, match="containerd holds"):
+        read(make((name, b"x")))
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (tar_gz(("", special(tarfile.SYMTYPE, "a"))), "a link or a device"),
+        (tar_gz(("bin/a", b"a"), ("", special(tarfile.LNKTYPE, "bin/a"))), "a link or a device"),
+        (tar_gz(("", special(tarfile.CHRTYPE))), "a link or a device"),
+        (tar_gz(("", special(tarfile.FIFOTYPE))), "a link or a device"),
+        (tar_gz(("bin/..", None)), "a path outside"),
+        (zipped(("link", b"target"), mode=stat.S_IFLNK | 0o777), "a link or a device"),
+        (tar_gz(("bin/A.exe", b"1"), ("bin/a.exe", b"2")), "a name that it has already"),
+        (tar_gz(("bin/\udcff", b"1")), "a name that Windows cannot have"),
+        (tar_gz(("a", b"1"))[:-30], "not an archive that can be read"),
+        (gzip.compress(b"no tar at all" * 100), "not an archive that can be read"),
+        (zipped(("a", b"1" * 100))[:-30], "not an archive that can be read"),
+        (b"MZ whatever", "neither a .tar.gz nor a .zip"),
+        (b"", "neither a .tar.gz nor a .zip"),
+    ],
+)
+def test_what_is_not_a_plain_archive_is_refused(
+    read: Callable[[bytes], dict[str, str]], data: bytes, says: str
+) -> None:
+    with pytest.raises(VerificationError, match=says):
+        read(data)
+
+
+@pytest.mark.parametrize("data", [tar_gz(("a", BIG), ("b", BIG)), zipped(("a", BIG), ("b", BIG))], ids=["tar", "zip"])
+def test_bombs_are_bounded(
+    read: Callable[[bytes], dict[str, str]], data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "LIMIT_BYTES", len(BIG) * 2)
+    assert len(read(data)) == 2
+    monkeypatch.setattr(archive, "LIMIT_BYTES", len(BIG) * 2 - 1)
+    with pytest.raises(VerificationError, match="unpacks to more than"):
+        read(data)
+
+
+@pytest.mark.parametrize(
+    "data", [tar_gz(*((str(n), b"") for n in range(4))), zipped(*((str(n), b"") for n in range(4)))], ids=["tar", "zip"]
+)
+def test_members_are_counted(
+    read: Callable[[bytes], dict[str, str]], data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "LIMIT_MEMBERS", 3)
+    with pytest.raises(VerificationError, match="more than 3 members"):
+        read(data)
+
+
+def test_a_name_that_announces_gigabytes_is_not_read(read: Callable[[bytes], dict[str, str]]) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type = tarfile.GNUTYPE_LONGNAME
+    header.size = 64 << 20
+    data = gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(64 << 20), 1)
+    with pytest.raises(VerificationError, match="a header is too large"):
+        read(data)

@@ -1,0 +1,388 @@
+"""Downloads from a server on this machine that speaks TLS and misbehaves as told."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import http.server
+import io
+import ssl
+import stat
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+
+from imagegen.artifacts import download
+from imagegen.artifacts.connection import proxy_for
+from imagegen.artifacts.download import Fetched, Timing, fetch
+from imagegen.artifacts.request import shown_url
+from imagegen.console import Console
+from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DATA = bytes(range(256)) * 2000
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """One answer: `cut` closes the connection after so many bytes of the body."""
+
+    status: int = 200
+    headers: dict[str, str] = dataclasses.field(default_factory=dict)
+    body: bytes = b""
+    cut: int | None = None
+
+
+@dataclasses.dataclass
+class Server:
+    """Answers in turn, and remembers what was asked."""
+
+    url: str = ""
+    ca: str = ""
+    answers: list[Answer] = dataclasses.field(default_factory=list)
+    asked: list[tuple[str, dict[str, str]]] = dataclasses.field(default_factory=list)
+    pauses: list[float] = dataclasses.field(default_factory=list)
+
+    def fetch(self, into: Path, path: str = "/containerd.tar.gz", **options: Any) -> Fetched:  # noqa: ANN401 - passed on
+        return fetch(
+            f"{self.url}{path}",
+            into,
+            environ={"SSL_CERT_FILE": self.ca},
+            console=Console(io.StringIO(), plain=True),
+            timing=Timing(pause=self.pauses.append),
+            **options,
+        )
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def __init__(self, server: Server, *args: Any) -> None:  # noqa: ANN401 - the base class's own
+        self.told = server
+        super().__init__(*args)
+
+    def do_GET(self) -> None:
+        self.told.asked.append((self.path, {key.lower(): value for key, value in self.headers.items()}))
+        answer = self.told.answers.pop(0)
+        self.send_response(answer.status)
+        headers = {"Content-Length": str(len(answer.body))} | answer.headers
+        for key, value in headers.items():
+            if value:
+                self.send_header(key, value)
+        self.end_headers()
+        self.wfile.write(answer.body[: answer.cut])
+        self.close_connection = True
+
+    def do_CONNECT(self) -> None:
+        self.told.asked.append((f"CONNECT {self.path}", {}))
+        self.send_error(403)
+
+    def log_message(self, *_: Any) -> None:  # noqa: ANN401 - the base class prints here
+        """Nothing on a test's output."""
+
+
+class Quiet(http.server.ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:  # noqa: ANN401 - the base class prints here
+        """A client that hangs up is what some tests are about."""
+
+
+@pytest.fixture(scope="module")
+def listening(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    ca = tmp_path_factory.mktemp("ca") / "ca.pem"
+    authority.cert_pem.write_to_path(str(ca))
+    told = Server(ca=str(ca))
+    server = Quiet(("127.0.0.1", 0), functools.partial(Handler, told))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    told.url = f"https://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def server(listening: Server) -> Server:
+    for part in (listening.answers, listening.asked, listening.pauses):
+        part.clear()
+    return listening
+
+
+@pytest.fixture
+def into(tmp_path: Path) -> Iterator[Path]:
+    target = tmp_path / "cache" / "artifact"
+    yield target
+    assert {file.name for file in target.parent.glob("*")} <= {target.name}, "something was left behind"
+
+
+def test_the_digest_is_of_the_bytes_as_they_arrive(server: Server, into: Path) -> None:
+    server.answers = [Answer(body=DATA, headers={"Content-Encoding": "gzip"})]
+    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    assert into.read_bytes() == DATA
+    assert stat.S_IMODE(into.stat().st_mode) == 0o600
+    assert server.asked[0][1]["accept-encoding"] == "identity"
+
+
+def test_a_broken_connection_is_resumed(server: Server, into: Path) -> None:
+    tag = {"ETag": '"one"'}
+    rest = DATA[1000:]
+    server.answers = [
+        Answer(body=DATA, headers=tag, cut=1000),
+        Answer(206, tag | {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{len(DATA)}"}, rest),
+    ]
+    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    assert into.read_bytes() == DATA
+    assert server.asked[1][1]["range"] == "bytes=1000-"
+    assert server.asked[1][1]["if-range"] == '"one"'
+    assert server.pauses == [1.0]
+
+
+@pytest.mark.parametrize("tag", [{}, {"ETag": 'W/"one"'}], ids=["no tag", "weak tag"])
+def test_nothing_is_resumed_that_may_be_other_bytes(server: Server, into: Path, tag: dict[str, str]) -> None:
+    server.answers = [Answer(body=DATA, headers=tag, cut=1000), Answer(body=DATA, headers=tag)]
+    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    assert "range" not in server.asked[1][1]
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        Answer(200, {"ETag": '"two"'}, DATA),
+        Answer(206, {"ETag": '"two"', "Content-Range": f"bytes 1000-{len(DATA) - 1}/{len(DATA)}"}, DATA[1000:]),
+        Answer(206, {"ETag": '"one"', "Content-Range": f"bytes 999-{len(DATA) - 1}/{len(DATA)}"}, DATA[999:]),
+        Answer(206, {"ETag": '"one"'}, DATA[1000:]),
+        Answer(416, {}, b""),
+    ],
+    ids=["whole", "another tag", "another start", "no range", "416"],
+)
+def test_other_bytes_are_never_put_together(server: Server, into: Path, second: Answer) -> None:
+    first = Answer(body=b"x" * len(DATA), headers={"ETag": '"one"'}, cut=1000)
+    server.answers = [first, second, Answer(body=DATA)]
+    assert server.fetch(into) == Fetched(SHA256, len(DATA))
+    assert into.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
+def test_what_may_pass_is_tried_again(server: Server, into: Path, status: int) -> None:
+    server.answers = [Answer(status), Answer(status, {"Retry-After": "7"}), Answer(body=DATA)]
+    assert server.fetch(into).sha256 == SHA256
+    assert server.pauses == [1.0, 7.0]
+
+
+def test_it_gives_up_after_growing_pauses(server: Server, into: Path) -> None:
+    server.answers = [Answer(503)] * 6
+    with pytest.raises(RefusedError, match="could not be downloaded: the server answered 503") as raised:
+        server.fetch(into, override="overrides.containerd")
+    assert server.pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert raised.value.hint == "try again later, or set overrides.containerd to another URL"
+
+
+def test_progress_starts_the_count_again(server: Server, into: Path) -> None:
+    tag = {"ETag": '"one"'}
+    server.answers = [
+        Answer(
+            206 if at else 200,
+            tag | ({"Content-Range": f"bytes {at}-{len(DATA) - 1}/{len(DATA)}"} if at else {}),
+            DATA[at:],
+            cut=10,
+        )
+        for at in range(0, 100, 10)
+    ] + [Answer(206, tag | {"Content-Range": f"bytes 100-{len(DATA) - 1}/{len(DATA)}"}, DATA[100:])]
+    assert server.fetch(into).sha256 == SHA256
+    assert server.pauses == [1.0] * 10
+
+
+def test_the_deadline_ends_it(server: Server, into: Path) -> None:
+    clock = iter([0.0, download.DEADLINE_S + 1])
+    server.answers = [Answer(body=DATA)]
+    timing = Timing(pause=server.pauses.append, now=lambda: next(clock))
+    with pytest.raises(RefusedError, match="not downloaded within 30 minutes"):
+        fetch(
+            f"{server.url}/x",
+            into,
+            environ={"SSL_CERT_FILE": server.ca},
+            console=Console(io.StringIO(), plain=True),
+            timing=timing,
+        )
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
+def test_what_will_not_pass_fails_at_once(server: Server, into: Path, status: int) -> None:
+    server.answers = [Answer(status)]
+    with pytest.raises(ConfigError, match=f"the server answered {status}") as raised:
+        server.fetch(into, override="overrides.containerd")
+    assert "set overrides.containerd to another URL" in raised.value.hint
+    assert server.pauses == []
+
+
+def test_a_digest_that_differs_names_both(server: Server, into: Path) -> None:
+    server.answers = [Answer(body=DATA)]
+    with pytest.raises(VerificationError, match=f"has sha256 {SHA256}, and {'0' * 64} was asked for"):
+        server.fetch(into, expected_sha256="0" * 64)
+    assert not into.exists()
+
+
+@pytest.mark.parametrize("length", [str(len(DATA)), ""], ids=["told", "untold"])
+def test_too_large_is_refused(server: Server, into: Path, length: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "LIMIT_BYTES", len(DATA) - 1)
+    server.answers = [Answer(headers={"Content-Length": length, "Connection": "close"}, body=DATA)]
+    with pytest.raises(VerificationError, match="is larger than"):
+        server.fetch(into)
+
+
+def test_redirects_are_followed(server: Server, into: Path) -> None:
+    server.answers = [Answer(302, {"Location": "/elsewhere?sig=secret"}), Answer(body=DATA)]
+    assert server.fetch(into).sha256 == SHA256
+    assert server.asked[1][0] == "/elsewhere?sig=secret"
+
+
+@pytest.mark.parametrize(
+    ("location", "says"),
+    [
+        ("http://127.0.0.1/x?sig=secret", r"http://127.0.0.1/x, where .* leads, is not an https:// URL"),
+        ("file:///etc/passwd", "cannot be read"),
+        ("https://[broken", "cannot be read"),
+    ],
+)
+def test_no_redirect_leaves_https(server: Server, into: Path, location: str, says: str) -> None:
+    server.answers = [Answer(302, {"Location": location})]
+    with pytest.raises(ConfigError, match=says) as raised:
+        server.fetch(into)
+    assert "secret" not in str(raised.value)
+
+
+def test_redirects_end(server: Server, into: Path) -> None:
+    server.answers = [Answer(302, {"Location": "/again"})] * 11
+    with pytest.raises(ConfigError, match="redirected more than 10 times"):
+        server.fetch(into)
+
+
+def test_a_user_in_the_url_is_sent_and_not_told(server: Server, into: Path) -> None:
+    url = server.url.replace("https://", "https://robot:hunter2@")
+    server.answers = [Answer(302, {"Location": f"{server.url}/moved"}), Answer(404)]
+    with pytest.raises(ConfigError) as raised:
+        fetch(
+            f"{url}/x?sig=secret",
+            into,
+            environ={"SSL_CERT_FILE": server.ca},
+            console=Console(io.StringIO(), plain=True),
+        )
+    assert server.asked[0][1]["authorization"].startswith("Basic ")
+    assert "authorization" not in server.asked[1][1]
+    assert not {"hunter2", "robot", "secret"} & set(_words(raised.value))
+
+
+def test_nothing_secret_is_narrated(server: Server, into: Path, caplog: pytest.LogCaptureFixture) -> None:
+    told = io.StringIO()
+    server.answers = [Answer(body=DATA)]
+    fetch(f"{server.url}/x?sig=secret", into, environ={"SSL_CERT_FILE": server.ca}, console=Console(told, plain=True))
+    assert f"downloading {server.url}/x ..." in told.getvalue()
+    assert "secret" not in told.getvalue() + caplog.text
+
+
+def test_a_certificate_of_a_stranger_is_refused_at_once(server: Server, into: Path) -> None:
+    with pytest.raises(RefusedError, match="CERTIFICATE_VERIFY_FAILED") as raised:
+        fetch(
+            f"{server.url}/x",
+            into,
+            environ={},
+            console=Console(io.StringIO(), plain=True),
+            timing=Timing(pause=server.pauses.append),
+        )
+    assert "SSL_CERT_FILE" in raised.value.hint
+    assert server.pauses == []
+
+
+def test_a_bundle_that_is_not_there_is_named(server: Server, into: Path) -> None:
+    with pytest.raises(ConfigError, match=r"REQUESTS_CA_BUNDLE names /no/such\.pem"):
+        fetch(
+            f"{server.url}/x",
+            into,
+            environ={"REQUESTS_CA_BUNDLE": "/no/such.pem"},
+            console=Console(io.StringIO(), plain=True),
+        )
+
+
+def test_stopping_ends_it(server: Server, into: Path) -> None:
+    stop = threading.Event()
+    stop.set()
+    server.answers = [Answer(body=DATA)]
+    with pytest.raises(Exception, match=r"^$") as raised:
+        server.fetch(into, stop=stop)
+    assert type(raised.value).__name__ == "CancelledError"
+    assert not into.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://h/p?sig=1#f", "https://h/p"),
+        ("https://u:p@h:8443/p", "https://h:8443/p"),
+        ("https://[::1]/p", "https://[::1]/p"),
+        ("https://h:port/p?sig=1", "a URL that cannot be read"),
+    ],
+)
+def test_shown_url(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize("url", ["http://h/x?sig=secret", "ftp://h/x", "https://", "nonsense", "https://h:port/x"])
+def test_only_https_is_fetched(url: str, into: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        fetch(url, into, environ={}, console=Console(io.StringIO(), plain=True))
+    assert "secret" not in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("environ", "host", "proxy"),
+    [
+        ({}, "dl.k8s.io", None),
+        ({"HTTPS_PROXY": "http://proxy:3128"}, "dl.k8s.io", "http://proxy:3128"),
+        ({"https_proxy": "proxy:3128"}, "dl.k8s.io", "http://proxy:3128"),
+        ({"ALL_PROXY": "http://all:1", "HTTPS_PROXY": "http://https:2"}, "dl.k8s.io", "http://https:2"),
+        ({"HTTP_PROXY": "http://proxy:3128"}, "dl.k8s.io", None),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": "k8s.io"}, "dl.k8s.io", None),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": "a, .K8s.io"}, "dl.k8s.io", None),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": "8s.io"}, "dl.k8s.io", "http://p"),
+        ({"HTTPS_PROXY": "http://p", "no_proxy": "*"}, "dl.k8s.io", None),
+        ({"HTTPS_PROXY": "http://p", "NO_PROXY": ""}, "dl.k8s.io", "http://p"),
+    ],
+)
+def test_proxy_for(environ: dict[str, str], host: str, proxy: str | None) -> None:
+    assert proxy_for(host, environ) == proxy
+
+
+def test_a_proxy_of_another_kind_is_refused_without_showing_it() -> None:
+    with pytest.raises(ConfigError) as raised:
+        proxy_for("dl.k8s.io", {"HTTPS_PROXY": "socks5://u:hunter2@p"})
+    assert "hunter2" not in raised.value.message
+
+
+def test_the_proxy_is_used(server: Server, into: Path) -> None:
+    with pytest.raises(RefusedError, match="403"):
+        fetch(
+            "https://dl.k8s.io/x",
+            into,
+            environ={"SSL_CERT_FILE": server.ca, "HTTPS_PROXY": server.url},
+            console=Console(io.StringIO(), plain=True),
+            timing=Timing(pause=server.pauses.append),
+        )
+    assert {line for line, _ in server.asked} == {"CONNECT dl.k8s.io:443"}
+
+
+def _words(error: ImagegenError) -> list[str]:
+    text = " ".join((error.message, error.hint, *error.details))
+    return text.replace(":", " ").replace("@", " ").replace("=", " ").replace("?", " ").split()

@@ -1,0 +1,291 @@
+"""What an image's identity is made of: pinned for the shipped config, and asked of every key, part and file."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import shutil
+import typing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+import pytest
+
+from imagegen import contents, pipeline
+from imagegen.config.model import ImageConfig
+from imagegen.plan import model
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, PublishPart
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Decide = Callable[[Path, str], Any]
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
+TARGETS = ("aws", "azure")
+IMAGE, BUILD, PUBLISH = "image", "build", "publish"
+
+# Under the test lock. Whoever changes one says by it that every image is to be built again.
+PINNED = {
+    "aws": "842030424e7b8d38bf608c9c382d3a24ee26f66047f48482844e9e759e797588",
+    "azure": "21ffaedb195cdc1f97dc241decf87f729e078e47e97357b87ccd7a92ebaf2d62",
+}
+
+OTHER_SPELLING = """\
+targets: # the order of keys, quotes, comments and defaults that are written out are no part of an image
+  azure:
+    publish: {regions: [westus3]}
+    gallery: {version: date, definition: capi-win-2022-containerd, name: "clusterapi", resource_group: 'cluster-api-gallery'}
+    vm_size: Standard_D4s_v5
+    location: "eastus2"
+  aws:
+    publish:
+      regions:
+        - us-west-2
+    allowed_cidrs:
+      - 0.0.0.0/0
+    disk_size_gb: 50
+    instance_type: m6i.large
+    region: 'us-east-1'
+overrides: {}
+cloudbase_init: {user: capi, version: '1.1.8'}
+runtime: {"containerd": {"version": "2.3.4"}}
+kubernetes: {version: '1.36.2'}
+windows:
+    edition: "core"
+    release: '2022'
+name: "windows-2022-containerd"
+"""
+
+BASE: dict[str, Any] = {
+    "name": "example",
+    "windows": {"release": "2022", "edition": "core"},
+    "kubernetes": {"version": "1.36.2"},
+    "runtime": {"containerd": {"version": "2.3.4"}},
+    "cloudbase_init": {"version": "1.1.8", "user": "capi"},
+    "overrides": {"crictl_url": {"url": "https://artifacts.example.com/crictl.tar.gz"}},
+    "targets": {
+        "aws": {"region": "us-east-1", "allowed_cidrs": ["192.0.2.0/24"]},
+        "azure": {
+            "location": "eastus2",
+            "gallery": {"resource_group": "images", "name": "images", "definition": "windows"},
+        },
+    },
+}
+
+# Every key of a config: another value for it, and the parts of the plan that it is in.
+KEYS: dict[str, tuple[object, set[str]]] = {
+    "name": ("another", {BUILD}),
+    "windows.release": ("2025", {IMAGE}),
+    "windows.edition": ("full", {IMAGE}),
+    "kubernetes.version": ("1.36.3", {IMAGE, BUILD}),
+    "runtime.containerd.version": ("2.3.5", {IMAGE, BUILD}),
+    "cloudbase_init.version": ("1.1.7", {IMAGE, BUILD}),
+    "cloudbase_init.user": ("operator", {IMAGE}),
+    "overrides.*.url": ("https://mirror.example.com/crictl.tar.gz", {BUILD}),
+    "overrides.*.sha256": ("0" * 64, set()),
+    "targets.aws.region": ("eu-west-1", {BUILD}),
+    "targets.aws.instance_type": ("c6i.4xlarge", {BUILD}),
+    "targets.aws.disk_size_gb": (200, {BUILD}),
+    "targets.aws.allowed_cidrs": (["198.51.100.0/24"], {BUILD}),
+    "targets.aws.publish.regions": (["us-west-2"], {PUBLISH}),
+    "targets.azure.location": ("westeurope", {BUILD}),
+    "targets.azure.vm_size": ("Standard_D8s_v5", {BUILD}),
+    "targets.azure.gallery.resource_group": ("others", {BUILD}),
+    "targets.azure.gallery.name": ("others", {BUILD}),
+    "targets.azure.gallery.definition": ("others", {BUILD}),
+    "targets.azure.gallery.version": ("kubernetes", {PUBLISH}),
+    "targets.azure.publish.regions": (["westus3"], {PUBLISH}),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_shipped_config_has_the_pinned_identity(target: str, decide: Decide) -> None:
+    assert decide(SHIPPED, target).decision.plan.image_id == PINNED[target]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_spelling_is_no_part_of_the_plan(target: str, decide: Decide, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(OTHER_SPELLING)
+    decided = decide(other, target).decision
+    assert decided.plan.image_id == PINNED[target]
+    assert decided.plan == decide(SHIPPED, target).decision.plan
+
+
+def test_every_key_of_the_config_has_a_row() -> None:
+    assert sorted(_leaves(ImageConfig)) == sorted(KEYS)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("key", KEYS)
+def test_key_changes_its_parts_only(key: str, target: str, decide: Decide, tmp_path: Path) -> None:
+    value, parts = KEYS[key]
+    before = _decided(BASE, target, decide, tmp_path)
+    after = _decided(_with(BASE, key, value), target, decide, tmp_path)
+    is_of_another_target = key.startswith("targets.") and not key.startswith(f"targets.{target}.")
+    expected = set() if is_of_another_target else parts
+    assert {part for part in (IMAGE, BUILD, PUBLISH) if getattr(before, part) != getattr(after, part)} == expected
+    assert (before.image_id != after.image_id) == (IMAGE in expected)
+
+
+FIELDS: dict[type, dict[str, object]] = {
+    ImagePart: {
+        "target": "another",
+        "windows": {"release": "2022", "edition": "core", "build": 1},
+        "base": {"name": "another"},
+        "versions": {"kubernetes": "9.9.9"},
+        "phases": (Phase("another", restart=False, timeout_s=1, steps=()),),
+        "artifacts": {"another": PlannedArtifact("0" * 64, 1)},
+        "files": {"another": "0" * 64},
+        "scripts": {"another": "0" * 64},
+    },
+    BuildPart: {
+        "name": "another",
+        "base_place": {"ami_id": "another"},
+        "settings": {"region": "another"},
+        "downloads": {"another": "https://mirror.example.com/another"},
+    },
+    PublishPart: {"settings": {"regions": ["another"]}},
+}
+PARTS = {ImagePart: IMAGE, BuildPart: BUILD, PublishPart: PUBLISH}
+
+
+def test_every_field_of_a_part_has_a_row() -> None:
+    assert {part: sorted(rows) for part, rows in FIELDS.items()} == {
+        part: sorted(field.name for field in dataclasses.fields(part)) for part in FIELDS
+    }
+    assert [field.name for field in dataclasses.fields(BuildPlan)] == list(PARTS.values())
+
+
+@pytest.mark.parametrize(("part", "field"), [(part, field) for part, rows in FIELDS.items() for field in rows])
+def test_identity_is_of_the_image_part(part: type, field: str, decide: Decide) -> None:
+    plan: BuildPlan = decide(SHIPPED, "aws").decision.plan
+    changed = dataclasses.replace(getattr(plan, PARTS[part]), **{field: FIELDS[part][field]})
+    after = dataclasses.replace(plan, **{PARTS[part]: changed})
+    assert after != plan
+    assert (after.image_id != plan.image_id) == (part is ImagePart)
+
+
+def test_a_resource_of_any_step_is_part_of_the_identity(decide: Decide) -> None:
+    plan: BuildPlan = decide(SHIPPED, "aws").decision.plan
+    ids = {plan.image_id}
+    for at, phase in enumerate(plan.image.phases):
+        for index, step in enumerate(phase.steps):
+            fewer = dataclasses.replace(step, resources=step.resources[1:])
+            steps = (*phase.steps[:index], fewer, *phase.steps[index + 1 :])
+            phases = list(plan.image.phases)
+            phases[at] = dataclasses.replace(phase, steps=steps)
+            ids.add(dataclasses.replace(plan, image=dataclasses.replace(plan.image, phases=tuple(phases))).image_id)
+    assert len(ids) == 1 + sum(len(phase.steps) for phase in plan.image.phases)
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    for path in contents.read_folder(contents.GUEST):
+        yield "aws", f"packer/guest/{path}"
+    for target in TARGETS:
+        for path in contents.read_folder(contents.PACKER / target, "*.ps1"):
+            yield target, f"packer/{target}/{path}"
+    for path in contents.read_folder(contents.ROLES):
+        if path.split("/")[1] in ("templates", "files"):
+            yield "aws", f"ansible-win/roles/{path}"
+
+
+FILES = list(_files())
+
+
+@pytest.mark.parametrize(("target", "file"), FILES, ids=[file for _, file in FILES])
+def test_a_changed_byte_is_another_image(
+    target: str, file: str, decide: Decide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(contents.PACKER, tmp_path / "packer")
+    shutil.copytree(contents.ROLES, tmp_path / "ansible-win" / "roles")
+    monkeypatch.setattr(pipeline, "PACKER", tmp_path / "packer")
+    monkeypatch.setattr(pipeline, "GUEST", tmp_path / "packer" / "guest")
+    monkeypatch.setattr(pipeline, "ROLES", tmp_path / "ansible-win" / "roles")
+    assert decide(SHIPPED, target).decision.plan.image_id == PINNED[target]
+    with (tmp_path / file).open("ab") as stream:
+        stream.write(b" ")
+    assert decide(SHIPPED, target).decision.plan.image_id != PINNED[target]
+
+
+def test_files_of_every_room_are_asked() -> None:
+    files = [file for _, file in FILES]
+    assert {"packer/aws/bootstrap.ps1", "packer/azure/generalise.ps1", "packer/guest/start.ps1"} < set(files)
+    assert sum(file.startswith("packer/guest/kinds/") for file in files) == 12
+    assert sum(file.startswith("ansible-win/") for file in files) >= 7
+
+
+def test_errata_salt_every_identity(decide: Decide, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan: BuildPlan = decide(SHIPPED, "aws").decision.plan
+    seen = [plan.image_id]
+    for errata in (("first",), ("first", "second"), ("second", "first")):
+        monkeypatch.setattr(model, "ERRATA", errata)
+        seen.append(plan.image_id)
+    assert len(set(seen)) == len(seen)
+
+
+def test_a_mirror_with_the_same_bytes_makes_the_same_image(decide: Decide) -> None:
+    decided = decide(SHIPPED, "aws")
+    mirrored = decided.lock.model_copy(
+        update={
+            "artifacts": {
+                name: item.model_copy(update={"url": f"https://mirror.example.com/{name}"})
+                for name, item in decided.lock.artifacts.items()
+            }
+        }
+    )
+    assert pipeline.decide(decided.loaded, "aws", mirrored).plan.image_id == PINNED["aws"]
+
+
+def test_other_bytes_at_the_same_address_make_another_image(decide: Decide) -> None:
+    decided = decide(SHIPPED, "aws")
+    for name, item in decided.lock.artifacts.items():
+        changed = item.model_copy(update={"sha256": "0" * 64})
+        lock = decided.lock.model_copy(update={"artifacts": {**decided.lock.artifacts, name: changed}})
+        assert pipeline.decide(decided.loaded, "aws", lock).plan.image_id != PINNED["aws"], name
+
+
+def test_place_of_the_base_image_is_no_part_of_the_identity(decide: Decide) -> None:
+    decided = decide(SHIPPED, "aws")
+    base = decided.lock.base_images["aws"]
+    moved = base.model_copy(update={"place": {"region": "eu-west-1", "ami_id": "ami-0fedcba9876543210"}})
+    lock = decided.lock.model_copy(update={"base_images": {**decided.lock.base_images, "aws": moved}})
+    assert pipeline.decide(decided.loaded, "aws", lock).plan.image_id == PINNED["aws"]
+
+
+def _leaves(of: type[pydantic.BaseModel], under: str = "") -> Iterator[str]:
+    for name, field in of.model_fields.items():
+        inner = _models(field.annotation)
+        if not inner:
+            yield f"{under}{name}"
+        star = "*." if typing.get_origin(field.annotation) is dict else ""
+        for part in inner:
+            yield from _leaves(part, f"{under}{name}.{star}")
+
+
+def _models(annotation: Any) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return [annotation]
+    return [found for part in typing.get_args(annotation) for found in _models(part)]
+
+
+def _with(config: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    changed = copy.deepcopy(config)
+    *parents, last = key.replace("*", "crictl_url").split(".")
+    inner = changed
+    for parent in parents:
+        inner = inner.setdefault(parent, {})
+    assert inner.get(last) != value
+    inner[last] = value
+    return changed
+
+
+def _decided(config: dict[str, Any], target: str, decide: Decide, folder: Path) -> BuildPlan:
+    # JSON is YAML.
+    file = folder / "config.yaml"
+    file.write_text(json.dumps(config))
+    plan: BuildPlan = decide(file, target).decision.plan
+    return plan

@@ -1,0 +1,179 @@
+"""Base images and our own images on AWS, against moto: EC2's own filters and answers."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import botocore.exceptions
+import moto
+import pytest
+
+from imagegen.console import Console
+from imagegen.errors import ConfigError, PublishError, RefusedError
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
+from imagegen.providers import Run, provider
+from imagegen.providers.aws import base
+from imagegen.providers.aws.client import ec2_clients, explained
+from imagegen.providers.aws.settings import Publish, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ENVIRON = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
+REGION = "eu-west-1"
+SETTINGS = Settings(region=REGION, allowed_cidrs=["192.0.2.0/24"], publish=Publish(regions=["eu-central-1"]))
+PLAN = BuildPlan(
+    ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
+    BuildPart("node", {}, {"region": REGION}, {}),
+    PublishPart({"regions": []}),
+)
+
+
+@pytest.fixture
+def ec2() -> Iterator[Any]:
+    with moto.mock_aws(config={"core": {"mock_credentials": True}}):
+        client = boto3.client("ec2", region_name=REGION)
+        yield client
+        client.close()
+
+
+def run(**labels: str) -> Run:
+    return Run(ENVIRON, labels, "2026-11-18T10:00:00Z")
+
+
+def register(ec2: Any, name: str, **tags: str) -> str:  # noqa: ANN401 - moto's client is boto3's
+    ami: str = ec2.register_image(Name=name)["ImageId"]
+    if tags:
+        ec2.create_tags(Resources=[ami], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+    return ami
+
+
+def test_the_newest_base_image_that_fits_is_locked(ec2: Any) -> None:  # noqa: ANN401 - as above
+    aws = provider("aws")
+    request = {"region": REGION, "name": "Windows_Server-2016-English-Full-*-2017*", "owner": "amazon"}
+    offered = ec2.describe_images(Owners=["amazon"], Filters=[{"Name": "name", "Values": [request["name"]]}])["Images"]
+    assert len(offered) > 1
+
+    locked = aws.look_up_base(request, run())
+
+    newest = max(offered, key=lambda image: (image["CreationDate"], image["Name"]))
+    assert locked.request == request
+    assert locked.identity == {"owner": "amazon", "name": newest["Name"]}
+    assert locked.place == {"region": REGION, "ami_id": newest["ImageId"]}
+
+
+def test_newest_is_by_creation_and_not_by_name() -> None:
+    class Ec2:
+        def describe_images(self, **_: object) -> dict[str, Any]:
+            old = {"Name": "Windows-2026.11.99", "ImageId": "ami-1", "CreationDate": "2026-10-01T00:00:00.000Z"}
+            new = {"Name": "Windows-2026.11.11", "ImageId": "ami-2", "CreationDate": "2026-11-01T00:00:00.000Z"}
+            return {"Images": [new, old]}
+
+    client: Any = Ec2()
+    locked = base.look_up_base(client, {"region": REGION, "name": "Windows-*", "owner": "amazon"})
+    assert locked.place["ami_id"] == "ami-2"
+
+
+@pytest.mark.usefixtures("ec2")
+def test_a_base_image_that_is_not_offered_is_the_configs_fault() -> None:
+    request = {"region": REGION, "name": "Windows_Server-1999-*", "owner": "amazon"}
+    with pytest.raises(ConfigError, match=r"no base image Windows_Server-1999-\* of amazon in eu-west-1") as raised:
+        provider("aws").look_up_base(request, run())
+    assert "check the region" in raised.value.hint
+
+
+def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> None:  # noqa: ANN401 - as above
+    aws = provider("aws")
+    register(ec2, "stranger", imagegen_image_id="f" * 64)
+    register(ec2, "untagged")
+    assert aws.find_built(PLAN, run()) is None
+
+    plain = register(ec2, "plain", imagegen_image_id=PLAN.image_id)
+    rehearsed = register(ec2, "rehearsed", imagegen_image_id=PLAN.image_id, imagegen_label_rehearsal="true")
+
+    found = aws.find_built(PLAN, run())
+    assert found is not None
+    assert (found.id, found.region, found.name, found.state) == (plain, REGION, "plain", "available")
+    labelled = aws.find_built(PLAN, run(rehearsal="true"))
+    assert labelled is not None
+    assert labelled.id == rehearsed
+    assert aws.find_built(PLAN, run(rehearsal="false")) is None
+    assert aws.find_built(PLAN, run(rehearsal="true", who="me")) is None
+
+
+@pytest.mark.usefixtures("ec2")
+def test_publishing_goes_through_the_real_client() -> None:
+    with ec2_clients(ENVIRON) as clients:
+        source = clients(REGION).register_image(Name="node-1")["ImageId"]
+        tags = [{"Key": "imagegen_image_id", "Value": PLAN.image_id}]
+        clients(REGION).create_tags(Resources=[source], Tags=tags)  # type: ignore[arg-type] # plain dicts are TagTypeDefs
+    aws = provider("aws")
+    built = aws.find_built(PLAN, run())
+    assert built is not None
+    published = aws.publish(PLAN, built, run(), Console(io.StringIO(), plain=True))
+    assert [(image.region, image.id) for image in published.images] == [(REGION, source)]
+    assert published.made == 0
+
+
+def test_settings_become_plain_json() -> None:
+    aws = provider("aws")
+    windows = {"aws": {"name": "Windows_Server-2022-English-Core-Base-*"}}
+    assert aws.base_request(SETTINGS, windows) == {
+        "region": REGION,
+        "name": "Windows_Server-2022-English-Core-Base-*",
+        "owner": "amazon",
+    }
+    assert aws.build_settings(SETTINGS) == {
+        "region": REGION,
+        "instance_type": "m6i.large",
+        "disk_size_gb": 50,
+        "allowed_cidrs": ["192.0.2.0/24"],
+    }
+    assert aws.publish_settings(SETTINGS) == {"regions": ["eu-central-1"]}
+    assert aws.build_variables(PLAN, run()) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "says"),
+    [
+        ("ExpiredToken", ConfigError, "does not accept the credentials: ExpiredToken"),
+        ("UnauthorizedOperation", PublishError, "UnauthorizedOperation: no"),
+        ("RequestLimitExceeded", PublishError, "RequestLimitExceeded: no"),
+    ],
+)
+def test_answers_become_errors_with_a_hint_and_the_request_id(code: str, kind: type[Exception], says: str) -> None:
+    answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RequestId": "req-1"}}
+    with pytest.raises(kind, match=says) as raised, explained("copying", PublishError):
+        raise botocore.exceptions.ClientError(answer, "CopyImage")
+    error: Any = raised.value
+    assert error.details == ("request id: req-1",)
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (botocore.exceptions.NoCredentialsError(), ConfigError),
+        (botocore.exceptions.ProfileNotFound(profile="mine"), ConfigError),
+        (botocore.exceptions.EndpointConnectionError(endpoint_url="https://ec2.invalid"), RefusedError),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
+)
+def test_faults_of_the_sdk_become_errors(fault: Exception, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="looking: ") as raised, explained("looking", RefusedError):
+        raise fault
+    assert type(raised.value) is kind
+
+
+def test_a_profile_that_does_not_exist_is_the_operators_to_mend(
+    tmp_path: Any,  # noqa: ANN401 - a Path
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    request = {"region": REGION, "name": "any", "owner": "amazon"}
+    with pytest.raises(ConfigError, match="no usable AWS credentials") as raised:
+        provider("aws").look_up_base(request, Run({"AWS_PROFILE": "nobody"}, {}, ""))
+    assert "AWS_PROFILE" in raised.value.hint

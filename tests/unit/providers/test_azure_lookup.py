@@ -1,0 +1,172 @@
+"""Credentials, base images and errors on Azure."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import azure.identity
+import pytest
+from azure.core import exceptions as sdk
+
+from imagegen.errors import ConfigError, PublishError, RefusedError
+from imagegen.providers import provider
+from imagegen.providers.azure import base, client
+from imagegen.providers.azure.gallery import numbers
+from imagegen.providers.azure.settings import Gallery, Publish, Settings
+
+REQUEST = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "core"}
+SETTINGS = Settings(
+    location="westeurope",
+    gallery=Gallery(resource_group="images", name="gal", definition="def"),
+    publish=Publish(regions=["northeurope"]),
+)
+
+
+def marketplace(*versions: str) -> Any:  # noqa: ANN401 - stands for a ComputeManagementClient
+    def listed(*asked: str) -> list[SimpleNamespace]:
+        assert asked == ("westeurope", "MicrosoftWindowsServer", "windowsserver2022", "core")
+        return [SimpleNamespace(name=version) for version in versions]
+
+    return SimpleNamespace(virtual_machine_images=SimpleNamespace(list=listed))
+
+
+def test_the_highest_version_is_by_number_and_not_by_text() -> None:
+    locked = base.look_up_base(marketplace("20348.999.260101", "20348.5499.260809", "20348.587.220303", "odd"), REQUEST)
+    assert locked.request == REQUEST
+    assert locked.identity == {
+        "publisher": "MicrosoftWindowsServer",
+        "offer": "windowsserver2022",
+        "sku": "core",
+        "version": "20348.5499.260809",
+    }
+    assert locked.place == {"location": "westeurope"}
+
+
+def test_no_version_is_the_configs_fault() -> None:
+    with pytest.raises(ConfigError, match="no base image MicrosoftWindowsServer:windowsserver2022:core in westeurope"):
+        base.look_up_base(marketplace(), REQUEST)
+
+
+FAMILY = {"TENANT_ID": "t", "CLIENT_ID": "c", "CLIENT_SECRET": "s", "SUBSCRIPTION_ID": "sub"}
+
+
+@pytest.mark.parametrize("prefix", ["AZURE", "ARM"])
+def test_both_families_of_names_are_accepted(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded_credentials(monkeypatch)
+    with client.compute({f"{prefix}_{name}": value for name, value in FAMILY.items()}):
+        pass
+    assert made == [("t", "c", "s")]
+
+
+def test_azures_own_names_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded_credentials(monkeypatch)
+    environ = {f"ARM_{name}": f"arm-{value}" for name, value in FAMILY.items()} | {"AZURE_CLIENT_ID": "azure-c"}
+    with client.compute(environ):
+        pass
+    assert made == [("arm-t", "azure-c", "arm-s")]
+    assert client.subscription_id(environ | {"AZURE_SUBSCRIPTION_ID": "azure-sub"}) == "azure-sub"
+
+
+def test_without_a_secret_the_default_chain_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded_credentials(monkeypatch)
+    with client.compute({"AZURE_SUBSCRIPTION_ID": "sub", "AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t"}):
+        pass
+    assert made == [()]
+
+
+@pytest.mark.parametrize("environ", [{}, {"AZURE_SUBSCRIPTION_ID": ""}])
+def test_no_subscription_names_what_to_set(environ: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="no Azure subscription") as raised, client.compute(environ):
+        pytest.fail("a client without a subscription")
+    assert raised.value.hint == "set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID to its id"
+
+
+def recorded_credentials(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    made: list[tuple[str, ...]] = []
+
+    class Credential:
+        def __init__(self, *values: str) -> None:
+            made.append(values)
+
+        def __enter__(self) -> Credential:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def get_token(self, *_: str) -> None:
+            pytest.fail("a token was asked for")
+
+    # azure.identity is imported above, not by the code under test: its import asks `uname` for its User-Agent.
+    monkeypatch.setattr(azure.identity, "ClientSecretCredential", Credential)
+    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Credential)
+    return made
+
+
+def answered(status: int) -> sdk.HttpResponseError:
+    response: Any = SimpleNamespace(
+        status_code=status,
+        reason="Reason",
+        headers={"x-ms-request-id": "req-1"},
+        text=lambda: '{"error": {"code": "TheCode", "message": "the message"}}',
+    )
+    kind = {404: sdk.ResourceNotFoundError, 401: sdk.ClientAuthenticationError}.get(status, sdk.HttpResponseError)
+    return kind(response=response)
+
+
+@pytest.mark.parametrize(
+    ("error", "missing", "kind", "says", "hint"),
+    [
+        (answered(401), "", ConfigError, "no usable Azure credentials", "AZURE_TENANT_ID"),
+        (answered(403), "", PublishError, "TheCode: the message", "a role"),
+        (answered(404), "make it", ConfigError, "TheCode", "make it"),
+        (answered(404), "", PublishError, "TheCode: the message", "run it again"),
+        (answered(409), "", PublishError, "TheCode: the message", "run it again"),
+        (sdk.ServiceRequestError("no route\nlong advice"), "", PublishError, "doing: no route", "network"),
+    ],
+)
+def test_errors_say_what_to_do(error: Exception, missing: str, kind: type[Exception], says: str, hint: str) -> None:
+    with pytest.raises(kind, match=says) as raised, client.explained("doing", PublishError, missing=missing):
+        raise error
+    shown: Any = raised.value
+    assert hint in shown.hint
+    assert "\n" not in shown.message
+    if isinstance(error, sdk.HttpResponseError) and error.status_code != 401:
+        assert shown.details == ("request id: req-1",)
+
+
+def test_a_gallery_that_is_not_there_is_the_configs_fault() -> None:
+    with pytest.raises(ConfigError), client.explained("listing", RefusedError, missing="create it"):
+        raise answered(404)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1.2.3", (1, 2, 3)),
+        ("2026.1118.0", (2026, 1118, 0)),
+        ("2147483647.0.0", (2147483647, 0, 0)),
+        ("2147483648.0.0", None),
+        ("v1.2.3", None),
+        ("1.2", None),
+        ("1.2.3-rc.1", None),
+        ("1.2.3\n", None),
+    ],
+)
+def test_version_numbers(text: str, expected: tuple[int, int, int] | None) -> None:
+    assert numbers(text) == expected
+
+
+def test_settings_become_plain_json() -> None:
+    azure = provider("azure")
+    windows = {"azure": {"offer": "windowsserver2022", "sku": "core"}}
+    assert azure.base_request(SETTINGS, windows) == REQUEST
+    assert azure.build_settings(SETTINGS) == {
+        "location": "westeurope",
+        "vm_size": "Standard_D4s_v5",
+        "resource_group": "images",
+        "gallery": "gal",
+        "definition": "def",
+    }
+    assert azure.publish_settings(SETTINGS) == {"regions": ["northeurope"], "version": "date"}

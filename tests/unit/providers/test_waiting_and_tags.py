@@ -1,0 +1,51 @@
+"""Waiting grows apart and ends; tags decide whose image it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from imagegen.providers.tags import is_same_image
+from imagegen.providers.waiting import PAUSES_S, Clock, wait_for
+
+
+@pytest.mark.parametrize(
+    ("found_at", "limit_s", "pauses"),
+    [
+        (0, 100.0, []),
+        (2, 100.0, [1.0, 2.0]),
+        (9, 1000.0, [*PAUSES_S, 30.0, 30.0, 30.0]),
+        (None, 7.0, [1.0, 2.0, 4.0]),
+        (None, 0.0, []),
+    ],
+)
+def test_wait_for(found_at: int | None, limit_s: float, pauses: list[float]) -> None:
+    waited: list[float] = []
+    looks = 0
+
+    def look() -> str | None:
+        nonlocal looks
+        looks += 1
+        return "it" if found_at is not None and looks > found_at else None
+
+    found = wait_for(look, limit_s=limit_s, clock=Clock(now=lambda: sum(waited), pause=waited.append))
+    assert found == (None if found_at is None else "it")
+    assert waited == pauses
+    assert looks == len(pauses) + 1
+
+
+@pytest.mark.parametrize(
+    ("tags", "labels", "same"),
+    [
+        ({"imagegen_image_id": "a"}, {}, True),
+        ({"imagegen_image_id": "a", "other": "x"}, {}, True),
+        ({"imagegen_image_id": "b"}, {}, False),
+        ({}, {}, False),
+        ({"imagegen_image_id": "a", "imagegen_label_x": "1"}, {}, False),
+        ({"imagegen_image_id": "a"}, {"x": "1"}, False),
+        ({"imagegen_image_id": "a", "imagegen_label_x": "1"}, {"x": "1"}, True),
+        ({"imagegen_image_id": "a", "imagegen_label_x": "2"}, {"x": "1"}, False),
+        ({"imagegen_image_id": "a", "imagegen_label_x": "1", "imagegen_label_y": "1"}, {"x": "1"}, False),
+    ],
+)
+def test_is_same_image(tags: dict[str, str], labels: dict[str, str], same: bool) -> None:
+    assert is_same_image(tags, "a", labels) is same
