@@ -24,5 +24,7 @@ CATALOG: Final = _PACKAGE / "catalog"
 def read_folder(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
     """Every file below a folder by its path with forward slashes, in a fixed order."""
     return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(folder.glob(pattern)) if path.is_file()
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.glob(pattern))
+        if path.is_file()
     }

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.artifacts.lock import Lock
+    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.build.toolchain import Toolchain
     from imagegen.build.workspace import BuildFolder
     from imagegen.config.model import ImageConfig
@@ -82,7 +83,9 @@ def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
 
     known = loaded.config.targets.named()
     if target not in known:
-        problem = loaded.document.problem(("targets",), f"the config has no target {target!r}", f"it has {', '.join(known)}")
+        problem = loaded.document.problem(
+            ("targets",), f"the config has no target {target!r}", f"it has {', '.join(known)}"
+        )
         raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
     return evaluate_steps(loaded.config, target, loaded.steps)
 
@@ -113,7 +116,7 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
 
     old = read_lock(file)
     bases = dict(old.base_images) if old else {}
-    requests = {}
+    requests: dict[str, ArtifactRequest] = {}
     for target in targets:
         requests |= artifact_requests(evaluated(loaded, target))
         cloud = provider(target)
@@ -123,7 +126,12 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
             with console.task(f"looking up the base image for {target}", None):
                 bases[target] = cloud.look_up_base(request, run)
     artifacts = lock_artifacts(
-        requests, old, refresh=refresh, environ=run.environ, cache=cache_folder(run.environ) / "artifacts", console=console
+        requests,
+        old,
+        refresh=refresh,
+        environ=run.environ,
+        cache=cache_folder(run.environ) / "artifacts",
+        console=console,
     )
     lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases)
     if lock != old:
@@ -202,11 +210,19 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
     timeout = _AROUND_PHASES_S + sum(phase.timeout_s for phase in plan.image.phases)
     with show_build(console, plan.image.target) as display:
         build_tree(
-            tools, folder.tree, environ=run.environ, variables=variables, log=folder.log, display=display, timeout_s=timeout
+            tools,
+            folder.tree,
+            environ=run.environ,
+            variables=variables,
+            log=folder.log,
+            display=display,
+            timeout_s=timeout,
         )
     built = cloud.find_built(plan, run)
     if built is None:
-        raise BuildError("Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}")
+        raise BuildError(
+            "Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}"
+        )
     return built
 
 
@@ -248,7 +264,15 @@ def record(
 
 
 def build_and_publish(
-    file: Path, target: str, *, lock_file: Path, out: Path, run: Run, console: Console, rebuild: bool, with_publish: bool
+    file: Path,
+    target: str,
+    *,
+    lock_file: Path,
+    out: Path,
+    run: Run,
+    console: Console,
+    rebuild: bool,
+    with_publish: bool,
 ) -> ImageManifest:
     """The whole story. An image with the same identity is not built again, and what is published is not published twice."""
     from imagegen.providers import provider
@@ -261,13 +285,14 @@ def build_and_publish(
     console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
     tools = find_toolchain(target, run, console)
     check(tools, folder, run)
-    built = None if rebuild else provider(target).find_built(decision.plan, run)
-    if built is None:
-        built = build(decision.plan, tools, folder, run, console)
-    else:
-        console.say(f"{target} has this image already: {built.id}")
+    found = None if rebuild else provider(target).find_built(decision.plan, run)
+    if found is not None:
+        console.say(f"{target} has this image already: {found.id}")
+    built = found or build(decision.plan, tools, folder, run, console)
     published = publish(decision.plan, built, run, console) if with_publish else None
-    return record(loaded, lock, decision, folder, tools, built, published, run, out)
+    # Tools that did not make the image are no part of its record.
+    made_by = tools if found is None else None
+    return record(loaded, lock, decision, folder, made_by, built, published, run, out)
 
 
 def publish_built(file: Path, target: str, *, lock_file: Path, out: Path, run: Run, console: Console) -> ImageManifest:

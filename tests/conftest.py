@@ -70,9 +70,17 @@ def _sha256(data: bytes) -> str:
 
 
 IDENTITIES = {
-    "aws": ({"owner": "amazon", "name": "Windows_Server-test-2026.11.11"}, {"region": "us-east-1", "ami_id": "ami-0123456789abcdef0"}),
+    "aws": (
+        {"owner": "amazon", "name": "Windows_Server-test-2026.11.11"},
+        {"region": "us-east-1", "ami_id": "ami-0123456789abcdef0"},
+    ),
     "azure": (
-        {"publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "test", "version": "20348.5499.260809"},
+        {
+            "publisher": "MicrosoftWindowsServer",
+            "offer": "windowsserver2022",
+            "sku": "test",
+            "version": "20348.5499.260809",
+        },
         {"location": "eastus2"},
     ),
 }

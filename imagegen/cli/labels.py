@@ -18,7 +18,8 @@ def parse_labels(words: Iterable[str]) -> dict[str, str]:
         match = re.fullmatch(r"([a-z][a-z0-9_]{0,39})=([A-Za-z0-9._-]{1,200})", word)
         if match is None:
             raise ConfigError(
-                f"{word!r} is not a label", hint="write key=value: a lower-case word, then letters, digits, dots, dashes"
+                f"{word!r} is not a label",
+                hint="write key=value: a lower-case word, then letters, digits, dots, dashes",
             )
         labels[match.group(1)] = match.group(2)
     return labels

@@ -21,16 +21,36 @@ if TYPE_CHECKING:
     from imagegen.providers import Run
 
 _CONFIG = click.argument("config", type=click.Path(path_type=Path))
-_TARGET = click.option("--target", metavar="NAME", help="aws or azure; may be left out where the config has one target.")
-_LOCK = click.option(
-    "--lock", "lock_file", type=click.Path(path_type=Path), help="The lock; by default <config>.lock.json beside the config."
+_TARGET = click.option(
+    "--target", metavar="NAME", help="aws or azure; may be left out where the config has one target."
 )
-_OUT = click.option("--out", type=click.Path(path_type=Path), default=Path("out"), show_default=True, help="Where trees, logs and manifests go.")
+_LOCK = click.option(
+    "--lock",
+    "lock_file",
+    type=click.Path(path_type=Path),
+    help="The lock; by default <config>.lock.json beside the config.",
+)
+_OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("out"),
+    show_default=True,
+    help="Where trees, logs and manifests go.",
+)
 _LABELS = click.option(
-    "--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label for lock, tags and manifest; may be repeated."
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A label for lock, tags and manifest; may be repeated.",
 )
 _FORMAT = click.option(
-    "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True, help="text for people, json for machines."
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text for people, json for machines.",
 )
 _PLAIN = click.option("--plain", is_flag=True, help="Plain lines instead of a drawn display, even on a terminal.")
 _QUIET = click.option("--quiet", "-q", is_flag=True, help="Say nothing but warnings and errors.")
@@ -79,7 +99,13 @@ def validate(config: Path, form: str) -> None:
 @_PLAIN
 @_QUIET
 def lock(
-    config: Path, target: str | None, lock_file: Path | None, refresh: bool, labels: tuple[str, ...], plain: bool, quiet: bool
+    config: Path,
+    target: str | None,
+    lock_file: Path | None,
+    refresh: bool,
+    labels: tuple[str, ...],
+    plain: bool,
+    quiet: bool,
 ) -> None:
     """Look up what floats: base images, and the sha256 and size of every artifact, computed from its bytes."""
     from imagegen import pipeline
@@ -179,7 +205,9 @@ def build(
         from imagegen.rehearsal.rehearse import rehearse_build
 
         flags = [flag for flag, on in (("--no-publish", no_publish), ("--rebuild", rebuild)) if on]
-        manifest = rehearse_build(config, name, out=out, labels=labels, flags=flags, environ=os.environ, console=console)
+        manifest = rehearse_build(
+            config, name, out=out, labels=labels, flags=flags, environ=os.environ, console=console
+        )
     else:
         manifest = pipeline.build_and_publish(
             config,
@@ -226,7 +254,9 @@ def publish(
 
 
 @cli.command()
-@click.option("--env", "as_exports", is_flag=True, help="Print shell exports for a plain packer: eval \"$(imagegen tools --env)\".")
+@click.option(
+    "--env", "as_exports", is_flag=True, help='Print shell exports for a plain packer: eval "$(imagegen tools --env)".'
+)
 @click.option("--no-build", is_flag=True, help="Only look; do not build what is missing.")
 @_FORMAT
 @_PLAIN
@@ -280,7 +310,9 @@ def manifest_show(image_id: str, out: Path, form: str) -> None:
     found = [item for item in LocalStore(out / "manifests").list() if item.image_id.startswith(image_id)]
     if len(found) != 1:
         what = "no manifest" if not found else f"{len(found)} manifests"
-        raise ConfigError(f"{what} in {out / 'manifests'} of an image {image_id!r}", hint="`imagegen manifest list` shows them")
+        raise ConfigError(
+            f"{what} in {out / 'manifests'} of an image {image_id!r}", hint="`imagegen manifest list` shows them"
+        )
     print_manifest(found[0], form)
 
 
@@ -326,7 +358,7 @@ def _print_json(value: object) -> None:
 def main() -> NoReturn:
     """Run the command line; the one place that turns an error into an exit."""
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="imagegen", standalone_mode=False)
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)

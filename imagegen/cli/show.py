@@ -78,7 +78,9 @@ def plan_text(plan: BuildPlan) -> str:
 
 def _resource_lines(resource: PlannedResource) -> Iterator[str]:
     label = resource.id.partition(":")[2]
-    shown = [f"{name}={resource.fields[name]}" for name in _SHOWN.get(resource.kind, ()) if resource.fields[name] is not None]
+    shown = [
+        f"{name}={resource.fields[name]}" for name in _SHOWN.get(resource.kind, ()) if resource.fields[name] is not None
+    ]
     yield f"{resource.kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
 
 
@@ -106,7 +108,11 @@ def print_manifest(manifest: ImageManifest, form: str) -> None:
 
 def manifest_line(manifest: ImageManifest) -> str:
     """A manifest in one line."""
-    where = ", ".join(f"{image.region} {image.id}" for image in manifest.published.images) if manifest.published else "not published"
+    where = (
+        ", ".join(f"{image.region} {image.id}" for image in manifest.published.images)
+        if manifest.published
+        else "not published"
+    )
     return f"{manifest.created}  {manifest.image_id[:16]}  {manifest.target:<5}  {manifest.name}  {where}"
 
 
@@ -120,20 +126,28 @@ def _manifest_text(manifest: ImageManifest) -> str:
     if manifest.labels:
         lines.append(f"  labels     {', '.join(f'{key}={value}' for key, value in sorted(manifest.labels.items()))}")
     if manifest.published is None:
-        lines.append(f"  built      {manifest.built.region} {manifest.built.id}; not published" if manifest.built else "  not built")
+        lines.append(
+            f"  built      {manifest.built.region} {manifest.built.id}; not published"
+            if manifest.built
+            else "  not built"
+        )
     else:
         lines.append(f"  published  version {manifest.published.version}")
         lines += [f"             {image.region}  {image.id}" for image in manifest.published.images]
     if manifest.report is None:
         lines.append(f"  guest      no report: {manifest.report_missing}")
     else:
-        resources = manifest.report["resources"]
-        changed = sum(item["status"] == "changed" for item in resources)
-        lines.append(f"  guest      {len(resources)} resources, {changed} changed by the build, all as planned")
+        lines.append(f"  guest      {_report_line(manifest.report)}")
     for key, note in sorted(manifest.notes.items()):
         lines.append(f"  {key}")
         lines += _note_lines(note)
     return "\n".join(lines)
+
+
+def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/guest.md fixes
+    resources = report["resources"]
+    changed = sum(item["status"] == "changed" for item in resources)
+    return f"{len(resources)} resources, {changed} changed by the build, all as planned"
 
 
 def _note_lines(note: Any) -> Iterator[str]:  # noqa: ANN401 - a note is any JSON

@@ -20,7 +20,9 @@ def load_config(path: Path, *, overrides: Callable[[], Sequence[str]]) -> tuple[
     """The config of a file; `overrides` tells the names that the steps' artifacts answer to, and is asked only then."""
     document = read_yaml(path)
     if not isinstance(document.data, dict):
-        raise ConfigError(f"{document.file} is not a config", problems=[document.problem((), "must be keys and values")])
+        raise ConfigError(
+            f"{document.file} is not a config", problems=[document.problem((), "must be keys and values")]
+        )
     problems: list[Problem] = []
     config: ImageConfig | None = None
     try:

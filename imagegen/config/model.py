@@ -11,7 +11,9 @@ from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.resources.model import Sha256, Strict
 
 Version = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+\.[0-9]+)?$")]
-HttpsUrl = Annotated[str, pydantic.StringConstraints(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?/[!-~]*$", max_length=2000)]
+HttpsUrl = Annotated[
+    str, pydantic.StringConstraints(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?/[!-~]*$", max_length=2000)
+]
 
 
 class Windows(Strict):
@@ -46,7 +48,10 @@ class CloudbaseInit(Strict):
 
     version: Annotated[Version, pydantic.Field(description='The cloudbase-init version, quoted: "1.1.8".')] = "1.1.8"
     user: Annotated[
-        str, pydantic.Field(description="The administrator that cloudbase-init creates.", pattern=r"^[a-z][a-z0-9_-]{0,19}$")
+        str,
+        pydantic.Field(
+            description="The administrator that cloudbase-init creates.", pattern=r"^[a-z][a-z0-9_-]{0,19}$"
+        ),
     ] = "capi"
 
 
@@ -79,7 +84,10 @@ class ImageConfig(Strict):
     """One image."""
 
     name: Annotated[
-        str, pydantic.Field(description="The image's name: lower-case words with dashes.", pattern=r"^[a-z][a-z0-9-]{2,62}$")
+        str,
+        pydantic.Field(
+            description="The image's name: lower-case words with dashes.", pattern=r"^[a-z][a-z0-9-]{2,62}$"
+        ),
     ]
     windows: Annotated[Windows, pydantic.Field(description="The Windows release.")]
     kubernetes: Annotated[Kubernetes, pydantic.Field(description="The node components.")]
@@ -87,6 +95,8 @@ class ImageConfig(Strict):
     cloudbase_init: Annotated[CloudbaseInit, pydantic.Field(description="First boot.", default_factory=CloudbaseInit)]
     overrides: Annotated[
         dict[str, HttpsUrl | PinnedUrl],
-        pydantic.Field(description="Signed or mirrored artifacts instead of the public ones: `containerd_url: https://…`."),
+        pydantic.Field(
+            description="Signed or mirrored artifacts instead of the public ones: `containerd_url: https://…`."
+        ),
     ] = {}
     targets: Annotated[Targets, pydantic.Field(description="Where the image is built and published.")]

@@ -46,7 +46,7 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
         case "extra_forbidden":
             return f"unknown key {location[-1]!r}", nearest(str(location[-1]), known_keys(model, location[:-1]))
         case "missing":
-            return f"{location[-1]!r} is missing", "add it; `imagegen schema` and configs/ show its form"
+            return f"{location[-1]!r} is missing", "add it; configs/ shows whole configs"
         case "string_type" if isinstance(given, Unquoted):
             return f"{given.text} without quotes is the number {float(given)!r}, not a text", f'write "{given.text}"'
         case "string_type" if isinstance(given, (int, float)):
@@ -59,11 +59,15 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
             expected = str(context.get("expected", "")).replace("'", '"')
             return f"{given!r} is not known here", f"choose {expected}"
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
-            wanted = {"int_type": "a whole number", "bool_type": "true or false", "list_type": "a list"}.get(kind, "keys and values")
+            wanted = {"int_type": "a whole number", "bool_type": "true or false", "list_type": "a list"}.get(
+                kind, "keys and values"
+            )
             return f"must be {wanted}, not {_name_of(given)}", ""
         case "value_error":
             return str(context.get("error", item["msg"])), ""
-    return str(item["msg"])[0].lower() + str(item["msg"])[1:], ""
+        case _:
+            message = str(item["msg"])
+            return message[:1].lower() + message[1:], ""
 
 
 def _name_of(value: object) -> str:

@@ -54,7 +54,9 @@ def read_yaml(path: Path, shown_as: str | None = None) -> Document:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
-        raise ConfigError(f"{file} does not exist", hint="give the path of a config, for example one of configs/") from None
+        raise ConfigError(
+            f"{file} does not exist", hint="give the path of a config, for example one of configs/"
+        ) from None
     except (IsADirectoryError, PermissionError) as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     return parse_yaml(raw, file)
@@ -108,7 +110,8 @@ def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError) -> Config
     line = mark.line + 1 if mark else 0
     what = " ".join(str(part) for part in (error.context, error.problem) if part)
     return ConfigError(
-        f"{file} is not YAML", problems=[Problem(file, line, "", what, "check the indentation and quotes on this line and above")]
+        f"{file} is not YAML",
+        problems=[Problem(file, line, "", what, "check the indentation and quotes on this line and above")],
     )
 
 
@@ -152,9 +155,11 @@ def _scalar(node: ruamel.yaml.nodes.Node, path: YamlPath, file: str, problems: l
                 return None
             case "timestamp":
                 return Unquoted(0.0, text)
+            case _:
+                what = f"{text!r} is not a plain value"
     except ValueError:
-        pass
-    problems.append(Problem(file, node.start_mark.line + 1, dotted(path), f"{text!r} is not a plain value", "put it in quotes"))
+        what = f"{text!r} is not a plain number"
+    problems.append(Problem(file, node.start_mark.line + 1, dotted(path), what, "put it in quotes"))
     return None
 
 

@@ -75,7 +75,9 @@ def resolve(
             "cloudbase_init": config.cloudbase_init.version,
         },
         phases=phases,
-        artifacts={name: PlannedArtifact(lock.artifacts[name].sha256, lock.artifacts[name].size) for name in sorted(requests)},
+        artifacts={
+            name: PlannedArtifact(lock.artifacts[name].sha256, lock.artifacts[name].size) for name in sorted(requests)
+        },
         files={path: _sha256(data) for path, data in sorted(bundle.items())},
         scripts={path: _sha256(data) for path, data in sorted(scripts.items())},
     )
@@ -88,7 +90,9 @@ def resolve(
     return Decision(BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts)
 
 
-def unanswered(config: ImageConfig, target: str, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:
+def unanswered(
+    config: ImageConfig, target: str, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider
+) -> list[str]:
     """What the lock does not answer for this config: the names of artifacts and base images to look up."""
     lock = lock or Lock()
     settings = config.targets.named()[target]
@@ -118,7 +122,15 @@ def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tu
             for needed in step.step.meta.needs_restart_of:
                 if needed not in restarting:
                     message = f"presupposes the restart of {needed!r}, which does not come before phase {name!r}"
-                    problems.append(Problem(f"{step.step.name}/meta/step.yml", 1, "needs_restart_of", message, "move it to a later phase"))
+                    problems.append(
+                        Problem(
+                            f"{step.step.name}/meta/step.yml",
+                            1,
+                            "needs_restart_of",
+                            message,
+                            "move it to a later phase",
+                        )
+                    )
         restarting |= here
         steps = tuple(_planned(step, [resource for _, resource in resources[step.step.name]]) for step in members)
         if steps:
@@ -165,7 +177,9 @@ def _members(artifact: LockedArtifact, strip: int, wanted: list[str] | None) -> 
         if parts:
             left["\\".join(parts)] = digest
     names = sorted(left) if wanted is None else wanted
-    return [name for name in names if name not in left], [{"path": name, "sha256": left[name]} for name in names if name in left]
+    return [name for name in names if name not in left], [
+        {"path": name, "sha256": left[name]} for name in names if name in left
+    ]
 
 
 class _Made:
@@ -179,7 +193,9 @@ class _Made:
             for path in resource.needs():
                 if path.lower() not in self._paths and len(PureWindowsPath(path).parts) > 1:
                     message = f"nothing before {step.step.name}/{resource.kind}:{resource.label} makes {path}"
-                    yield step.step.resources.problem(draft.path, message, "make it with a directory, file, archive or package above")
+                    yield step.step.resources.problem(
+                        draft.path, message, "make it with a directory, file, archive or package above"
+                    )
             self._paths |= {path.lower() for path in resource.makes()}
 
 

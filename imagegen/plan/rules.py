@@ -22,7 +22,12 @@ def broken_rules(config: ImageConfig, document: Document) -> list[Problem]:
 def _unknown_versions(config: ImageConfig, document: Document) -> Iterator[Problem]:
     asked = (
         (("kubernetes", "version"), config.kubernetes.version, "Kubernetes", table("kubernetes")["minors"]),
-        (("runtime", "containerd", "version"), config.runtime.containerd.version, "containerd", table("containerd")["lines"]),
+        (
+            ("runtime", "containerd", "version"),
+            config.runtime.containerd.version,
+            "containerd",
+            table("containerd")["lines"],
+        ),
     )
     for path, version, product, known in asked:
         if minor(version) not in known:
@@ -38,12 +43,17 @@ def _names(config: ImageConfig, document: Document) -> Iterator[Problem]:
 
 
 def _regions(config: ImageConfig, document: Document) -> Iterator[Problem]:
-    homes = {"aws": config.targets.aws and config.targets.aws.region, "azure": config.targets.azure and config.targets.azure.location}
+    homes = {
+        "aws": config.targets.aws and config.targets.aws.region,
+        "azure": config.targets.azure and config.targets.azure.location,
+    }
     for target, settings in config.targets.named().items():
         regions = settings.publish.regions
         for index, region in enumerate(regions):
             path = ("targets", target, "publish", "regions", index)
             if region == homes[target]:
-                yield document.problem(path, f"{region} is the build region, which has the image already", "leave it out")
+                yield document.problem(
+                    path, f"{region} is the build region, which has the image already", "leave it out"
+                )
             elif region in regions[:index]:
                 yield document.problem(path, f"{region} is here twice", "leave one out")

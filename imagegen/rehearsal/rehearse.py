@@ -26,6 +26,8 @@ from imagegen.rehearsal.supplies import make_supplies
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pydantic import JsonValue
+
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
 
@@ -73,7 +75,7 @@ def rehearse_build(
         _judge(stage, code, folder)
         cost = stage.cost
     store = LocalStore(folder / "manifests")
-    note = {
+    note: dict[str, JsonValue] = {
         "seconds": round(time.monotonic() - began, 1),
         "winrm": dataclasses.asdict(cost),
         "not_checked": list(NOT_CHECKED),
@@ -107,7 +109,9 @@ def _judge(stage: Stage, code: int, folder: Path) -> None:
     if faults:
         raise BuildError("the rehearsal failed", details=faults, hint=f"everything it left is in {folder}")
     if code != ExitCode.OK:
-        error = BuildError(f"the rehearsed build ended with exit code {code}", hint=f"its own words are above; logs are in {folder}")
+        error = BuildError(
+            f"the rehearsed build ended with exit code {code}", hint=f"its own words are above; logs are in {folder}"
+        )
         error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.BUILD
         raise error
 

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.winrm.command import Write
 
 _DOWNLOAD_S = 30.0
+# As the guest's own download does.
+_WORTH_ANOTHER_TRY = frozenset({408, 429, *range(500, 600)})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,10 +152,14 @@ class Stage:
         environ = self.network.environ
         trust = ssl.create_default_context(cafile=environ["SSL_CERT_FILE"])
         try:
-            with httpx.Client(proxy=environ["HTTPS_PROXY"], verify=trust, trust_env=False, timeout=_DOWNLOAD_S) as client:
+            with httpx.Client(
+                proxy=environ["HTTPS_PROXY"], verify=trust, trust_env=False, timeout=_DOWNLOAD_S
+            ) as client:
                 answer = client.get(url, follow_redirects=True)
         except httpx.TransportError as error:
             raise ConnectionError(str(error)) from error
+        if answer.status_code in _WORTH_ANOTHER_TRY:
+            raise ConnectionError(f"HTTP {answer.status_code}")
         if answer.status_code != httpx.codes.OK:
             raise OSError(f"HTTP {answer.status_code}")
         return answer.content

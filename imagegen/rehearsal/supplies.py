@@ -35,12 +35,17 @@ def _bytes_for(draft: Draft, name: str, url: str) -> bytes:
     fields = draft.fields
     if draft.kind == "archive":
         folders = "".join(f"part{number}/" for number in range(fields.get("strip", 0)))
-        members = {f"{folders}{path}".replace("\\", "/"): _program(path) for path in fields.get("expect", [f"{name}.exe"])}
+        members = {
+            f"{folders}{path}".replace("\\", "/"): _program(path) for path in fields.get("expect", [f"{name}.exe"])
+        }
         return _zip(members) if url.endswith(".zip") else _tar(members)
     if draft.kind == "package":
         files = {path: _program(path) for path in fields.get("files", [])}
         program = next((path for path in reversed(files) if path.lower().endswith(".exe")), "")
-        services = [MsiService(name=item, display_name=item, command=f'"{program}" {item}') for item in fields.get("services", [])]
+        services = [
+            MsiService(name=item, display_name=item, command=f'"{program}" {item}')
+            for item in fields.get("services", [])
+        ]
         return make_msi(fields["product"], fields["version"], files, services)
     return _program(name)
 
@@ -52,7 +57,10 @@ def _program(name: str) -> bytes:
 def _tar(members: dict[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     # No time and no compression: the bytes, and so the lock, are the same in every rehearsal.
-    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=0, mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+    with (
+        gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=0, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
         for path, data in members.items():
             entry = tarfile.TarInfo(path)
             entry.size = len(data)

@@ -28,7 +28,9 @@ def load_steps(roles: Path) -> dict[str, Step]:
             problems += error.problems or [Problem(folder.name, 0, "", error.message, error.hint)]
     for step in steps.values():
         problems += [
-            Problem(f"{step.name}/meta/step.yml", 1, "after", f"there is no step {name!r}", f"steps: {', '.join(steps)}")
+            Problem(
+                f"{step.name}/meta/step.yml", 1, "after", f"there is no step {name!r}", f"steps: {', '.join(steps)}"
+            )
             for name in (*step.meta.after, *step.meta.needs_restart_of)
             if name not in steps and not problems
         ]

@@ -102,7 +102,9 @@ def _drafts(step: Step, visible: Mapping[str, Any], problems: list[Problem]) -> 
         try:
             yield from _instances(kind, entry, visible, (index, kind))
         except TemplateError as error:
-            problems.append(step.resources.problem((index, kind), str(error), "meta/step.yml's `reads` says what is visible"))
+            problems.append(
+                step.resources.problem((index, kind), str(error), "meta/step.yml's `reads` says what is visible")
+            )
 
 
 def _instances(kind: str, entry: dict[str, Any], visible: Mapping[str, Any], path: YamlPath) -> Iterator[Draft]:
@@ -131,7 +133,9 @@ def _requests(
             continue
         if override and override.sha256 and meta.base is not None:
             message = "a base URL holds several files, so one sha256 cannot be right for them"
-            problems.append(Problem("overrides", 0, meta.override, message, "leave sha256 out; the lock pins each file"))
+            problems.append(
+                Problem("overrides", 0, meta.override, message, "leave sha256 out; the lock pins each file")
+            )
         requests[name] = ArtifactRequest(
             name=name,
             url=url,
@@ -151,7 +155,9 @@ def _with_text(
     if template is not None:
         if template not in step.templates:
             hint = nearest(template, sorted(step.templates))
-            problems.append(step.resources.problem((*draft.path, "template"), f"there is no templates/{template}", hint))
+            problems.append(
+                step.resources.problem((*draft.path, "template"), f"there is no templates/{template}", hint)
+            )
             return draft
         try:
             data = render_text(step.templates[template], visible).encode()

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 ROUNDS = 15
 CONFIG = "configs/windows-2022-containerd.yaml"
@@ -36,12 +37,16 @@ def start_up() -> None:
         }
     )
     ratio("imagegen --help", seconds["help"], "import click", seconds["click"], 1.5)
-    ratio("imagegen validate", seconds["validate"], "import click, pydantic, jinja2, ruamel.yaml", seconds["imports"], 1.5)
+    ratio(
+        "imagegen validate", seconds["validate"], "import click, pydantic, jinja2, ruamel.yaml", seconds["imports"], 1.5
+    )
     print(f"imagegen tools, second call: {seconds['tools']:.2f} s (promised: below 1 s)")
 
 
 def ratio(name: str, seconds: float, other: str, other_seconds: float, promised: float) -> None:
-    print(f"{name}: {seconds * 1000:.0f} ms, {seconds / other_seconds:.2f} x `{other}` ({other_seconds * 1000:.0f} ms; promised: {promised} x)")
+    print(
+        f"{name}: {seconds * 1000:.0f} ms, {seconds / other_seconds:.2f} x `{other}` ({other_seconds * 1000:.0f} ms; promised: {promised} x)"
+    )
 
 
 def rehearsals() -> None:
@@ -49,12 +54,14 @@ def rehearsals() -> None:
         alone = {target: rehearsal([target], folder) for target in ("aws", "azure")}
         for target, (seconds, manifests) in alone.items():
             winrm = manifests[0]["notes"]["rehearsal"]["winrm"]
-            print(f"rehearsal {target}: {seconds:.1f} s (promised: below 30 s); winrm {', '.join(f'{key} {value}' for key, value in winrm.items())}")
+            print(
+                f"rehearsal {target}: {seconds:.1f} s (promised: below 30 s); winrm {', '.join(f'{key} {value}' for key, value in winrm.items())}"
+            )
         seconds, _ = rehearsal(["aws", "azure"], folder)
         print(f"rehearsals of both at once: {seconds:.1f} s (promised: below 45 s)")
 
 
-def rehearsal(targets: list[str], folder: str) -> tuple[float, list[dict[str, object]]]:
+def rehearsal(targets: list[str], folder: str) -> tuple[float, list[dict[str, Any]]]:
     began = time.perf_counter()
     running = [
         subprocess.Popen(  # noqa: S603 - our own command

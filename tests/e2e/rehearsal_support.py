@@ -1,6 +1,4 @@
-"""What the rehearsal's own tests share: a tree rendered for a stage, that tree built with real Packer as `--rehearse` does,
-and the command line started as a user starts it.
-"""
+"""What the rehearsal's own tests share: a rendered tree to change, and that tree built on a stage as `--rehearse` does."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen import pipeline
+from imagegen.artifacts.lock import LockedBase
 from imagegen.build import process
 from imagegen.build.packer import build_tree
 from imagegen.build.workspace import write_tree
@@ -26,15 +25,15 @@ from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
 from imagegen.rehearsal.network.azure.options import default_marketplace
 from imagegen.rehearsal.stage import Stage
-from imagegen.rehearsal.supplies import make_supplies
 from tests.conftest import REPOSITORY, make_test_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from imagegen.artifacts.lock import Lock, LockedBase
+    from imagegen.artifacts.lock import Lock
     from imagegen.build.events import GuestEvent
     from imagegen.build.packer_output import Said
+    from imagegen.rehearsal.stage import Scene
 
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
 TARGETS = ("aws", "azure")
@@ -103,11 +102,6 @@ def loaded() -> pipeline.Loaded:
     return pipeline.load(CONFIG)
 
 
-def supplies(target: str) -> dict[str, bytes]:
-    """What a rehearsal serves for download, by address."""
-    return make_supplies(pipeline.evaluated(loaded(), target))
-
-
 def stock_lock(config: pipeline.Loaded) -> Lock:
     """The lock that `imagegen lock` would make on a stage, without a stage."""
     bases = {name: _stock_base(config, name) for name in config.config.targets.named()}
@@ -115,14 +109,14 @@ def stock_lock(config: pipeline.Loaded) -> Lock:
 
 
 def _stock_base(config: pipeline.Loaded, target: str) -> LockedBase:
-    from imagegen.artifacts.lock import LockedBase
-
     settings = config.config.targets.named()[target]
     request = provider(target).base_request(settings, windows_for(versions_of(config.config), target))
     if target == "azure":
         asked = {name: request[name] for name in ("publisher", "offer", "sku")}
         version = default_marketplace()[request["offer"].lower(), request["sku"].lower()][-1]
-        return LockedBase(request=request, identity={**asked, "version": version}, place={"location": request["location"]})
+        return LockedBase(
+            request=request, identity={**asked, "version": version}, place={"location": request["location"]}
+        )
     found = [image for image in DEFAULT_IMAGES if fnmatch.fnmatchcase(image.name, request["name"])]
     name = max(found, key=lambda image: image.created).name
     place = {"region": request["region"], "ami_id": stock_ami_id(request["region"], name)}
@@ -165,13 +159,14 @@ class _Unheard:
         pass
 
 
-def open_stage(target: str, folder: Path, *, served: Mapping[str, bytes] | None = None, tree: Path | None = None) -> Stage:
-    """A stage as `--rehearse` sets it, on which the machines expect `tree` (by default folder/tree)."""
-    scene = rehearse._scene(loaded(), target, folder)
-    changes = {"supplies": served} if served is not None else {}
-    place = tree or folder / "tree"
-    scratch = Path(tempfile.mkdtemp(dir=folder))
-    return Stage(dataclasses.replace(scene, tree=lambda: place, **changes), scratch)
+def scene_of(target: str, folder: Path, config: pipeline.Loaded | None = None) -> Scene:
+    """The scene as `--rehearse` sets it."""
+    return rehearse._scene(config or loaded(), target, folder)
+
+
+def stage_of(scene: Scene, folder: Path) -> Stage:
+    """A stage with its scratch below `folder`."""
+    return Stage(scene, Path(tempfile.mkdtemp(dir=folder)))
 
 
 def rehearse_tree(
@@ -179,12 +174,13 @@ def rehearse_tree(
     tree: Tree,
     folder: Path,
     *,
-    served: Mapping[str, bytes] | None = None,
+    change_scene: Callable[[Scene], Scene] = lambda scene: scene,
     prepare: Callable[[Stage], None] = lambda _: None,
 ) -> Verdict:
     """Build a tree on a stage of its own, stopped at the first fault and judged as `--rehearse` judges."""
     write_tree(tree.files, folder / "tree")
-    with open_stage(target, folder, served=served) as stage:
+    scene = dataclasses.replace(scene_of(target, folder), tree=lambda: folder / "tree")
+    with stage_of(change_scene(scene), folder) as stage:
         prepare(stage)
         environ = stage.child_environ(os.environ)
         code, words = _build(stage, target, folder, environ)

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.rehearsal.network.azure.edge import Azure
-from imagegen.rehearsal.network.messages import Request, Response
-from tests.e2e.rehearsal_support import rehearse_tree, rendered, supplies
+from tests.e2e.rehearsal_support import rehearse_tree, rendered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from imagegen.rehearsal.network.messages import Request, Response
+    from imagegen.rehearsal.stage import Scene, Stage
     from tests.e2e.rehearsal_support import Tree
 
 pytestmark = pytest.mark.e2e
@@ -38,12 +39,12 @@ class Case:
     target: str
     words: tuple[str, ...]
     change: Callable[[Tree], object]
-    started: bool = True
-    """Whether a machine was started before it was found."""
 
 
 def _other_user_data(tree: Tree) -> None:
-    tree.files["guest/other.txt"] = tree.files["guest/user-data.txt"].replace(b"-TimeoutSeconds 120", b"-TimeoutSeconds 121")
+    tree.files["guest/other.txt"] = tree.files["guest/user-data.txt"].replace(
+        b"-TimeoutSeconds 120", b"-TimeoutSeconds 121"
+    )
     tree.replace(_SOURCE, "guest/user-data.txt", "guest/other.txt")
 
 
@@ -97,11 +98,13 @@ CASES = (
         "azure",
         ("network security group", "no rule for TCP 5986 from 203.0.113.7"),
         lambda tree: tree.add_line(
-            _SOURCE, "  image_version   = var.image.base[\"version\"]", f'  allowed_inbound_ip_addresses = ["{_ELSEWHERE}"]'
+            _SOURCE,
+            '  image_version   = var.image.base["version"]',
+            f'  allowed_inbound_ip_addresses = ["{_ELSEWHERE}"]',
         ),
     ),
+    # Not for Azure: azure-arm 1.4.5 speaks NTLM whatever winrm_use_ntlm says, and from 2.6.2 on it is the default.
     Case("NTLM off", "aws", ("Basic", "NTLM"), lambda tree: tree.drop_line(_SOURCE, "winrm_use_ntlm")),
-    Case("NTLM off", "azure", ("Basic", "NTLM"), lambda tree: tree.drop_line(_SOURCE, "winrm_use_ntlm")),
     Case(
         "a password of the tree's own",
         "aws",
@@ -116,22 +119,42 @@ CASES = (
         ("winrm_insecure must be true",),
         lambda tree: tree.drop_line(_SOURCE, "winrm_insecure"),
     ),
-    Case("no upload of the bundle", "azure", ("expected the upload of the bundle",), lambda tree: tree.drop_block(_BUNDLE_BLOCK)),
+    Case(
+        "no upload of the bundle",
+        "azure",
+        ("expected the upload of the bundle",),
+        lambda tree: tree.drop_block(_BUNDLE_BLOCK),
+    ),
     Case(
         "a flipped byte of the bundle",
         "azure",
         ("-BundleSha256",),
         lambda tree: tree.flip_byte("guest/bundle.zip", len(tree.files["guest/bundle.zip"]) // 2),
     ),
-    Case("a pin of another bundle", "azure", ("-BundleSha256 " + "0" * 64, "expected the run of phase base"), _pin_of_other_bundle),
+    Case(
+        "a pin of another bundle",
+        "azure",
+        ("-BundleSha256 " + "0" * 64, "expected the run of phase base"),
+        _pin_of_other_bundle,
+    ),
     Case(
         "two phases swapped",
         "azure",
         ("-Phase node", "expected the run of phase base"),
         lambda tree: tree.swap_blocks(_BASE_BLOCK, _NODE_BLOCK),
     ),
-    Case("no restart", "azure", ("expected the restart after phase base",), lambda tree: tree.drop_block("windows-restart")),
-    Case("no run of a phase", "azure", ("expected Packer's variables",), lambda tree: tree.drop_block(_BASE_BLOCK)),
+    Case(
+        "no restart",
+        "azure",
+        ("expected the restart after phase base",),
+        lambda tree: tree.drop_block("windows-restart"),
+    ),
+    Case(
+        "no run of a phase",
+        "azure",
+        ("a restart came", "expected the upload of Packer's variables"),
+        lambda tree: tree.drop_block(_BASE_BLOCK),
+    ),
     Case(
         "no download of the report",
         "aws",
@@ -173,7 +196,6 @@ CASES = (
         "aws",
         ("unexpected host telemetry.example.net:443",),
         lambda tree: tree.files.update({"more.pkr.hcl": _EXTRA_HOST.encode()}),
-        started=False,
     ),
 )
 
@@ -186,3 +208,96 @@ def test_a_changed_tree_fails_by_name(case: Case, tmp_path: Path) -> None:
     verdict = rehearse_tree(case.target, tree, tmp_path)
     assert not verdict.passed, "the rehearsal did not notice"
     assert [words for words in case.words if words not in verdict.words] == [], verdict.words
+
+
+def _served(words: str, change: Callable[[bytes], bytes | None]) -> Callable[[Scene], Scene]:
+    """The scene with the one artifact whose address holds `words` changed, or taken away."""
+
+    def changed(scene: Scene) -> Scene:
+        (url,) = [url for url in scene.supplies if words in url]
+        others = {each: data for each, data in scene.supplies.items() if each != url}
+        data = change(scene.supplies[url])
+        return dataclasses.replace(scene, supplies=others if data is None else {**others, url: data})
+
+    return changed
+
+
+def _secret_of_another_vault(stage: Stage) -> None:
+    def mutate(_request: Request, response: Response) -> Response:
+        secret = json.loads(response.body)
+        vault, _, version = secret["id"].rpartition("/")
+        body = json.dumps({**secret, "id": f"{vault}/{version[::-1]}"}).encode()
+        return dataclasses.replace(response, body=body)
+
+    stage.network.inject("*.vault.azure.net", "/secrets/*", mutate=mutate)
+
+
+@dataclasses.dataclass(frozen=True)
+class StageCase:
+    """The right tree, where something of the world is not as it should be."""
+
+    name: str
+    target: str
+    words: tuple[str, ...]
+    scene: Callable[[Scene], Scene] = lambda scene: scene
+    stage: Callable[[Stage], None] = lambda _: None
+
+
+STAGE_CASES = (
+    StageCase(
+        "an artifact that is not there",
+        "azure",
+        ("unexpected download https://dl.k8s.io/release/", "kubelet.exe"),
+        _served("kubelet.exe", lambda _: None),
+    ),
+    StageCase(
+        "an artifact with other bytes",
+        "azure",
+        ("artifact kubelet from https://dl.k8s.io/release/", "sha256 is"),
+        _served("kubelet.exe", lambda data: data[::-1]),
+    ),
+    StageCase(
+        "an archive cut short",
+        "azure",
+        ("artifact crictl from https://github.com/", "size is"),
+        _served("crictl", lambda data: data[:-1]),
+    ),
+    StageCase(
+        "a machine with another Windows",
+        "azure",
+        ("the plan is for Windows Server 2022, build 20348; this machine has build 17763",),
+        lambda scene: dataclasses.replace(scene, release="2019"),
+    ),
+    StageCase(
+        "a listener certificate that its vault does not hold",
+        "azure",
+        ("The Key Vault secret", "does not exist"),
+        stage=_secret_of_another_vault,
+    ),
+)
+
+
+@pytest.mark.parametrize("case", STAGE_CASES, ids=lambda case: f"{case.target}: {case.name}")
+def test_a_changed_world_fails_by_name(case: StageCase, tmp_path: Path) -> None:
+    tree = rendered(case.target)
+    verdict = rehearse_tree(case.target, tree, tmp_path, change_scene=case.scene, prepare=case.stage)
+    assert not verdict.passed, "the rehearsal did not notice"
+    assert [words for words in case.words if words not in verdict.words] == [], verdict.words
+
+
+def test_a_machine_without_a_listener_stays_shut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = Azure.__call__
+    taken = []
+
+    def without_listener(self: Azure, request: Request) -> Response:
+        body = request.body
+        if b'"winRM"' in body:
+            taken.append(request.method)
+            body = body.replace(b'"winRM"', b'"winRMtaken"')
+        return answer(self, dataclasses.replace(request, body=body))
+
+    monkeypatch.setattr(Azure, "__call__", without_listener)
+    verdict = rehearse_tree("azure", rendered("azure"), tmp_path)
+    assert "PUT" in taken
+    assert not verdict.passed, "the rehearsal did not notice"
+    assert "is shut: the deployment asks for no WinRM listener over https" in verdict.words

@@ -39,7 +39,11 @@ def readable(tree: dict[str, bytes]) -> dict[str, str]:
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
                 plan = json.loads(archive.read("plan.json"))
                 texts["guest/bundle/plan.json"] = json.dumps(plan, indent=1, sort_keys=True) + "\n"
-                digests += [f"{_sha256(archive.read(name))}  bundle/{name}" for name in archive.namelist() if name != "plan.json"]
+                digests += [
+                    f"{_sha256(archive.read(name))}  bundle/{name}"
+                    for name in archive.namelist()
+                    if name != "plan.json"
+                ]
                 rendered = [name for name in archive.namelist() if name.endswith((".conf", ".toml", ".yml"))]
                 texts |= {f"guest/bundle/{name}": archive.read(name).decode() for name in rendered}
         elif path.endswith((".hcl", ".json")):
@@ -69,7 +73,12 @@ def test_tree_is_as_agreed(file: Path, target: str, decide: Callable[..., object
         line
         for path in sorted(expected.keys() | actual.keys())
         for line in difflib.unified_diff(
-            expected.get(path, "").splitlines(), actual.get(path, "").splitlines(), f"agreed/{path}", f"now/{path}", lineterm="", n=1
+            expected.get(path, "").splitlines(),
+            actual.get(path, "").splitlines(),
+            f"agreed/{path}",
+            f"now/{path}",
+            lineterm="",
+            n=1,
         )
     ]
     assert not difference, "\n".join([*difference[:80], "", "if this is what you meant: make golden"])

@@ -1,0 +1,1 @@
+"""AWS: AMIs built in one region and copied to others."""

@@ -40,7 +40,7 @@ def publish(
 ) -> Published:
     """Every copy is started before the first is waited for; one that fails stops none of the others."""
     source = _wait_until_available(
-        clients(built.region), built, SOURCE_LIMIT_S, f"waiting for {built.id}", console, clock
+        clients(built.region), built, SOURCE_LIMIT_S, f"looking at {built.id}", console, clock
     )
     publishing = _Publishing(clients, plan, source, built.region, run, console, clock)
     regions = [region for region in dict.fromkeys(plan.publish.settings["regions"]) if region != built.region]

@@ -1,0 +1,1 @@
+"""Azure: versions of a Compute Gallery's image, replicated to other regions."""

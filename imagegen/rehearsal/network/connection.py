@@ -116,6 +116,10 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self._secure.settimeout(IDLE_S)
         try:
             self._secure.do_handshake()
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            # The client left, for reasons of its own.
+            self.close_connection = True
+            return
         except ssl.SSLError as error:
             self._proxy.journal.fault(f"TLS with {name} failed, is the CA trusted there? {error.reason or error}")
             self.close_connection = True

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import hashlib
 import io
 import tarfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +21,7 @@ from imagegen.errors import ConfigError, ImagegenError, VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 
 def sha256(data: bytes) -> str:
@@ -187,7 +188,7 @@ def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.Monk
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lookup, "fetch", fetch)
-    monkeypatch.setattr(lookup.concurrent.futures, "as_completed", interrupted)
+    monkeypatch.setattr(concurrent.futures, "as_completed", interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.lock(asks("a", A))
     assert stopped in ([True], [])

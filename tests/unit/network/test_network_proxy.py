@@ -39,11 +39,16 @@ def _port(network: Network) -> int:
     return int(network.environ["HTTPS_PROXY"].rpartition(":")[2])
 
 
-def _client(network: Network, host: str = "echo.test", *, trusted: bool = True) -> http.client.HTTPSConnection:
-    context = ssl.create_default_context(cafile=network.environ["SSL_CERT_FILE"] if trusted else None)
+def _client(network: Network) -> http.client.HTTPSConnection:
+    context = ssl.create_default_context(cafile=network.environ["SSL_CERT_FILE"])
     connection = http.client.HTTPSConnection("127.0.0.1", _port(network), timeout=_TIMEOUT_S, context=context)
-    connection.set_tunnel(host, 443)
+    connection.set_tunnel("echo.test", 443)
     return connection
+
+
+def _ask(connection: http.client.HTTPSConnection) -> int:
+    connection.request("GET", "/")
+    return connection.getresponse().status
 
 
 def _get(network: Network, path: str) -> int:
@@ -120,13 +125,37 @@ def test_a_host_that_breaks_is_a_fault_that_names_it(network: Network) -> None:
     assert network.faults == ["echo.test broke on GET /broken: KeyError('no such thing')"]
 
 
+def _handshake(network: Network, context: ssl.SSLContext) -> None:
+    """Try TLS inside a tunnel, and return when the proxy has closed the connection."""
+    with socket.create_connection(("127.0.0.1", _port(network)), _TIMEOUT_S) as plain:
+        plain.sendall(b"CONNECT echo.test:443 HTTP/1.1\r\n\r\n")
+        assert plain.recv(1000).startswith(b"HTTP/1.1 200")
+        reader = plain.dup()
+        with context.wrap_socket(plain, server_hostname="echo.test", do_handshake_on_connect=False) as secure:
+            try:
+                secure.do_handshake()
+            finally:
+                reader.settimeout(_TIMEOUT_S)
+                while reader.recv(1000):
+                    pass
+                reader.close()
+
+
 def test_who_does_not_trust_the_authority_is_named(network: Network) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
-        _client(network, trusted=False).request("GET", "/")
-    # The refusal is the client's last word; the proxy may hear it a moment later.
-    network.__exit__(None, None, None)
+        _handshake(network, ssl.create_default_context())
     [fault] = network.faults
     assert fault.startswith("TLS with echo.test failed, is the CA trusted there?")
+
+
+def test_a_client_that_leaves_before_tls_is_no_fault(network: Network) -> None:
+    with socket.create_connection(("127.0.0.1", _port(network)), _TIMEOUT_S) as client:
+        client.sendall(b"CONNECT echo.test:443 HTTP/1.1\r\n\r\n")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        client.shutdown(socket.SHUT_WR)
+        while client.recv(1000):
+            pass
+    assert network.faults == []
 
 
 def test_a_fault_is_injected_as_often_as_asked(network: Network) -> None:
@@ -154,8 +183,7 @@ def test_closing_cuts_an_idle_connection(network: Network) -> None:
     connection.getresponse().read()
     network.__exit__(None, None, None)
     with pytest.raises((http.client.HTTPException, OSError)):
-        connection.request("GET", "/")
-        connection.getresponse()
+        _ask(connection)
     connection.close()
 
 

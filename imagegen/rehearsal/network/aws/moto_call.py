@@ -62,8 +62,10 @@ def ask(request: Request, body: bytes) -> Response:
     prepared = AWSPreparedRequest(request.method, f"https://{request.host}{request.target}", headers, body, False)
     try:
         answer = BotocoreStubber().process_request(prepared)
-    except (NotImplementedError, OperationNotFoundError) as error:
+    except NotImplementedError as error:
         return _unknown(request, str(error))
+    except OperationNotFoundError:
+        return _unknown(request, "")
     if answer is None or answer[2] == _NOT_IMPLEMENTED:
         return _unknown(request, "")
     status, answer_headers, content = answer

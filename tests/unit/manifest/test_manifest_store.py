@@ -1,0 +1,289 @@
+"""Records: stored whole, continued and never shortened, and refused where they contradict each other."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+import pytest
+
+from imagegen.artifacts.lock import LockedBase
+from imagegen.build.toolchain import Plugin as InstalledPlugin
+from imagegen.build.toolchain import Toolchain
+from imagegen.errors import ConflictError
+from imagegen.manifest.model import (
+    ImageManifest,
+    Inputs,
+    Plugin,
+    RecordedArtifact,
+    RecordedImage,
+    RecordedPublish,
+    Tools,
+)
+from imagegen.manifest.record import make_manifest
+from imagegen.manifest.store import LocalStore
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact, PublishPart
+from imagegen.providers import CloudImage, Published, Run
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ID = "a1" * 32
+SHA = "b2" * 32
+HOME = RecordedImage(id="ami-1", region="us-east-1", name="node")
+FAR = RecordedImage(id="ami-2", region="eu-west-1", name="node")
+
+
+def manifest(**changes: Any) -> ImageManifest:  # noqa: ANN401 - any field
+    fields: dict[str, Any] = {
+        "name": "node",
+        "image_id": ID,
+        "target": "aws",
+        "labels": {},
+        "created": "2026-11-18T10:00:00Z",
+        "imagegen_version": "0.1.0",
+        "inputs": Inputs(
+            config_file="node.yaml",
+            config_sha256=SHA,
+            base=LockedBase(request={}, identity={"name": "base"}, place={"ami_id": "ami-0"}),
+            artifacts={"containerd": RecordedArtifact(url="https://x.test/c.tar.gz", sha256=SHA, size=3)},
+        ),
+        "versions": {"kubernetes": "1.35.6"},
+        "tools": Tools(packer="1.16.0", plugin=Plugin(name="amazon", version="1.8.2")),
+        "built": HOME,
+        "report_missing": "not fetched",
+    }
+    return ImageManifest(**fields | changes)
+
+
+LATER: dict[str, Any] = {"created": "2026-11-19T10:00:00Z", "imagegen_version": "0.2.0", "tools": None}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "manifests")
+
+
+def test_a_record_lies_where_its_name_says_and_is_read_back(store: LocalStore, tmp_path: Path) -> None:
+    made = manifest(
+        published=RecordedPublish(version="node", images=[HOME]), notes={"rehearsal": {"faults": [1, None]}}
+    )
+    assert store.put(made) == made
+    path = tmp_path / "manifests" / "node" / "aws" / f"{ID[:16]}.json"
+    assert json.loads(path.read_text())["manifest_version"] == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert store.get("node", "aws", ID, {}) == made
+    assert store.get("node", "azure", ID, {}) is None
+    assert store.get("node", "aws", ID[:16] + "0" * 48, {}) is None
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_second_put_of_the_same_writes_nothing(store: LocalStore) -> None:
+    store.put(manifest())
+    path = store.path("node", "aws", ID, {})
+    before = path.stat()
+    store.put(manifest())
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+REPORT: dict[str, Any] = {"report": {"report_version": 1}, "report_missing": None}
+PUBLISHED = RecordedPublish(version="node", images=[HOME])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (REPORT, LATER, REPORT),
+        ({}, LATER | REPORT, REPORT),
+        ({}, LATER | {"report_missing": "gone"}, {"report_missing": "gone"}),
+        ({"published": PUBLISHED}, LATER, {"published": PUBLISHED}),
+        (
+            {"published": PUBLISHED},
+            LATER | {"published": RecordedPublish(version="node", images=[FAR])},
+            {"published": RecordedPublish(version="node", images=[HOME, FAR])},
+        ),
+        (
+            {"published": RecordedPublish(version="node", images=[HOME, FAR])},
+            LATER | {"published": RecordedPublish(version="node", images=[HOME])},
+            {"published": RecordedPublish(version="node", images=[HOME, FAR])},
+        ),
+        ({"notes": {"a": 1, "b": 1}}, LATER | {"notes": {"b": 2}}, {"notes": {"a": 1, "b": 2}}),
+        ({}, LATER | {"built": None}, {}),
+        ({}, LATER | {"built": FAR}, LATER | {"built": FAR}),
+        ({"built": None}, LATER, LATER),
+    ],
+    ids=[
+        "report kept",
+        "report added",
+        "still no report",
+        "publish kept",
+        "publish extended",
+        "a region is never lost",
+        "notes added",
+        "how it was made stays",
+        "built anew",
+        "built at last",
+    ],
+)
+def test_a_rerun_continues_the_record(
+    store: LocalStore, first: dict[str, Any], second: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    store.put(manifest(**first))
+    kept = store.put(manifest(**second))
+    assert kept == manifest(**expected)
+    assert store.get("node", "aws", ID, {}) == kept
+
+
+def other_bytes(name: str) -> Inputs:
+    made = manifest().inputs
+    artifact = RecordedArtifact(url="https://x.test/c.tar.gz", sha256="c3" * 32, size=3)
+    return made.model_copy(update={"artifacts": {**made.artifacts, name: artifact}})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"image_id": ID[:16] + "0" * 48}, "has image id"),
+        ({"inputs": other_bytes("containerd")}, f"containerd: recorded {SHA}, now {'c3' * 32}"),
+        ({"inputs": other_bytes("cni")}, f"cni: recorded not used, now {'c3' * 32}"),
+    ],
+)
+def test_a_contradiction_is_a_conflict_and_changes_nothing(
+    store: LocalStore, change: dict[str, Any], says: str
+) -> None:
+    store.put(manifest())
+    path = store.path("node", "aws", ID, {})
+    before = path.read_bytes()
+    with pytest.raises(ConflictError) as raised:
+        store.put(manifest(**change))
+    assert says in " ".join((raised.value.message, *raised.value.details))
+    assert raised.value.hint
+    assert path.read_bytes() == before
+
+
+def test_a_rehearsals_record_never_meets_productions(store: LocalStore) -> None:
+    labels = {"rehearsal": "true"}
+    store.put(manifest())
+    store.put(manifest(labels=labels, built=FAR))
+    production, rehearsed = store.get("node", "aws", ID, {}), store.get("node", "aws", ID, labels)
+    assert production is not None
+    assert rehearsed is not None
+    assert (production.built, rehearsed.built) == (HOME, FAR)
+    assert len(store.list()) == 2
+
+
+def test_list_is_newest_first_and_can_be_narrowed(store: LocalStore) -> None:
+    assert store.list() == ()
+    old = store.put(manifest(image_id="1" * 64, created="2026-11-01T00:00:00Z"))
+    new = store.put(manifest(image_id="2" * 64, created="2026-11-02T00:00:00Z"))
+    azure = store.put(manifest(image_id="3" * 64, target="azure", created="2026-11-03T00:00:00Z"))
+    other = store.put(manifest(name="other", created="2026-11-04T00:00:00Z"))
+    assert store.list() == (other, azure, new, old)
+    assert store.list("node", "aws") == (new, old)
+    assert store.list(target="azure") == (azure,)
+
+
+def test_annotate_adds_to_what_is_stored_now(store: LocalStore) -> None:
+    mine = store.put(manifest())
+    store.put(manifest(**REPORT))
+    noted = store.annotate(mine, "rehearsal", {"faults": []})
+    assert noted == manifest(**REPORT, notes={"rehearsal": {"faults": []}})
+    assert store.get("node", "aws", ID, {}) == noted
+    with pytest.raises(ConflictError, match="no record of node on azure"):
+        store.annotate(manifest(target="azure"), "x", 1)
+
+
+def test_of_runs_that_finish_together_none_loses_its_region(store: LocalStore) -> None:
+    images = [RecordedImage(id=f"ami-{n}", region=f"region-{n}", name="node") for n in range(8)]
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(
+            pool.map(lambda image: store.put(manifest(published=RecordedPublish(version="v", images=[image]))), images)
+        )
+    (kept,) = store.list()
+    assert kept.published is not None
+    assert {image.region for image in kept.published.images} == {image.region for image in images}
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"manifest_version": 2}'])
+def test_a_file_that_is_no_record_is_never_overwritten(store: LocalStore, text: str) -> None:
+    path = store.path("node", "aws", ID, {})
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(ConflictError, match="is not a manifest that this version reads"):
+        store.put(manifest())
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"report_missing": None},
+        {"report_missing": ""},
+        {"report": {}},
+        {"name": "../elsewhere"},
+        {"target": "a/b"},
+        {"image_id": "short"},
+        {"unknown": 1},
+    ],
+)
+def test_a_record_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(pydantic.ValidationError):
+        manifest(**change)
+
+
+@pytest.mark.parametrize("url", ["https://x.test/c?sig=secret", "https://u:p@x.test/c", "https://x.test/c#part"])
+def test_no_url_with_a_secret_is_recorded(url: str) -> None:
+    with pytest.raises(pydantic.ValidationError, match="no query, no fragment and no user"):
+        RecordedArtifact(url=url, sha256=SHA, size=1)
+
+
+PLAN = BuildPlan(
+    ImagePart(
+        "aws", {}, {"name": "base"}, {"kubernetes": "1.35.6"}, (), {"containerd": PlannedArtifact(SHA, 3)}, {}, {}
+    ),
+    BuildPart("node", {"ami_id": "ami-0"}, {}, {"containerd": "https://x.test/c.tar.gz?sig=secret"}),
+    PublishPart({}),
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "report", "missing"),
+    [
+        ('{"report_version": 1}', {"report_version": 1}, None),
+        (None, None, "no report of this build is at report.json: the image was made by another run"),
+        ("[]", None, "the report is not a JSON object"),
+        ("{", None, "the report is not JSON: "),
+    ],
+)
+def test_a_run_is_recorded(
+    tmp_path: Path, text: str | None, report: dict[str, Any] | None, missing: str | None
+) -> None:
+    file = tmp_path / "report.json"
+    if text is not None:
+        file.write_text(text)
+    image = CloudImage("ami-1", "us-east-1", "node", "available")
+    made = make_manifest(
+        plan=PLAN,
+        config=("node.yaml", SHA),
+        base_request={"region": "us-east-1"},
+        tools=Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}),
+        built=image,
+        published=Published((image,), "node", 0),
+        report=file,
+        run=Run({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
+    )
+    assert made.report == report
+    assert (made.report_missing or "").startswith(missing or "")
+    assert bool(made.report_missing) == (report is None)
+    assert made.image_id == PLAN.image_id
+    assert made.labels == {"rehearsal": "true"}
+    assert made.inputs.artifacts["containerd"].url == "https://x.test/c.tar.gz"
+    assert made.inputs.base == LockedBase(
+        request={"region": "us-east-1"}, identity={"name": "base"}, place={"ami_id": "ami-0"}
+    )
+    assert made.tools == Tools(packer="1.16.0", plugin=Plugin(name="amazon", version="1.8.2"))
+    assert made.built == HOME
+    assert made.published == RecordedPublish(version="node", images=[HOME])

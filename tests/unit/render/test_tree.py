@@ -1,0 +1,210 @@
+"""The tree as HCL readers see it: every value declared, given and used; plugins bounded by what is used; no private words."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import hcl2
+import pytest
+
+from imagegen import contents, pipeline
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+REPOSITORY = Path(__file__).parents[3]
+SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
+GOLDEN = REPOSITORY / "tests" / "golden"
+TARGETS = ("aws", "azure")
+TREES = [(file, target) for file in (SHIPPED, GOLDEN / "minimal.yaml", GOLDEN / "maximal.yaml") for target in TARGETS]
+ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json").read_bytes())
+
+# Set by imagegen at run time, or by nobody; each has a default.
+RUN_FACTS: dict[str, set[str]] = {"aws": set(), "azure": {"gallery_image_version"}}
+COMMON_RUN_FACTS = {"created", "labels", "imagegen_version", "report_file"}
+CREDENTIALS: dict[str, set[str]] = {
+    "aws": set(),
+    "azure": {
+        f"{family}_{name}"
+        for family in ("azure", "arm")
+        for name in ("client_id", "client_secret", "tenant_id", "subscription_id")
+    },
+}
+# `image` has one form for every cloud; what a cloud's template has no use for is named here.
+NOT_USED = {"aws": {("image", "base", "owner")}, "azure": {("image", "base", "release"), ("image", "title")}}
+
+LITERAL = re.compile(r"\|\s*(hcl_string|block_name)\s*$")
+BARE = {
+    "loop.index": "a counter, in a comment",
+    'phase.steps | join(", ")': "names of folders, in a comment",
+    '"[0, 3010]" if phase.restart else "[0]"': "one of two literals",
+}
+
+
+@pytest.fixture(params=TREES, ids=lambda case: f"{case[0].stem}-{case[1]}")
+def tree(request: pytest.FixtureRequest, decide: Callable[..., Any]) -> dict[str, bytes]:
+    return pipeline.render_tree(decide(*request.param).decision)
+
+
+def _target(tree: dict[str, bytes]) -> str:
+    return next(target for target in TARGETS if target in _values(tree))
+
+
+def _values(tree: dict[str, bytes]) -> dict[str, Any]:
+    values: dict[str, Any] = json.loads(tree["image.auto.pkrvars.json"])
+    return values
+
+
+def _parsed(tree: dict[str, bytes]) -> dict[str, dict[str, Any]]:
+    return {path: hcl2.loads(data.decode()) for path, data in tree.items() if path.endswith(".hcl")}
+
+
+def _blocks(tree: dict[str, bytes], kind: str) -> dict[str, dict[str, Any]]:
+    return {
+        name.strip('"'): body
+        for document in _parsed(tree).values()
+        for block in document.get(kind, [])
+        for name, body in block.items()
+        if not name.startswith("__")
+    }
+
+
+def _said(value: object) -> Iterator[str]:
+    """Every text of a parsed document: expressions among them; comments are not."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if not str(key).startswith("__"):
+                yield from (str(key), *_said(item))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _said(item)
+    else:
+        yield str(value)
+
+
+def _used(tree: dict[str, bytes]) -> set[tuple[str, ...]]:
+    """Paths of variables as the documents use them: `var.image.base["name"]` is (image, base, name)."""
+    text = "\n".join(text for document in _parsed(tree).values() for text in _said(document)).replace('\\"', '"')
+    found = re.findall(r'\bvar((?:\.[a-z_]+|\["[^"]+"\])+)', text)
+    return {tuple(re.findall(r"[a-z_0-9-]+", path)) for path in found}
+
+
+def _leaves(value: object, under: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*under, key))
+    else:
+        yield under
+
+
+def test_every_value_is_used(tree: dict[str, bytes]) -> None:
+    used = _used(tree)
+    unused = {
+        leaf for leaf in _leaves(_values(tree)) if not any(leaf[: len(path)] == path for path in used if len(path) > 1)
+    }
+    assert unused == NOT_USED[_target(tree)]
+
+
+def test_variables_are_what_is_given_and_facts_of_the_run(tree: dict[str, bytes]) -> None:
+    target = _target(tree)
+    declared = _blocks(tree, "variable")
+    facts = COMMON_RUN_FACTS | RUN_FACTS[target] | CREDENTIALS[target]
+    assert set(declared) == set(_values(tree)) | facts
+    assert {name for name, body in declared.items() if "default" not in body} == set(_values(tree))
+    assert {path[0] for path in _used(tree)} == set(declared)
+
+
+def test_types_name_exactly_what_is_given(tree: dict[str, bytes]) -> None:
+    declared = _blocks(tree, "variable")
+    for name, given in _values(tree).items():
+        assert set(_attributes(declared[name]["type"])) == set(given), name
+    phases = _values(tree)["guest"]["phases"].values()
+    assert all(set(phase) == {"command", "timeout"} for phase in phases)
+
+
+def _attributes(type_text: str) -> Iterator[str]:
+    """The names of an object type's own attributes, not of types inside it."""
+    depth = 0
+    for match in re.finditer(r"[({]|[)}]|([a-z_]+) = ", type_text.removeprefix("${object(")):
+        if match.group(1) and depth == 1:
+            yield match.group(1)
+        depth += {"(": 1, "{": 1, ")": -1, "}": -1}.get(match.group(0), 0)
+
+
+def test_secrets_are_marked_and_never_given(tree: dict[str, bytes]) -> None:
+    declared = _blocks(tree, "variable")
+    secret = {name for name in declared if name.endswith("secret")}
+    assert {name for name, body in declared.items() if body.get("sensitive") is True} == secret
+    assert not secret & set(_values(tree))
+
+
+def test_plugin_is_bounded_by_the_newest_attribute_that_is_used(tree: dict[str, bytes]) -> None:
+    builder, names = next(iter(_blocks(tree, "source").items()))
+    since = [_since(builder, path) for path in _paths(names['"image"'])]
+    required = _parsed(tree)["plugins.pkr.hcl"]["packer"][0]["required_plugins"][0]
+    (plugin,) = (body for name, body in required.items() if not name.startswith("__"))
+    newest = max(since, key=lambda version: [int(part) for part in version.split(".")])
+    assert plugin["version"] == f'">= {newest}"'
+
+
+# Nested blocks that the table of attributes has a section for; the others are attributes of Config with no section.
+SECTIONS = {
+    "metadata_options": ("amazon common blocks", "MetadataOptions"),
+    "shared_image_gallery_destination": ("azure-arm", "SharedImageGalleryDestination"),
+}
+WITHOUT_SECTION = {"launch_block_device_mappings", "aws_polling"}
+
+
+def _paths(body: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    for name, value in body.items():
+        if name.startswith("__"):
+            continue
+        yield (name,)
+        for block in value if isinstance(value, list) else []:
+            if isinstance(block, dict) and "__is_block__" in block:
+                yield from ((name, inner) for inner in block if not inner.startswith("__"))
+
+
+def _since(builder: str, path: tuple[str, ...]) -> str:
+    if len(path) == 2 and path[0] in WITHOUT_SECTION:
+        path = path[:1]
+    table, section = SECTIONS[path[0]] if len(path) == 2 else (builder, "Config")
+    attribute = ATTRIBUTES[table][section][path[-1]]
+    assert "until" not in attribute, f"{'.'.join(path)} is gone from the plugin"
+    return str(attribute["since"])
+
+
+def test_nested_blocks_are_read(decide: Callable[..., Any]) -> None:
+    tree = pipeline.render_tree(decide(SHIPPED, "aws").decision)
+    paths = set(_paths(_blocks(tree, "source")["amazon-ebs"]['"image"']))
+    assert {("metadata_options", "http_tokens"), ("aws_polling", "max_attempts"), ("region",)} <= paths
+
+
+def test_nothing_in_a_tree_names_a_private_network(tree: dict[str, bytes]) -> None:
+    texts = dict(tree)
+    with zipfile.ZipFile(io.BytesIO(texts.pop("guest/bundle.zip"))) as archive:
+        texts |= {f"bundle/{name}": archive.read(name) for name in archive.namelist()}
+    words = re.compile(rb"rehears|localhost|127\.0\.0\.1|https?_proxy|-proxy\b|\bproxy *[=:]|stand-in", re.IGNORECASE)
+    assert {path: words.findall(data) for path, data in texts.items() if words.search(data)} == {}
+
+
+def test_trees_hold_no_fact_of_the_machine_that_renders(tree: dict[str, bytes]) -> None:
+    here = [str(REPOSITORY).encode(), str(Path.home()).encode() + b"/"]
+    assert [path for path, data in tree.items() for place in here if place in data] == []
+
+
+@pytest.mark.parametrize("name", sorted(contents.read_folder(contents.PACKER, "**/*.j2")))
+def test_templates_print_literals_only(name: str) -> None:
+    text = contents.read_folder(contents.PACKER, "**/*.j2")[name].decode()
+    printed = [found.strip() for found in re.findall(r"\{\{(.*?)\}\}", text, re.DOTALL)]
+    assert [found for found in printed if not LITERAL.search(found) and found not in BARE] == []
+
+
+def test_bare_expressions_are_still_there() -> None:
+    texts = b"".join(contents.read_folder(contents.PACKER, "**/*.j2").values()).decode()
+    assert [found for found in BARE if "{{ " + found + " }}" not in texts] == []

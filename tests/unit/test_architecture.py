@@ -1,0 +1,326 @@
+"""The arrows between rooms and their monopolies, read from the source; what breaks one names the line."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+from pathlib import Path
+
+import pytest
+
+import imagegen
+
+PACKAGE = Path(imagegen.__file__).parent
+
+# What a room may import when it runs; and what it may name in annotations besides. A room is a folder of imagegen/, or a
+# module beside them. Every arrow points to the left of the pipeline: there is no cycle among those that run.
+MAY_IMPORT: dict[str, set[str]] = {
+    "imagegen": set(),
+    "errors": set(),
+    "contents": set(),
+    "templating": set(),
+    "console": set(),
+    "documents": {"errors"},
+    "catalog": {"contents"},
+    "resources": set(),
+    "artifacts": {"errors", "resources"},
+    "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
+    "providers": {"artifacts", "errors", "resources"},
+    "config": {"documents", "errors", "providers", "resources"},
+    "plan": {"artifacts", "catalog", "config", "documents", "errors", "resources", "steps"},
+    "render": {"plan", "templating"},
+    "build": {"console", "errors"},
+    "manifest": {"artifacts", "build", "errors", "imagegen", "plan", "providers", "resources"},
+    "pipeline": {
+        *("artifacts", "build", "catalog", "config", "contents", "errors", "imagegen", "manifest", "plan"),
+        *("providers", "render", "steps"),
+    },
+    "rehearsal": {"build", "errors", "manifest", "pipeline", "providers", "resources"},
+    "cli": {"build", "console", "errors", "imagegen", "manifest", "pipeline", "providers", "rehearsal"},
+    "__main__": {"cli"},
+}
+MAY_NAME: dict[str, set[str]] = {
+    "artifacts": {"console"},
+    "providers": {"console", "plan"},
+    "plan": {"providers"},
+    "pipeline": {"console", "documents"},
+    "rehearsal": {"console", "steps"},
+    "cli": {"plan"},
+}
+# One canonical JSON for everybody; the module that has it imports no room.
+EXCEPTIONS = {("providers", "imagegen.plan.model")}
+
+MONOPOLIES = {
+    "subprocess": {"imagegen.build.process"},
+    "jinja2": {"imagegen.templating"},
+    "click": {"imagegen.cli"},
+    "ruamel": {"imagegen.documents"},
+    "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
+    "rich": {"imagegen.console", "imagegen.build.progress"},
+    "moto": {"imagegen.rehearsal"},
+    "spnego": {"imagegen.rehearsal"},
+    "trustme": {"imagegen.rehearsal"},
+}
+CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
+LONGEST_FUNCTION = 50
+LONGEST_MODULE = 400
+
+
+@dataclasses.dataclass(frozen=True)
+class Import:
+    """One imported module, and where."""
+
+    module: str
+    line: int
+    in_function: bool
+    for_types: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Module:
+    """One module of the package."""
+
+    name: str
+    file: Path
+    text: str
+
+    @functools.cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def room(self) -> str:
+        return _room(self.name)
+
+    @functools.cached_property
+    def imports(self) -> tuple[Import, ...]:
+        visitor = _Imports()
+        visitor.visit(self.tree)
+        return tuple(visitor.found)
+
+
+class _Imports(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.found: list[Import] = []
+        self._functions = 0
+        self._types = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:  # noqa: N802 - ast's name
+        self._functions += 1
+        self.generic_visit(node)
+        self._functions -= 1
+
+    def visit_If(self, node: ast.If) -> None:  # noqa: N802 - ast's name
+        guarded = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        self._types += guarded
+        self.generic_visit(node)
+        self._types -= guarded
+
+    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802 - ast's name
+        for name in node.names:
+            self._add(name.name, node.lineno)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802 - ast's name
+        # `from imagegen import pipeline` names the module pipeline.
+        for name in node.names:
+            submodule = _is_module(f"{node.module}.{name.name}")
+            self._add(f"{node.module}.{name.name}" if submodule else str(node.module), node.lineno)
+
+    def _add(self, module: str, line: int) -> None:
+        self.found.append(Import(module, line, in_function=self._functions > 0, for_types=self._types > 0))
+
+
+def _is_module(name: str) -> bool:
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def _room(module: str) -> str:
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def _read(package: Path) -> list[Module]:
+    modules = []
+    for file in sorted(package.rglob("*.py")):
+        parts = file.relative_to(package.parent).with_suffix("").parts
+        modules.append(Module(".".join(parts).removesuffix(".__init__"), file, file.read_text()))
+    return modules
+
+
+MODULES = _read(PACKAGE)
+
+
+def wrong_arrows(module: Module) -> list[str]:
+    wrong = []
+    for item in module.imports:
+        if item.module.partition(".")[0] != "imagegen":
+            continue
+        to = _room(item.module)
+        allowed = {module.room} | MAY_IMPORT[module.room]
+        if item.for_types:
+            allowed |= MAY_NAME.get(module.room, set())
+        if to not in allowed and (module.room, item.module) not in EXCEPTIONS:
+            wrong.append(f"{module.name}:{item.line} imports {item.module}: {module.room} may not know {to}")
+    return wrong
+
+
+def broken_monopolies(module: Module) -> list[str]:
+    return [
+        f"{module.name}:{item.line} imports {item.module}, which belongs to {', '.join(sorted(owners))}"
+        for item in module.imports
+        for library, owners in MONOPOLIES.items()
+        if item.module.partition(".")[0] == library
+        and not any(module.name == owner or module.name.startswith(f"{owner}.") for owner in owners)
+    ]
+
+
+def eager_clouds(module: Module) -> list[str]:
+    inside = module.name.startswith(("imagegen.providers.", "imagegen.rehearsal."))
+    return [
+        f"{module.name}:{item.line} imports {item.module}"
+        for item in module.imports
+        if item.module.partition(".")[0] in CLOUD_SDKS
+        and not (inside and (item.in_function or item.for_types or module.room == "rehearsal"))
+    ]
+
+
+def environment_reads(module: Module) -> list[str]:
+    return [
+        f"{module.name}:{node.lineno} reads the environment"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+        and node.attr in ("environ", "getenv", "environb", "putenv")
+        and module.room != "cli"
+    ]
+
+
+def rehearsal_names(module: Module) -> list[str]:
+    """Names and texts of the code; what a docstring explains is no dependency."""
+    documented = {
+        id(node.body[0].value)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.body
+        and isinstance(node.body[0], ast.Expr)
+    }
+    said = []
+    for node in ast.walk(module.tree):
+        words: list[str] = []
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
+            words = [node.value]
+        elif isinstance(node, ast.Name | ast.Attribute | ast.arg):
+            words = [node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else node.arg]
+        said += [f"{module.name}:{node.lineno} names {word!r}" for word in words if "rehears" in word.lower()]
+    return said + [f"{module.name}:{item.line} imports {item.module}" for item in module.imports if "rehears" in item.module]
+
+
+def long_functions(module: Module) -> list[str]:
+    return [
+        f"{module.name}:{node.lineno} {node.name} has {(node.end_lineno or 0) - node.lineno + 1} lines"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (node.end_lineno or 0) - node.lineno + 1 > LONGEST_FUNCTION
+    ]
+
+
+def relative_imports(module: Module) -> list[str]:
+    return [
+        f"{module.name}:{node.lineno} imports by a relative name"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.level > 0
+    ]
+
+
+RULES = (wrong_arrows, broken_monopolies, eager_clouds, environment_reads, long_functions, relative_imports)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule_holds_everywhere(rule: object) -> None:
+    assert callable(rule)
+    assert [fault for module in MODULES for fault in rule(module)] == []
+
+
+def test_nothing_but_its_entry_names_the_rehearsal() -> None:
+    outside = [module for module in MODULES if module.room != "rehearsal" and module.name != "imagegen.cli.main"]
+    assert [fault for module in outside for fault in rehearsal_names(module)] == []
+    assert [module.name for module in MODULES if module.room != "rehearsal" and rehearsal_names(module)] == ["imagegen.cli.main"]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.name)
+def test_module_says_what_it_is_and_is_short(module: Module) -> None:
+    assert ast.get_docstring(module.tree), f"{module.name} has no docstring"
+    assert len(module.text.splitlines()) <= LONGEST_MODULE
+
+
+def test_every_room_is_in_the_table_and_no_arrow_is_idle() -> None:
+    assert {module.room for module in MODULES} == set(MAY_IMPORT)
+    runs = {(module.room, _room(item.module)) for module in MODULES for item in module.imports if not item.for_types}
+    names = {(module.room, _room(item.module)) for module in MODULES for item in module.imports if item.for_types}
+    idle = [
+        *((room, to) for room, targets in MAY_IMPORT.items() for to in targets if (room, to) not in runs | names),
+        *((room, to) for room, targets in MAY_NAME.items() for to in targets if (room, to) not in names),
+    ]
+    assert idle == []
+
+
+def test_tables_do_not_overlap() -> None:
+    assert [room for room, targets in MAY_NAME.items() if targets & MAY_IMPORT[room]] == []
+
+
+def test_exceptions_import_no_room() -> None:
+    excepted = {module for _, module in EXCEPTIONS}
+    found = [item for module in MODULES if module.name in excepted for item in module.imports]
+    assert found
+    assert [item.module for item in found if item.module.startswith("imagegen.")] == []
+
+
+def test_arrows_that_run_make_no_cycle() -> None:
+    left = {room: set(targets) for room, targets in MAY_IMPORT.items()}
+    while left:
+        free = [room for room, targets in left.items() if not targets & set(left)]
+        assert free, f"a cycle among {sorted(left)}"
+        for room in free:
+            del left[room]
+
+
+VIOLATIONS = {
+    wrong_arrows: ("imagegen.plan.resolve", "from imagegen import pipeline\n"),
+    broken_monopolies: ("imagegen.plan.resolve", "def f() -> None:\n    import subprocess\n"),
+    eager_clouds: ("imagegen.providers.aws.base", "import boto3\n"),
+    environment_reads: ("imagegen.build.tools", "import os\nHOME = os.environ['HOME']\n"),
+    long_functions: ("imagegen.plan.resolve", "def f() -> None:\n" + "    f()\n" * LONGEST_FUNCTION),
+    relative_imports: ("imagegen.plan.resolve", "from . import rules\n"),
+    rehearsal_names: ("imagegen.plan.resolve", "LABEL = 'rehearsal'\n"),
+}
+
+
+@pytest.mark.parametrize("rule", VIOLATIONS, ids=lambda rule: rule.__name__)
+def test_rule_sees_a_violation(rule: object) -> None:
+    assert callable(rule)
+    name, text = VIOLATIONS[rule]
+    assert len(rule(Module(name, Path("-"), text))) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("imagegen.config.model", "from imagegen.plan.model import canonical\n"),
+        ("imagegen.render.tree", "from imagegen.providers import provider\n"),
+        ("imagegen.build.packer", "def f() -> None:\n    from imagegen.providers import Run\n"),
+        ("imagegen.providers.aws.publish", "from imagegen.manifest.store import LocalStore\n"),
+        ("imagegen.plan.resolve", "from imagegen.providers import provider\n"),
+        ("imagegen.errors", "import imagegen.console\n"),
+        ("imagegen.pipeline", "from imagegen.rehearsal.stage import Stage\n"),
+    ],
+)
+def test_arrows_to_the_right_are_seen(name: str, text: str) -> None:
+    assert wrong_arrows(Module(name, Path("-"), text))
+
+
+@pytest.mark.parametrize("name", ["imagegen.providers.azure.client", "imagegen.providers.aws.client"])
+def test_clouds_inside_functions_are_fine(name: str) -> None:
+    assert eager_clouds(Module(name, Path("-"), "def f() -> None:\n    import boto3\n")) == []
