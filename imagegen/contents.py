@@ -1,5 +1,5 @@
-"""The content that ships beside the engine: Packer templates, guest scripts and steps. In a checkout it is the checkout's
-own folders; installed, the copies inside the package."""
+"""The content that ships beside the engine: Packer templates, guest scripts and steps. In a checkout it is the
+checkout's own folders; installed, the copies inside the package."""
 
 from __future__ import annotations
 

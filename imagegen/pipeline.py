@@ -1,7 +1,7 @@
 """The product, told once, in order: load -> lock -> resolve -> render -> write -> check -> build -> publish -> record.
 
 Every verb of the command line is a prefix of this story. What a value is called says where it is in it:
-ImageConfig (asked) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (built) -> Published -> ImageManifest (recorded).
+ImageConfig (asked) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (built) -> Published -> ImageManifest.
 """
 
 from __future__ import annotations
@@ -274,7 +274,7 @@ def build_and_publish(
     rebuild: bool,
     with_publish: bool,
 ) -> ImageManifest:
-    """The whole story. An image with the same identity is not built again, and what is published is not published twice."""
+    """The whole story. An image of the same identity is not built again, and nothing is published twice."""
     from imagegen.providers import provider
 
     loaded = load(file)

@@ -1,4 +1,4 @@
-"""The one Jinja environment: sandboxed, strict about what is undefined, and blind to everything but what it is given."""
+"""The one Jinja environment: sandboxed, strict about what is undefined, blind to all but what it is given."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _environment() -> jinja2.sandbox.SandboxedEnvironment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - see above
+        autoescape=False,
     )
     environment.filters = {
         name: environment.filters[name] for name in ("default", "join", "length", "lower", "replace", "sort", "upper")
@@ -62,7 +62,7 @@ def render_text(template: str, context: Mapping[str, Any]) -> str:
 
 
 def render_value(value: Any, context: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever YAML can hold, in and out
-    """A value of a data file: texts are rendered, and a text that is one whole expression keeps that expression's type."""
+    """A value of a data file: texts are rendered, and a text that is one whole expression keeps its type."""
     if isinstance(value, dict):
         return {key: render_value(item, context) for key, item in value.items()}
     if isinstance(value, list):

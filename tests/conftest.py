@@ -18,12 +18,13 @@ from imagegen import pipeline
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.catalog.facts import windows_for
 from imagegen.plan.context import artifact_requests, versions_of
-from imagegen.plan.resolve import Decision
 from imagegen.providers import provider
 from imagegen.rehearsal.supplies import make_supplies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from imagegen.plan.resolve import Decision
 
 REPOSITORY = Path(__file__).parent.parent
 # Rooms whose unit tests speak with a server of their own on this machine.

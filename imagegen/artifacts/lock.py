@@ -1,4 +1,5 @@
-"""The lock: everything that floats, looked up once. Read by resolve; written by `imagegen lock` beside the user's config.
+"""The lock: everything that floats, looked up once. Read by resolve; written by `imagegen lock`
+beside the user's config.
 
 A digest in a lock was always computed from bytes that were downloaded.
 """
@@ -27,7 +28,7 @@ class LockedArtifact(Strict):
 
 
 class LockedBase(Strict):
-    """A base image: what was asked for (`request`), what the image is everywhere (`identity`), and where it lies (`place`)."""
+    """A base image: what was asked for (`request`), what it is everywhere (`identity`), where it lies (`place`)."""
 
     request: dict[str, str]
     identity: dict[str, str]

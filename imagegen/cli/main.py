@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import imagegen
-import imagegen.cli.startup  # noqa: F401 - for what it does: see there
+import imagegen.cli.startup
 
 if TYPE_CHECKING:
     from imagegen.console import Console
@@ -193,8 +193,8 @@ def build(
 ) -> None:
     """Build the image, publish it and record its manifest.
 
-    Looks up what the lock does not answer, renders, asks Packer whether the tree is right, builds, publishes. An image of
-    the same identity is not built twice, and nothing is published twice: run it again after a failure.
+    Looks up what the lock does not answer, renders, asks Packer whether the tree is right, builds, publishes.
+    An image of the same identity is not built twice, and nothing is published twice: run it again after a failure.
     """
     from imagegen import pipeline
     from imagegen.cli.show import print_manifest
@@ -262,9 +262,9 @@ def publish(
 @_PLAIN
 @_QUIET
 def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool) -> None:
-    """Find Packer and its plugins; where they are missing and Go is there, build the pinned versions into the user's cache."""
-    from imagegen.build.tools import find_tools
+    """Find Packer and its plugins; where one is missing and Go is there, build the pinned versions in a user cache."""
     from imagegen.build.toolchain import tool_exports_text
+    from imagegen.build.tools import find_tools
     from imagegen.cli.show import tools_json, tools_text
 
     found = find_tools(environ=os.environ, console=_console(plain, quiet), build=not no_build)

@@ -1,5 +1,5 @@
-"""YAML in, plain data and the line of every value out. Refuses what a config never needs: anchors, tags, duplicate keys,
-deep nesting, huge files. Touches nothing but the file it is given."""
+"""YAML in, plain data and the line of every value out. Refuses what a config never needs: anchors, tags, duplicate
+keys, deep nesting, huge files. Touches nothing but the file it is given."""
 
 from __future__ import annotations
 

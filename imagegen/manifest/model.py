@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import pydantic
 
-from imagegen.artifacts.lock import LockedBase  # noqa: TC001 - pydantic reads it when the class is made
+from imagegen.artifacts.lock import LockedBase
 from imagegen.resources.model import Name, Sha256, Strict
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ImageManifest(Strict):
     report: Json | None = None
     report_missing: str | None = None
     """Why there is no report; None exactly when there is one."""
-    notes: Json = {}  # noqa: RUF012 - pydantic copies a field's default for every instance
+    notes: Json = {}
 
     @pydantic.model_validator(mode="after")
     def _has_report_or_reason(self) -> Self:

@@ -1,4 +1,4 @@
-"""A config, its lock and the content in; the whole decision for one target out. Pure: no clock, no network, no environment."""
+"""A config, its lock and the content in; the whole decision for one target out. Pure: no clock, no network."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Provider(Protocol):
         """What publish needs, as plain JSON; pure."""
 
     def find_built(self, plan: BuildPlan, run: Run) -> CloudImage | None:
-        """The image with this plan's identity and the run's labels in the build region, decided from the cloud's tags."""
+        """The image with this plan's identity and the run's labels in the build region, by the cloud's tags."""
 
     def build_variables(self, plan: BuildPlan, run: Run) -> dict[str, str]:
         """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""

@@ -1,7 +1,7 @@
 """`--rehearse`: hosts the private network and runs the ordinary `imagegen build` in it as a child.
 
-The child is told nothing of a rehearsal but a label; its environment is the stage's. The lock, the tree, the logs and the
-manifest stay below out/rehearsal; everything else is cleaned up, whatever happens.
+The child is told nothing of a rehearsal but a label; its environment is the stage's. The lock, the tree, the logs and
+the manifest stay below out/rehearsal; everything else is cleaned up, whatever happens.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOT_CHECKED = (
 _TIMEOUT_S = 900.0
 
 
-class _StoppedByFault(Exception):  # noqa: N818 - it carries no error: the stage does
+class _StoppedByFault(Exception):
     """Raised in the watch of the child: something that must not happen has happened."""
 
 

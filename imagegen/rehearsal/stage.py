@@ -17,7 +17,6 @@ from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.generalise import generalise
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifacts import Artifacts
-from imagegen.rehearsal.network.aws.edge import AwsOptions
 from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.machine.engine import Outcome
+    from imagegen.rehearsal.network.aws.edge import AwsOptions
     from imagegen.rehearsal.network.azure.options import AzureOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
     from imagegen.rehearsal.winrm.command import Write
@@ -39,7 +39,7 @@ _WORTH_ANOTHER_TRY = frozenset({408, 429, *range(500, 600)})
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """What a rehearsal needs to know: the cloud, the Windows of its base image, what can be downloaded, and the tree."""
+    """What a rehearsal needs to know: the cloud, the Windows of its base image, what can be downloaded, the tree."""
 
     cloud: str
     release: str

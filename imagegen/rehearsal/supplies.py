@@ -1,6 +1,6 @@
 """Artifacts made for a rehearsal: at every address that the steps download from, bytes of the form that they expect.
 
-What a step expects of an artifact is all that is known here, so that the real one holds it is shown by `imagegen lock` alone.
+What a step expects of an artifact is all that is known here; `imagegen lock` alone shows that the real one holds it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan and its bundled bytes in; plan.json and the one zip that is uploaded out. Pure, and byte-identical for one plan."""
+"""A plan and its bundled bytes in; plan.json and the one zip to upload out. Pure, and byte-identical for one plan."""
 
 from __future__ import annotations
 

@@ -81,6 +81,7 @@ def _image_values(plan: BuildPlan) -> dict[str, Any]:
 
 def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, Any]:
     start = f"{_POWERSHELL} {START_PATH}"
+    pins = f"-Bundle {BUNDLE_PATH} -BundleSha256 {bundle_sha256} -PlanSha256 {plan_sha256}"
     return {
         "bundle_path": BUNDLE_PATH,
         "report_path": REPORT_PATH,
@@ -90,7 +91,7 @@ def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict
         "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
         "phases": {
             phase.name: {
-                "command": f"{start} -Phase {phase.name} -Bundle {BUNDLE_PATH} -BundleSha256 {bundle_sha256} -PlanSha256 {plan_sha256}",
+                "command": f"{start} -Phase {phase.name} {pins}",
                 "timeout": f"{phase.timeout_s}s",
             }
             for phase in plan.image.phases

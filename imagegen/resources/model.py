@@ -25,7 +25,7 @@ class Strict(pydantic.BaseModel):
 
 
 class Resource(Strict):
-    """One thing a machine must have. `kind` names its script in packer/guest/kinds and its behaviour on the model machine."""
+    """One thing a machine must have. `kind` names its script in packer/guest/kinds and its behaviour on the model."""
 
     kind: ClassVar[str]
     may_restart: ClassVar[bool] = False

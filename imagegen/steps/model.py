@@ -22,7 +22,7 @@ PHASES = ("base", "node")
 
 
 class ArtifactMeta(Strict):
-    """Where an artifact comes from unless the config's `override` says otherwise: `base` + `/` + `path`, or one `url`."""
+    """Where an artifact comes from unless the config's `override` says otherwise: `base`/`path`, or one `url`."""
 
     override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")]
     url: str | None = None

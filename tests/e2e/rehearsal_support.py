@@ -1,4 +1,4 @@
-"""What the rehearsal's own tests share: a rendered tree to change, and that tree built on a stage as `--rehearse` does."""
+"""What the rehearsal's own tests share: a rendered tree to change, and its build on a stage as `--rehearse` does it."""
 
 from __future__ import annotations
 
@@ -135,28 +135,31 @@ def rendered(target: str) -> Tree:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """How a rehearsal ended: passed, or everything that it says about why not."""
+    """How a rehearsal ended: passed, or what its error says; `heard` is what the display was told before."""
 
     passed: bool
     words: str
-    operations: tuple[str, ...]
+    heard: str
 
 
 class _StoppedByFaultError(Exception):
     """Raised in the watch of Packer, as `--rehearse` does."""
 
 
-class _Unheard:
-    """A display that shows nothing: what matters is in the error and in the stage."""
+class _Heard:
+    """A display that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
 
     def event(self, event: GuestEvent) -> None:
-        pass
+        self.lines.append(str(event))
 
     def said(self, said: Said) -> None:
-        pass
+        self.lines.append(said.text)
 
     def warn(self, text: str) -> None:
-        pass
+        self.lines.append(text)
 
 
 def scene_of(target: str, folder: Path, config: pipeline.Loaded | None = None) -> Scene:
@@ -183,18 +186,18 @@ def rehearse_tree(
     with stage_of(change_scene(scene), folder) as stage:
         prepare(stage)
         environ = stage.child_environ(os.environ)
-        code, words = _build(stage, target, folder, environ)
+        heard = _Heard()
+        code, words = _build(stage, target, folder, environ, heard)
         unused = stage.network.unused_injections
     assert unused == 0, "an injected fault was never met: the case shows nothing"
-    operations = tuple(stage.network.notes())
     try:
         rehearse._judge(stage, code, folder)
     except BuildError as error:
-        return Verdict(False, "\n".join([error.message, *error.details, *words]), operations)
-    return Verdict(True, "", operations)
+        return Verdict(False, "\n".join([error.message, *error.details, *words]), "\n".join(heard.lines))
+    return Verdict(True, "", "\n".join(heard.lines))
 
 
-def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str]) -> tuple[int, list[str]]:
+def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str], heard: _Heard) -> tuple[int, list[str]]:
     def watch() -> None:
         if stage.faults:
             raise _StoppedByFaultError
@@ -208,7 +211,7 @@ def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str]) 
             environ=environ,
             variables={},
             log=folder / "packer.log",
-            display=_Unheard(),
+            display=heard,
             timeout_s=DEADLINE_S,
             stream=functools.partial(process.stream, watch=watch, grace_s=_GRACE_S),
         )

@@ -30,7 +30,7 @@ class Gallery(Strict):
     version: Annotated[
         Literal["date", "kubernetes"],
         pydantic.Field(
-            description="How versions are numbered: `date` is YEAR.MONTHDAY.SEQUENCE, `kubernetes` is the Kubernetes version itself."
+            description="How versions are numbered: `date` is YEAR.MONTHDAY.SEQUENCE, `kubernetes` its own version."
         ),
     ] = "date"
 

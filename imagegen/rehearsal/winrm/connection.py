@@ -48,7 +48,13 @@ class Connection(BaseHTTPRequestHandler):
     wbufsize = -1
     disable_nagle_algorithm = True
 
-    def __init__(self, service: Service, request: socket.socket, address: Any, server: socketserver.BaseServer) -> None:  # noqa: ANN401  # the base class's own type
+    def __init__(
+        self,
+        service: Service,
+        request: socket.socket,
+        address: Any,  # noqa: ANN401 - the base class's own type
+        server: socketserver.BaseServer,
+    ) -> None:
         self._service = service
         self._trusted = False
         self._handshake: NtlmAcceptor | None = None

@@ -16,7 +16,7 @@ from imagegen.rehearsal.network.aws.stock_images import stock_ami_id
 from imagegen.rehearsal.network.messages import Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from imagegen.rehearsal.network.machine import MachineIdentity
 
@@ -51,7 +51,7 @@ class _Account:
         assert answer.status == 200, answer.body
         return answer.body.decode()
 
-    def launch(self, user_data: bytes = _BOOTSTRAP, **fields: str) -> Response:
+    def launch(self, *, user_data: bytes = _BOOTSTRAP, changed: Mapping[str, str] | None = None) -> Response:
         group = _one("groupId", self.text("CreateSecurityGroup", GroupName="g", GroupDescription="g"))
         self.group = group
         self.key = _one("keyMaterial", self.text("CreateKeyPair", KeyName="k")).replace("&#13;", "")
@@ -64,7 +64,7 @@ class _Account:
             "UserData": base64.b64encode(user_data).decode(),
             "SecurityGroupId.1": group,
         }
-        return self.ask("RunInstances", **{**wanted, **fields})
+        return self.ask("RunInstances", **{**wanted, **(changed or {})})
 
     def admit(self, *, cidr: str = "0.0.0.0/0", first: str = "5986", last: str = "5986", protocol: str = "tcp") -> None:
         permission = {"IpProtocol": protocol, "FromPort": first, "ToPort": last, "IpRanges.1.CidrIp": cidr}
@@ -122,7 +122,7 @@ def test_the_password_is_for_the_holder_of_the_key(account: _Account) -> None:
     ],
 )
 def test_a_launch_that_ec2_refuses_is_refused(account: _Account, fields: dict[str, str], code: str) -> None:
-    answer = account.launch(**fields)
+    answer = account.launch(changed=fields)
     assert (answer.status, _one("Code", answer.body.decode()), answer.fault) == (400, code, "")
     assert account.machines == []
 
@@ -156,7 +156,7 @@ def test_another_rule_does_not_open_it(account: _Account, rule: dict[str, str]) 
 
 @pytest.mark.parametrize(("user_data", "reason"), [(b"", "got no user data"), (b"#!/bin/sh", "no <powershell>")])
 def test_a_machine_without_a_bootstrap_stays_shut(account: _Account, user_data: bytes, reason: str) -> None:
-    account.launch(user_data)
+    account.launch(user_data=user_data)
     account.admit()
     assert reason in (account.aws.closed_because(account.machines[0].address) or "")
 

@@ -21,7 +21,7 @@ _RELEASES = {
 
 def default_marketplace() -> dict[tuple[str, str], tuple[str, ...]]:
     """Versions by (offer, sku), in lower case because Azure compares them so."""
-    skus = {
+    skus: dict[tuple[str, str], tuple[str, ...]] = {
         (offer, f"{release}-datacenter{kind}{generation_end}"): versions
         for release, (offer, versions) in _RELEASES.items()
         for kind in _CORES_AND_SIZES

@@ -61,7 +61,7 @@ def get(world: World, call: Call) -> Response:
     found = world.resources.get(_id(call))
     if call.request.query.get("$expand", "").lower() != "replicationstatus":
         return Response.of_json(200, found)
-    properties = {**found["properties"], "replicationStatus": _replication(found)}
+    properties = {**found["properties"], "replicationStatus": _replication(world, found)}
     return Response.of_json(200, {**found, "properties": properties})
 
 
@@ -74,6 +74,7 @@ def list_all(world: World, call: Call) -> Response:
 def delete(world: World, call: Call) -> Response:
     if not world.resources.remove(_id(call)):
         raise not_found(_id(call))
+    world.replicated.pop(_id(call).lower(), None)
     return Response(200)
 
 
@@ -134,24 +135,27 @@ def _store(world: World, call: Call, old: Resource | None, location: str, proper
     name = "/".join(call.names[key] for key in ("gallery", "image", "version"))
     made = new_resource(call.group, VERSION, name, location, properties, tags)
     made["properties"]["provisioningState"] = "Updating" if old else "Creating"
-    before = old["properties"].get("replicated", []) if old else []
-    made["properties"]["replicated"] = before
     world.resources.put(made)
 
     def finish() -> None:
-        made["properties"]["provisioningState"] = "Succeeded"
-        made["properties"]["replicated"] = [
-            each["name"] for each in made["properties"]["publishingProfile"]["targetRegions"]
-        ]
+        # A later PUT took its place: that one's operation says when it is done.
+        if world.resources.find(made["id"]) is made:
+            made["properties"]["provisioningState"] = "Succeeded"
+            world.replicated[made["id"].lower()] = frozenset(each["name"] for each in _targets(made))
 
     headers = world.operations.start(made["id"], location, world.options.looks, finish)
     return Response.of_json(200 if old else 201, made, headers=headers)
 
 
-def _replication(found: Resource) -> Resource:
-    done = found["properties"]["replicated"]
+def _targets(version: Resource) -> list[Resource]:
+    targets: list[Resource] = version["properties"]["publishingProfile"]["targetRegions"]
+    return targets
+
+
+def _replication(world: World, version: Resource) -> Resource:
+    done = world.replicated.get(version["id"].lower(), frozenset())
     summary = []
-    for target in found["properties"]["publishingProfile"]["targetRegions"]:
+    for target in _targets(version):
         there = target["name"] in done
         state = "Completed" if there else "Replicating"
         summary.append({"region": target["name"], "state": state, "details": "", "progress": 100 if there else 50})

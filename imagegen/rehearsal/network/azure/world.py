@@ -59,6 +59,8 @@ class World:
     resources: Resources = dataclasses.field(default_factory=Resources)
     secrets: dict[tuple[str, str], Secret] = dataclasses.field(default_factory=dict)
     machines: dict[str, VmState] = dataclasses.field(default_factory=dict)
+    # Where each gallery version has arrived, by its id.
+    replicated: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     addresses_given: int = 0
 
     def group(self, group: GroupId) -> Resource:
