@@ -66,7 +66,7 @@ def load(file: Path) -> Loaded:
     """What was asked, or every problem of it."""
     check_parts(ROLES)
     config, document = load_config(file, overrides=_override_names)
-    if problems := broken_rules(config, document):
+    if problems := broken_rules(config, document, load_steps):
         raise ConfigError(f"{file}: the config cannot work", problems=problems)
     return Loaded(file, config, document)
 

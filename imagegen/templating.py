@@ -20,6 +20,10 @@ class TemplateError(Exception):
     """A template could not be evaluated; the message says why in one line."""
 
 
+class UnknownNameError(TemplateError):
+    """A template names something that it was not given."""
+
+
 def _block_name(value: object) -> str:
     """A name that may stand in HCL text: a letter, then letters, digits, dashes."""
     text = str(value)
@@ -57,6 +61,8 @@ def render_text(template: str, context: Mapping[str, Any]) -> str:
     """A whole text."""
     try:
         return _environment().from_string(template).render(context)
+    except jinja2.UndefinedError as error:
+        raise UnknownNameError(_in_one_line(error)) from None
     except jinja2.TemplateError as error:
         raise TemplateError(_in_one_line(error)) from None
 
@@ -78,10 +84,12 @@ def evaluate(expression: str, context: Mapping[str, Any]) -> Any:  # noqa: ANN40
     try:
         compiled = _environment().compile_expression(expression.strip(), undefined_to_none=False)
         result = compiled(**context)
+    except jinja2.UndefinedError as error:
+        raise UnknownNameError(_in_one_line(error)) from None
     except jinja2.TemplateError as error:
         raise TemplateError(_in_one_line(error)) from None
     if isinstance(result, jinja2.Undefined):
-        raise TemplateError(f"{expression.strip()!r} is not defined")
+        raise UnknownNameError(f"{expression.strip()!r} is not defined")
     return result
 
 

@@ -202,8 +202,10 @@ def build(
     name = _target(pipeline.load(config), target)
     console = _console(plain, quiet)
     if rehearse:
+        from imagegen.cli.labels import parse_labels
         from imagegen.rehearsal.rehearse import rehearse_build
 
+        parse_labels(labels)
         flags = [flag for flag, on in (("--no-publish", no_publish), ("--rebuild", rebuild)) if on]
         manifest = rehearse_build(
             config, name, out=out, labels=labels, flags=flags, environ=os.environ, console=console

@@ -23,6 +23,8 @@ def load_config(path: Path, *, overrides: Callable[[], Sequence[str]]) -> tuple[
         raise ConfigError(
             f"{document.file} is not a config", problems=[document.problem((), "must be keys and values")]
         )
+    if not document.data:
+        raise ConfigError(f"{document.file} is empty", hint="copy one of configs/ and change what differs")
     problems: list[Problem] = []
     config: ImageConfig | None = None
     try:

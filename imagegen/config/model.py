@@ -62,6 +62,17 @@ class PinnedUrl(Strict):
     sha256: Annotated[Sha256 | None, pydantic.Field(description="What the bytes must be, in lower-case hex.")] = None
 
 
+def _form_of_override(asked: object) -> str:
+    return "(url)" if isinstance(asked, str) else "(pinned)"
+
+
+# Told apart by form, so that complaints are about the form that was meant.
+AskedOverride = Annotated[
+    Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
+    pydantic.Discriminator(_form_of_override),
+]
+
+
 class Targets(Strict):
     """The clouds that the image is built for."""
 
@@ -94,7 +105,7 @@ class ImageConfig(Strict):
     runtime: Annotated[Runtime, pydantic.Field(description="The container runtime.")]
     cloudbase_init: Annotated[CloudbaseInit, pydantic.Field(description="First boot.", default_factory=CloudbaseInit)]
     overrides: Annotated[
-        dict[str, HttpsUrl | PinnedUrl],
+        dict[str, AskedOverride],
         pydantic.Field(
             description="Signed or mirrored artifacts instead of the public ones: `containerd_url: https://…`."
         ),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+import re
 import types
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pydantic
 
@@ -16,14 +18,21 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
 
+# How alike two names must be for one to be offered for the other.
+_CLOSE: Final = 0.6
+
 
 def model_problems(
     error: pydantic.ValidationError, document: Document, model: type[pydantic.BaseModel], under: YamlPath = ()
 ) -> list[Problem]:
     """A model's complaints as problems with places; `under` is where in the document the model's data stands."""
     problems: dict[tuple[YamlPath, str], Problem] = {}
-    for item in error.errors(include_url=False):
-        location = _without_union_tags(item["loc"], document, under)
+    found = [(item, _without_union_tags(item["loc"], document, under)) for item in error.errors(include_url=False)]
+    misspelt = {_meant(location, model) for item, location in found if item["type"] == "extra_forbidden"}
+    for item, location in found:
+        # Said once: the misspelt key's own hint names the one that is missing.
+        if item["type"] == "missing" and location in misspelt:
+            continue
         message, hint = _words(item, location, model)
         problem = document.problem((*under, *location), message, hint)
         problems.setdefault((location, message), problem)
@@ -46,15 +55,17 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
         case "extra_forbidden":
             return f"unknown key {location[-1]!r}", nearest(str(location[-1]), known_keys(model, location[:-1]))
         case "missing":
-            return f"{location[-1]!r} is missing", "add it; configs/ shows whole configs"
+            return f"{location[-1]!r} is missing", _description(model, location)
         case "string_type" if isinstance(given, Unquoted):
-            return f"{given.text} without quotes is the number {float(given)!r}, not a text", f'write "{given.text}"'
+            read_as = "a date" if math.isnan(given) else f"the number {float(given)!r}"
+            return f"{given.text} without quotes is {read_as}, not a text", f'write "{given.text}"'
         case "string_type" if isinstance(given, (int, float)):
             return f"{given} is a number, not a text", f'write "{given}"'
         case "string_type":
             return f"must be a text, not {_name_of(given)}", ""
         case "string_pattern_mismatch":
-            return f"{given!r} does not have the right form", f"it must match {context.get('pattern')}"
+            hint = f"{_description(model, location)} It must match {context['pattern']}".strip()
+            return f"{_without_secrets(given)!r} does not have the right form", hint
         case "literal_error":
             expected = str(context.get("expected", "")).replace("'", '"')
             return f"{given!r} is not known here", f"choose {expected}"
@@ -63,11 +74,22 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
                 kind, "keys and values"
             )
             return f"must be {wanted}, not {_name_of(given)}", ""
+        case "greater_than_equal":
+            return f"{given} is too small", f"at least {context['ge']}"
+        case "less_than_equal":
+            return f"{given} is too large", f"at most {context['le']}"
+        case "too_short":
+            return "must not be empty", _description(model, location)
         case "value_error":
             return str(context.get("error", item["msg"])), ""
         case _:
             message = str(item["msg"])
             return message[:1].lower() + message[1:], ""
+
+
+def _without_secrets(text: str) -> str:
+    """A text that may be a URL, without the user and the query that it may hold."""
+    return re.sub(r"(?<=//)[^/@]*@|[?#].*", "", text) if "://" in text else text
 
 
 def _name_of(value: object) -> str:
@@ -77,25 +99,44 @@ def _name_of(value: object) -> str:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """The hint for a name that is not known: what was probably meant, or everything that is known."""
-    import difflib
-
-    if close := difflib.get_close_matches(name, known, n=1, cutoff=0.6):
+    if close := _close(name, known):
         return f"did you mean {close[0]!r}?"
     return f"known here: {', '.join(known)}" if known else ""
 
 
+def _close(name: str, known: Sequence[str]) -> list[str]:
+    import difflib
+
+    return difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
+
+
+def _meant(path: YamlPath, model: type[pydantic.BaseModel]) -> YamlPath:
+    """The place that a misspelt key was probably meant for."""
+    return (*path[:-1], *_close(str(path[-1]), known_keys(model, path[:-1])))
+
+
 def known_keys(model: type[pydantic.BaseModel], path: YamlPath) -> list[str]:
     """The keys that a model knows at a place."""
-    current: Any = model
+    inner, _ = _at(model, path)
+    return list(inner.model_fields) if inner else []
+
+
+def _description(model: type[pydantic.BaseModel], path: YamlPath) -> str:
+    return _at(model, path)[1]
+
+
+def _at(model: type[pydantic.BaseModel], path: YamlPath) -> tuple[type[pydantic.BaseModel] | None, str]:
+    """The model that describes a place, and what the field there says of itself."""
+    current: type[pydantic.BaseModel] | None = model
+    description = ""
     for part in path:
-        current = _models_in(current.model_fields[part].annotation)[0] if _has_field(current, part) else None
-        if current is None:
-            return []
-    return list(current.model_fields)
-
-
-def _has_field(model: Any, part: str | int) -> bool:  # noqa: ANN401 - a model class or None
-    return part in model.model_fields and bool(_models_in(model.model_fields[part].annotation))
+        # An index, or a key of free choice: the field around it describes what stands there.
+        if current is None or not isinstance(part, str) or part not in current.model_fields:
+            continue
+        field = current.model_fields[part]
+        models = _models_in(field.annotation)
+        current, description = (models[0] if models else None), field.description or ""
+    return current, description
 
 
 def _models_in(annotation: Any) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation

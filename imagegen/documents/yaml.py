@@ -4,6 +4,7 @@ keys, deep nesting, huge files. Touches nothing but the file it is given."""
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import ruamel.yaml
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 20
+
+_YAMLS_OWN = "tag:yaml.org,2002:"
 
 YamlPath = tuple[str | int, ...]
 
@@ -71,9 +74,11 @@ def parse_yaml(raw: bytes, file: str) -> Document:
         _check_events(text, file)
         node = _loader().compose(text)
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is not UTF-8 text (byte {error.start})") from None
+        line = raw[: error.start].count(b"\n") + 1
+        problem = Problem(file, line, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8 text")
+        raise ConfigError(f"{file} is not text", problems=[problem]) from None
     except ruamel.yaml.error.MarkedYAMLError as error:
-        raise _syntax_error(file, error) from None
+        raise _syntax_error(file, error, raw.decode("utf-8")) from None
     except ruamel.yaml.error.YAMLError as error:
         raise ConfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
     problems: list[Problem] = []
@@ -90,12 +95,17 @@ def _loader() -> ruamel.yaml.YAML:
 
 
 def _check_events(text: str, file: str) -> None:
-    """Nesting and aliases, judged before any node is built from them."""
+    """Nesting, aliases and tags, judged before any node is built from them."""
     depth = 0
     for event in _loader().parse(text):
         if isinstance(event, ruamel.yaml.events.AliasEvent) or getattr(event, "anchor", None):
             line = event.start_mark.line + 1
             problem = Problem(file, line, "", "anchors and aliases are not used here", "write the value out")
+            raise ConfigError(f"{file} cannot be used", problems=[problem])
+        if tag := getattr(event, "tag", None):
+            problem = Problem(
+                file, event.start_mark.line + 1, "", "tags are not used here", f"write it without {_short(tag)}"
+            )
             raise ConfigError(f"{file} cannot be used", problems=[problem])
         if isinstance(event, ruamel.yaml.events.CollectionStartEvent):
             depth += 1
@@ -105,14 +115,21 @@ def _check_events(text: str, file: str) -> None:
             raise ConfigError(f"{file} is nested more than {MAX_DEPTH} deep")
 
 
-def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError) -> ConfigError:
+def _short(tag: str) -> str:
+    return f"!!{tag.removeprefix(_YAMLS_OWN)}" if tag.startswith(_YAMLS_OWN) else tag
+
+
+def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 0
-    what = " ".join(str(part) for part in (error.context, error.problem) if part)
-    return ConfigError(
-        f"{file} is not YAML",
-        problems=[Problem(file, line, "", what, "check the indentation and quotes on this line and above")],
+    problem = str(error.problem or "cannot be read")
+    within = (
+        f"{error.context} from line {error.context_mark.line + 1}, " if error.context and error.context_mark else ""
     )
+    hint = "check the indentation and quotes on this line and above"
+    if any(row.lstrip(" ").startswith("\t") for row in text.splitlines()[line - 1 : line]):
+        hint = "indent with spaces: YAML takes no tab there"
+    return ConfigError(f"{file} is not YAML", problems=[Problem(file, line, "", f"{within}{problem}", hint)])
 
 
 def _value(
@@ -139,7 +156,7 @@ def _value(
 
 
 def _scalar(node: ruamel.yaml.nodes.Node, path: YamlPath, file: str, problems: list[Problem]) -> Any:  # noqa: ANN401 - as above
-    tag = str(node.tag).removeprefix("tag:yaml.org,2002:")
+    tag = str(node.tag).removeprefix(_YAMLS_OWN)
     text = node.value
     try:
         match tag:
@@ -154,7 +171,7 @@ def _scalar(node: ruamel.yaml.nodes.Node, path: YamlPath, file: str, problems: l
             case "null":
                 return None
             case "timestamp":
-                return Unquoted(0.0, text)
+                return Unquoted(math.nan, text)
             case _:
                 what = f"{text!r} is not a plain value"
     except ValueError:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.override import Override
 from imagegen.catalog.facts import Versions, facts_for, paths
+from imagegen.errors import ConfigError
 from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
 from imagegen.steps.model import PHASES
 
@@ -47,7 +48,9 @@ def _in_order(steps: Mapping[str, Step]) -> list[str]:
         while left:
             ready = [name for name in left if not set(steps[name].meta.after) & set(left)]
             if not ready:
-                raise ValueError(f"the steps {', '.join(left)} wait for one another")
+                message = "waits for a step that waits for it"
+                problems = [steps[name].described.problem(("after",), message, "drop one of them") for name in left]
+                raise ConfigError(f"the steps {', '.join(left)} wait for one another", problems=problems)
             ordered.append(ready[0])
             left.remove(ready[0])
     return ordered

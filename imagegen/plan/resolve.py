@@ -12,7 +12,7 @@ import pydantic
 from imagegen.artifacts.lock import Lock
 from imagegen.catalog.facts import stock_paths, windows_for
 from imagegen.documents.problems import model_problems
-from imagegen.errors import ConfigError, Problem
+from imagegen.errors import ConfigError
 from imagegen.plan.context import artifact_requests, versions_of
 from imagegen.plan.model import (
     BuildPart,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.lock import LockedArtifact
     from imagegen.config.model import ImageConfig
+    from imagegen.errors import Problem
     from imagegen.providers import Provider
     from imagegen.resources.model import Resource
     from imagegen.steps.evaluate import Draft, EvaluatedStep
@@ -98,7 +99,7 @@ def unanswered(
     settings = config.targets.named()[target]
     request = provider.base_request(settings, windows_for(versions_of(config), target))
     base = lock.base_images.get(target)
-    missing = [] if base is not None and base.request == request else [f"base image for {target}"]
+    missing = [] if base is not None and base.request == request else [f"the base image for {target}"]
     for name, wanted in artifact_requests(evaluated).items():
         have = lock.artifacts.get(name)
         if have is None or have.url != wanted.url or wanted.sha256 not in (None, have.sha256):
@@ -111,31 +112,21 @@ def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tu
     made = _Made(stock_paths(target))
     phases = []
     restarting: set[str] = set()
+    everything: list[tuple[EvaluatedStep, Draft, Resource]] = []
     for name in PHASES:
         members = [step for step in evaluated if step.step.meta.phase == name]
         resources = {step.step.name: tuple(_resources(step, lock, problems)) for step in members}
         ordered = [(step, draft, resource) for step in members for draft, resource in resources[step.step.name]]
+        everything += ordered
         problems += made.check(ordered)
         problems += _restarts_last(ordered)
         here = {step.step.name for step, _, resource in ordered if resource.may_restart}
-        for step in members:
-            for needed in step.step.meta.needs_restart_of:
-                if needed not in restarting:
-                    message = f"presupposes the restart of {needed!r}, which does not come before phase {name!r}"
-                    problems.append(
-                        Problem(
-                            f"{step.step.name}/meta/step.yml",
-                            1,
-                            "needs_restart_of",
-                            message,
-                            "move it to a later phase",
-                        )
-                    )
+        problems += [problem for step in members for problem in _without_restart(step, name, restarting)]
         restarting |= here
         steps = tuple(_planned(step, [resource for _, resource in resources[step.step.name]]) for step in members)
         if steps:
             phases.append(Phase(name, bool(here), sum(step.timeout_s for step in steps) + _PHASE_MARGIN_S, steps))
-    problems += _twice(resource.id for phase in phases for resource in phase.resources())
+    problems += _twice(everything)
     if problems:
         raise ConfigError("the plan does not hold together", problems=problems)
     return tuple(phases)
@@ -210,12 +201,20 @@ def _restarts_last(ordered: list[tuple[EvaluatedStep, Draft, Resource]]) -> Iter
             yield step.step.resources.problem(draft.path, message, "move it to a later phase or above")
 
 
-def _twice(ids: Iterable[str]) -> Iterator[Problem]:
+def _without_restart(step: EvaluatedStep, phase: str, restarting: set[str]) -> Iterator[Problem]:
+    for index, needed in enumerate(step.step.meta.needs_restart_of):
+        if needed not in restarting:
+            message = f"presupposes the restart of {needed!r}, which does not come before phase {phase!r}"
+            yield step.step.described.problem(("needs_restart_of", index), message, "move it to a later phase")
+
+
+def _twice(everything: Iterable[tuple[EvaluatedStep, Draft, Resource]]) -> Iterator[Problem]:
     seen: set[str] = set()
-    for identity in ids:
-        if identity.lower() in seen:
-            yield Problem("ansible-win/roles", 0, identity, "is in the plan twice", "keep one of them")
-        seen.add(identity.lower())
+    for step, draft, resource in everything:
+        name = f"{step.step.name}/{resource.kind}:{resource.label}"
+        if name.lower() in seen:
+            yield step.step.resources.problem(draft.path, f"{name} is in the plan twice", "keep one of them")
+        seen.add(name.lower())
 
 
 def _sha256(data: bytes) -> str:

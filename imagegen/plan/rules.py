@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import minor, table
+from imagegen.config.model import PinnedUrl
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document
     from imagegen.errors import Problem
+    from imagegen.steps.model import Step
 
 
-def broken_rules(config: ImageConfig, document: Document) -> list[Problem]:
-    """Every rule that the config breaks."""
-    return [*_unknown_versions(config, document), *_names(config, document), *_regions(config, document)]
+def broken_rules(config: ImageConfig, document: Document, steps: Callable[[], Mapping[str, Step]]) -> list[Problem]:
+    """Every rule that the config breaks; `steps` are asked for only where a rule needs them."""
+    return [
+        *_unknown_versions(config, document),
+        *_names(config, document),
+        *_regions(config, document),
+        *_pinned_folders(config, document, steps),
+    ]
 
 
 def _unknown_versions(config: ImageConfig, document: Document) -> Iterator[Problem]:
@@ -57,3 +64,15 @@ def _regions(config: ImageConfig, document: Document) -> Iterator[Problem]:
                 )
             elif region in regions[:index]:
                 yield document.problem(path, f"{region} is here twice", "leave one out")
+
+
+def _pinned_folders(
+    config: ImageConfig, document: Document, steps: Callable[[], Mapping[str, Step]]
+) -> Iterator[Problem]:
+    pinned = [name for name, asked in config.overrides.items() if isinstance(asked, PinnedUrl) and asked.sha256]
+    if not pinned:
+        return
+    folders = {item.override for step in steps().values() for item in step.meta.artifacts.values() if item.base}
+    for name in sorted(folders.intersection(pinned)):
+        message = "a base URL holds several files, so one sha256 cannot be right for them"
+        yield document.problem(("overrides", name, "sha256"), message, "leave sha256 out; the lock pins each file")

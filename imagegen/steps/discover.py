@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from imagegen.documents.problems import model_problems
+from imagegen.documents.problems import model_problems, nearest
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ConfigError, Problem
-from imagegen.steps.model import Step, StepMeta
+from imagegen.steps.model import PHASES, Step, StepMeta
 from imagegen.steps.parts import check_parts, shown, step_folders
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
@@ -26,17 +27,25 @@ def load_steps(roles: Path) -> dict[str, Step]:
             steps[folder.name] = _load_step(folder, shown(folder))
         except ConfigError as error:
             problems += error.problems or [Problem(folder.name, 0, "", error.message, error.hint)]
-    for step in steps.values():
-        problems += [
-            Problem(
-                f"{step.name}/meta/step.yml", 1, "after", f"there is no step {name!r}", f"steps: {', '.join(steps)}"
-            )
-            for name in (*step.meta.after, *step.meta.needs_restart_of)
-            if name not in steps and not problems
-        ]
+    # Names are judged where every folder could be read: a step that could not is no unknown name.
+    if not problems:
+        problems = [problem for step in steps.values() for problem in _wrong_names(step, steps)]
     if problems:
         raise ConfigError("the steps cannot be used", problems=problems)
     return steps
+
+
+def _wrong_names(step: Step, steps: Mapping[str, Step]) -> Iterator[Problem]:
+    for key, names in (("after", step.meta.after), ("needs_restart_of", step.meta.needs_restart_of)):
+        for index, name in enumerate(names):
+            if name not in steps:
+                hint = nearest(name, sorted(steps))
+                yield step.described.problem((key, index), f"there is no step {name!r}", hint)
+            elif PHASES.index(steps[name].meta.phase) > PHASES.index(step.meta.phase):
+                phase = steps[name].meta.phase
+                yield step.described.problem(
+                    (key, index), f"{name} is in the later phase {phase!r}", f"move this step to {phase!r}"
+                )
 
 
 def _load_step(folder: Path, shown_as: str) -> Step:
@@ -45,7 +54,7 @@ def _load_step(folder: Path, shown_as: str) -> Step:
         meta = StepMeta.model_validate(document.data)
     except pydantic.ValidationError as error:
         raise ConfigError("", problems=model_problems(error, document, StepMeta)) from None
-    return Step(folder.name, folder, shown_as, meta)
+    return Step(folder.name, folder, shown_as, meta, document)
 
 
 def override_names(steps: dict[str, Step]) -> dict[str, list[str]]:

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.documents.problems import nearest
-from imagegen.errors import ConfigError, Problem
+from imagegen.errors import ConfigError
 from imagegen.resources.kinds import KINDS
-from imagegen.templating import TemplateError, evaluate, render_text, render_value
+from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imagegen.artifacts.override import Override
     from imagegen.documents.yaml import YamlPath
+    from imagegen.errors import Problem
     from imagegen.steps.model import Step
 
 _MODIFIERS = ("when", "each")
@@ -58,7 +59,7 @@ def evaluate_step(step: Step, context: Mapping[str, Any], overrides: Mapping[str
         finished.append(draft)
         artifact = draft.fields.get("artifact")
         if artifact is not None and artifact not in step.meta.artifacts:
-            hint = nearest(str(artifact), sorted(step.meta.artifacts))
+            hint = nearest(str(artifact), sorted(step.meta.artifacts)) or "declare it in meta/step.yml under artifacts"
             problems.append(step.resources.problem(draft.path, f"the step has no artifact {artifact!r}", hint))
     if problems:
         raise ConfigError(f"step {step.name} cannot be used", problems=problems)
@@ -68,7 +69,7 @@ def evaluate_step(step: Step, context: Mapping[str, Any], overrides: Mapping[str
 def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
     """What the step's `reads` lets it see; `paths` is always there."""
     visible: dict[str, Any] = {"paths": context["paths"]}
-    for name in step.meta.reads:
+    for index, name in enumerate(step.meta.reads):
         source: Any = context
         into: dict[str, Any] = visible
         *parents, last = name.split(".")
@@ -78,7 +79,9 @@ def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
                 into = into.setdefault(parent, {})
             into[last] = source[last]
         except (KeyError, TypeError):
-            problem = Problem(f"{step.name}/meta/step.yml", 1, "reads", f"there is nothing called {name!r} to read")
+            known = sorted(source) if isinstance(source, dict) else []
+            message, hint = f"there is nothing called {name!r} to read", nearest(name.rpartition(".")[2], known)
+            problem = step.described.problem(("reads", index), message, hint)
             raise ConfigError(f"step {step.name} cannot be used", problems=[problem]) from None
     return visible
 
@@ -102,9 +105,7 @@ def _drafts(step: Step, visible: Mapping[str, Any], problems: list[Problem]) -> 
         try:
             yield from _instances(kind, entry, visible, (index, kind))
         except TemplateError as error:
-            problems.append(
-                step.resources.problem((index, kind), str(error), "meta/step.yml's `reads` says what is visible")
-            )
+            problems.append(step.resources.problem((index, kind), str(error), _hint(error)))
 
 
 def _instances(kind: str, entry: dict[str, Any], visible: Mapping[str, Any], path: YamlPath) -> Iterator[Draft]:
@@ -129,13 +130,8 @@ def _requests(
                 base = override.url if override else render_text(str(meta.base), visible)
                 url = f"{base.rstrip('/')}/{render_text(str(meta.path), visible)}"
         except TemplateError as error:
-            problems.append(Problem(f"{step.name}/meta/step.yml", 1, f"artifacts.{name}", str(error)))
+            problems.append(step.described.problem(("artifacts", name), str(error), _hint(error)))
             continue
-        if override and override.sha256 and meta.base is not None:
-            message = "a base URL holds several files, so one sha256 cannot be right for them"
-            problems.append(
-                Problem("overrides", 0, meta.override, message, "leave sha256 out; the lock pins each file")
-            )
         requests[name] = ArtifactRequest(
             name=name,
             url=url,
@@ -144,6 +140,10 @@ def _requests(
             override=meta.override,
         )
     return requests
+
+
+def _hint(error: TemplateError) -> str:
+    return "meta/step.yml's `reads` says what is visible" if isinstance(error, UnknownNameError) else ""
 
 
 def _with_text(
@@ -162,7 +162,8 @@ def _with_text(
         try:
             data = render_text(step.templates[template], visible).encode()
         except TemplateError as error:
-            problems.append(step.resources.problem((*draft.path, "template"), f"templates/{template}: {error}"))
+            message = f"templates/{template}: {error}"
+            problems.append(step.resources.problem((*draft.path, "template"), message, _hint(error)))
             return draft
         name = template.removesuffix(".j2")
     elif source is not None:

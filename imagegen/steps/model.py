@@ -56,6 +56,8 @@ class Step:
     folder: Path
     shown_as: str
     meta: StepMeta
+    described: Document
+    """meta/step.yml with its lines."""
 
     @functools.cached_property
     def resources(self) -> Document:

@@ -68,6 +68,13 @@ class Tree:
         del blocks[self._position(blocks, words)]
         self._put(blocks)
 
+    def change_block(self, words: str, old: str, new: str) -> None:
+        blocks = self._blocks()
+        position = self._position(blocks, words)
+        assert blocks[position].count(old) == 1
+        blocks[position] = blocks[position].replace(old, new)
+        self._put(blocks)
+
     def swap_blocks(self, one: str, other: str) -> None:
         blocks = self._blocks()
         first, second = self._position(blocks, one), self._position(blocks, other)

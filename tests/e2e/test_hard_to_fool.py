@@ -132,6 +132,24 @@ CASES = (
         lambda tree: tree.flip_byte("guest/bundle.zip", len(tree.files["guest/bundle.zip"]) // 2),
     ),
     Case(
+        "another file as the bundle",
+        "azure",
+        ("the upload of the bundle to", "brought other bytes than the tree's"),
+        lambda tree: tree.replace(_BUILD, "guest/bundle.zip", "guest/start.ps1"),
+    ),
+    Case(
+        "another script as the entry",
+        "azure",
+        ("the upload of start.ps1 to", "brought other bytes than the tree's"),
+        lambda tree: tree.change_block(_BASE_BLOCK, "guest/start.ps1", "guest/generalise.ps1"),
+    ),
+    Case(
+        "a variable more",
+        "azure",
+        ("sets more than Packer's own variables",),
+        lambda tree: tree.change_block(_BASE_BLOCK, "skip_clean ", 'environment_vars = ["A=b"]\n    skip_clean '),
+    ),
+    Case(
         "a pin of another bundle",
         "azure",
         ("-BundleSha256 " + "0" * 64, "expected the run of phase base"),
@@ -148,12 +166,6 @@ CASES = (
         "azure",
         ("expected the restart after phase base",),
         lambda tree: tree.drop_block("windows-restart"),
-    ),
-    Case(
-        "no run of a phase",
-        "azure",
-        ("a restart came", "expected the upload of Packer's variables"),
-        lambda tree: tree.drop_block(_BASE_BLOCK),
     ),
     Case(
         "no download of the report",
@@ -255,12 +267,6 @@ STAGE_CASES = (
         "azure",
         ("artifact kubelet from https://dl.k8s.io/release/", "sha256 is"),
         _served("kubelet.exe", lambda data: data[::-1]),
-    ),
-    StageCase(
-        "an archive cut short",
-        "azure",
-        ("artifact crictl from https://github.com/", "size is"),
-        _served("crictl", lambda data: data[:-1]),
     ),
     StageCase(
         "a listener certificate that its vault does not hold",

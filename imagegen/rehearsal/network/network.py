@@ -57,12 +57,13 @@ class Network:
         self._exact: dict[str, Host] = dict(hosts or {})
         if artifacts is not None:
             self._exact.update(dict.fromkeys(artifacts.hosts, artifacts))
-        self._proxy = Proxy(self, self._authority, self._journal, self._injections)
+        self._proxy: Proxy | None = None
 
     def __enter__(self) -> Network:
         with contextlib.ExitStack() as opening:
             if self.aws is not None:
                 opening.enter_context(self.aws)
+            self._proxy = Proxy(self, self._authority, self._journal, self._injections)
             self._proxy.start()
             opening.callback(self._proxy.close)
             self._closing = opening.pop_all()
@@ -79,6 +80,8 @@ class Network:
     @property
     def environ(self) -> dict[str, str]:
         """The variables that lead a child into the network."""
+        if self._proxy is None:
+            raise RuntimeError("the network has no address before it is opened")
         variables = proxy_variables(self._proxy.url, self._authority.certificate_file)
         for cloud in (self.aws, self.azure):
             if cloud is not None:

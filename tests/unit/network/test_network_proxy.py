@@ -211,3 +211,8 @@ def test_a_guest_that_is_down_is_no_fault(network: Network, monkeypatch: pytest.
     monkeypatch.setattr(network, "winrm", lambda _: port)
     assert _raw(network, "CONNECT 192.0.2.1:5986 HTTP/1.1\r\n\r\n").startswith("HTTP/1.1 502")
     assert network.faults == []
+
+
+def test_a_network_that_was_never_opened_leads_nowhere(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="before it is opened"):
+        Network(tmp_path).child_environ({})

@@ -52,7 +52,7 @@ class GalleryDefinition:
 
 @dataclasses.dataclass(frozen=True)
 class AzureOptions:
-    """`looks`: how many looks see a gallery version being replicated, or a machine being stopped."""
+    """`looks`: how many looks at a gallery version, or at its operation, see it being replicated."""
 
     definitions: tuple[GalleryDefinition, ...] = ()
     marketplace: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=default_marketplace)

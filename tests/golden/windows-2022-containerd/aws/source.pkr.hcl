@@ -20,7 +20,8 @@ locals {
     source_ami           = var.aws.source_ami
     source_ami_name      = var.image.base["name"]
   }
-  ami_name = "${var.image.title}-${formatdate("YYYYMMDDhhmmss", local.created)}"
+  # The form by which Cluster API's AWS provider looks images up.
+  ami_name = "capa-ami-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${formatdate("YYYYMMDDhhmmss", local.created)}"
 }
 
 source "amazon-ebs" "image" {

@@ -1,0 +1,295 @@
+"""The rehearsal as its users have it: the command line in a process of its own, with real Packer, and what it leaves."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen import pipeline
+from imagegen.artifacts.lock import lock_bytes
+from imagegen.build import process
+from imagegen.errors import ExitCode
+from imagegen.rehearsal.network.aws.edge import Aws
+from tests.e2e.rehearsal_support import (
+    CONFIG,
+    DEADLINE_S,
+    TARGETS,
+    imagegen,
+    loaded,
+    processes_with,
+    scene_of,
+    stage_of,
+    stock_lock,
+    user_environ,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from imagegen.build.process import Completed
+    from imagegen.rehearsal.network.messages import Request, Response
+    from imagegen.rehearsal.stage import Stage
+
+pytestmark = pytest.mark.e2e
+
+# The measured time is the benchmark's business; this is only far from it.
+_LONGEST_S = 60
+_REGIONS = {"aws": {"us-east-1", "us-west-2"}, "azure": {"eastus2", "westus3"}}
+_MADE = {
+    "aws": ("ec2:RunInstances", "ec2:CreateImage", "ec2:CopyImage"),
+    "azure": ("PUT deployments", "PUT galleries/images/versions"),
+}
+_USERS_SECRETS = ("AKIAUSERSOWN00000000", "users-own-aws-secret-key", "users-own-azure-secret")
+
+
+def _run(argv: Sequence[str | Path], environ: dict[str, str], cwd: Path) -> Completed:
+    return process.run(argv, environ=environ, cwd=cwd, timeout=DEADLINE_S)
+
+
+def _manifest(done: Completed) -> dict[str, Any]:
+    assert done.returncode == ExitCode.OK, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _assert_nothing_left(environ: dict[str, str]) -> None:
+    temporary = Path(environ["TMPDIR"])
+    assert sorted(path.name for path in temporary.iterdir()) == []
+    # A process that was just killed may still be on its way out.
+    deadline, pause = time.monotonic() + 5, threading.Event()
+    while list(processes_with(str(temporary))) and time.monotonic() < deadline:
+        pause.wait(0.05)
+    assert list(processes_with(str(temporary))) == []
+
+
+def _a_users_own(folder: Path) -> dict[str, str]:
+    """Credentials, a profile that leaves a file when it is asked, and a proxy behind which nothing is."""
+    profile = folder / "aws-config"
+    profile.write_text(f"[profile production]\nregion = eu-west-3\ncredential_process = touch {folder}/asked\n")
+    return {
+        "AWS_PROFILE": "production",
+        "AWS_CONFIG_FILE": str(profile),
+        "AWS_ACCESS_KEY_ID": _USERS_SECRETS[0],
+        "AWS_SECRET_ACCESS_KEY": _USERS_SECRETS[1],
+        "AWS_REGION": "eu-west-3",
+        "AWS_ENDPOINT_URL": "https://127.0.0.1:9",
+        "AZURE_CLIENT_ID": "users-own-client",
+        "AZURE_CLIENT_SECRET": _USERS_SECRETS[2],
+        "AZURE_TENANT_ID": "users-own-tenant",
+        "ARM_SUBSCRIPTION_ID": "users-own-subscription",
+        "HTTPS_PROXY": "http://127.0.0.1:9",
+        "https_proxy": "http://127.0.0.1:9",
+        "NO_PROXY": "*",
+        "PKR_VAR_created": "2001-01-01T00:00:00Z",
+    }
+
+
+def test_two_rehearsals_at_once(tmp_path: Path) -> None:
+    folders = {target: tmp_path / target for target in TARGETS}
+    environs = {}
+    for target, folder in folders.items():
+        folder.mkdir()
+        environs[target] = user_environ(folder, **_a_users_own(folder))
+    with concurrent.futures.ThreadPoolExecutor(len(TARGETS)) as pool:
+        futures = {
+            target: pool.submit(
+                _run,
+                imagegen(
+                    "build", CONFIG, "--target", target, "--rehearse", "--out", folder / "out", "--format", "json"
+                ),
+                environs[target],
+                folder,
+            )
+            for target, folder in folders.items()
+        }
+    for target, folder in folders.items():
+        done = futures[target].result()
+        _assert_tells_all(_manifest(done), target)
+        _assert_nothing_left(environs[target])
+        written = [path for path in folder.rglob("*") if path.is_file() and path.name != "aws-config"]
+        assert any(path.name == "packer.log" for path in written)
+        assert folder / "asked" not in written
+        told = [done.stdout.encode(), done.stderr.encode(), *(path.read_bytes() for path in written)]
+        assert [secret for secret in _USERS_SECRETS for text in told if secret.encode() in text] == []
+
+
+def _assert_tells_all(manifest: dict[str, Any], target: str) -> None:
+    assert manifest["target"] == target
+    assert manifest["labels"] == {"rehearsal": "true"}
+    assert {image["region"] for image in manifest["published"]["images"]} == _REGIONS[target]
+    assert "20010101" not in manifest["published"]["version"]
+    note = manifest["notes"]["rehearsal"]
+    assert 0 < note["seconds"] < _LONGEST_S
+    assert len(note["not_checked"]) >= 3
+    assert note["winrm"]["commands"] > 10
+    assert note["winrm"]["bytes_in"] > 30_000
+    report = manifest["report"]
+    assert [phase["status"] for phase in report["phases"]] == ["finished", "finished"]
+    services = [item["facts"] for item in report["resources"] if item["kind"] == "service"]
+    assert services
+    assert all(facts is not None for facts in services)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_tree_depends_on_nothing_but_config_and_lock(target: str, tmp_path: Path) -> None:
+    shells = (
+        {"LANG": "C", "LC_ALL": "C", "TZ": "UTC", "PYTHONHASHSEED": "1"},
+        {"LANG": "de_DE.UTF-8", "LC_ALL": "tr_TR.UTF-8", "TZ": "Pacific/Kiritimati", "PYTHONHASHSEED": "2"},
+    )
+    trees = []
+    ids = []
+    began = time.time()
+    for number, shell in enumerate(shells):
+        folder = tmp_path / f"folder {number}"
+        folder.mkdir()
+        config = folder / f"{number}.yaml"
+        shutil.copyfile(CONFIG, config)
+        (folder / "lock").write_bytes(lock_bytes(stock_lock(loaded())))
+        # A zip counts time in steps of two seconds: the second tree is made in another step than the first.
+        threading.Event().wait(max(0.0, began + 2.1 * number - time.time()))
+        words = imagegen("render", config, "--target", target, "--lock", folder / "lock", "--out", folder / "out")
+        done = _run(words, user_environ(folder, **shell), folder)
+        assert done.returncode == ExitCode.OK, done.stderr
+        tree = Path(done.stdout.strip())
+        trees.append({path.relative_to(tree): path.read_bytes() for path in tree.rglob("*") if path.is_file()})
+        ids.append(tree.parent.name)
+    assert len(trees[0]) > 6
+    assert trees[0] == trees[1]
+    assert ids[0] == ids[1]
+
+
+@contextlib.contextmanager
+def _stage(target: str, folder: Path, config: Path = CONFIG) -> Iterator[Stage]:
+    scene = scene_of(target, folder / "out", pipeline.load(config))
+    with stage_of(scene, folder) as stage:
+        yield stage
+    assert (stage.faults, stage.missing) == ([], [])
+
+
+def _made(stage: Stage, target: str) -> dict[str, int]:
+    counted = collections.Counter(stage.network.notes())
+    return {note: counted[note] for note in _MADE[target]}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_there_is_found_by_the_clouds_tags_and_not_made_again(
+    target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "config.yaml"
+    text = CONFIG.read_text(encoding="utf-8")
+    assert text.count("version: date") == 1
+    config.write_text(text.replace("version: date", "version: kubernetes"), encoding="utf-8")
+    signers: set[str] = set()
+    answer = Aws.__call__
+
+    def noting_who_signs(self: Aws, request: Request) -> Response:
+        signers.update(re.findall(r"Credential=([^/]+)/", request.headers.get("authorization", "")))
+        return answer(self, request)
+
+    monkeypatch.setattr(Aws, "__call__", noting_who_signs)
+    environ = user_environ(tmp_path, **_a_users_own(tmp_path))
+    words = imagegen("build", config, "--target", target, "--out", tmp_path / "out", "--format", "json")
+    with _stage(target, tmp_path, config) as stage:
+        child = stage.child_environ(environ)
+        first = _manifest(_run(words, child, tmp_path))
+        made = _made(stage, target)
+        assert all(made.values()), stage.network.notes()
+        shutil.rmtree(tmp_path / "out")
+        second = _manifest(_run(words, child, tmp_path))
+        assert _made(stage, target) == made
+        assert len(stage.network.machines) == 1
+        if target == "azure":
+            _assert_version_is_taken(_run([*words, "--label", "other=build"], child, tmp_path))
+            assert _made(stage, target) == made
+    assert signers == ({"AKIAREHEARSAL0000000"} if target == "aws" else set())
+    for name in ("image_id", "built", "published", "versions"):
+        assert second[name] == first[name]
+    assert first["report"] is not None
+    assert second["report"] is None
+    assert second["report_missing"]
+    assert not (tmp_path / "asked").exists()
+    _assert_nothing_left(environ)
+
+
+def _assert_version_is_taken(done: Completed) -> None:
+    assert done.returncode == ExitCode.REFUSED, done.stderr
+    assert "clusterapi/capi-win-2022-containerd/1.36.2 exists already" in done.stderr
+    assert "never overwritten" in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_rendered_tree_builds_with_a_plain_packer_again_and_again(target: str, tmp_path: Path) -> None:
+    environ = user_environ(tmp_path)
+    lock = tmp_path / "lock.json"
+    lock.write_bytes(lock_bytes(stock_lock(loaded())))
+    words = imagegen("render", CONFIG, "--target", target, "--lock", lock, "--out", tmp_path / "out")
+    rendered = _run(words, environ, tmp_path)
+    assert rendered.returncode == ExitCode.OK, rendered.stderr
+    tree = Path(rendered.stdout.strip())
+    exports = _run(imagegen("tools", "--env"), environ, tmp_path)
+    assert exports.returncode == ExitCode.OK, exports.stderr
+    before = {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
+    with _stage(target, tmp_path) as stage:
+        child = stage.child_environ(environ)
+        for times in (1, 2):
+            done = _run(["/bin/sh", "-c", f"{exports.stdout}exec packer build '{tree}'"], child, tmp_path)
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert len(stage.network.machines) == times
+            assert (stage.faults, stage.missing) == ([], [])
+            report = json.loads((tree.parent / "report.json").read_bytes())
+            assert report["target"] == target
+            (tree.parent / "report.json").unlink()
+    assert {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()} == before
+    _assert_nothing_left(environ)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_interrupt_in_the_middle_leaves_nothing(target: str, tmp_path: Path) -> None:
+    environ = user_environ(tmp_path)
+    words = imagegen("build", CONFIG, "--target", target, "--rehearse", "--out", tmp_path / "out", "--plain")
+    heard: list[str] = []
+    running: list[int] = []
+    with subprocess.Popen(  # noqa: S603 - the checkout's own command line
+        words, env=environ, cwd=tmp_path, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as child:
+        assert child.stderr is not None
+        # A rehearsal that hangs is ended with all its children, and the test with it.
+        guard = threading.Timer(DEADLINE_S, _kill_all, [environ["TMPDIR"]])
+        guard.start()
+        try:
+            for line in child.stderr:
+                heard.append(line)
+                if f"{target}  base  finished" in line:
+                    running.extend(processes_with(environ["TMPDIR"]))
+                    # As a terminal does it: to the whole foreground group, once.
+                    os.killpg(child.pid, signal.SIGINT)
+        finally:
+            guard.cancel()
+    said = "".join(heard)
+    # The two imagegens, Packer and its plugin: what is counted afterwards can be seen at all.
+    assert len(running) >= 4
+    assert child.returncode == ExitCode.INTERRUPTED, said
+    assert heard[-1].strip() == "interrupted"
+    assert "Traceback" not in said
+    assert "node  finished" not in said
+    assert ("Terminating the source AWS instance" if target == "aws" else "Resource group has been deleted") in said
+    _assert_nothing_left(environ)
+
+
+def _kill_all(marked: str) -> None:
+    for pid in processes_with(marked):
+        os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,113 @@
+"""A model's complaints in plain words, at the right place, with the nearest name. Whole messages are cases of tests/errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, Literal
+
+import pydantic
+import pytest
+
+from imagegen.documents.problems import known_keys, model_problems, nearest
+from imagegen.documents.yaml import parse_yaml
+from imagegen.resources.model import Strict
+
+
+class Inner(Strict):
+    """A section."""
+
+    colour: Annotated[Literal["red", "green"], pydantic.Field(description="The colour.")]
+    size: Annotated[int, pydantic.Field(ge=1, le=9)] = 1
+    on: bool = False
+
+
+class Outer(Strict):
+    """A document."""
+
+    name: Annotated[str, pydantic.Field(description="The name.", pattern="^[a-z]+$")]
+    inner: Inner
+    more: dict[str, Inner] = {}
+    words: Annotated[list[str], pydantic.Field(description="Words.", min_length=1)] = ["one"]
+
+
+GOOD: dict[str, Any] = {"name": "a", "inner": {"colour": "red"}}
+
+
+def problems(**changes: object) -> list[tuple[str, str, str]]:
+    raw = json.dumps({**GOOD, **changes}).encode()
+    document = parse_yaml(raw, "f")
+    with pytest.raises(pydantic.ValidationError) as caught:
+        Outer.model_validate(document.data)
+    return [(item.path, item.message, item.hint) for item in model_problems(caught.value, document, Outer)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "message", "hint"),
+    [
+        ({"name": 5}, "name", "5 is a number, not a text", 'write "5"'),
+        ({"name": 1.5}, "name", "1.5 without quotes is the number 1.5, not a text", 'write "1.5"'),
+        ({"name": True}, "name", "True is a number, not a text", 'write "True"'),
+        ({"name": None}, "name", "must be a text, not nothing", ""),
+        ({"name": "A"}, "name", "'A' does not have the right form", "The name. It must match ^[a-z]+$"),
+        ({"name": "a", "inner": []}, "inner", "must be keys and values, not a list", ""),
+        ({"inner": {}}, "inner.colour", "'colour' is missing", "The colour."),
+        ({"inner": {"colour": "rde"}}, "inner.colour", "'rde' is not known here", 'choose "red" or "green"'),
+        ({"inner": {"colour": "red", "size": 0}}, "inner.size", "0 is too small", "at least 1"),
+        ({"inner": {"colour": "red", "size": 10}}, "inner.size", "10 is too large", "at most 9"),
+        ({"inner": {"colour": "red", "size": "3"}}, "inner.size", "must be a whole number, not a text", ""),
+        ({"inner": {"colour": "red", "on": "yes"}}, "inner.on", "must be true or false, not a text", ""),
+        ({"inner": {"colour": "red", "sise": 3}}, "inner.sise", "unknown key 'sise'", "did you mean 'size'?"),
+        ({"inner": {"colour": "red", "x": 3}}, "inner.x", "unknown key 'x'", "known here: colour, size, on"),
+        ({"inner": {"color": "red"}}, "inner.color", "unknown key 'color'", "did you mean 'colour'?"),
+        ({"more": {"one": {"colour": "red", "sise": 3}}}, "more.one.sise", "unknown key 'sise'", "did you mean 'size'?"),
+        ({"words": []}, "words", "must not be empty", "Words."),
+        ({"words": ["a", 1]}, "words[1]", "1 is a number, not a text", 'write "1"'),
+        ({"words": "a"}, "words", "must be a list, not a text", ""),
+    ],
+)
+def test_words(changes: dict[str, object], path: str, message: str, hint: str) -> None:
+    assert problems(**changes) == [(path, message, hint)]
+
+
+def test_a_missing_key_is_told_where_no_misspelt_one_is_meant() -> None:
+    found = problems(inner={"colou": "red", "color": "red"}, nme="a", name=None)
+    assert sorted(path for path, _, _ in found) == ["inner.colou", "inner.color", "name", "nme"]
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("http://user:word@host/a", "'http://host/a'"),
+        ("https://host/a?sig=word", "'https://host/a'"),
+        ("http://host/a#word", "'http://host/a'"),
+        ("a@B?c", "'a@B?c'"),
+    ],
+)
+def test_secrets_of_a_url_are_not_shown(given: str, shown: str) -> None:
+    ((_, message, _),) = problems(name=given)
+    assert message == f"{shown} does not have the right form"
+
+
+def test_problems_stand_below_a_place() -> None:
+    document = parse_yaml(b"- inner:\n    colour: blue\n", "f")
+    with pytest.raises(pydantic.ValidationError) as caught:
+        Inner.model_validate(document.data[0]["inner"])
+    (problem,) = model_problems(caught.value, document, Inner, (0, "inner"))
+    assert (problem.path, problem.line) == ("[0].inner.colour", 2)
+
+
+@pytest.mark.parametrize(
+    ("path", "keys"),
+    [
+        ((), ["name", "inner", "more", "words"]),
+        (("inner",), ["colour", "size", "on"]),
+        (("more", "anything"), ["colour", "size", "on"]),
+        (("inner", "colour"), []),
+    ],
+)
+def test_known_keys(path: tuple[str, ...], keys: list[str]) -> None:
+    assert known_keys(Outer, path) == keys
+
+
+def test_nearest_is_silent_where_nothing_is_known() -> None:
+    assert nearest("x", []) == ""
