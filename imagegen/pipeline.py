@@ -207,7 +207,7 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
         **cloud.build_variables(plan, run),
     }
     folder.report.unlink(missing_ok=True)
-    timeout = _AROUND_PHASES_S + sum(phase.timeout_s for phase in plan.image.phases)
+    timeout = _AROUND_PHASES_S + sum(plan.build.phase_timeouts_s.values())
     with show_build(console, plan.image.target) as display:
         build_tree(
             tools,

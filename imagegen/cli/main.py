@@ -79,7 +79,7 @@ def cli() -> None:
 @_CONFIG
 @_FORMAT
 def validate(config: Path, form: str) -> None:
-    """Check a config: its form, its rules and the steps it uses. Looks nothing up."""
+    """Check a config: its form and its rules. Looks nothing up."""
     from imagegen import pipeline
 
     loaded = pipeline.load(config)
@@ -203,9 +203,10 @@ def build(
     console = _console(plain, quiet)
     if rehearse:
         from imagegen.cli.labels import parse_labels
-        from imagegen.rehearsal.rehearse import rehearse_build
 
         parse_labels(labels)
+        from imagegen.rehearsal.rehearse import rehearse_build
+
         flags = [flag for flag, on in (("--no-publish", no_publish), ("--rebuild", rebuild)) if on]
         manifest = rehearse_build(
             config, name, out=out, labels=labels, flags=flags, environ=os.environ, console=console
@@ -367,9 +368,6 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         sys.exit(2)
-    except KeyboardInterrupt:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
     except Exception as error:
         from imagegen.errors import ImagegenError
 

@@ -67,7 +67,7 @@ def plan_text(plan: BuildPlan) -> str:
     for phase in image.phases:
         lines.append(f"phase {phase.name}{', then a restart' if phase.restart else ''}")
         for step in phase.steps:
-            lines.append(f"  {step.name}: {step.summary}")
+            lines.append(f"  {step.name}: {plan.build.steps[step.name].summary}")
             lines += [f"    {line}" for resource in step.resources for line in _resource_lines(resource)]
     lines.append(f"artifacts ({sum(item.size for item in image.artifacts.values()):,} bytes)")
     for name, artifact in image.artifacts.items():

@@ -71,8 +71,7 @@ def parse_yaml(raw: bytes, file: str) -> Document:
         raise ConfigError(f"{file} has {len(raw)} bytes", hint=f"a file here has at most {MAX_BYTES}")
     try:
         text = raw.decode("utf-8")
-        _check_events(text, file)
-        node = _loader().compose(text)
+        node = _compose(text, file)
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         problem = Problem(file, line, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8 text")
@@ -89,15 +88,25 @@ def parse_yaml(raw: bytes, file: str) -> Document:
     return Document(file, data, lines)
 
 
-def _loader() -> ruamel.yaml.YAML:
-    # Not pure: the parser in C is five times as fast.
-    return ruamel.yaml.YAML(typ="safe", pure=False)
+def _compose(text: str, file: str) -> ruamel.yaml.nodes.Node | None:
+    # The parser in C is five times as fast, and refuses a colon inside a plain word in brackets: `[https://…]` is YAML.
+    # What it refuses is judged by the slow one, whose words are the better ones too.
+    try:
+        return _composed(text, file, pure=False)
+    except ruamel.yaml.error.MarkedYAMLError:
+        return _composed(text, file, pure=True)
 
 
-def _check_events(text: str, file: str) -> None:
+def _composed(text: str, file: str, *, pure: bool) -> ruamel.yaml.nodes.Node | None:
+    _check_events(ruamel.yaml.YAML(typ="safe", pure=pure), text, file)
+    node: ruamel.yaml.nodes.Node | None = ruamel.yaml.YAML(typ="safe", pure=pure).compose(text)
+    return node
+
+
+def _check_events(loader: ruamel.yaml.YAML, text: str, file: str) -> None:
     """Nesting, aliases and tags, judged before any node is built from them."""
     depth = 0
-    for event in _loader().parse(text):
+    for event in loader.parse(text):
         if isinstance(event, ruamel.yaml.events.AliasEvent) or getattr(event, "anchor", None):
             line = event.start_mark.line + 1
             problem = Problem(file, line, "", "anchors and aliases are not used here", "write the value out")

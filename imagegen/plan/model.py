@@ -34,8 +34,6 @@ class PlannedStep:
     """One step and what it puts on the machine."""
 
     name: str
-    summary: str
-    timeout_s: int
     resources: tuple[PlannedResource, ...]
 
 
@@ -45,7 +43,6 @@ class Phase:
 
     name: str
     restart: bool
-    timeout_s: int
     steps: tuple[PlannedStep, ...]
 
     def resources(self) -> Iterator[PlannedResource]:
@@ -76,6 +73,14 @@ class ImagePart:
 
 
 @dataclasses.dataclass(frozen=True)
+class StepNotes:
+    """What is said of a step and how long it may take: neither is on the image."""
+
+    summary: str
+    timeout_s: int
+
+
+@dataclasses.dataclass(frozen=True)
 class BuildPart:
     """How the image is made: names, machine, network, times, and where downloads come from."""
 
@@ -83,6 +88,8 @@ class BuildPart:
     base_place: Mapping[str, str]
     settings: JsonObject
     downloads: Mapping[str, str]
+    steps: Mapping[str, StepNotes]
+    phase_timeouts_s: Mapping[str, int]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from imagegen.plan.model import (
     PlannedResource,
     PlannedStep,
     PublishPart,
+    StepNotes,
 )
 from imagegen.resources.kinds import KINDS
 from imagegen.steps.model import PHASES
@@ -87,6 +88,8 @@ def resolve(
         base_place=base.place,
         settings=provider.build_settings(settings),
         downloads={name: request.url for name, request in sorted(requests.items())},
+        steps={step.step.name: StepNotes(step.step.meta.summary, step.step.meta.timeout_s) for step in evaluated},
+        phase_timeouts_s={phase.name: _phase_timeout_s(phase.name, evaluated) for phase in phases},
     )
     return Decision(BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts)
 
@@ -107,6 +110,10 @@ def unanswered(
     return missing
 
 
+def _phase_timeout_s(name: str, evaluated: tuple[EvaluatedStep, ...]) -> int:
+    return _PHASE_MARGIN_S + sum(step.step.meta.timeout_s for step in evaluated if step.step.meta.phase == name)
+
+
 def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tuple[Phase, ...]:
     problems: list[Problem] = []
     made = _Made(stock_paths(target))
@@ -125,7 +132,7 @@ def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tu
         restarting |= here
         steps = tuple(_planned(step, [resource for _, resource in resources[step.step.name]]) for step in members)
         if steps:
-            phases.append(Phase(name, bool(here), sum(step.timeout_s for step in steps) + _PHASE_MARGIN_S, steps))
+            phases.append(Phase(name, bool(here), steps))
     problems += _twice(everything)
     if problems:
         raise ConfigError("the plan does not hold together", problems=problems)
@@ -133,9 +140,9 @@ def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tu
 
 
 def _planned(step: EvaluatedStep, resources: Iterable[Resource]) -> PlannedStep:
-    name, meta = step.step.name, step.step.meta
+    name = step.step.name
     planned = tuple(PlannedResource(f"{name}/{item.kind}:{item.label}", item.kind, item.fields()) for item in resources)
-    return PlannedStep(name, meta.summary, meta.timeout_s, planned)
+    return PlannedStep(name, planned)
 
 
 def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iterator[tuple[Draft, Resource]]:

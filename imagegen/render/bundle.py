@@ -12,7 +12,7 @@ from imagegen.plan.model import canonical
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.plan.model import BuildPlan
+    from imagegen.plan.model import BuildPart, BuildPlan, Phase
 
 PLAN_VERSION = 1
 # The earliest time a zip can say: when a file was written is no part of what it is.
@@ -27,7 +27,7 @@ def guest_plan(plan: BuildPlan) -> bytes:
         "name": plan.build.name,
         "target": image.target,
         "windows": {"release": image.windows["release"], "build": image.windows["build"]},
-        "phases": [dataclasses.asdict(phase) for phase in image.phases],
+        "phases": [_phase(phase, plan.build) for phase in image.phases],
         "artifacts": {
             name: {"url": plan.build.downloads[name], **dataclasses.asdict(artifact)}
             for name, artifact in image.artifacts.items()
@@ -35,6 +35,11 @@ def guest_plan(plan: BuildPlan) -> bytes:
         "files": image.files,
     }
     return canonical(payload)
+
+
+def _phase(phase: Phase, build: BuildPart) -> dict[str, Any]:
+    steps = [{**dataclasses.asdict(step), **dataclasses.asdict(build.steps[step.name])} for step in phase.steps]
+    return {**dataclasses.asdict(phase), "steps": steps, "timeout_s": build.phase_timeouts_s[phase.name]}
 
 
 def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:

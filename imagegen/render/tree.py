@@ -92,7 +92,7 @@ def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict
         "phases": {
             phase.name: {
                 "command": f"{start} -Phase {phase.name} {pins}",
-                "timeout": f"{phase.timeout_s}s",
+                "timeout": f"{plan.build.phase_timeouts_s[phase.name]}s",
             }
             for phase in plan.image.phases
         },

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.stage import Scene, Stage
     from tests.e2e.rehearsal_support import Tree
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
 _SOURCE = "source.pkr.hcl"
 _BUILD = "build.pkr.hcl"

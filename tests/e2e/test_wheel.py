@@ -71,8 +71,7 @@ def test_wheel_renders_the_checkouts_tree(
 
 
 def _python(arguments: list[str], environ: dict[str, str], folder: Path) -> str:
-    # Without a shell; the words are this test's own.
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: S603 - no shell; the words are this test's own
         [sys.executable, *arguments], env=environ, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr

@@ -1,8 +1,8 @@
-"""Faults as folders: what an operator gives, and exactly what standard error says. To update after reading: make golden.
+"""Faults as folders: what an operator gives, and exactly what standard error says. To update: make golden.
 
-A case holds `command` (its arguments; {config} and {folder} stand for paths), `stderr.txt`, `code` where it is not 2, and
-what the command meets: `config.yaml`, `config.lock.json`, `steps/` laid over the shipped ones. `lock-for.yaml` is a config
-whose test lock the command finds.
+A case holds `command` (its arguments; {config} and {folder} stand for paths), `stderr.txt`, `code` where it is not 2,
+and what the command meets: `config.yaml`, `config.lock.json`, `steps/` laid over the shipped ones. `lock-for.yaml` is a
+config whose test lock the command finds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The catalogue's tables: complete for every release, edition, cloud and minor, and in forms that their readers take."""
+"""The catalogue's tables: complete for every release, edition, cloud and minor, in forms that their readers take."""
 
 from __future__ import annotations
 
@@ -25,7 +25,13 @@ EDITIONS = typing.get_args(Windows.model_fields["edition"].annotation)
 
 
 def versions(**changes: str) -> Versions:
-    asked = {"windows": "2022", "edition": "core", "kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
+    asked = {
+        "windows": "2022",
+        "edition": "core",
+        "kubernetes": "1.36.2",
+        "containerd": "2.3.4",
+        "cloudbase_init": "1.1.8",
+    }
     return Versions(**{**asked, **changes})
 
 
@@ -60,7 +66,9 @@ def test_builds_tell_releases_apart() -> None:
     assert builds == sorted(set(builds)) == [17763, 20348, 26100]
 
 
-@pytest.mark.parametrize(("release", "fix"), [(name, fix) for name, item in RELEASES.items() for fix in item["hot_fixes"]])
+@pytest.mark.parametrize(
+    ("release", "fix"), [(name, fix) for name, item in RELEASES.items() for fix in item["hot_fixes"]]
+)
 def test_hot_fix_is_a_registry_value_with_a_reason(release: str, fix: dict[str, typing.Any]) -> None:
     Registry(key=fix["key"], name=fix["name"], type="DWord", data=fix["data"])
     assert len(fix["reason"]) > 10, release
@@ -78,7 +86,9 @@ def test_kubernetes_minor(line: str) -> None:
 @pytest.mark.parametrize("line", LINES)
 def test_containerd_line(line: str) -> None:
     assert LINES[line]["config_version"] == (2 if line.startswith("1.") else 3)
-    assert facts_for(versions(containerd=f"{line}.0"), "aws")["containerd_config_version"] == LINES[line]["config_version"]
+    assert (
+        facts_for(versions(containerd=f"{line}.0"), "aws")["containerd_config_version"] == LINES[line]["config_version"]
+    )
     datetime.date.fromisoformat(LINES[line]["end_of_life"])
 
 

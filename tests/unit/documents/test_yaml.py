@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagegen.documents.yaml import MAX_BYTES, MAX_DEPTH, Unquoted, dotted, parse_yaml, read_yaml
+from imagegen.documents.yaml import MAX_BYTES, MAX_DEPTH, Document, Unquoted, dotted, parse_yaml, read_yaml
 from imagegen.errors import ConfigError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp")), max_size=12)
@@ -31,13 +31,19 @@ def test_json_is_read_as_json(data: dict[str, Any]) -> None:
 @given(st.binary(max_size=80) | st.text(string.printable, max_size=80).map(str.encode))
 @settings(max_examples=300, deadline=None)
 def test_whatever_is_there_is_read_or_refused(raw: bytes) -> None:
-    try:
-        document = parse_yaml(raw, "f")
-    except ConfigError as error:
-        assert error.message.startswith("f ")
-        assert all(problem.file == "f" and problem.line >= 1 for problem in error.problems)
+    read = _read(raw)
+    if isinstance(read, ConfigError):
+        assert read.message.startswith("f ")
+        assert all(problem.file == "f" and problem.line >= 1 for problem in read.problems)
     else:
-        assert set(document.lines.values()) <= set(range(1, raw.count(b"\n") + raw.count(b"\r") + 2))
+        assert set(read.lines.values()) <= set(range(1, raw.count(b"\n") + raw.count(b"\r") + 2))
+
+
+def _read(raw: bytes) -> Document | ConfigError:
+    try:
+        return parse_yaml(raw, "f")
+    except ConfigError as error:
+        return error
 
 
 @pytest.mark.parametrize(
@@ -60,6 +66,9 @@ def test_whatever_is_there_is_read_or_refused(raw: bytes) -> None:
         ("a: |\n  one\n  two\n", "one\ntwo\n"),
         ("a: []", []),
         ("a: {}", {}),
+        ("a: [https://x.example.com/y]", ["https://x.example.com/y"]),
+        ("a: {url: https://x.example.com/y}", {"url": "https://x.example.com/y"}),
+        ("a: {path: C:\\k}", {"path": "C:\\k"}),
     ],
 )
 def test_values(text: str, value: object) -> None:
@@ -94,7 +103,9 @@ def test_lines_are_of_keys_and_items() -> None:
     assert document.line(("elsewhere",)) == 2
 
 
-@pytest.mark.parametrize("text", ["a: &x 1\n", "a: *x\n", "a: !!str 1\n", "a: !own {b: 1}\n", "a: !!set {b}\n", "a: ! 1\n"])
+@pytest.mark.parametrize(
+    "text", ["a: &x 1\n", "a: *x\n", "a: !!str 1\n", "a: !own {b: 1}\n", "a: !!set {b}\n", "a: ! 1\n"]
+)
 def test_anchors_aliases_and_tags_are_refused(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_yaml(f"ok: 1\n{text}".encode(), "f")

@@ -26,7 +26,7 @@ REGION = "eu-west-1"
 SETTINGS = Settings(region=REGION, allowed_cidrs=["192.0.2.0/24"], publish=Publish(regions=["eu-central-1"]))
 PLAN = BuildPlan(
     ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
-    BuildPart("node", {}, {"region": REGION}, {}),
+    BuildPart("node", {}, {"region": REGION}, {}, {}, {}),
     PublishPart({"regions": []}),
 )
 

@@ -74,7 +74,10 @@ def test_plan_says_all_that_the_contract_names(decision: Any) -> None:  # noqa: 
     assert sorted(plan["windows"]) == ["build", "release"]
     assert {frozenset(item) for item in plan["artifacts"].values()} == {frozenset({"url", "sha256", "size"})}
     resources = [
-        (step["name"], resource) for phase in plan["phases"] for step in phase["steps"] for resource in step["resources"]
+        (step["name"], resource)
+        for phase in plan["phases"]
+        for step in phase["steps"]
+        for resource in step["resources"]
     ]
     for step, resource in resources:
         assert sorted(resource) == ["fields", "id", "kind"]

@@ -24,10 +24,7 @@ GOLDEN = REPOSITORY / "tests" / "golden"
 SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
 CONFS = ("cloudbase-init.conf", "cloudbase-init-unattend.conf")
 CASES = [
-    (file, target, conf)
-    for file in (SHIPPED, GOLDEN / "maximal.yaml")
-    for target in ("aws", "azure")
-    for conf in CONFS
+    (file, target, conf) for file in (SHIPPED, GOLDEN / "maximal.yaml") for target in ("aws", "azure") for conf in CONFS
 ]
 
 
@@ -47,7 +44,7 @@ def _cloudbase_init(file: Path) -> Any:  # noqa: ANN401 - oslo_config has no typ
     with warnings.catch_warnings():
         # The package's warnings about Python are its authors' business.
         warnings.simplefilter("ignore")
-        from cloudbaseinit.conf import factory
+        from cloudbaseinit.conf import factory  # type: ignore[import-untyped]  # the package has no types
         from oslo_config import cfg
         from oslo_log import log
 

@@ -1,4 +1,4 @@
-"""The tree as HCL readers see it: every value declared, given and used; plugins bounded by what is used; no private words."""
+"""The tree as HCL readers see it: every value declared, given and used; plugins bounded by what is used."""
 
 from __future__ import annotations
 

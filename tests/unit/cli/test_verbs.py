@@ -1,0 +1,235 @@
+"""Verbs that need no cloud: what they print, where, and with which exit code. Errors are cases of tests/errors."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from imagegen import contents, errors, pipeline
+from imagegen.artifacts.lock import lock_bytes
+from imagegen.cli.labels import parse_labels
+from imagegen.cli.main import cli, main
+from imagegen.cli.show import error_json, error_text
+from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[object, str, str]]:
+    """The command line in this process: exit code, standard output, standard error."""
+
+    def ran(*arguments: object) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["imagegen", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = capsys.readouterr()
+        return exit_.value.code, captured.out, captured.err
+
+    return ran
+
+
+@pytest.fixture
+def locked(tmp_path: Path, decide: Callable[..., Any]) -> tuple[Any, Path]:
+    """The shipped config's decision for AWS, and a lock file to make it from."""
+    decided = decide(SHIPPED, "aws")
+    file = tmp_path / "shipped.lock.json"
+    file.write_bytes(lock_bytes(decided.lock))
+    return decided.decision, file
+
+
+def test_validate_says_what_it_read(run: Callable[..., tuple[object, str, str]]) -> None:
+    assert run("validate", SHIPPED) == (0, f"{SHIPPED}: ok (windows-2022-containerd for aws, azure)\n", "")
+
+
+def test_validate_for_machines(run: Callable[..., tuple[object, str, str]]) -> None:
+    code, out, _ = run("validate", SHIPPED, "--format", "json")
+    assert code == 0
+    assert json.loads(out) == {
+        "ok": True,
+        "name": "windows-2022-containerd",
+        "targets": ["aws", "azure"],
+        "problems": [],
+    }
+
+
+def test_plan_names_every_resource_and_download(
+    run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path]
+) -> None:
+    decision, lock = locked
+    code, out, _ = run("plan", SHIPPED, "--target", "aws", "--lock", lock)
+    assert code == 0
+    assert decision.plan.image_id in out
+    assert "phase base, then a restart\n" in out
+    for phase in decision.plan.image.phases:
+        for resource in phase.resources():
+            assert resource.id.partition(":")[2] in out
+    for name, artifact in decision.plan.image.artifacts.items():
+        assert f"  {name}  {decision.plan.build.downloads[name]}\n    sha256 {artifact.sha256}\n" in f"{out}\n"
+
+
+def test_plan_for_machines_is_the_plan(run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path]) -> None:
+    decision, lock = locked
+    _, out, _ = run("plan", SHIPPED, "--target", "aws", "--lock", lock, "--format", "json")
+    assert json.loads(out) == json.loads(json.dumps(decision.plan.as_json()))
+
+
+def test_render_prints_where_the_tree_is(
+    run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path], tmp_path: Path
+) -> None:
+    decision, lock = locked
+    words = ("render", SHIPPED, "--target", "aws", "--lock", lock, "--out", tmp_path / "out")
+    code, out, err = run(*words)
+    tree = tmp_path / "out" / "windows-2022-containerd" / decision.plan.short_id / "tree"
+    assert (code, out, err) == (0, f"{tree}\n", "")
+    assert contents.read_folder(tree) == pipeline.render_tree(decision)
+    before = {path: path.stat().st_mtime_ns for path in tree.rglob("*")}
+    assert run(*words)[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in tree.rglob("*")} == before
+
+
+def test_lock_beside_the_config_is_found(
+    run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path], tmp_path: Path
+) -> None:
+    decision, _ = locked
+    (tmp_path / "shipped.yaml").write_bytes(SHIPPED.read_bytes())
+    code, out, _ = run("plan", tmp_path / "shipped.yaml", "--target", "aws")
+    assert code == 0
+    assert decision.plan.image_id in out
+
+
+def test_lists_of_manifests_are_empty_where_there_are_none(
+    run: Callable[..., tuple[object, str, str]], tmp_path: Path
+) -> None:
+    assert run("manifest", "list", "--out", tmp_path) == (0, "", "")
+    assert run("manifest", "list", "--out", tmp_path, "--format", "json") == (0, "[]\n", "")
+
+
+def test_version(run: Callable[..., tuple[object, str, str]]) -> None:
+    assert run("--version") == (0, "imagegen, version 0.1.0\n", "")
+
+
+def _verbs(group: click.Group, under: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        yield (*under, name)
+        if isinstance(command, click.Group):
+            yield from _verbs(command, (*under, name))
+
+
+@pytest.mark.parametrize("verb", [(), *_verbs(cli)], ids=" ".join)
+def test_every_verb_and_option_explains_itself(
+    verb: tuple[str, ...], run: Callable[..., tuple[object, str, str]]
+) -> None:
+    code, out, err = run(*verb, "--help")
+    assert (code, err) == (0, "")
+    assert out.startswith("Usage: imagegen ")
+    assert max(len(line) for line in out.splitlines()) <= 100
+    command: click.Command = cli
+    for name in verb:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    assert (command.help or "").strip()
+    silent = [item.name for item in command.params if isinstance(item, click.Option) and not (item.help or "").strip()]
+    assert silent == []
+
+
+ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ImagegenError)]
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_error_ends_with_its_code(
+    kind: type[ImagegenError], run: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(_: Path) -> None:
+        raise kind("it went wrong", hint="do better", details=["first", "second"])
+
+    monkeypatch.setattr(pipeline, "load", fails)
+    code, out, err = run("validate", SHIPPED)
+    assert (code, out) == (int(kind.exit_code), "")
+    assert err == "error: it went wrong\n  first\n  second\nhint: do better\n"
+
+
+def test_exit_codes_tell_errors_apart_and_help_names_them() -> None:
+    codes = [kind.exit_code for kind in ERRORS if kind is not ImagegenError]
+    assert len(codes) == len(set(codes)) == 7
+    said = " ".join((cli.help or "").split())
+    assert [code for code in (*codes, ExitCode.INTERRUPTED) if f"{int(code)} " not in said] == []
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, click.exceptions.Abort])
+def test_interrupt_is_told_and_ends_with_130(
+    kind: type[BaseException], run: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stops(_: Path) -> None:
+        raise kind
+
+    monkeypatch.setattr(pipeline, "load", stops)
+    code, out, err = run("validate", SHIPPED)
+    assert (code, out, err.strip()) == (130, "", "interrupted")
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(_: Path) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(pipeline, "load", breaks)
+    monkeypatch.setattr(sys, "argv", ["imagegen", "validate", str(SHIPPED)])
+    with pytest.raises(ZeroDivisionError):
+        main()
+
+
+def test_problems_are_shown_in_the_order_of_the_file() -> None:
+    problems = [Problem("f", 12, "b", "late"), Problem("f", 2, "a", "early", "look"), Problem("a", 0, "", "no line")]
+    error = ConfigError("several", problems=problems)
+    assert error_text(error) == "error: several\na: no line\nf:2: a: early\n  hint: look\nf:12: b: late"
+    assert [(item["line"], item["message"]) for item in error_json(error)["problems"]] == [
+        (0, "no line"),
+        (2, "early"),
+        (12, "late"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "labels"),
+    [
+        ([], {}),
+        (["a=1"], {"a": "1"}),
+        (["rehearsal=true", "build_no=12.3-x"], {"rehearsal": "true", "build_no": "12.3-x"}),
+        (["a=1", "a=2"], {"a": "2"}),
+        (["a" * 40 + "=" + "b" * 200], {"a" * 40: "b" * 200}),
+    ],
+)
+def test_labels(words: list[str], labels: dict[str, str]) -> None:
+    assert parse_labels(words) == labels
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "",
+        "a",
+        "=",
+        "=1",
+        "a=",
+        "A=1",
+        "1=1",
+        "a=b c",
+        "a=b=c",
+        "a=\n",
+        "a-b=1",
+        "a" * 41 + "=1",
+        "a=" + "b" * 201,
+        "ä=1",
+    ],
+)
+def test_what_no_cloud_takes_as_a_tag_is_no_label(word: str) -> None:
+    with pytest.raises(ConfigError, match="is not a label"):
+        parse_labels([word])

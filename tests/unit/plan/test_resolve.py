@@ -1,0 +1,127 @@
+"""What a decision holds, and what a lock does not answer for. Faults are cases of tests/errors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen import contents, pipeline
+from imagegen.artifacts.lock import Lock
+from imagegen.plan.model import canonical
+from imagegen.plan.resolve import unanswered
+from imagegen.providers import provider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+REPOSITORY = Path(__file__).parents[3]
+SHIPPED = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
+MAXIMAL = REPOSITORY / "tests/golden/maximal.yaml"
+ARTIFACTS = ["containerd", "kubelet", "kubeadm", "kubectl", "kube-log-runner", "crictl", "cloudbase-init"]
+
+
+@pytest.fixture
+def decided(decide: Callable[..., Any]) -> Any:  # noqa: ANN401 - conftest's Decided
+    return decide(SHIPPED, "aws")
+
+
+def test_phases(decided: Any) -> None:  # noqa: ANN401 - as above
+    phases = decided.decision.plan.image.phases
+    assert [(phase.name, phase.restart) for phase in phases] == [("base", True), ("node", False)]
+    assert [[step.name for step in phase.steps] for phase in phases] == [
+        ["system"],
+        ["containerd", "kubernetes", "cloudbase-init"],
+    ]
+    build = decided.decision.plan.build
+    assert build.phase_timeouts_s == {
+        phase.name: sum(build.steps[step.name].timeout_s for step in phase.steps) + 600 for phase in phases
+    }
+
+
+def test_what_may_restart_is_last_before_a_restart(decided: Any) -> None:  # noqa: ANN401 - as above
+    base, node = decided.decision.plan.image.phases
+    assert [resource.kind for resource in base.resources()].index("feature") == len(list(base.resources())) - 1
+    assert "feature" not in [resource.kind for resource in node.resources()]
+
+
+def test_files_and_scripts_are_digests_of_the_bytes_beside(decided: Any) -> None:  # noqa: ANN401 - as above
+    decision = decided.decision
+    for digests, data in (
+        (decision.plan.image.files, decision.bundle),
+        (decision.plan.image.scripts, decision.scripts),
+    ):
+        assert digests == {path: hashlib.sha256(content).hexdigest() for path, content in data.items()}
+        assert list(digests) == sorted(digests)
+    assert set(decision.scripts) == {"start.ps1", "aws/bootstrap.ps1", "aws/generalise.ps1"}
+    assert set(contents.read_folder(contents.GUEST)) - {"start.ps1"} < set(decision.bundle)
+
+
+def test_archives_list_what_they_leave_behind(decided: Any) -> None:  # noqa: ANN401 - as above
+    members = {
+        resource.fields["artifact"]: resource.fields
+        for phase in decided.decision.plan.image.phases
+        for resource in phase.resources()
+        if resource.kind == "archive"
+    }
+    assert [item["path"] for item in members["containerd"]["members"]] == [
+        "containerd.exe",
+        "ctr.exe",
+        "containerd-shim-runhcs-v1.exe",
+    ]
+    assert members["containerd"]["strip"] == 1
+    inside = decided.lock.artifacts["containerd"].members
+    for item in members["containerd"]["members"]:
+        assert [digest for path, digest in inside.items() if path.endswith(f"/{item['path']}")] == [item["sha256"]]
+
+
+def test_versions_and_base_are_told(decided: Any) -> None:  # noqa: ANN401 - as above
+    image = decided.decision.plan.image
+    assert image.versions == {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
+    assert image.windows == {"release": "2022", "edition": "core", "build": 20348}
+    assert image.base == decided.lock.base_images["aws"].identity
+
+
+def test_plan_as_json_is_json_and_whole(decided: Any) -> None:  # noqa: ANN401 - as above
+    said = decided.decision.plan.as_json()
+    assert sorted(said) == ["build", "image", "image_id", "publish"]
+    assert json.loads(canonical(said))["image_id"] == decided.decision.plan.image_id
+    assert decided.decision.plan.image_id.startswith(decided.decision.plan.short_id)
+
+
+def test_a_whole_lock_answers(decided: Any) -> None:  # noqa: ANN401 - as above
+    assert _missing(decided, decided.lock) == []
+
+
+def test_no_lock_answers_nothing(decided: Any) -> None:  # noqa: ANN401 - as above
+    assert _missing(decided, None) == ["the base image for aws", *ARTIFACTS]
+    assert _missing(decided, Lock()) == ["the base image for aws", *ARTIFACTS]
+
+
+@pytest.mark.parametrize("name", ARTIFACTS)
+def test_another_address_is_not_answered(decided: Any, name: str) -> None:  # noqa: ANN401 - as above
+    artifacts = dict(decided.lock.artifacts)
+    artifacts[name] = artifacts[name].model_copy(update={"url": "https://elsewhere.example.com/x"})
+    assert _missing(decided, decided.lock.model_copy(update={"artifacts": artifacts})) == [name]
+
+
+@pytest.mark.parametrize("key", ["region", "name", "owner"])
+def test_another_base_image_is_not_answered(decided: Any, key: str) -> None:  # noqa: ANN401 - as above
+    base = decided.lock.base_images["aws"]
+    other = base.model_copy(update={"request": {**base.request, key: "another"}})
+    lock = decided.lock.model_copy(update={"base_images": {"aws": other}})
+    assert _missing(decided, lock) == ["the base image for aws"]
+
+
+def test_fixed_version_of_a_gallery_is_given_to_packer(decide: Callable[..., Any]) -> None:
+    for file, version in ((SHIPPED, ""), (MAXIMAL, "1.34.9")):
+        tree = pipeline.render_tree(decide(file, "azure").decision)
+        assert json.loads(tree["image.auto.pkrvars.json"])["azure"]["version"] == version
+
+
+def _missing(decided: Any, lock: Lock | None) -> list[str]:  # noqa: ANN401 - as above
+    evaluated = pipeline.evaluated(decided.loaded, "aws")
+    return unanswered(decided.loaded.config, "aws", lock, evaluated, provider("aws"))

@@ -1,0 +1,207 @@
+"""A step in, its resources, texts and addresses out; it sees what it says that it reads, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.artifacts.override import Override
+from imagegen.errors import ConfigError
+from imagegen.steps.discover import load_steps
+from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imagegen.steps.model import Step
+
+CONTEXT: dict[str, Any] = {
+    "paths": {"home": "C:\\home"},
+    "target": "aws",
+    "kubernetes": {"version": "1.36.2"},
+    "facts": {"pause": "pause:1", "fixes": [{"name": "a", "data": 1}, {"name": "b", "data": 2}]},
+}
+META = {"summary": "a step of the tests", "phase": "node", "timeout_s": 60}
+
+
+@pytest.fixture
+def step(tmp_path: Path) -> Callable[..., Step]:
+    """A step of these parts, as a folder of its own."""
+
+    def made(resources: str, files: dict[str, str] | None = None, **meta: object) -> Step:
+        texts = {"resources.yml": resources, **(files or {})}
+        texts["meta/step.yml"] = "".join(f"{key}: {value}\n" for key, value in {**META, "reads": "[]", **meta}.items())
+        for path, text in texts.items():
+            (tmp_path / "extra" / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "extra" / path).write_text(text)
+        return load_steps(tmp_path)["extra"]
+
+    return made
+
+
+def _fields(evaluated: EvaluatedStep) -> list[dict[str, Any]]:
+    return [draft.fields for draft in evaluated.drafts]
+
+
+def test_paths_are_always_there(step: Callable[..., Step]) -> None:
+    found = evaluate_step(step('- directory: {path: "{{ paths.home }}\\\\x"}\n'), CONTEXT, {})
+    assert _fields(found) == [{"path": "C:\\home\\x"}]
+
+
+@pytest.mark.parametrize(
+    ("reads", "expression", "fine"),
+    [
+        ("[]", "target", False),
+        ("[target]", "target", True),
+        ("[target]", "kubernetes.version", False),
+        ("[kubernetes]", "kubernetes.version", True),
+        ("[kubernetes.version]", "kubernetes.version", True),
+        ("[facts.pause]", "facts.pause", True),
+        ("[facts.pause]", "facts.fixes | length", False),
+        ("[target]", "environ", False),
+        ("[target]", "''.__class__.__mro__", False),
+        ("[target]", "target.__class__", False),
+        ("[target]", "range(3) | length", False),
+    ],
+)
+def test_a_step_sees_what_it_reads(step: Callable[..., Step], reads: str, expression: str, fine: bool) -> None:
+    made = step(f'- environment: {{name: X, value: "{{{{ {expression} }}}}"}}\n', reads=reads)
+    if fine:
+        assert _fields(evaluate_step(made, CONTEXT, {}))[0]["value"]
+    else:
+        with pytest.raises(ConfigError, match="step extra cannot be used"):
+            evaluate_step(made, CONTEXT, {})
+
+
+def test_context_is_not_changed_by_what_a_step_sees(step: Callable[..., Step]) -> None:
+    made = step("- directory: {path: C:\\x}\n", reads="[facts.pause, facts.fixes, kubernetes.version]")
+    before = repr(CONTEXT)
+    evaluate_step(made, CONTEXT, {})
+    assert repr(CONTEXT) == before
+
+
+def test_when_and_each(step: Callable[..., Step]) -> None:
+    resources = """\
+- registry: {key: "HKLM:\\\\SOFTWARE\\\\X", name: "{{ item.name }}", type: DWord, data: "{{ item.data }}"}
+  each: facts.fixes
+  when: item.data > 1
+- directory: {path: C:\\never}
+  when: target == 'azure'
+- directory: {path: C:\\always}
+  when: target == 'aws'
+"""
+    found = evaluate_step(step(resources, reads="[facts.fixes, target]"), CONTEXT, {})
+    assert [(draft.kind, draft.path) for draft in found.drafts] == [
+        ("registry", (0, "registry")),
+        ("directory", (2, "directory")),
+    ]
+    assert found.drafts[0].fields["name"] == "b"
+    assert found.drafts[0].fields["data"] == 2, "a whole expression keeps its type"
+
+
+def test_template_becomes_a_bundled_text(step: Callable[..., Step]) -> None:
+    made = step(
+        "- file: {path: C:\\x.conf, template: x.conf.j2}\n- file: {path: C:\\y.cmd, source: y.cmd}\n",
+        {"templates/x.conf.j2": "pause={{ facts.pause }}\n", "files/y.cmd": "echo {{ facts.pause }}\n"},
+        reads="[facts.pause]",
+    )
+    found = evaluate_step(made, CONTEXT, {})
+    expected = {"files/extra/x.conf": b"pause=pause:1\n", "files/extra/y.cmd": b"echo {{ facts.pause }}\n"}
+    assert found.texts == expected
+    assert [(item["source"], item["sha256"]) for item in _fields(found)] == [
+        (path, hashlib.sha256(data).hexdigest()) for path, data in expected.items()
+    ]
+
+
+ARTIFACTS = """
+  one: {url: "https://example.com/v{{ kubernetes.version }}/one.zip", override: one_url}
+  two: {base: "https://example.com/v{{ kubernetes.version }}", path: two.exe, override: base_url}
+  three: {base: "https://example.com/v{{ kubernetes.version }}", path: three.tar.gz, override: base_url}"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "urls", "sha256"),
+    [
+        (
+            {},
+            [
+                "https://example.com/v1.36.2/one.zip",
+                "https://example.com/v1.36.2/two.exe",
+                "https://example.com/v1.36.2/three.tar.gz",
+            ],
+            None,
+        ),
+        (
+            {"one_url": Override("https://mirror.example.com/1.bin", "a" * 64)},
+            [
+                "https://mirror.example.com/1.bin",
+                "https://example.com/v1.36.2/two.exe",
+                "https://example.com/v1.36.2/three.tar.gz",
+            ],
+            "a" * 64,
+        ),
+        (
+            {"base_url": Override("https://mirror.example.com/k/")},
+            [
+                "https://example.com/v1.36.2/one.zip",
+                "https://mirror.example.com/k/two.exe",
+                "https://mirror.example.com/k/three.tar.gz",
+            ],
+            None,
+        ),
+    ],
+)
+def test_addresses(
+    step: Callable[..., Step], overrides: dict[str, Override], urls: list[str], sha256: str | None
+) -> None:
+    made = step("- directory: {path: C:\\x}\n", reads="[kubernetes]", artifacts=ARTIFACTS)
+    requests = evaluate_step(made, CONTEXT, overrides).requests
+    assert [item.url for item in requests.values()] == urls
+    assert requests["one"].sha256 == sha256
+    assert [item.archive for item in requests.values()] == [url.endswith((".zip", ".tar.gz")) for url in urls]
+    assert {name: item.override for name, item in requests.items()} == {
+        "one": "one_url",
+        "two": "base_url",
+        "three": "base_url",
+    }
+
+
+def test_every_fault_is_told_at_once(step: Callable[..., Step]) -> None:
+    made = step(
+        "- direktory: {path: C:\\x}\n- file: {path: C:\\y, source: y}\n- file: {path: C:\\z, artifact: z}\n- [1]\n",
+        artifacts='\n  one: {url: "https://example.com/{{ nothing }}", override: one_url}',
+    )
+    with pytest.raises(ConfigError) as caught:
+        evaluate_step(made, CONTEXT, {})
+    places = [(problem.file.rpartition("/")[2], problem.line, problem.path) for problem in caught.value.problems]
+    assert places == [
+        ("step.yml", 6, "artifacts.one"),
+        ("resources.yml", 1, "[0].direktory"),
+        ("resources.yml", 2, "[1].file.source"),
+        ("resources.yml", 3, "[2].file"),
+        ("resources.yml", 4, "[3]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "artifacts",
+    [
+        "{url: 'https://x/y', base: 'https://x', path: y, override: x_url}",
+        "{base: 'https://x', override: x_url}",
+        "{override: x_url}",
+    ],
+)
+def test_an_address_has_one_form(step: Callable[..., Step], artifacts: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        step("- directory: {path: C:\\x}\n", artifacts=f"\n  one: {artifacts}")
+    assert [problem.message for problem in caught.value.problems] == ["give either url, or base and path"]
+
+
+def test_a_step_cannot_be_changed(step: Callable[..., Step]) -> None:
+    made = step("- directory: {path: C:\\x}\n")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.name = "another"  # type: ignore[misc]  # what is tested
