@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import jinja2
@@ -12,6 +12,8 @@ import jinja2.sandbox
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from jinja2.environment import TemplateExpression
 
 _WHOLE = re.compile(r"^\{\{((?:(?!\}\}).)*)\}\}$", re.DOTALL)
 
@@ -57,10 +59,21 @@ def _environment() -> jinja2.sandbox.SandboxedEnvironment:
     return environment
 
 
+# One run evaluates the same few texts for the lock, the plan and each target.
+@lru_cache(maxsize=1024)
+def _template(text: str) -> jinja2.Template:
+    return _environment().from_string(text)
+
+
+@lru_cache(maxsize=1024)
+def _expression(text: str) -> TemplateExpression:
+    return _environment().compile_expression(text, undefined_to_none=False)
+
+
 def render_text(template: str, context: Mapping[str, Any]) -> str:
     """A whole text."""
     try:
-        return _environment().from_string(template).render(context)
+        return _template(template).render(context)
     except jinja2.UndefinedError as error:
         raise UnknownNameError(_in_one_line(error)) from None
     except jinja2.TemplateError as error:
@@ -82,8 +95,7 @@ def render_value(value: Any, context: Mapping[str, Any]) -> Any:  # noqa: ANN401
 def evaluate(expression: str, context: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an expression may be of any type
     """The value of one expression; something undefined is an error here too."""
     try:
-        compiled = _environment().compile_expression(expression.strip(), undefined_to_none=False)
-        result = compiled(**context)
+        result = _expression(expression.strip())(**context)
     except jinja2.UndefinedError as error:
         raise UnknownNameError(_in_one_line(error)) from None
     except jinja2.TemplateError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import socket
 import subprocess
 import tarfile
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imagegen.plan.resolve import Decision
+
+# As the command line does: moto's sample images take long to load, and no test wants them.
+os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 
 REPOSITORY = Path(__file__).parent.parent
 # Rooms whose unit tests speak with a server of their own on this machine.

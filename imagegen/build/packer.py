@@ -33,6 +33,8 @@ _LOG_MODE: Final = 0o600
 # Packer's last words repeat its errors, and would push what led to them out of the lines that are kept.
 _EPILOGUE: Final = ("==> ", "--> ")
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
+# What Packer says after this is clean-up: the reason for a failure stands before it.
+_TIDYING: Final = "Provisioning step had errors"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,6 +114,7 @@ class _Hearing:
         self._parts: dict[tuple[str, str], dict[str, str]] = {}
         self.blame: ResourceEvent | PhaseEvent | None = None
         self.cancelled_cleanly = False
+        self._tidying = False
 
     def hear(self, line: str) -> None:
         match read_line(line):
@@ -168,7 +171,8 @@ class _Hearing:
             self.blame = event
 
     def _prose(self, said: Said) -> None:
-        if said.text.strip() and (said.target or not said.text.startswith(_EPILOGUE)):
+        self._tidying = self._tidying or said.text.startswith(_TIDYING)
+        if not self._tidying and said.text.strip() and (said.target or not said.text.startswith(_EPILOGUE)):
             self._tail.append(said.text.rstrip())
         self.cancelled_cleanly = self.cancelled_cleanly or said.text.startswith(_CANCELLED_CLEANLY)
         if not said.target and said.error and said.text.startswith("Error: "):

@@ -202,6 +202,11 @@ def build(
     name = _target(pipeline.load(config), target)
     console = _console(plain, quiet)
     if rehearse:
+        # moto asks boto3 while it is imported, and boto3 then reads the user's profile, which need not even be there.
+        for variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+            os.environ.pop(variable, None)
+        # Nothing should be found that is not there: moto's sample images, which also take long to load.
+        os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
         from imagegen.cli.labels import parse_labels
 
         parse_labels(labels)

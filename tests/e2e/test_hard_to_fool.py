@@ -291,7 +291,7 @@ def test_a_machine_with_another_windows_says_so(tmp_path: Path) -> None:
 
     verdict = rehearse_tree("azure", rendered("azure"), tmp_path, change_scene=another)
     assert not verdict.passed, "the rehearsal did not notice"
-    assert "the plan is for Windows Server 2022, build 20348; this machine has build 17763" in verdict.heard
+    assert "the plan is for Windows Server 2022, build 20348; this machine has build 17763" in verdict.words
 
 
 def test_a_machine_without_a_listener_stays_shut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,9 @@ def test_two_rehearsals_at_once(tmp_path: Path) -> None:
     environs = {}
     for target, folder in folders.items():
         folder.mkdir()
-        environs[target] = user_environ(folder, **_a_users_own(folder))
+        # One user's profile would be asked, the other's is not even there.
+        users_own = _a_users_own(folder) | ({"AWS_PROFILE": "nowhere"} if target == "azure" else {})
+        environs[target] = user_environ(folder, **users_own)
     with concurrent.futures.ThreadPoolExecutor(len(TARGETS)) as pool:
         futures = {
             target: pool.submit(

@@ -5,6 +5,7 @@ An access list belongs to its file or folder: it moves with it and goes with it 
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$")
 LONGEST_PATH = 259  # MAX_PATH without its closing NUL; long paths are off on a stock Windows
 
 
+# A plan names the same few hundred paths again and again.
+@functools.lru_cache(maxsize=4096)
 def parts(path: str) -> tuple[str, ...]:
     r"""Drive and names of an absolute path; `/` is read as `\`."""
     drive, *names = path.replace("/", "\\").split("\\")
@@ -59,6 +62,9 @@ class Files:
         if drive != "C:":
             raise RefusedByWindows(f"cannot find drive {drive}")
         here = self._root / "C"
+        exact = here.joinpath(*names)
+        if exact.exists():  # nearly always, and one look instead of one for each name
+            return exact
         for name in names:
             here = self._child(here, name)
         return here

@@ -32,7 +32,9 @@ PLAN = BuildPlan(
 
 
 @pytest.fixture
-def ec2() -> Iterator[Any]:
+def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    # Here moto's own sample images are what Amazon offers.
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "true")
     with moto.mock_aws(config={"core": {"mock_credentials": True}}):
         client = boto3.client("ec2", region_name=REGION)
         yield client
