@@ -55,17 +55,20 @@ class Files:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.access_lists: dict[str, AccessList] = {}
+        self._exact: dict[str, Path] = {}
         (root / "C").mkdir(parents=True, exist_ok=True)
 
     def _real(self, path: str) -> Path:
-        drive, *names = parts(path)
-        if drive != "C:":
-            raise RefusedByWindows(f"cannot find drive {drive}")
-        here = self._root / "C"
-        exact = here.joinpath(*names)
+        exact = self._exact.get(path)
+        if exact is None:
+            drive, *names = parts(path)
+            if drive != "C:":
+                raise RefusedByWindows(f"cannot find drive {drive}")
+            exact = self._exact[path] = self._root.joinpath("C", *names)
         if exact.exists():  # nearly always, and one look instead of one for each name
             return exact
-        for name in names:
+        here = self._root / "C"
+        for name in parts(path)[1:]:
             here = self._child(here, name)
         return here
 
@@ -103,7 +106,8 @@ class Files:
             above = "\\".join(names[:count])
             if self.is_file(above):
                 raise RefusedByWindows(f"cannot make folder {path}: {above} is a file")
-            self._real(above).mkdir(exist_ok=True)
+            if not self.is_folder(above):
+                self._real(above).mkdir()
 
     def move(self, source: str, target: str) -> None:
         """Moves one file over another or to where none is."""

@@ -32,9 +32,7 @@ PLAN = BuildPlan(
 
 
 @pytest.fixture
-def ec2(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    # Here moto's own sample images are what Amazon offers.
-    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "true")
+def ec2() -> Iterator[Any]:
     with moto.mock_aws(config={"core": {"mock_credentials": True}}):
         client = boto3.client("ec2", region_name=REGION)
         yield client
@@ -52,6 +50,13 @@ def register(ec2: Any, name: str, **tags: str) -> str:  # noqa: ANN401 - moto's 
     return ami
 
 
+@pytest.fixture
+def _amazon_offers_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    # moto's own samples.
+    monkeypatch.setenv("MOTO_EC2_LOAD_DEFAULT_AMIS", "true")
+
+
+@pytest.mark.usefixtures("_amazon_offers_images")
 def test_the_newest_base_image_that_fits_is_locked(ec2: Any) -> None:  # noqa: ANN401 - as above
     aws = provider("aws")
     request = {"region": REGION, "name": "Windows_Server-2016-English-Full-*-2017*", "owner": "amazon"}
