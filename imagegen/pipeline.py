@@ -77,16 +77,21 @@ def _override_names() -> list[str]:
     return sorted(override_names(load_steps()))
 
 
-def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
-    """The steps for one target; a target that the config does not name is an error."""
-    from imagegen.plan.context import evaluate_steps
-
+def check_target(loaded: Loaded, target: str) -> None:
+    """A target that the config does not name is an error."""
     known = loaded.config.targets.named()
     if target not in known:
         problem = loaded.document.problem(
             ("targets",), f"the config has no target {target!r}", f"it has {', '.join(known)}"
         )
         raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
+
+
+def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
+    """The steps for one target."""
+    from imagegen.plan.context import evaluate_steps
+
+    check_target(loaded, target)
     return evaluate_steps(loaded.config, target, loaded.steps)
 
 

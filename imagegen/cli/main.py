@@ -8,55 +8,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import imagegen
 import imagegen.cli.startup
+from imagegen.cli import options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from imagegen.console import Console
     from imagegen.providers import Run
-
-_CONFIG = click.argument("config", type=click.Path(path_type=Path))
-_TARGET = click.option(
-    "--target", metavar="NAME", help="aws or azure; may be left out where the config has one target."
-)
-_LOCK = click.option(
-    "--lock",
-    "lock_file",
-    type=click.Path(path_type=Path),
-    help="The lock; by default <config>.lock.json beside the config.",
-)
-_OUT = click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    default=Path("out"),
-    show_default=True,
-    help="Where trees, logs and manifests go.",
-)
-_LABELS = click.option(
-    "--label",
-    "labels",
-    multiple=True,
-    metavar="KEY=VALUE",
-    help="A label for lock, tags and manifest; may be repeated.",
-)
-_FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="text for people, json for machines.",
-)
-_PLAIN = click.option("--plain", is_flag=True, help="Plain lines instead of a drawn display, even on a terminal.")
-_QUIET = click.option("--quiet", "-q", is_flag=True, help="Say nothing but warnings and errors.")
-_REHEARSE = click.option(
-    "--rehearse", is_flag=True, help="Against stand-ins of the cloud on this machine: no account, nothing leaves it."
-)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -76,13 +40,25 @@ def cli() -> None:
 
 
 @cli.command()
-@_CONFIG
-@_FORMAT
-def validate(config: Path, form: str) -> None:
+@options.CONFIG
+@click.option("--target", metavar="NAME", help="Also check that the config has this target.")
+@options.FORMAT
+def validate(config: Path, target: str | None, form: str) -> None:
     """Check a config: its form and its rules. Looks nothing up."""
     from imagegen import pipeline
+    from imagegen.errors import ConfigError
 
-    loaded = pipeline.load(config)
+    try:
+        loaded = pipeline.load(config)
+        if target is not None:
+            pipeline.check_target(loaded, target)
+    except ConfigError as error:
+        if form != "json":
+            raise
+        from imagegen.cli.show import error_json
+
+        _print_json(error_json(error))
+        raise click.exceptions.Exit(int(error.exit_code)) from None
     targets = list(loaded.config.targets.named())
     if form == "json":
         _print_json({"ok": True, "name": loaded.config.name, "targets": targets, "problems": []})
@@ -91,13 +67,13 @@ def validate(config: Path, form: str) -> None:
 
 
 @cli.command()
-@_CONFIG
+@options.CONFIG
 @click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
-@_LOCK
+@options.LOCK
 @click.option("--refresh", is_flag=True, help="Look everything up anew, also what the lock answers already.")
-@_LABELS
-@_PLAIN
-@_QUIET
+@options.LABELS
+@options.PLAIN
+@options.QUIET
 def lock(
     config: Path,
     target: str | None,
@@ -120,10 +96,10 @@ def lock(
 
 
 @cli.command()
-@_CONFIG
-@_TARGET
-@_LOCK
-@_FORMAT
+@options.CONFIG
+@options.TARGET
+@options.LOCK
+@options.FORMAT
 def plan(config: Path, target: str | None, lock_file: Path | None, form: str) -> None:
     """Show what will be on the machine: phases, steps and every resource with its final values."""
     from imagegen import pipeline
@@ -139,10 +115,10 @@ def plan(config: Path, target: str | None, lock_file: Path | None, form: str) ->
 
 
 @cli.command()
-@_CONFIG
-@_TARGET
-@_LOCK
-@_OUT
+@options.CONFIG
+@options.TARGET
+@options.LOCK
+@options.OUT
 def render(config: Path, target: str | None, lock_file: Path | None, out: Path) -> None:
     """Write the tree that Packer builds to OUT/<name>/<id>/tree and print its path.
 
@@ -160,12 +136,14 @@ def render(config: Path, target: str | None, lock_file: Path | None, out: Path) 
 
 
 @cli.command()
-@_CONFIG
-@_TARGET
-@_LOCK
-@_OUT
-@_LABELS
-@_REHEARSE
+@options.CONFIG
+@options.TARGET
+@options.LOCK
+@options.OUT
+@options.LABELS
+@click.option(
+    "--rehearse", is_flag=True, help="Against stand-ins of the cloud on this machine: no account, nothing leaves it."
+)
 @click.option("--no-publish", is_flag=True, help="Stop when the image exists in the build region.")
 @click.option("--rebuild", is_flag=True, help="Build even where the cloud has an image of this identity.")
 @click.option(
@@ -176,8 +154,8 @@ def render(config: Path, target: str | None, lock_file: Path | None, out: Path) 
     show_default=True,
     help="How the manifest is printed at the end.",
 )
-@_PLAIN
-@_QUIET
+@options.PLAIN
+@options.QUIET
 def build(
     config: Path,
     target: str | None,
@@ -231,14 +209,14 @@ def build(
 
 
 @cli.command()
-@_CONFIG
-@_TARGET
-@_LOCK
-@_OUT
-@_LABELS
-@_FORMAT
-@_PLAIN
-@_QUIET
+@options.CONFIG
+@options.TARGET
+@options.LOCK
+@options.OUT
+@options.LABELS
+@options.FORMAT
+@options.PLAIN
+@options.QUIET
 def publish(
     config: Path,
     target: str | None,
@@ -266,9 +244,9 @@ def publish(
     "--env", "as_exports", is_flag=True, help='Print shell exports for a plain packer: eval "$(imagegen tools --env)".'
 )
 @click.option("--no-build", is_flag=True, help="Only look; do not build what is missing.")
-@_FORMAT
-@_PLAIN
-@_QUIET
+@options.FORMAT
+@options.PLAIN
+@options.QUIET
 def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool) -> None:
     """Find Packer and its plugins; where one is missing and Go is there, build the pinned versions in a user cache."""
     from imagegen.build.toolchain import tool_exports_text
@@ -290,8 +268,8 @@ def manifest() -> None:
 
 
 @manifest.command("list")
-@_OUT
-@_FORMAT
+@options.OUT
+@options.FORMAT
 def manifest_list(out: Path, form: str) -> None:
     """List the manifests, newest first."""
     from imagegen.cli.show import manifest_line
@@ -307,8 +285,8 @@ def manifest_list(out: Path, form: str) -> None:
 
 @manifest.command("show")
 @click.argument("image_id")
-@_OUT
-@_FORMAT
+@options.OUT
+@options.FORMAT
 def manifest_show(image_id: str, out: Path, form: str) -> None:
     """Show the manifest of the image whose id begins with IMAGE_ID."""
     from imagegen.cli.show import print_manifest

@@ -186,6 +186,21 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main()
 
 
+def test_validate_tells_machines_what_is_wrong(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:
+    file = tmp_path / "wrong.yaml"
+    file.write_text(SHIPPED.read_text().replace("windows:", "windos:", 1))
+    code, out, err = run("validate", file, "--format", "json")
+    told = json.loads(out)
+    assert (code, err, told["ok"]) == (2, "", False)
+    assert [(item["path"], item["hint"]) for item in told["problems"]] == [("windos", "did you mean 'windows'?")]
+
+
+@pytest.mark.parametrize(("target", "code"), [("aws", 0), ("azure", 0), ("gcp", 2)])
+def test_validate_takes_a_target(run: Callable[..., tuple[object, str, str]], target: str, code: int) -> None:
+    ended, _, err = run("validate", SHIPPED, "--target", target)
+    assert (ended, f"no target '{target}'" in err) == (code, code != 0)
+
+
 def test_problems_are_shown_in_the_order_of_the_file() -> None:
     problems = [Problem("f", 12, "b", "late"), Problem("f", 2, "a", "early", "look"), Problem("a", 0, "", "no line")]
     error = ConfigError("several", problems=problems)

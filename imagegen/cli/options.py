@@ -1,0 +1,40 @@
+"""Arguments and options that several verbs share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+CONFIG = click.argument("config", type=click.Path(path_type=Path))
+TARGET = click.option("--target", metavar="NAME", help="aws or azure; may be left out where the config has one target.")
+LOCK = click.option(
+    "--lock",
+    "lock_file",
+    type=click.Path(path_type=Path),
+    help="The lock; by default <config>.lock.json beside the config.",
+)
+OUT = click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("out"),
+    show_default=True,
+    help="Where trees, logs and manifests go.",
+)
+LABELS = click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A label for lock, tags and manifest; may be repeated.",
+)
+FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="text for people, json for machines.",
+)
+PLAIN = click.option("--plain", is_flag=True, help="Plain lines instead of a drawn display, even on a terminal.")
+QUIET = click.option("--quiet", "-q", is_flag=True, help="Say nothing but warnings and errors.")
