@@ -8,6 +8,8 @@ CONFIG  ?= configs/windows-2022-containerd.yaml
 OUT     ?= out
 REHEARSE ?=
 IMAGEGEN := $(BIN)/imagegen
+# The fast tests make many small files: in memory, where the system has a folder for that.
+MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 
 .DEFAULT_GOAL := help
 
@@ -53,7 +55,7 @@ check: $(STAMP) ## Format, lint, types and the fast tests.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -q -n 2 -m "not e2e"
+	TMPDIR=$(MEMORY) $(BIN)/pytest -q -n 2 -m "not e2e"
 
 .PHONY: test
 test: check ## Everything: the check, then whole rehearsals with real Packer.

@@ -18,7 +18,6 @@ from azure.mgmt.compute.models import TargetRegion
 from imagegen.build import process
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
-from imagegen.errors import ToolError
 from imagegen.rehearsal.network.aws.edge import AwsOptions
 from imagegen.rehearsal.network.aws.stock_images import stock_ami_id
 from imagegen.rehearsal.network.azure.options import AzureOptions, GalleryDefinition
@@ -176,10 +175,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 @pytest.fixture
 def tools() -> Toolchain:
-    try:
-        return find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), build=False)
-    except ToolError as error:
-        pytest.skip(error.message)
+    return find_tools(environ=os.environ, console=Console(sys.stderr, plain=True))
 
 
 @pytest.fixture

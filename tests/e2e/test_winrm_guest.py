@@ -6,22 +6,24 @@ import hashlib
 import io
 import json
 import os
-import shutil
 import ssl
+import sys
 import threading
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
 
 from imagegen.build import process
+from imagegen.build.tools import find_tools
+from imagegen.console import Console
 from imagegen.rehearsal import guest as rehearsed
 from imagegen.rehearsal.winrm.server import WinRMServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from imagegen.rehearsal.winrm.command import Write
 
@@ -69,10 +71,7 @@ class _Machine:
 
 @pytest.fixture
 def packer() -> Path:
-    found = shutil.which("packer")
-    if found is None:
-        pytest.skip("packer is not on PATH")
-    return Path(found)
+    return find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), needed={}).packer
 
 
 @pytest.fixture
