@@ -11,7 +11,7 @@ import tarfile
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,30 +31,33 @@ if TYPE_CHECKING:
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 
 REPOSITORY = Path(__file__).parent.parent
-# Rooms whose unit tests speak with a server of their own on this machine.
-_LOOPBACK_ROOMS = ("tests/unit/winrm/", "tests/unit/network/", "tests/unit/artifacts/")
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-@pytest.fixture(autouse=True)
-def _no_world(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.node.get_closest_marker("e2e"):
-        return
-    path = Path(str(request.node.path)).relative_to(REPOSITORY).as_posix()
-    loopback_is_free = path.startswith(_LOOPBACK_ROOMS)
-    connect = socket.socket.connect
+# Open until the first test: pytest's own workers are processes.
+_guarded = {"world": False}
+_connect = socket.socket.connect
+_popen = subprocess.Popen.__init__
 
-    def guarded(sock: socket.socket, address: Any) -> None:  # noqa: ANN401 - any family's address
-        host = address[0] if isinstance(address, tuple) else address
-        if not (loopback_is_free and host in _LOOPBACK):
-            pytest.fail(f"a unit test connects to {address}")
-        connect(sock, address)
 
-    def no_process(*_: object, **__: object) -> NoReturn:
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What the test that comes may touch. The guard stands for the whole run: putting it up each time is slow."""
+    _guarded["world"] = item.get_closest_marker("e2e") is None
+
+
+def _guarded_connect(sock: socket.socket, address: Any) -> None:  # noqa: ANN401 - any family's address
+    if _guarded["world"]:
+        pytest.fail(f"a unit test connects to {address}")
+    _connect(sock, address)
+
+
+def _guarded_popen(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - as the original takes
+    if _guarded["world"]:
         pytest.fail("a unit test starts a process")
+    _popen(*arguments, **named)
 
-    monkeypatch.setattr(socket.socket, "connect", guarded)
-    monkeypatch.setattr(subprocess.Popen, "__init__", no_process)
+
+socket.socket.connect = _guarded_connect  # type: ignore[method-assign,assignment]  # that is the guard
+subprocess.Popen.__init__ = _guarded_popen  # type: ignore[method-assign]  # that is the guard
 
 
 def locked(url: str, data: bytes) -> LockedArtifact:

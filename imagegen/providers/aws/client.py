@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING
 
 from imagegen.errors import ConfigError
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from botocore.exceptions import ClientError
+    from botocore.loaders import Loader
     from mypy_boto3_ec2.client import EC2Client
 
     from imagegen.errors import ImagegenError
@@ -57,9 +59,21 @@ def ec2_clients(environ: Mapping[str, str]) -> Iterator[Clients]:
             made.close()
 
 
+@functools.cache
+def _service_models() -> Loader:
+    """EC2's description is megabytes of JSON: read once, not once for each region."""
+    import botocore.loaders
+
+    return botocore.loaders.create_loader()
+
+
 def _ec2(region: str, environ: Mapping[str, str]) -> EC2Client:
     import boto3
     import botocore.config
+    import botocore.session
+
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _service_models())
 
     # Without keys or a profile, botocore goes through its own chain (web identity, containers, instance roles), which
     # reads the process's environment, as it does for proxies: there is no way to hand it one.
@@ -69,9 +83,11 @@ def _ec2(region: str, environ: Mapping[str, str]) -> EC2Client:
             aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
             aws_session_token=environ.get("AWS_SESSION_TOKEN") or None,
             region_name=region,
+            botocore_session=core,
         )
     else:
-        session = boto3.session.Session(profile_name=environ.get("AWS_PROFILE") or None, region_name=region)
+        profile = environ.get("AWS_PROFILE") or None
+        session = boto3.session.Session(profile_name=profile, region_name=region, botocore_session=core)
     return session.client(
         "ec2",
         config=botocore.config.Config(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import re
@@ -60,8 +61,13 @@ def _values(tree: dict[str, bytes]) -> dict[str, Any]:
     return values
 
 
+@functools.cache
+def _hcl(text: str) -> dict[str, Any]:
+    return dict(hcl2.loads(text))
+
+
 def _parsed(tree: dict[str, bytes]) -> dict[str, dict[str, Any]]:
-    return {path: hcl2.loads(data.decode()) for path, data in tree.items() if path.endswith(".hcl")}
+    return {path: _hcl(data.decode()) for path, data in tree.items() if path.endswith(".hcl")}
 
 
 def _blocks(tree: dict[str, bytes], kind: str) -> dict[str, dict[str, Any]]:

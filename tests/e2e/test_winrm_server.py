@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.winrm.command import Write
 
+pytestmark = pytest.mark.e2e
+
 _USER, _PASSWORD = "Administrator", "Pa55word"
 _SHELL = "http://schemas.microsoft.com/wbem/wsman/1/windows/shell"
 _TRANSFER = "http://schemas.xmlsoap.org/ws/2004/09/transfer"

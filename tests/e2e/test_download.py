@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.e2e
+
 DATA = bytes(range(256)) * 2000
 SHA256 = hashlib.sha256(DATA).hexdigest()
 
