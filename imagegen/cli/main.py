@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.console import Console
+    from imagegen.manifest.model import ImageManifest
     from imagegen.providers import Run
 
 
@@ -180,20 +181,8 @@ def build(
     name = _target(pipeline.load(config), target)
     console = _console(plain, quiet)
     if rehearse:
-        # moto asks boto3 while it is imported, and boto3 then reads the user's profile, which need not even be there.
-        for variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
-            os.environ.pop(variable, None)
-        # Nothing should be found that is not there: moto's sample images, which also take long to load.
-        os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-        from imagegen.cli.labels import parse_labels
-
-        parse_labels(labels)
-        from imagegen.rehearsal.rehearse import rehearse_build
-
         flags = [flag for flag, on in (("--no-publish", no_publish), ("--rebuild", rebuild)) if on]
-        manifest = rehearse_build(
-            config, name, out=out, labels=labels, flags=flags, environ=os.environ, console=console
-        )
+        manifest = _rehearse(config, name, out, labels, flags, console)
     else:
         manifest = pipeline.build_and_publish(
             config,
@@ -300,6 +289,26 @@ def manifest_show(image_id: str, out: Path, form: str) -> None:
             f"{what} in {out / 'manifests'} of an image {image_id!r}", hint="`imagegen manifest list` shows them"
         )
     print_manifest(found[0], form)
+
+
+def _rehearse(
+    config: Path, target: str, out: Path, labels: tuple[str, ...], flags: list[str], console: Console
+) -> ImageManifest:
+    from imagegen.cli.labels import parse_labels
+    from imagegen.errors import ToolError
+
+    parse_labels(labels)
+    # moto asks boto3 while it is imported, and boto3 then reads the user's profile, which need not even be there.
+    for variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        os.environ.pop(variable, None)
+    # Nothing should be found that is not there: moto's sample images, which also take long to load.
+    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+    try:
+        from imagegen.rehearsal.rehearse import rehearse_build
+    except ModuleNotFoundError as missing:
+        message = f"a rehearsal needs {missing.name}, which is not installed"
+        raise ToolError(message, hint="pip install 'imagegen[rehearsal]'") from None
+    return rehearse_build(config, target, out=out, labels=labels, flags=flags, environ=os.environ, console=console)
 
 
 def _target(loaded: Any, target: str | None) -> str:  # noqa: ANN401 - pipeline.Loaded, which is not imported before a verb runs

@@ -186,6 +186,16 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         main()
 
 
+def test_a_rehearsal_without_its_extra_names_it(
+    run: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "imagegen.rehearsal.rehearse", None)
+    code, out, err = run("build", SHIPPED, "--target", "aws", "--rehearse")
+    assert (code, out) == (3, "")
+    assert "which is not installed" in err
+    assert "pip install 'imagegen[rehearsal]'" in err
+
+
 def test_validate_tells_machines_what_is_wrong(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:
     file = tmp_path / "wrong.yaml"
     file.write_text(SHIPPED.read_text().replace("windows:", "windos:", 1))
