@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 # As the command line does: moto's sample images take long to load, and no test wants them.
 os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+# moto reads a developer's profile while it is imported; no test wants it.
+for _variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+    os.environ.pop(_variable, None)
 
 REPOSITORY = Path(__file__).parent.parent
 
