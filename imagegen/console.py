@@ -50,12 +50,6 @@ class Console:
         self._progress: rich.progress.Progress | None = None
         self._tasks = 0
         self._lock = threading.RLock()
-        self._started = time.monotonic()
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the run began."""
-        return time.monotonic() - self._started
 
     @property
     def terminal(self) -> rich.console.Console:

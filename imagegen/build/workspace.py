@@ -36,11 +36,6 @@ class BuildFolder:
         """What the guest found on itself."""
         return self.root / "report.json"
 
-    @property
-    def failure(self) -> Path:
-        """What was fetched from a guest that failed."""
-        return self.root / "failure"
-
 
 def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:
     """Make `folder` hold exactly `tree`; untouched when it already does.

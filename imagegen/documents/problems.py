@@ -66,6 +66,8 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
         case "string_pattern_mismatch":
             hint = f"{_description(model, location)} It must match {context['pattern']}".strip()
             return f"{_without_secrets(given)!r} does not have the right form", hint
+        case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
+            return f"{given} is a number, not a text", f'write "{given}"'
         case "literal_error":
             expected = str(context.get("expected", "")).replace("'", '"')
             return f"{given!r} is not known here", f"choose {expected}"

@@ -124,5 +124,5 @@ def test_a_file_is_written_whole_and_only_when_it_differs(tmp_path: Path) -> Non
 
 def test_the_parts_of_a_build_folder() -> None:
     folder = BuildFolder(Path("out/x/1"))
-    names = [path.name for path in (folder.tree, folder.log, folder.report, folder.failure)]
-    assert names == ["tree", "packer.log", "report.json", "failure"]
+    names = [path.name for path in (folder.tree, folder.log, folder.report)]
+    assert names == ["tree", "packer.log", "report.json"]

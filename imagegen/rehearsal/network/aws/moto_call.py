@@ -48,11 +48,6 @@ def ec2(region: str) -> Moto:
     return moto.ec2.models.ec2_backends[ACCOUNT][region]
 
 
-def regions_in_use() -> list[str]:
-    """The regions whose EC2 was asked for so far."""
-    return list(moto.ec2.models.ec2_backends[ACCOUNT])
-
-
 def ask(request: Request, body: bytes) -> Response:
     """moto's answer to a request, with another body where the edge took something out of it."""
     headers = HTTPHeaders()
