@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import gc
 import hashlib
 import os
 import socket
@@ -23,7 +25,7 @@ from imagegen.providers import provider
 from imagegen.rehearsal.supplies import make_supplies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from imagegen.plan.resolve import Decision
 
@@ -34,6 +36,21 @@ for _variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
     os.environ.pop(_variable, None)
 
 REPOSITORY = Path(__file__).parent.parent
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The fast tests do not read the others, which import most of the rehearsal only to be left out."""
+    unwanted = config.getoption("markexpr") == "not e2e" and collection_path == REPOSITORY / "tests" / "e2e"
+    return unwanted or None
+
+
+# Seldom: looking through all that lives for garbage took a sixth of a run. What is not in a cycle goes at once anyway.
+gc.set_threshold(10_000, 10, 10)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected is no garbage until the end."""
+    gc.freeze()
 
 
 # Open until the first test: pytest's own workers are processes.
@@ -63,6 +80,7 @@ socket.socket.connect = _guarded_connect  # type: ignore[method-assign,assignmen
 subprocess.Popen.__init__ = _guarded_popen  # type: ignore[method-assign]  # that is the guard
 
 
+@functools.cache
 def locked(url: str, data: bytes) -> LockedArtifact:
     """What a lock says about these bytes; computed from them."""
     members: dict[str, str] | None = None
@@ -127,12 +145,48 @@ def make_lock() -> Callable[[pipeline.Loaded], Lock]:
 
 
 @pytest.fixture
-def decide() -> Callable[[Path, str], Decided]:
-    """A config file decided for a target under a test lock."""
+def decide(request: pytest.FixtureRequest) -> Callable[[Path, str], Decided]:
+    """A config file decided for a target under a test lock. Nobody changes what it gives: others may hold it too.
+
+    The repository stays as it is while tests run: its steps are read once, and its configs are decided once. A test
+    that may patch something has steps and decisions of its own.
+    """
+    if "monkeypatch" in request.fixturenames:
+        return lambda file, target: _decided(pipeline.load(file), target)
 
     def decided(file: Path, target: str) -> Decided:
-        loaded = pipeline.load(file)
-        lock = make_test_lock(loaded)
-        return Decided(loaded, lock, pipeline.decide(loaded, target, lock))
+        if file.is_relative_to(REPOSITORY):
+            return _decided_once(file, target)
+        return _decided(_loaded(file), target)
 
     return decided
+
+
+@functools.cache
+def _decided_once(file: Path, target: str) -> Decided:
+    return _decided(_loaded(file), target)
+
+
+def _decided(loaded: pipeline.Loaded, target: str) -> Decided:
+    lock = make_test_lock(loaded)
+    return Decided(loaded, lock, pipeline.decide(loaded, target, lock))
+
+
+_steps_once = functools.cache(pipeline.load_steps)
+
+
+def _loaded(file: Path) -> pipeline.Loaded:
+    loaded = pipeline.load(file)
+    vars(loaded)["steps"] = _steps_once()  # where the cached property would put them
+    return loaded
+
+
+@pytest.fixture(scope="session")
+def cloud_descriptions() -> Iterator[None]:
+    """Megabytes of JSON describe AWS's services, and each session of boto3 reads them anew; moto has many sessions."""
+    from botocore.loaders import JSONFileLoader
+
+    read_once = functools.cache(JSONFileLoader().load_file)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(JSONFileLoader, "load_file", lambda _, path: read_once(path))
+        yield

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from tests.powershell import cases_flow, cases_form, cases_types, cases_values, cases_words
@@ -12,37 +14,47 @@ from tests.powershell.repository import RULES
 from tests.powershell.rules_form import parses, plain_bytes
 from tests.powershell.tables import CMDLET_TABLES, COMMON_PARAMETERS, FALSE_ALARMS, SWITCHES
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.powershell.cases import Rule
+
 CASES = (cases_form, cases_words, cases_types, cases_flow, cases_values)
 GOOD = [case for module in CASES for case in module.GOOD]
 BAD = [case for module in CASES for case in module.BAD]
 
 
-def _name(case: Good | Bad) -> str:
-    return f"{case.rule.__name__}-{case.code!r}"[:90]
-
-
-@pytest.mark.parametrize("case", GOOD, ids=_name)
-def test_good_code_passes(case: Good) -> None:
-    assert case.rule(script_of(case)) == []
-
-
-@pytest.mark.parametrize("case", BAD, ids=_name)
-def test_bad_code_is_found(case: Bad) -> None:
-    (found,) = case.rule(script_of(case))
-
-    assert found.startswith(f"{case.path}:{case.line}: ")
-    assert case.message in found
-
-
-@pytest.mark.parametrize("case", [case for case in (*GOOD, *BAD) if case.rule not in (parses, plain_bytes)], ids=_name)
-def test_cases_are_read_by_the_grammar(case: Good | Bad) -> None:
-    assert parses(script_of(case)) == []
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_every_rule_has_cases_of_both_sorts(rule: object) -> None:
-    assert any(case.rule is rule for case in GOOD)
-    assert any(case.rule is rule for case in BAD)
+def test_rule_finds_what_is_bad_and_nothing_else(rule: Rule) -> None:
+    good = [case for case in GOOD if case.rule is rule]
+    bad = [case for case in BAD if case.rule is rule]
+    wrong = [fault for case in (*good, *bad) for fault in _misjudged(case)]
+
+    assert good
+    assert bad
+    assert not wrong, "\n".join(wrong)
+
+
+def _misjudged(case: Good | Bad) -> Iterator[str]:
+    found = case.rule(script_of(case))
+    if isinstance(case, Good):
+        wrong = bool(found)
+    else:
+        wrong = len(found) != 1 or not found[0].startswith(f"{case.path}:{case.line}: ") or case.message not in found[0]
+    if wrong:
+        yield f"{case}: found {found}"
+
+
+def test_every_case_is_of_a_rule() -> None:
+    assert {case.rule for case in (*GOOD, *BAD)} == set(RULES)
+
+
+def test_cases_are_read_by_the_grammar() -> None:
+    cases = [case for case in (*GOOD, *BAD) if case.rule not in (parses, plain_bytes)]
+    wrong = [f"{case}: {found}" for case in cases if (found := parses(script_of(case)))]
+
+    assert cases
+    assert not wrong, "\n".join(wrong)
 
 
 def test_a_false_alarm_is_waived_by_file_and_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,16 +74,14 @@ def test_the_cmdlets_are_those_of_windows_powershell() -> None:
     assert "remove-service" not in cmdlets()
 
 
-@pytest.mark.parametrize("name", sorted(SWITCHES))
-def test_every_switch_is_a_parameter_of_some_cmdlet(name: str) -> None:
+def test_every_switch_is_a_parameter_of_some_cmdlet() -> None:
     known = {parameter.lower() for cmdlet in cmdlets().values() for parameter in cmdlet.parameters}
 
-    assert name in known | {parameter.lower() for parameter in COMMON_PARAMETERS}
+    assert SWITCHES - known - {parameter.lower() for parameter in COMMON_PARAMETERS} == set()
 
 
-@pytest.mark.parametrize("name", sorted({name for table in CMDLET_TABLES for name in table}))
-def test_tables_name_cmdlets_as_they_are_looked_up(name: str) -> None:
-    assert name in cmdlets()
+def test_tables_name_cmdlets_as_they_are_looked_up() -> None:
+    assert {name for table in CMDLET_TABLES for name in table} - set(cmdlets()) == set()
 
 
 def test_static_members_are_read_with_their_argument_counts() -> None:

@@ -26,10 +26,12 @@ def test_the_engine_is_there_and_one_script_for_each_kind() -> None:
     assert kinds == set(KINDS)
 
 
+# Not one test for each rule and script: hundreds of tests cost more than the rules themselves.
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_script_obeys(rule: Rule, path: str) -> None:
-    assert rule(script(path)) == []
+def test_script_obeys_every_rule(path: str) -> None:
+    found = [f"{fault} ({rule.__name__})" for rule in RULES for fault in rule(script(path))]
+
+    assert not found, "\n".join(found)
 
 
 def test_waivers_name_what_is_there() -> None:

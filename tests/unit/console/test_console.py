@@ -98,7 +98,7 @@ def test_standard_error_decides_unless_told(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_plain_console_does_not_import_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "rich"]:
+    for name in ["rich", *(name for name in sys.modules if name.startswith("rich."))]:
         monkeypatch.setitem(sys.modules, name, None)
     console = Console(io.StringIO(), plain=True)
     console.say("x")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import io
 import json
+import shutil
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.rehearsal.machine import Machine, Outcome, run_entry, stock_windows
+from imagegen.rehearsal.machine.files import Files
 from imagegen.resources.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -37,8 +40,8 @@ def zipped(files: Mapping[str, bytes]) -> bytes:
 class Bench:
     """One machine, one plan at a time."""
 
-    def __init__(self, root: Path) -> None:
-        self.machine: Machine = stock_windows(root, release="2022", cloud="aws")
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.web: dict[str, bytes] = {}
         self.fetched: list[str] = []
         self.artifacts: dict[str, dict[str, Any]] = {}
@@ -152,6 +155,18 @@ class Bench:
         return [name for name in self.machine.services.names() if self.machine.services.is_running(name)]
 
 
+@pytest.fixture(scope="session")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Machine]:
+    """A stock machine to copy, and the folder of its disk: to set one up takes longer than most tests."""
+    root = tmp_path_factory.mktemp("stock")
+    return root, stock_windows(root, release="2022", cloud="aws")
+
+
 @pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    return Bench(tmp_path)
+def bench(tmp_path: Path, stock: tuple[Path, Machine]) -> Bench:
+    root, machine = stock
+    shutil.copytree(root, tmp_path, dirs_exist_ok=True, copy_function=shutil.copyfile)
+    files = Files(tmp_path)
+    files.access_lists = copy.deepcopy(machine.files.access_lists)
+    # Whatever of the machine knows its disk knows the copy's from here on.
+    return Bench(copy.deepcopy(machine, {id(machine.files): files}))

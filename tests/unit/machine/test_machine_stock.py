@@ -13,6 +13,7 @@ from imagegen.rehearsal.machine.msi import MsiService, NotAPackageError, make_ms
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry, Value
 from imagegen.rehearsal.machine.services import AUTOMATIC
+from tests.unit.machine.conftest import Bench
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +33,19 @@ def test_a_stock_machine_is_up(tmp_path: Path, release: str, build: str, cloud: 
     assert [machine.features.state(name) for name in ("Containers", "Hyper-V", "Hyper-V-PowerShell")] == [
         "Available"
     ] * 3
+
+
+def test_a_bench_has_a_stock_machine_of_its_own(bench: Bench, stock: tuple[Path, Machine], tmp_path: Path) -> None:
+    fresh = Bench(stock_windows(tmp_path / "fresh", release="2022", cloud="aws"))
+    before = fresh.snapshot()
+    assert bench.snapshot() == before
+    assert bench.machine.files.access_lists == fresh.machine.files.access_lists
+    bench.machine.files.write(r"C:\Windows\System32\sc.exe", b"another")
+    bench.machine.files.access_lists.clear()
+    bench.machine.registry.remove_key(r"HKLM:\SOFTWARE")
+    bench.machine.services.stop("WinDefend")
+    assert Bench(stock[1]).snapshot() == before
+    assert stock[1].files.access_lists == fresh.machine.files.access_lists
 
 
 def test_releases_know_different_features(tmp_path: Path) -> None:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import base64
+import functools
 import re
 import urllib.parse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from imagegen.rehearsal.network.aws.edge import Aws, AwsOptions
-from imagegen.rehearsal.network.aws.stock_images import stock_ami_id
 from imagegen.rehearsal.network.messages import Request, Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imagegen.rehearsal.network.machine import MachineIdentity
+
+pytestmark = pytest.mark.usefixtures("cloud_descriptions")
 
 _BASE = "Windows_Server-2022-English-Core-Base-2026.11.11"
 _BOOTSTRAP = b"<powershell>\nset up WinRM\n</powershell>"
@@ -29,6 +30,9 @@ class _Account:
     """An open AWS and the machines it started."""
 
     def __init__(self) -> None:
+        # Here and not above: this brings moto, which takes a second of every process that reads the tests.
+        from imagegen.rehearsal.network.aws.edge import Aws, AwsOptions
+
         self.machines: list[MachineIdentity] = []
         self.aws = Aws(AwsOptions(regions=(_REGION, "us-east-1"), copy_polls=2), self.machines.append)
 
@@ -56,7 +60,7 @@ class _Account:
         self.group = group
         self.key = _one("keyMaterial", self.text("CreateKeyPair", KeyName="k")).replace("&#13;", "")
         wanted = {
-            "ImageId": stock_ami_id(_REGION, _BASE),
+            "ImageId": _stock_ami(_REGION),
             "InstanceType": "m5.large",
             "KeyName": "k",
             "MinCount": "1",
@@ -72,15 +76,30 @@ class _Account:
         self.text("AuthorizeSecurityGroupIngress", GroupId=self.group, **fields)
 
 
+def _stock_ami(region: str) -> str:
+    from imagegen.rehearsal.network.aws.stock_images import stock_ami_id
+
+    return stock_ami_id(region, _BASE)
+
+
 def _one(tag: str, text: str) -> str:
     found = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
     assert found is not None, text
     return found[1]
 
 
+@functools.cache
+def _key_pair() -> Any:  # noqa: ANN401 - as moto makes it
+    from moto.ec2.utils import random_rsa_key_pair
+
+    return random_rsa_key_pair()
+
+
 @pytest.fixture
-def account() -> Iterator[_Account]:
+def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Account]:
     made = _Account()
+    # One key for all: to find its primes takes longer than the rest of a test.
+    monkeypatch.setattr("moto.ec2.models.key_pairs.random_rsa_key_pair", lambda: dict(_key_pair()))
     with made.aws:
         yield made
 
@@ -95,8 +114,8 @@ def test_stock_images_are_amazons_and_there_in_the_regions_asked_for(account: _A
     assert re.findall(r"<name>(.*?)</name>", found) == [_BASE.replace("11.11", "10.14"), _BASE]
     assert "<imageOwnerAlias>amazon</imageOwnerAlias>" in found
     assert "<creationDate>2026-11-11T10:00:00.000Z</creationDate>" in found
-    assert stock_ami_id(_REGION, _BASE) in found
-    assert stock_ami_id("us-east-1", _BASE) in account.text("DescribeImages", region="us-east-1")
+    assert _stock_ami(_REGION) in found
+    assert _stock_ami("us-east-1") in account.text("DescribeImages", region="us-east-1")
     assert "<name>" not in account.text("DescribeImages", region="us-west-2")
 
 
@@ -191,7 +210,7 @@ def test_an_image_name_is_well_formed_and_unique(account: _Account, name: str, c
 
 
 def test_a_copy_is_pending_for_a_while_and_keeps_tags_when_asked(account: _Account) -> None:
-    source = stock_ami_id(_REGION, _BASE)
+    source = _stock_ami(_REGION)
     account.text("CreateTags", ResourceId__1=source, Tag__1__Key="a", Tag__1__Value="kept")
     fields = {"SourceRegion": _REGION, "SourceImageId": source, "Name": "copy", "CopyImageTags": "true"}
     image = _one("imageId", account.text("CopyImage", region="us-east-1", **fields))

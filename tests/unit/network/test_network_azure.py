@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import copy
 import datetime
+import functools
 import json
 import urllib.parse
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+    pkcs12,
+)
 
 from imagegen.rehearsal.network.azure.edge import Azure
 from imagegen.rehearsal.network.azure.options import AzureOptions, GalleryDefinition
@@ -27,20 +33,26 @@ Json = dict[str, Any]
 _VERSION = "1.36.1"
 
 
-def _pfx() -> str:
-    """A certificate as Packer puts it into a vault: base64 of JSON with a PFX in base64."""
-    key = rsa.generate_private_key(65537, 2048)
+@functools.cache
+def _pfx(*, rsa_key: bool = False) -> str:
+    """A certificate as Packer puts it into a vault: base64 of JSON with a PFX in base64.
+
+    Packer's key is an RSA key. To read one takes long, as it is checked each time: where no key is looked at, the tests
+    have a short one, and a password that is hashed once.
+    """
+    key = rsa.generate_private_key(65537, 2048) if rsa_key else ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "vm")])
     day = datetime.datetime(2026, 11, 18, tzinfo=datetime.UTC)
     certificate = (
         x509.CertificateBuilder(name, name, key.public_key(), 7, day, day + datetime.timedelta(days=1))
     ).sign(key, hashes.SHA256())
-    pfx = pkcs12.serialize_key_and_certificates(b"vm", key, certificate, None, BestAvailableEncryption(b"word"))
+    once = PrivateFormat.PKCS12.encryption_builder().kdf_rounds(1).build(b"word")
+    encryption = BestAvailableEncryption(b"word") if rsa_key else once
+    pfx = pkcs12.serialize_key_and_certificates(b"vm", key, certificate, None, encryption)
     wrapped = {"data": base64.b64encode(pfx).decode(), "dataType": "pfx", "password": "word"}
     return base64.b64encode(json.dumps(wrapped).encode()).decode()
 
 
-_PFX = _pfx()
 _VAULT_TEMPLATE: Json = {
     "parameters": {"vault": {"type": "string"}, "value": {"type": "securestring"}, "owner": {"type": "string"}},
     "variables": {"api": "2022-07-01", "secret": "cert"},
@@ -190,16 +202,17 @@ class _Cloud:
             "PUT", f"{self.group}/providers/Microsoft.Resources/deployments/{name}", {"properties": properties}
         )
 
-    def vault(self, value: str = _PFX) -> str:
+    def vault(self, value: str | None = None) -> str:
         """A group, a vault and the URL of the certificate in it."""
+        value = _pfx() if value is None else value
         assert self.ask("PUT", self.group, {"location": "West Europe"}).status == 201
         answer = self.deploy("kv", _VAULT_TEMPLATE, vault="vault1", value=value, owner=self.application.object_id)
         assert answer.status == 201, answer.body
         secret = self.get(f"{self.group}/providers/Microsoft.KeyVault/vaults/vault1/secrets/cert")
         return str(secret["properties"]["secretUriWithVersion"])
 
-    def machine(self) -> str:
-        answer = self.deploy("vm", _vm_template(self.vault()))
+    def machine(self, certificate: str | None = None) -> str:
+        answer = self.deploy("vm", _vm_template(self.vault(certificate)))
         assert answer.status == 201, answer.body
         return f"{self.group}/providers/Microsoft.Compute/virtualMachines/vm"
 
@@ -265,12 +278,13 @@ def test_a_vaults_own_host_shows_the_value_to_whom_the_policy_names(cloud: _Clou
 
 
 def test_a_deployed_machine_can_be_reached_by_its_listener(cloud: _Cloud) -> None:
-    resource_id = cloud.machine()
+    resource_id = cloud.machine(_pfx(rsa_key=True))
     [machine] = cloud.machines
     assert (machine.username, machine.password) == ("packer", "Secret-Word-1")
     assert machine.image == "MicrosoftWindowsServer:WindowsServer:2025-datacenter-core-smalldisk-g2:26100.33296.260809"
     assert machine.certificate is not None
     assert machine.certificate.key.startswith(b"-----BEGIN PRIVATE KEY-----")
+    assert isinstance(load_pem_private_key(machine.certificate.key, None), rsa.RSAPrivateKey)
     assert cloud.azure.closed_because(machine.address) == ""
     assert cloud.azure.closed_because("192.0.2.1") is None
     address = cloud.get(f"{cloud.group}/providers/Microsoft.Network/publicIPAddresses/ip")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import botocore.exceptions
-import moto
 import pytest
 
 from imagegen.console import Console
@@ -21,6 +19,8 @@ from imagegen.providers.aws.settings import Publish, Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.usefixtures("cloud_descriptions")
+
 ENVIRON = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
 REGION = "eu-west-1"
 SETTINGS = Settings(region=REGION, allowed_cidrs=["192.0.2.0/24"], publish=Publish(regions=["eu-central-1"]))
@@ -33,6 +33,10 @@ PLAN = BuildPlan(
 
 @pytest.fixture
 def ec2() -> Iterator[Any]:
+    # Here and not above: moto takes a second of every process that reads the tests.
+    import boto3
+    import moto
+
     with moto.mock_aws(config={"core": {"mock_credentials": True}}):
         client = boto3.client("ec2", region_name=REGION)
         yield client
