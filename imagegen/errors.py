@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,19 +37,27 @@ class ExitCode(enum.IntEnum):
     INTERRUPTED = 130
 
 
+ERROR: Final = "error"
+WARNING: Final = "warning"
+
+
 @dataclasses.dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong with one place of a file."""
+    """One thing that is wrong with one place of a file; `rule` is the id of the rule that says so, if one does."""
 
     file: str
     line: int
     path: str
     message: str
     hint: str = ""
+    severity: str = ERROR
+    rule: str = ""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
-        text = ": ".join(part for part in (place, self.path, self.message) if part)
+        message = self.message if self.severity == ERROR else f"{self.severity}: {self.message}"
+        text = ": ".join(part for part in (place, self.path, message) if part)
+        text = f"{text} [{self.rule}]" if self.rule else text
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 
@@ -58,9 +66,12 @@ class ImagegenError(Exception):
 
     exit_code = ExitCode.BUG
 
-    def __init__(self, message: str, *, hint: str = "", details: Iterable[str] = ()) -> None:
+    def __init__(
+        self, message: str, *, problems: Iterable[Problem] = (), hint: str = "", details: Iterable[str] = ()
+    ) -> None:
         super().__init__(message)
         self.message = message
+        self.problems = tuple(sorted(problems))
         self.hint = hint
         self.details = tuple(details)
 
@@ -69,12 +80,6 @@ class ConfigError(ImagegenError):
     """What was asked cannot be understood; carries every problem found, not just the first."""
 
     exit_code = ExitCode.USAGE
-
-    def __init__(
-        self, message: str, *, problems: Iterable[Problem] = (), hint: str = "", details: Iterable[str] = ()
-    ) -> None:
-        super().__init__(message, hint=hint, details=details)
-        self.problems = tuple(sorted(problems))
 
 
 class ToolError(ImagegenError):

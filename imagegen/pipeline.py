@@ -9,17 +9,21 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 from typing import TYPE_CHECKING
 
 import imagegen
-from imagegen.config.load import load_config
+from imagegen.config.load import read_config
 from imagegen.contents import GUEST, PACKER, ROLES, read_folder
-from imagegen.errors import ConfigError
-from imagegen.plan.rules import broken_rules
+from imagegen.errors import ERROR, BuildError, ConfigError, RefusedError
+from imagegen.rules import rule
+from imagegen.rules.awaited import awaited
+from imagegen.rules.judge import broken_rules
 from imagegen.steps.parts import check_parts
 
 if TYPE_CHECKING:
+    import datetime
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
     from imagegen.console import Console
     from imagegen.documents.yaml import Document
+    from imagegen.errors import Problem
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
@@ -42,12 +47,25 @@ _AROUND_PHASES_S = 3 * 3600
 
 
 @dataclasses.dataclass(frozen=True)
+class Asked:
+    """The words of a command: a config, what --set says instead of it, and the day on which it is judged."""
+
+    file: Path
+    today: datetime.date
+    sets: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Loaded:
     """A config that holds together."""
 
     file: Path
     config: ImageConfig
     document: Document
+    warnings: tuple[Problem, ...]
+    """What works and should be known."""
+    awaited: tuple[Problem, ...]
+    """What it asks for that is not built yet; a plan of it is refused."""
 
     @functools.cached_property
     def steps(self) -> Mapping[str, Step]:
@@ -62,13 +80,18 @@ def load_steps() -> dict[str, Step]:
     return discover.load_steps(ROLES)
 
 
-def load(file: Path) -> Loaded:
-    """What was asked, or every problem of it."""
+def load(asked: Asked) -> Loaded:
+    """What was asked, or every problem of it: of its form and of its meaning at once."""
     check_parts(ROLES)
-    config, document = load_config(file, overrides=_override_names)
-    if problems := broken_rules(config, document, load_steps):
-        raise ConfigError(f"{file}: the config cannot work", problems=problems)
-    return Loaded(file, config, document)
+    read = read_config(asked.file, asked.sets, overrides=_override_names)
+    config, problems = read.config, list(read.problems)
+    if config is not None:
+        problems += broken_rules(rule.Asked(config, read.document, asked.today, load_steps), unread=read.unread)
+    wrong = sum(problem.severity == ERROR for problem in problems)
+    if wrong or config is None:
+        raise ConfigError(f"{asked.file}: {wrong} problem{'s' if wrong != 1 else ''}", problems=problems)
+    missing = awaited(config, read.document)
+    return Loaded(asked.file, config, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 
 def _override_names() -> list[str]:
@@ -88,11 +111,23 @@ def check_target(loaded: Loaded, target: str) -> None:
 
 
 def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
-    """The steps for one target."""
+    """The steps for one target; what cannot be made yet, or comes from where it may not, is refused by name."""
     from imagegen.plan.context import evaluate_steps
+    from imagegen.plan.sourcing import refused_hosts
 
     check_target(loaded, target)
-    return evaluate_steps(loaded.config, target, loaded.steps)
+    if missing := awaited_for(loaded, target):
+        raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=missing)
+    steps = evaluate_steps(loaded.config, target, loaded.steps)
+    if refused := refused_hosts(loaded.config, steps, loaded.document):
+        raise RefusedError(f"{loaded.file}: artifacts may not come from there", problems=refused)
+    return steps
+
+
+def awaited_for(loaded: Loaded, target: str) -> list[Problem]:
+    """What is not built yet and stands in this target's way."""
+    others = tuple(f"targets.{name}." for name in loaded.config.targets.named() if name != target)
+    return [problem for problem in loaded.awaited if not problem.path.startswith(others)]
 
 
 def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
@@ -119,6 +154,7 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
     from imagegen.plan.context import artifact_requests, versions_of
     from imagegen.providers import provider
 
+    versions = versions_of(loaded.config)
     old = read_lock(file)
     bases = dict(old.base_images) if old else {}
     requests: dict[str, ArtifactRequest] = {}
@@ -126,10 +162,10 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
         requests |= artifact_requests(evaluated(loaded, target))
         cloud = provider(target)
         settings = loaded.config.targets.named()[target]
-        request = cloud.base_request(settings, windows_for(versions_of(loaded.config), target))
+        request = cloud.base_request(settings, windows_for(versions, target, cloud.generation(settings)))
         if refresh or target not in bases or bases[target].request != request:
             with console.task(f"looking up the base image for {target}", None):
-                bases[target] = cloud.look_up_base(request, run)
+                bases[target] = cloud.look_up_base(settings, request, run)
     artifacts = lock_artifacts(
         requests,
         old,
@@ -153,7 +189,8 @@ def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
     guest = read_folder(GUEST)
     scripts = {"start.ps1": guest.pop("start.ps1")}
     scripts |= {f"{target}/{path}": data for path, data in read_folder(PACKER / target, "*.ps1").items()}
-    return resolve(loaded.config, target, lock, evaluated(loaded, target), provider(target), guest, scripts)
+    sets = dict(loaded.document.sets)
+    return resolve(loaded.config, target, lock, evaluated(loaded, target), provider(target), guest, scripts, sets)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
@@ -166,7 +203,7 @@ def render_tree(decision: Decision) -> dict[str, bytes]:
     plugin = {
         "name": cloud.PLUGIN,
         "source": f"github.com/hashicorp/{cloud.PLUGIN}",
-        "version": f">= {cloud.PLUGIN_SINCE}",
+        "version": f">= {cloud.plugin_since(decision.plan)}",
     }
     return render(decision, templates, plugin, cloud.source_values(decision.plan))
 
@@ -180,27 +217,26 @@ def write(decision: Decision, tree: Mapping[str, bytes], out: Path) -> BuildFold
     return folder
 
 
-def find_toolchain(target: str, run: Run, console: Console) -> Toolchain:
+def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
     """Packer and the target's plugin."""
     from imagegen.build.tools import find_tools
     from imagegen.providers import provider
 
-    cloud = provider(target)
-    return find_tools(environ=run.environ, console=console, needed={cloud.PLUGIN: cloud.PLUGIN_SINCE})
+    cloud = provider(plan.image.target)
+    return find_tools(environ=run.environ, console=console, needed={cloud.PLUGIN: cloud.plugin_since(plan)})
 
 
-def check(tools: Toolchain, folder: BuildFolder, run: Run) -> None:
+def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> None:
     """Packer accepts the tree, or the reason why not."""
     from imagegen.build.packer import validate_tree
+    from imagegen.providers import provider
 
-    validate_tree(tools, folder.tree, environ=run.environ)
+    names = provider(plan.image.target).secret_variables(plan)
+    validate_tree(tools, folder.tree, environ=run.environ, secret_names=names)
 
 
 def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, console: Console) -> CloudImage:
-    """The image in the build region, made by Packer."""
-    from imagegen.build.packer import build_tree
-    from imagegen.build.progress import show_build
-    from imagegen.errors import BuildError
+    """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
     from imagegen.providers import provider
 
     cloud = provider(plan.image.target)
@@ -212,7 +248,31 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
         **cloud.build_variables(plan, run),
     }
     folder.report.unlink(missing_ok=True)
-    timeout = _AROUND_PHASES_S + sum(plan.build.phase_timeouts_s.values())
+    sizes = cloud.builder_sizes(plan)
+    for size, following in itertools.zip_longest(sizes, sizes[1:]):
+        try:
+            _run_packer(plan, tools, folder, {**variables, "builder_size": size}, run, console)
+            break
+        except BuildError as error:
+            lacking = [word for word in sorted(cloud.NO_CAPACITY) if word in str(error.message)]
+            if following is None or not lacking:
+                raise
+            console.warn(f"{size} cannot be had now ({lacking[0]}): trying {following}")
+    built = cloud.find_built(plan, run)
+    if built is None:
+        raise BuildError(
+            "Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}"
+        )
+    return built
+
+
+def _run_packer(
+    plan: BuildPlan, tools: Toolchain, folder: BuildFolder, variables: Mapping[str, str], run: Run, console: Console
+) -> None:
+    from imagegen.build.packer import build_tree
+    from imagegen.build.progress import show_build
+    from imagegen.providers import provider
+
     with show_build(console, plan.image.target) as display:
         build_tree(
             tools,
@@ -221,14 +281,9 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
             variables=variables,
             log=folder.log,
             display=display,
-            timeout_s=timeout,
+            timeout_s=_AROUND_PHASES_S + sum(plan.build.phase_timeouts_s.values()),
+            secret_names=provider(plan.image.target).secret_variables(plan),
         )
-    built = cloud.find_built(plan, run)
-    if built is None:
-        raise BuildError(
-            "Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}"
-        )
-    return built
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
@@ -269,7 +324,7 @@ def record(
 
 
 def build_and_publish(
-    file: Path,
+    asked: Asked,
     target: str,
     *,
     lock_file: Path,
@@ -282,14 +337,14 @@ def build_and_publish(
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
     from imagegen.providers import provider
 
-    loaded = load(file)
+    loaded = load(asked)
     evaluated(loaded, target)
     lock = look_up(loaded, [target], lock_file, refresh=False, run=run, console=console)
     decision = decide(loaded, target, lock)
     folder = write(decision, render_tree(decision), out)
     console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
-    tools = find_toolchain(target, run, console)
-    check(tools, folder, run)
+    tools = find_toolchain(decision.plan, run, console)
+    check(decision.plan, tools, folder, run)
     found = None if rebuild else provider(target).find_built(decision.plan, run)
     if found is not None:
         console.say(f"{target} has this image already: {found.id}")
@@ -300,19 +355,21 @@ def build_and_publish(
     return record(loaded, lock, decision, folder, made_by, built, published, run, out)
 
 
-def publish_built(file: Path, target: str, *, lock_file: Path, out: Path, run: Run, console: Console) -> ImageManifest:
+def publish_built(
+    asked: Asked, target: str, *, lock_file: Path, out: Path, run: Run, console: Console
+) -> ImageManifest:
     """Publish what was built before, found by the cloud's own tags."""
     from imagegen.build.workspace import BuildFolder
     from imagegen.errors import PublishError
     from imagegen.providers import provider
 
-    loaded = load(file)
+    loaded = load(asked)
     lock = read_lock_for(loaded, target, lock_file)
     decision = decide(loaded, target, lock)
     built = provider(target).find_built(decision.plan, run)
     if built is None:
         message = f"{target} has no image {decision.plan.short_id}"
-        raise PublishError(message, hint=f"run `imagegen build {file} --target {target}` first")
+        raise PublishError(message, hint=f"run `imagegen build {asked.file} --target {target}` first")
     folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
     published = publish(decision.plan, built, run, console)
     return record(loaded, lock, decision, folder, None, built, published, run, out)

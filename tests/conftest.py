@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import gc
 import hashlib
@@ -25,7 +26,7 @@ from imagegen.providers import provider
 from imagegen.rehearsal.supplies import make_supplies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from imagegen.plan.resolve import Decision
 
@@ -36,6 +37,9 @@ for _variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
     os.environ.pop(_variable, None)
 
 REPOSITORY = Path(__file__).parent.parent
+# Support ends with time; tests judge on a day of their own, and so do the commands that they run.
+TODAY = datetime.date(2026, 11, 18)
+os.environ["SOURCE_DATE_EPOCH"] = str(int(datetime.datetime(2026, 11, 18, tzinfo=datetime.UTC).timestamp()))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -98,34 +102,30 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-IDENTITIES = {
-    "aws": (
-        {"owner": "amazon", "name": "Windows_Server-test-2026.11.11"},
-        {"region": "us-east-1", "ami_id": "ami-0123456789abcdef0"},
-    ),
-    "azure": (
-        {
-            "publisher": "MicrosoftWindowsServer",
-            "offer": "windowsserver2022",
-            "sku": "test",
-            "version": "20348.5499.260809",
-        },
-        {"location": "eastus2"},
-    ),
-}
+def looked_up(target: str, request: Mapping[str, str]) -> LockedBase:
+    """What a cloud might answer: the identity follows from what was asked for."""
+    if target == "aws":
+        identity = {"owner": request["owner"], "name": request["name"].replace("*", "2026.11.11")}
+        place = {"region": request["region"], "ami_id": "ami-0123456789abcdef0"}
+    else:
+        identity = {name: request[name] for name in ("publisher", "offer", "sku")}
+        identity["version"] = request.get("version", "20348.5499.260809")
+        place = {"location": request["location"]}
+    return LockedBase(request=dict(request), identity=identity, place=place)
 
 
-def make_test_lock(loaded: pipeline.Loaded) -> Lock:
-    """A whole lock whose digests were computed from test bytes."""
+def make_test_lock(loaded: pipeline.Loaded, *targets: str) -> Lock:
+    """A lock whose digests were computed from test bytes; for all targets unless some are named."""
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
-    for target, settings in loaded.config.targets.named().items():
+    for target in targets or loaded.config.targets.named():
+        settings = loaded.config.targets.named()[target]
         steps = pipeline.evaluated(loaded, target)
         supplies = make_supplies(steps)
         artifacts |= {name: locked(item.url, supplies[item.url]) for name, item in artifact_requests(steps).items()}
-        request = provider(target).base_request(settings, windows_for(versions_of(loaded.config), target))
-        identity, place = IDENTITIES[target]
-        bases[target] = LockedBase(request=request, identity=identity, place=place)
+        cloud = provider(target)
+        windows = windows_for(versions_of(loaded.config), target, cloud.generation(settings))
+        bases[target] = looked_up(target, cloud.base_request(settings, windows))
     return Lock(artifacts=artifacts, base_images=bases)
 
 
@@ -136,6 +136,17 @@ class Decided:
     loaded: pipeline.Loaded
     lock: Lock
     decision: Decision
+
+
+def load_today(file: Path, *sets: str) -> pipeline.Loaded:
+    """A config judged on the tests' day."""
+    return pipeline.load(pipeline.Asked(file, TODAY, sets))
+
+
+@pytest.fixture
+def load() -> Callable[..., pipeline.Loaded]:
+    """How a test loads a config."""
+    return load_today
 
 
 @pytest.fixture
@@ -152,7 +163,7 @@ def decide(request: pytest.FixtureRequest) -> Callable[[Path, str], Decided]:
     that may patch something has steps and decisions of its own.
     """
     if "monkeypatch" in request.fixturenames:
-        return lambda file, target: _decided(pipeline.load(file), target)
+        return lambda file, target: _decided(load_today(file), target)
 
     def decided(file: Path, target: str) -> Decided:
         if file.is_relative_to(REPOSITORY):
@@ -168,7 +179,7 @@ def _decided_once(file: Path, target: str) -> Decided:
 
 
 def _decided(loaded: pipeline.Loaded, target: str) -> Decided:
-    lock = make_test_lock(loaded)
+    lock = make_test_lock(loaded, target)
     return Decided(loaded, lock, pipeline.decide(loaded, target, lock))
 
 
@@ -176,7 +187,7 @@ _steps_once = functools.cache(pipeline.load_steps)
 
 
 def _loaded(file: Path) -> pipeline.Loaded:
-    loaded = pipeline.load(file)
+    loaded = load_today(file)
     vars(loaded)["steps"] = _steps_once()  # where the cached property would put them
     return loaded
 

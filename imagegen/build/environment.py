@@ -66,22 +66,25 @@ def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def build_environment(
-    environ: Mapping[str, str], tools: Mapping[str, str], variables: Mapping[str, str]
+    environ: Mapping[str, str],
+    tools: Mapping[str, str],
+    variables: Mapping[str, str],
+    secrets: frozenset[str] = frozenset(),
 ) -> dict[str, str]:
     """For `packer build` and `packer validate`: no PKR_VAR_* and no PACKER_* of the user's.
 
-    So a build is what its tree and its caller say.
+    So a build is what its tree and its caller say. `secrets` are names that the tree reads beyond the usual ones.
     """
-    chosen = _chosen(environ, _CLOUD, _CLOUD_PREFIXES)
+    chosen = _chosen(environ, _CLOUD | secrets, _CLOUD_PREFIXES)
     return {**chosen, **tools, **{f"PKR_VAR_{name}": value for name, value in variables.items()}}
 
 
-def secret_values(environ: Mapping[str, str]) -> tuple[str, ...]:
+def secret_values(environ: Mapping[str, str], secrets: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Values that no output may hold, longest first, so that one that contains another goes whole."""
     values = {
         value
         for name, value in environ.items()
-        if name.upper().endswith(_SECRET_ENDINGS) and len(value) >= _SHORTEST_SECRET
+        if (name in secrets or name.upper().endswith(_SECRET_ENDINGS)) and len(value) >= _SHORTEST_SECRET
     }
     return tuple(sorted(values, key=lambda value: (-len(value), value)))
 

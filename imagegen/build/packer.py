@@ -53,11 +53,12 @@ def validate_tree(
     *,
     environ: Mapping[str, str],
     variables: Mapping[str, str] | None = None,
+    secret_names: frozenset[str] = frozenset(),
     run: Run = process.run,
 ) -> None:
     """RefusedError with Packer's words unless the tree is formatted and valid."""
-    child_environ = environment.build_environment(environ, tools.environment, variables or {})
-    secrets = environment.secret_values({**environ, **(variables or {})})
+    child_environ = environment.build_environment(environ, tools.environment, variables or {}, secret_names)
+    secrets = environment.secret_values({**environ, **(variables or {})}, secret_names)
     for words, what in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
         argv = [tools.packer, *words, "."]
         try:
@@ -78,12 +79,13 @@ def build_tree(
     log: Path,
     display: Display,
     timeout_s: float,
+    secret_names: frozenset[str] = frozenset(),
     stream: Stream = process.stream,
 ) -> BuiltArtifact:
     """Build the image. BuildError where that fails; KeyboardInterrupt once Packer has cleaned up after a Ctrl-C."""
     argv: list[str | Path] = [tools.packer, "build", "-machine-readable", "-color=false", "."]
-    child_environ = environment.build_environment(environ, tools.environment, variables)
-    secrets = environment.secret_values({**environ, **variables})
+    child_environ = environment.build_environment(environ, tools.environment, variables, secret_names)
+    secrets = environment.secret_values({**environ, **variables}, secret_names)
     log.parent.mkdir(parents=True, exist_ok=True)
     with _private(log) as file:
         hearing = _Hearing(file, display, secrets)

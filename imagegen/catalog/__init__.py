@@ -1,1 +1,1 @@
-"""Facts as data: each file says where its rows come from and when they were read."""
+"""Facts as data: every row names its source, and each source says when it was read. A new row needs no code."""

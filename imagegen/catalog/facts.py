@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from functools import cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.contents import CATALOG
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 JsonObject = dict[str, Any]
+
+# Bounded, because Python refuses to read a number of thousands of digits.
+_NUMBERS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*")
 
 
 @cache
@@ -18,9 +25,42 @@ def table(name: str) -> JsonObject:
     return cast("JsonObject", json.loads((CATALOG / f"{name}.json").read_bytes()))
 
 
+def sources(name: str) -> dict[str, dict[str, str]]:
+    """Where a table's facts come from: `from` and `read` by the key that its rows name."""
+    return cast("dict[str, dict[str, str]]", table(name)["sources"])
+
+
 def minor(version: str) -> str:
     """`1.36` of `1.36.2`."""
     return ".".join(version.split(".")[:2])
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """`(1, 36, 2)` of `1.36.2-rc.1`, so that versions compare as numbers. Empty for what is no version."""
+    core = version.partition("-")[0]
+    return tuple(int(part) for part in core.split(".")) if _NUMBERS.fullmatch(core) else ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """The row that speaks for a version; `newer` where the version's own minor came after every row."""
+
+    row: JsonObject
+    minor: str
+    newer: bool
+
+
+def known(rows: Mapping[str, JsonObject], version: str) -> Known | None:
+    """The minor's row. A minor after the newest takes the newest row; a new major promises nothing, and is unknown."""
+    asked = numbers(minor(version))
+    by_number = {numbers(name): name for name in rows}
+    newest = max(by_number)
+    if asked in by_number:
+        name = by_number[asked]
+        return Known(rows[name], name, newer=False)
+    if len(asked) == 2 and asked[0] == newest[0] and asked > newest:
+        return Known(rows[by_number[newest]], by_number[newest], newer=True)
+    return None
 
 
 def paths() -> dict[str, str]:
@@ -41,32 +81,48 @@ class Versions:
     windows: str
     edition: str
     kubernetes: str
-    containerd: str
+    containerd: str | None
     cloudbase_init: str
 
 
 def facts_for(versions: Versions, target: str) -> JsonObject:
-    """What the catalogue says about these versions on this target; steps read it as `facts`."""
-    kubernetes = table("kubernetes")["minors"][minor(versions.kubernetes)]
+    """What the catalogue says about these versions on this target; steps read it as `facts`.
+
+    Whatever it does not know is None or empty: rules ask before they refuse.
+    """
+    kubernetes = known(table("kubernetes")["minors"], versions.kubernetes)
+    containerd = known(table("containerd")["lines"], versions.containerd) if versions.containerd else None
     cloudbase = table("cloudbase-init")
+    cloud = cloudbase["clouds"][target]
     return {
-        "pause": kubernetes["pause"],
-        "crictl": kubernetes["crictl"],
-        "hot_fixes": table("windows")["releases"][versions.windows]["hot_fixes"],
-        "containerd_config_version": table("containerd")["lines"][minor(versions.containerd)]["config_version"],
+        "pause": pause_for(versions.kubernetes, versions.windows) if kubernetes else None,
+        "crictl": kubernetes.row["crictl"] if kubernetes else None,
+        "hot_fixes": table("windows")["releases"].get(versions.windows, {}).get("hot_fixes", []),
+        "containerd_config_version": containerd.row["config_version"] if containerd else None,
+        "containerd_cni_bin_dirs": containerd.row["cni_bin_dirs"] if containerd else None,
         "cloudbase_init": {
             "product": cloudbase["product"].format(version=versions.cloudbase_init),
-            **cloudbase["clouds"][target],
+            "metadata_service": cloud["metadata_service"],
+            "plugins": cloud["plugins"],
         },
     }
 
 
-def windows_for(versions: Versions, target: str) -> JsonObject:
-    """The Windows that the base image must be, and how that cloud names it."""
+def pause_for(kubernetes_version: str, windows_release: str) -> str:
+    """The minor's pause image, but never one without a layer for that Windows."""
+    found = known(table("kubernetes")["minors"], kubernetes_version)
+    if found is None:
+        raise KeyError(f"the catalogue knows no Kubernetes {minor(kubernetes_version)}")
+    image, _, tag = found.row["pause"].rpartition(":")
+    least = table("windows")["releases"].get(windows_release, {}).get("pause_at_least") or tag
+    return f"{image}:{max(tag, least, key=numbers)}"
+
+
+def windows_for(versions: Versions, target: str, generation: str = "2") -> JsonObject:
+    """The Windows that the base image must be, and how that cloud names it; KeyError where the cloud has none."""
     release = table("windows")["releases"][versions.windows]
-    return {
-        "release": versions.windows,
-        "edition": versions.edition,
-        "build": release["build"],
-        target: release["images"][versions.edition][target],
-    }
+    image = release["images"][versions.edition][target]
+    named = {"name": image["name"]} if target == "aws" else {"offer": image["offer"], "sku": image["sku"][generation]}
+    if None in named.values():
+        raise KeyError(image["reason"])
+    return {"release": versions.windows, "edition": versions.edition, "build": release["build"], target: named}

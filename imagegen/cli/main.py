@@ -5,23 +5,23 @@ Nothing heavy is imported before a verb runs: `imagegen --help` costs what click
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 import imagegen
 import imagegen.cli.startup
-from imagegen.cli import options
+from imagegen.cli import asking, options, teach
+from imagegen.cli.manifests import manifest as manifest_group
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
-    from imagegen.providers import Run
+    from imagegen.pipeline import Asked
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -41,35 +41,38 @@ def cli() -> None:
 
 
 @cli.command()
-@options.CONFIG
+@options.CONFIGS
 @click.option("--target", metavar="NAME", help="Also check that the config has this target.")
-@options.FORMAT
-def validate(config: Path, target: str | None, form: str) -> None:
-    """Check a config: its form and its rules. Looks nothing up."""
-    from imagegen import pipeline
-    from imagegen.errors import ConfigError
+@options.SET
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="text for people, json for machines, github for annotations of a pull request.",
+)
+def validate(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...], form: str) -> None:
+    """Check configs: their form and every rule. Looks nothing up.
 
-    try:
-        loaded = pipeline.load(config)
-        if target is not None:
-            pipeline.check_target(loaded, target)
-    except ConfigError as error:
-        if form != "json":
-            raise
-        from imagegen.cli.show import error_json
+    All problems are told at once, each with file, line, path, the rule's id and a hint.
 
-        _print_json(error_json(error))
-        raise click.exceptions.Exit(int(error.exit_code)) from None
-    targets = list(loaded.config.targets.named())
-    if form == "json":
-        _print_json({"ok": True, "name": loaded.config.name, "targets": targets, "problems": []})
-    else:
-        click.echo(f"{config}: ok ({loaded.config.name} for {', '.join(targets)})")
+    \b
+      imagegen validate configs/*.yaml
+      imagegen validate image.yaml --set kubernetes.version=1.37.0 --format json
+
+    What works and should be known is a warning; so is what this version of imagegen cannot make yet, which
+    `imagegen plan` refuses. Exit code 2 where a config is wrong.
+    """
+    from imagegen.cli.validating import validate_configs
+
+    validate_configs(configs, target, sets, form)
 
 
 @cli.command()
 @options.CONFIG
 @click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
+@options.SET
 @options.LOCK
 @click.option("--refresh", is_flag=True, help="Look everything up anew, also what the lock answers already.")
 @options.LABELS
@@ -78,6 +81,7 @@ def validate(config: Path, target: str | None, form: str) -> None:
 def lock(
     config: Path,
     target: str | None,
+    sets: tuple[str, ...],
     lock_file: Path | None,
     refresh: bool,
     labels: tuple[str, ...],
@@ -87,30 +91,33 @@ def lock(
     """Look up what floats: base images, and the sha256 and size of every artifact, computed from its bytes."""
     from imagegen import pipeline
 
-    loaded = pipeline.load(config)
+    loaded = asking.loaded(asking.asked(config, sets))
     targets = [target] if target else list(loaded.config.targets.named())
     for name in targets:
         pipeline.evaluated(loaded, name)
-    file = _lock_file(config, lock_file)
-    pipeline.look_up(loaded, targets, file, refresh=refresh, run=_run(labels), console=_console(plain, quiet))
+    file = asking.lock_file_of(config, lock_file)
+    console = asking.console_for(plain, quiet)
+    pipeline.look_up(loaded, targets, file, refresh=refresh, run=asking.run_with(labels), console=console)
     click.echo(str(file))
 
 
 @cli.command()
 @options.CONFIG
 @options.TARGET
+@options.SET
 @options.LOCK
 @options.FORMAT
-def plan(config: Path, target: str | None, lock_file: Path | None, form: str) -> None:
+def plan(config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, form: str) -> None:
     """Show what will be on the machine: phases, steps and every resource with its final values."""
     from imagegen import pipeline
-    from imagegen.cli.show import plan_text
+    from imagegen.cli.show import plan_text, print_json
 
-    loaded = pipeline.load(config)
-    name = _target(loaded, target)
-    decision = pipeline.decide(loaded, name, pipeline.read_lock_for(loaded, name, _lock_file(config, lock_file)))
+    loaded = asking.loaded(asking.asked(config, sets))
+    name = asking.target_of(loaded, target)
+    lock = pipeline.read_lock_for(loaded, name, asking.lock_file_of(config, lock_file))
+    decision = pipeline.decide(loaded, name, lock)
     if form == "json":
-        _print_json(decision.plan.as_json())
+        print_json(decision.plan.as_json())
     else:
         click.echo(plan_text(decision.plan))
 
@@ -118,9 +125,10 @@ def plan(config: Path, target: str | None, lock_file: Path | None, form: str) ->
 @cli.command()
 @options.CONFIG
 @options.TARGET
+@options.SET
 @options.LOCK
 @options.OUT
-def render(config: Path, target: str | None, lock_file: Path | None, out: Path) -> None:
+def render(config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, out: Path) -> None:
     """Write the tree that Packer builds to OUT/<name>/<id>/tree and print its path.
 
     \b
@@ -130,15 +138,17 @@ def render(config: Path, target: str | None, lock_file: Path | None, out: Path) 
     """
     from imagegen import pipeline
 
-    loaded = pipeline.load(config)
-    name = _target(loaded, target)
-    decision = pipeline.decide(loaded, name, pipeline.read_lock_for(loaded, name, _lock_file(config, lock_file)))
+    loaded = asking.loaded(asking.asked(config, sets))
+    name = asking.target_of(loaded, target)
+    lock = pipeline.read_lock_for(loaded, name, asking.lock_file_of(config, lock_file))
+    decision = pipeline.decide(loaded, name, lock)
     click.echo(str(pipeline.write(decision, pipeline.render_tree(decision), out).tree))
 
 
 @cli.command()
 @options.CONFIG
 @options.TARGET
+@options.SET
 @options.LOCK
 @options.OUT
 @options.LABELS
@@ -160,6 +170,7 @@ def render(config: Path, target: str | None, lock_file: Path | None, out: Path) 
 def build(
     config: Path,
     target: str | None,
+    sets: tuple[str, ...],
     lock_file: Path | None,
     out: Path,
     labels: tuple[str, ...],
@@ -178,18 +189,19 @@ def build(
     from imagegen import pipeline
     from imagegen.cli.show import print_manifest
 
-    name = _target(pipeline.load(config), target)
-    console = _console(plain, quiet)
+    asked = asking.asked(config, sets)
+    name = asking.target_of(asking.loaded(asked), target)
+    console = asking.console_for(plain, quiet)
     if rehearse:
         flags = [flag for flag, on in (("--no-publish", no_publish), ("--rebuild", rebuild)) if on]
-        manifest = _rehearse(config, name, out, labels, flags, console)
+        manifest = _rehearse(asked, name, out, labels, flags, console)
     else:
         manifest = pipeline.build_and_publish(
-            config,
+            asked,
             name,
-            lock_file=_lock_file(config, lock_file),
+            lock_file=asking.lock_file_of(config, lock_file),
             out=out,
-            run=_run(labels),
+            run=asking.run_with(labels),
             console=console,
             rebuild=rebuild,
             with_publish=not no_publish,
@@ -200,6 +212,7 @@ def build(
 @cli.command()
 @options.CONFIG
 @options.TARGET
+@options.SET
 @options.LOCK
 @options.OUT
 @options.LABELS
@@ -209,6 +222,7 @@ def build(
 def publish(
     config: Path,
     target: str | None,
+    sets: tuple[str, ...],
     lock_file: Path | None,
     out: Path,
     labels: tuple[str, ...],
@@ -220,11 +234,11 @@ def publish(
     from imagegen import pipeline
     from imagegen.cli.show import print_manifest
 
-    name = _target(pipeline.load(config), target)
-    file = _lock_file(config, lock_file)
-    manifest = pipeline.publish_built(
-        config, name, lock_file=file, out=out, run=_run(labels), console=_console(plain, quiet)
-    )
+    asked = asking.asked(config, sets)
+    name = asking.target_of(asking.loaded(asked), target)
+    file = asking.lock_file_of(config, lock_file)
+    run, console = asking.run_with(labels), asking.console_for(plain, quiet)
+    manifest = pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)
     print_manifest(manifest, form)
 
 
@@ -240,59 +254,19 @@ def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool)
     """Find Packer and its plugins; where one is missing and Go is there, build the pinned versions in a user cache."""
     from imagegen.build.toolchain import tool_exports_text
     from imagegen.build.tools import find_tools
-    from imagegen.cli.show import tools_json, tools_text
+    from imagegen.cli.show import print_json, tools_json, tools_text
 
-    found = find_tools(environ=os.environ, console=_console(plain, quiet), build=not no_build)
+    found = find_tools(environ=os.environ, console=asking.console_for(plain, quiet), build=not no_build)
     if as_exports:
         click.echo(tool_exports_text(found), nl=False)
     elif form == "json":
-        _print_json(tools_json(found))
+        print_json(tools_json(found))
     else:
         click.echo(tools_text(found))
 
 
-@cli.group()
-def manifest() -> None:
-    """Read the manifests of images that were made."""
-
-
-@manifest.command("list")
-@options.OUT
-@options.FORMAT
-def manifest_list(out: Path, form: str) -> None:
-    """List the manifests, newest first."""
-    from imagegen.cli.show import manifest_line
-    from imagegen.manifest.store import LocalStore
-
-    found = LocalStore(out / "manifests").list()
-    if form == "json":
-        _print_json([item.model_dump(mode="json") for item in found])
-    else:
-        for item in found:
-            click.echo(manifest_line(item))
-
-
-@manifest.command("show")
-@click.argument("image_id")
-@options.OUT
-@options.FORMAT
-def manifest_show(image_id: str, out: Path, form: str) -> None:
-    """Show the manifest of the image whose id begins with IMAGE_ID."""
-    from imagegen.cli.show import print_manifest
-    from imagegen.errors import ConfigError
-    from imagegen.manifest.store import LocalStore
-
-    found = [item for item in LocalStore(out / "manifests").list() if item.image_id.startswith(image_id)]
-    if len(found) != 1:
-        what = "no manifest" if not found else f"{len(found)} manifests"
-        raise ConfigError(
-            f"{what} in {out / 'manifests'} of an image {image_id!r}", hint="`imagegen manifest list` shows them"
-        )
-    print_manifest(found[0], form)
-
-
 def _rehearse(
-    config: Path, target: str, out: Path, labels: tuple[str, ...], flags: list[str], console: Console
+    asked: Asked, target: str, out: Path, labels: tuple[str, ...], flags: list[str], console: Console
 ) -> ImageManifest:
     from imagegen.cli.labels import parse_labels
     from imagegen.errors import ToolError
@@ -308,46 +282,11 @@ def _rehearse(
     except ModuleNotFoundError as missing:
         message = f"a rehearsal needs {missing.name}, which is not installed"
         raise ToolError(message, hint="pip install 'imagegen[rehearsal]'") from None
-    return rehearse_build(config, target, out=out, labels=labels, flags=flags, environ=os.environ, console=console)
+    return rehearse_build(asked, target, out=out, labels=labels, flags=flags, environ=os.environ, console=console)
 
 
-def _target(loaded: Any, target: str | None) -> str:  # noqa: ANN401 - pipeline.Loaded, which is not imported before a verb runs
-    from imagegen import pipeline
-    from imagegen.errors import ConfigError
-
-    known = list(loaded.config.targets.named())
-    if target is None and len(known) > 1:
-        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: --target {known[0]}")
-    chosen = target or known[0]
-    pipeline.evaluated(loaded, chosen)
-    return chosen
-
-
-def _lock_file(config: Path, lock_file: Path | None) -> Path:
-    return lock_file or config.with_name(f"{config.stem}.lock.json")
-
-
-def _console(plain: bool, quiet: bool) -> Console:
-    from imagegen.console import make_console
-
-    gc.enable()
-    return make_console(plain=True if plain else None, quiet=quiet)
-
-
-def _run(labels: tuple[str, ...]) -> Run:
-    import datetime
-
-    from imagegen.cli.labels import parse_labels
-    from imagegen.providers import Run
-
-    started = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Run(environ=os.environ, labels=parse_labels(labels), started=started)
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    click.echo(json.dumps(value, indent=2, sort_keys=True))
+for _verb in (teach.init, teach.explain, teach.schema, teach.catalog, teach.rules, manifest_group):
+    cli.add_command(_verb)
 
 
 def main() -> NoReturn:

@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
+CONFIGS = click.argument("configs", nargs=-1, required=True, type=click.Path(path_type=Path))
 TARGET = click.option("--target", metavar="NAME", help="aws or azure; may be left out where the config has one target.")
+SET = click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="One value instead of the config's, recorded in the plan: --set kubernetes.version=1.36.3; may be repeated.",
+)
 LOCK = click.option(
     "--lock",
     "lock_file",

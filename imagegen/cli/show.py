@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from imagegen.errors import ConfigError, ImagegenError
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.build.toolchain import Toolchain
+    from imagegen.errors import ImagegenError
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan, PlannedResource
 
@@ -31,27 +30,16 @@ _SHOWN = {
 def error_text(error: ImagegenError) -> str:
     """An error as it is shown: message, every problem or detail, hint."""
     lines = [f"error: {error.message}"]
-    if isinstance(error, ConfigError):
-        lines += [str(problem) for problem in error.problems]
+    lines += [str(problem) for problem in error.problems]
     lines += [f"  {detail}" for detail in error.details]
     if error.hint:
         lines.append(f"hint: {error.hint}")
     return "\n".join(lines)
 
 
-def error_json(error: ImagegenError) -> dict[str, Any]:
-    """The same for machines."""
-    problems = error.problems if isinstance(error, ConfigError) else ()
-    return {
-        "ok": False,
-        "message": error.message,
-        "hint": error.hint,
-        "details": list(error.details),
-        "problems": [
-            {"file": item.file, "line": item.line, "path": item.path, "message": item.message, "hint": item.hint}
-            for item in problems
-        ],
-    }
+def print_json(value: object) -> None:
+    """A value for machines on standard output."""
+    click.echo(json.dumps(value, indent=2, sort_keys=True))
 
 
 def plan_text(plan: BuildPlan) -> str:
@@ -101,7 +89,7 @@ def tools_text(tools: Toolchain) -> str:
 def print_manifest(manifest: ImageManifest, form: str) -> None:
     """A manifest on standard output."""
     if form == "json":
-        click.echo(json.dumps(manifest.model_dump(mode="json"), indent=2, sort_keys=True))
+        print_json(manifest.model_dump(mode="json"))
     elif form == "text":
         click.echo(_manifest_text(manifest))
 

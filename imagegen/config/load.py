@@ -1,48 +1,82 @@
-"""A config file in, an ImageConfig out, or every problem of it at once with its line and the nearest known name."""
+"""Config files and --set values in; an ImageConfig out, or every problem of it at once with its place and the nearest
+known name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
+from imagegen.config.fields import takes_text
 from imagegen.config.model import ImageConfig
+from imagegen.documents.compose import compose
 from imagegen.documents.problems import model_problems, nearest
-from imagegen.documents.yaml import Document, read_yaml
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from imagegen.documents.yaml import Document, YamlPath
 
-def load_config(path: Path, *, overrides: Callable[[], Sequence[str]]) -> tuple[ImageConfig, Document]:
+
+@dataclasses.dataclass(frozen=True)
+class Read:
+    """A config as far as it can be read. Where values have no right form, `config` is what the rest says, so that rules
+    can be asked about it in the same run, and `unread` are the sections of which nothing should be said."""
+
+    document: Document
+    config: ImageConfig | None
+    problems: tuple[Problem, ...]
+    unread: frozenset[str]
+
+
+def read_config(path: Path, sets: Sequence[str], *, overrides: Callable[[], Sequence[str]]) -> Read:
     """The config of a file; `overrides` tells the names that the steps' artifacts answer to, and is asked only then."""
-    document = read_yaml(path)
+    document = compose(path, sets, is_text=takes_text)
     if not isinstance(document.data, dict):
-        raise ConfigError(
-            f"{document.file} is not a config", problems=[document.problem((), "must be keys and values")]
-        )
+        problem = document.problem((), "must be keys and values")
+        raise ConfigError(f"{document.file} is not a config", problems=[problem])
     if not document.data:
-        raise ConfigError(f"{document.file} is empty", hint="copy one of configs/ and change what differs")
-    problems: list[Problem] = []
-    config: ImageConfig | None = None
+        raise ConfigError(f"{document.file} is empty", hint="run `imagegen init`, or copy one of configs/")
+    problems = _unknown_overrides(document, overrides) if document.data.get("overrides") else []
     try:
-        config = ImageConfig.model_validate(document.data)
+        return Read(document, ImageConfig.model_validate(document.data), tuple(problems), frozenset())
     except pydantic.ValidationError as error:
         problems += model_problems(error, document, ImageConfig)
-    if document.data.get("overrides"):
-        problems += _unknown_overrides(document, overrides())
-    if problems or config is None:
-        count = f"{len(problems)} problem{'s' if len(problems) != 1 else ''}"
-        raise ConfigError(f"{document.file}: {count}", problems=problems)
-    return config, document
+        wrong = [item["loc"] for item in error.errors(include_url=False)]
+        config = _without(document.data, wrong)
+        return Read(document, config, tuple(problems), frozenset(str(loc[0]) for loc in wrong if loc))
 
 
-def _unknown_overrides(document: Document, known: Sequence[str]) -> list[Problem]:
-    asked = document.data.get("overrides")
+def _without(data: dict[str, Any], wrong: Sequence[YamlPath]) -> ImageConfig | None:
+    """The config without the values that have no right form, where it is one without them."""
+    left = _pruned(data, [loc for loc in wrong if loc], ())
+    try:
+        return ImageConfig.model_validate(left)
+    except pydantic.ValidationError:
+        return None
+
+
+def _pruned(value: Any, wrong: Sequence[YamlPath], at: YamlPath) -> Any:  # noqa: ANN401 - any part of a document
+    if isinstance(value, dict):
+        return {
+            key: _pruned(inner, wrong, (*at, key)) for key, inner in value.items() if not _is_wrong((*at, key), wrong)
+        }
+    return value
+
+
+def _is_wrong(path: YamlPath, wrong: Sequence[YamlPath]) -> bool:
+    # In a list everything moves when one item goes: the list goes. So does what stands below a union's tag.
+    return any(loc == path or (loc[: len(path)] == path and not isinstance(loc[len(path)], str)) for loc in wrong)
+
+
+def _unknown_overrides(document: Document, overrides: Callable[[], Sequence[str]]) -> list[Problem]:
+    asked = document.data["overrides"]
     if not isinstance(asked, dict):
         return []
+    known = overrides()
     return [
         document.problem(("overrides", name), f"no artifact is called {name!r}", nearest(name, known))
         for name in asked

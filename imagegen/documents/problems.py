@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # How alike two names must be for one to be offered for the other.
 _CLOSE: Final = 0.6
+_LONGEST_QUOTE: Final = 100
 
 
 def model_problems(
@@ -53,7 +54,7 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
     kind, given, context = item["type"], item["input"], item.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return f"unknown key {location[-1]!r}", nearest(str(location[-1]), known_keys(model, location[:-1]))
+            return f"unknown key {_quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, location[:-1]))
         case "missing":
             return f"{location[-1]!r} is missing", _description(model, location)
         case "string_type" if isinstance(given, Unquoted):
@@ -63,14 +64,17 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
             return f"{given} is a number, not a text", f'write "{given}"'
         case "string_type":
             return f"must be a text, not {_name_of(given)}", ""
+        case "string_pattern_mismatch" if _without_secrets(given) != given:
+            hint = "leave it out: what is rendered, logged and recorded holds no secret"
+            return f"{_quoted(_without_secrets(given))} has a user, a query or a fragment in it", hint
         case "string_pattern_mismatch":
-            hint = f"{_description(model, location)} It must match {context['pattern']}".strip()
-            return f"{_without_secrets(given)!r} does not have the right form", hint
+            hint = f"{_description(model, location)} {_form(model, location, context['pattern'])}".strip()
+            return f"{_quoted(_without_secrets(given))} does not have the right form", hint
         case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
             return f"{given} is a number, not a text", f'write "{given}"'
         case "literal_error":
             expected = str(context.get("expected", "")).replace("'", '"')
-            return f"{given!r} is not known here", f"choose {expected}"
+            return f"{_quoted(given)} is not known here", f"choose {expected}"
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "a whole number", "bool_type": "true or false", "list_type": "a list"}.get(
                 kind, "keys and values"
@@ -96,7 +100,13 @@ def _without_secrets(text: str) -> str:
 
 def _name_of(value: object) -> str:
     names = {dict: "keys and values", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
-    return names.get(type(value), f"{value!r}")
+    return names.get(type(value), _quoted(value))
+
+
+def _quoted(value: object) -> str:
+    """A value as a message shows it: so much of it that it is recognised."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
@@ -124,21 +134,33 @@ def known_keys(model: type[pydantic.BaseModel], path: YamlPath) -> list[str]:
 
 
 def _description(model: type[pydantic.BaseModel], path: YamlPath) -> str:
-    return _at(model, path)[1]
+    field = _at(model, path)[1]
+    return (field.description or "") if field else ""
 
 
-def _at(model: type[pydantic.BaseModel], path: YamlPath) -> tuple[type[pydantic.BaseModel] | None, str]:
-    """The model that describes a place, and what the field there says of itself."""
+def _form(model: type[pydantic.BaseModel], path: YamlPath, pattern: str) -> str:
+    """What a right value looks like: the field's own example where it has one."""
+    field = _at(model, path)[1]
+    example = (field.examples or [None])[0] if field else None
+    while isinstance(example, (list, dict)):
+        example = next(iter(example.values() if isinstance(example, dict) else example))
+    return f"For example {example}" if isinstance(example, str) else f"It must match {pattern}"
+
+
+def _at(
+    model: type[pydantic.BaseModel], path: YamlPath
+) -> tuple[type[pydantic.BaseModel] | None, pydantic.fields.FieldInfo | None]:
+    """The model that describes a place, and the field there."""
     current: type[pydantic.BaseModel] | None = model
-    description = ""
+    found: pydantic.fields.FieldInfo | None = None
     for part in path:
         # An index, or a key of free choice: the field around it describes what stands there.
         if current is None or not isinstance(part, str) or part not in current.model_fields:
             continue
         field = current.model_fields[part]
         models = _models_in(field.annotation)
-        current, description = (models[0] if models else None), field.description or ""
-    return current, description
+        current, found = (models[0] if models else None), field
+    return current, found
 
 
 def _models_in(annotation: Any) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation

@@ -1,53 +1,111 @@
-"""YAML in, plain data and the line of every value out. Refuses what a config never needs: anchors, tags, duplicate
-keys, deep nesting, huge files. Touches nothing but the file it is given."""
+"""YAML in, plain data and the place of every value out. Refuses what a config never needs: anchors, tags, directives,
+duplicate keys, deep nesting, huge files. Touches nothing but the file it is given."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 import ruamel.yaml
 import ruamel.yaml.error
 import ruamel.yaml.events
-import ruamel.yaml.nodes
 
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 20
+MAX_BYTES: Final = 1024 * 1024
+MAX_DEPTH: Final = 20
+# Keys, items and texts of one document: far above any config, and read in a fraction of a second.
+MAX_VALUES: Final = 20_000
+# A key that stands plainly on its line has this bound in YAML itself.
+_LONGEST_KEY: Final = 1024
+# Python writes no whole number of more than some thousand digits, so one could be read and never shown.
+_LONGEST_NUMBER: Final = 100
+# The parser in Python needs up to a third of a second for this much.
+_MOST_FOR_THE_SLOW_PARSER: Final = 32 * 1024
+_LONGEST_QUOTE: Final = 60
+_ESCAPE_HINT: Final = r"a backslash in double quotes begins an escape: use single quotes, as in 'C:\bin'"
 
-_YAMLS_OWN = "tag:yaml.org,2002:"
+_YAMLS_OWN: Final = "tag:yaml.org,2002:"
+
+# What no editor shows, what ends a line for some readers only, and what is no character at all.
+_UNSEEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+
+# A word without quotes that is no text: https://yaml.org/spec/1.2.2/#103-core-schema, and what YAML 1.1 took for dates.
+_PLAIN: Final = re.compile(
+    r"""(?P<null> | ~ | null | Null | NULL)
+      | (?P<bool> true | True | TRUE | false | False | FALSE)
+      | (?P<int> [-+]? (?: 0b[01_]+ | 0o[0-7_]+ | 0x[0-9a-fA-F_]+ | [0-9][0-9_]* ))
+      | (?P<float> [-+]? (?: [0-9][0-9_]*\.[0-9_]* | \.[0-9][0-9_]* ) (?: [eE][-+]?[0-9]+ )?
+                 | [-+]? [0-9][0-9_]* [eE][-+]?[0-9]+
+                 | [-+]? \.(?: inf | Inf | INF | nan | NaN | NAN ))
+      | (?P<date> [0-9]{4}-[0-9]{2}-[0-9]{2}
+                | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} (?: [Tt] | [ \t]+ ) [0-9]{1,2}:[0-9]{2}:[0-9]{2}
+                  (?: \.[0-9]* )? (?: [ \t]* (?: Z | [-+][0-9]{1,2}(?: :[0-9]{2} )? ))? )""",
+    re.VERBOSE,
+)
+
+_WORD: Final = re.compile(r"[^\s.\[\]=\"']+")
 
 YamlPath = tuple[str | int, ...]
 
 
 @dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a value was written: a line of a file, or what was said on the command line (line 0)."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclasses.dataclass(frozen=True)
 class Document:
-    """A YAML file as data, and where each value stands."""
+    """YAML as data, and where each value stands.
+
+    `lines` has every path; it is a line of `file`, unless `elsewhere` names another place for that path.
+    `sets` are the values that were said on the command line.
+    """
 
     file: str
     data: Any
     lines: dict[YamlPath, int]
+    elsewhere: Mapping[YamlPath, Place] = dataclasses.field(default_factory=dict)
+    sets: tuple[tuple[str, Any], ...] = ()
 
-    def line(self, path: YamlPath) -> int:
-        """The line of a value, or of the nearest thing around it."""
+    def place(self, path: YamlPath) -> Place:
+        """The place of a value, or of the nearest thing around it."""
         while path and path not in self.lines:
             path = path[:-1]
-        return self.lines.get(path, 1)
+        return self.elsewhere.get(path) or Place(self.file, self.lines.get(path, 1))
+
+    def line(self, path: YamlPath) -> int:
+        """The line of that place."""
+        return self.place(path).line
 
     def problem(self, path: YamlPath, message: str, hint: str = "") -> Problem:
-        return Problem(self.file, self.line(path), dotted(path), message, hint)
+        place = self.place(path)
+        return Problem(place.file, place.line, dotted(path), message, hint)
 
 
 def dotted(path: YamlPath) -> str:
-    """A path as people write it: `targets.aws.publish.regions[0]`."""
+    """A path as people write it: `targets.aws.publish.regions[0]`, `mirrors["docker.io"]`."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif _WORD.fullmatch(part):
+            text += f".{part}" if text else part
+        else:
+            quoted = part.replace("\\", "\\\\").replace('"', '\\"')
+            text += f'["{quoted}"]'
     return text
 
 
@@ -60,72 +118,103 @@ def read_yaml(path: Path, shown_as: str | None = None) -> Document:
         raise ConfigError(
             f"{file} does not exist", hint="give the path of a config, for example one of configs/"
         ) from None
-    except (IsADirectoryError, PermissionError) as error:
+    except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     return parse_yaml(raw, file)
 
 
 def parse_yaml(raw: bytes, file: str) -> Document:
     """Bytes as a document."""
+    text = plain_text(raw, file)
+    try:
+        return _parsed(text, file)
+    except ruamel.yaml.error.MarkedYAMLError as error:
+        raise _syntax_error(file, error, text) from None
+    except (ruamel.yaml.error.YAMLError, ValueError, OverflowError):
+        # What the parsers raise without a place: an escape beyond the last character, a %YAML of thousands of digits.
+        raise ConfigError(
+            f"{file} is not YAML", hint=r"look for a \U in double quotes that is no character, and for a line with %"
+        ) from None
+
+
+def plain_text(raw: bytes, file: str) -> str:
+    """Bytes as a text of a bearable size, in which every character can be seen."""
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{file} has {len(raw)} bytes", hint=f"a file here has at most {MAX_BYTES}")
     try:
-        text = raw.decode("utf-8")
-        node = _compose(text, file)
+        text = raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
         problem = Problem(file, line, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8 text")
         raise ConfigError(f"{file} is not text", problems=[problem]) from None
-    except ruamel.yaml.error.MarkedYAMLError as error:
-        raise _syntax_error(file, error, raw.decode("utf-8")) from None
-    except ruamel.yaml.error.YAMLError as error:
-        raise ConfigError(f"{file} is not YAML: {' '.join(str(error).split())}") from None
-    problems: list[Problem] = []
-    lines: dict[YamlPath, int] = {}
-    data = _value(node, (), file, lines, problems) if node is not None else {}
-    if problems:
-        raise ConfigError(f"{file} cannot be used", problems=problems)
-    return Document(file, data, lines)
+    if unseen := _UNSEEN.search(text):
+        line = text.count("\n", 0, unseen.start()) + 1
+        problem = Problem(file, line, "", _holds(unseen), "remove it")
+        raise ConfigError(f"{file} is not text", problems=[problem])
+    return text
 
 
-def _compose(text: str, file: str) -> ruamel.yaml.nodes.Node | None:
+def _holds(unseen: re.Match[str]) -> str:
+    return f"the character U+{ord(unseen[0]):04X} is not used here"
+
+
+def _parsed(text: str, file: str) -> Document:
     # The parser in C is five times as fast, and refuses a colon inside a plain word in brackets: `[https://…]` is YAML.
     # What it refuses is judged by the slow one, whose words are the better ones too.
     try:
-        return _composed(text, file, pure=False)
+        return _document(text, file, pure=False)
     except ruamel.yaml.error.MarkedYAMLError:
-        return _composed(text, file, pure=True)
+        if len(text) > _MOST_FOR_THE_SLOW_PARSER:
+            raise
+        return _document(text, file, pure=True)
 
 
-def _composed(text: str, file: str, *, pure: bool) -> ruamel.yaml.nodes.Node | None:
-    _check_events(ruamel.yaml.YAML(typ="safe", pure=pure), text, file)
-    node: ruamel.yaml.nodes.Node | None = ruamel.yaml.YAML(typ="safe", pure=pure).compose(text)
-    return node
+def _document(text: str, file: str, *, pure: bool) -> Document:
+    reading = _Reading(file, _checked(ruamel.yaml.YAML(typ="safe", pure=pure).parse(text), file), {}, [])
+    data: Any = {}
+    for event in reading.events:
+        if isinstance(event, ruamel.yaml.events.NodeEvent):
+            data = _value(event, (), reading)
+    if reading.problems:
+        raise ConfigError(f"{file} cannot be used", problems=reading.problems)
+    return Document(file, data, reading.lines)
 
 
-def _check_events(loader: ruamel.yaml.YAML, text: str, file: str) -> None:
-    """Nesting, aliases and tags, judged before any node is built from them."""
-    depth = 0
-    for event in loader.parse(text):
+def _checked(events: Iterable[Any], file: str) -> Iterator[Any]:
+    """The events of one plain document, each judged before anything is made from it."""
+    depth = values = documents = 0
+    for event in events:
         if isinstance(event, ruamel.yaml.events.AliasEvent) or getattr(event, "anchor", None):
-            line = event.start_mark.line + 1
-            problem = Problem(file, line, "", "anchors and aliases are not used here", "write the value out")
-            raise ConfigError(f"{file} cannot be used", problems=[problem])
+            raise _refused(file, event, "anchors and aliases are not used here", "write the value out")
         if tag := getattr(event, "tag", None):
-            problem = Problem(
-                file, event.start_mark.line + 1, "", "tags are not used here", f"write it without {_short(tag)}"
-            )
-            raise ConfigError(f"{file} cannot be used", problems=[problem])
-        if isinstance(event, ruamel.yaml.events.CollectionStartEvent):
-            depth += 1
-        elif isinstance(event, ruamel.yaml.events.CollectionEndEvent):
-            depth -= 1
+            raise _refused(file, event, "tags are not used here", f"write it without {_short_tag(tag)}")
+        if isinstance(event, ruamel.yaml.events.DocumentStartEvent):
+            documents += 1
+            if event.version or event.tags:
+                raise _refused(file, event, "directives are not used here", "remove the lines that begin with %")
+            if documents > 1:
+                raise _refused(file, event, "a second document begins here", "keep one document in a file")
+        values += isinstance(event, ruamel.yaml.events.NodeEvent)
+        depth += isinstance(event, ruamel.yaml.events.CollectionStartEvent)
+        depth -= isinstance(event, ruamel.yaml.events.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise ConfigError(f"{file} is nested more than {MAX_DEPTH} deep")
+            raise ConfigError(f"{file} is nested more than {MAX_DEPTH} deep", hint="nothing here is as deep")
+        if values > MAX_VALUES:
+            raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
+        yield event
 
 
-def _short(tag: str) -> str:
-    return f"!!{tag.removeprefix(_YAMLS_OWN)}" if tag.startswith(_YAMLS_OWN) else tag
+def _refused(file: str, event: Any, message: str, hint: str) -> ConfigError:  # noqa: ANN401 - the parser has no types
+    problem = Problem(file, event.start_mark.line + 1, "", message, hint)
+    return ConfigError(f"{file} cannot be used", problems=[problem])
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+
+
+def _short_tag(tag: str) -> str:
+    return _short(f"!!{tag.removeprefix(_YAMLS_OWN)}" if tag.startswith(_YAMLS_OWN) else tag)
 
 
 def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str) -> ConfigError:
@@ -141,52 +230,121 @@ def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str
     return ConfigError(f"{file} is not YAML", problems=[Problem(file, line, "", f"{within}{problem}", hint)])
 
 
-def _value(
-    node: ruamel.yaml.nodes.Node, path: YamlPath, file: str, lines: dict[YamlPath, int], problems: list[Problem]
-) -> Any:  # noqa: ANN401 - whatever YAML can hold
-    lines.setdefault(path, node.start_mark.line + 1)
-    if isinstance(node, ruamel.yaml.nodes.MappingNode):
-        result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = key_node.value if isinstance(key_node, ruamel.yaml.nodes.ScalarNode) else None
-            line = key_node.start_mark.line + 1
-            if not isinstance(key, str):
-                problems.append(Problem(file, line, dotted(path), "a key must be a word"))
-                continue
-            if key in result:
-                problems.append(Problem(file, line, dotted((*path, key)), "this key is here twice", "keep one of them"))
-                continue
-            lines[(*path, key)] = line
-            result[key] = _value(value_node, (*path, key), file, lines, problems)
-        return result
-    if isinstance(node, ruamel.yaml.nodes.SequenceNode):
-        return [_value(item, (*path, index), file, lines, problems) for index, item in enumerate(node.value)]
-    return _scalar(node, path, file, problems)
+@dataclasses.dataclass(frozen=True)
+class _Reading:
+    """One pass over the events of a document, and what it has found so far."""
+
+    file: str
+    events: Iterator[Any]
+    lines: dict[YamlPath, int]
+    problems: list[Problem]
+
+    def refuse(self, event: Any, path: YamlPath, message: str, hint: str) -> None:  # noqa: ANN401 - the parser has no types
+        self.problems.append(Problem(self.file, event.start_mark.line + 1, dotted(path), message, hint))
 
 
-def _scalar(node: ruamel.yaml.nodes.Node, path: YamlPath, file: str, problems: list[Problem]) -> Any:  # noqa: ANN401 - as above
-    tag = str(node.tag).removeprefix(_YAMLS_OWN)
-    text = node.value
+def _value(event: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN401 - whatever YAML can hold
+    reading.lines.setdefault(path, event.start_mark.line + 1)
+    if isinstance(event, ruamel.yaml.events.MappingStartEvent):
+        return _mapping(path, reading)
+    if isinstance(event, ruamel.yaml.events.SequenceStartEvent):
+        items: list[Any] = []
+        while not isinstance(item := next(reading.events), ruamel.yaml.events.SequenceEndEvent):
+            items.append(_value(item, (*path, len(items)), reading))
+        return items
+    if event.implicit[0]:
+        return _plain(event, path, reading)
     try:
-        match tag:
-            case "str":
-                return text
-            case "int":
-                return int(text.replace("_", ""), 0)
-            case "float":
-                return Unquoted(float(text.replace("_", "")), text)
-            case "bool":
-                return text.lower() == "true"
+        return _characters(event)
+    except ValueError as error:
+        reading.refuse(event, path, str(error), _ESCAPE_HINT)
+
+
+def _mapping(path: YamlPath, reading: _Reading) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    while not isinstance(event := next(reading.events), ruamel.yaml.events.MappingEndEvent):
+        key = _key(event, path, result, reading)
+        value = next(reading.events)
+        if key is None:
+            _skip(value, reading)
+            continue
+        reading.lines[*path, key] = event.start_mark.line + 1
+        result[key] = _value(value, (*path, key), reading)
+    return result
+
+
+def _key(event: Any, path: YamlPath, known: Mapping[str, Any], reading: _Reading) -> str | None:  # noqa: ANN401 - as above
+    """The key as a text; None where it cannot be one, which is a problem then."""
+    if not isinstance(event, ruamel.yaml.events.ScalarEvent) or len(event.value) > _LONGEST_KEY:
+        _skip(event, reading)
+        reading.refuse(event, path, "a key must be a word", "")
+        return None
+    if event.implicit[0] and event.value == "<<":
+        reading.refuse(event, path, "merge keys are not used here", "write the keys out")
+        return None
+    try:
+        key = _characters(event)
+    except ValueError as error:
+        reading.refuse(event, path, str(error), _ESCAPE_HINT)
+        return None
+    if key in known:
+        reading.refuse(event, (*path, key), "this key is here twice", "keep one of them")
+        return None
+    return key
+
+
+def _skip(event: Any, reading: _Reading) -> None:  # noqa: ANN401 - as above
+    depth = isinstance(event, ruamel.yaml.events.CollectionStartEvent) + 0
+    while depth:
+        event = next(reading.events)
+        depth += isinstance(event, ruamel.yaml.events.CollectionStartEvent)
+        depth -= isinstance(event, ruamel.yaml.events.CollectionEndEvent)
+
+
+def _characters(event: Any) -> str:  # noqa: ANN401 - as above
+    r"""The text of a scalar; JSON writes a character beyond U+FFFF as two halves, `"\ud83d\ude00"`."""
+    text: str = event.value
+    # Only an escape in double quotes can hold what the file as a whole may not.
+    if event.style == '"' and (unseen := _UNSEEN.search(text)):
+        text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+        if unseen := _UNSEEN.search(text):
+            raise ValueError(_holds(unseen))
+    return text
+
+
+def _plain(event: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN401 - as above
+    """A scalar without quotes."""
+    text: str = event.value
+    match = _PLAIN.fullmatch(text)
+    try:
+        match match.lastgroup if match else "str":
             case "null":
                 return None
-            case "timestamp":
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                return _whole(text)
+            case "float":
+                return Unquoted(_finite(text), text)
+            case "date":
                 return Unquoted(math.nan, text)
             case _:
-                what = f"{text!r} is not a plain value"
+                return text
     except ValueError:
-        what = f"{text!r} is not a plain number"
-    problems.append(Problem(file, node.start_mark.line + 1, dotted(path), what, "put it in quotes"))
-    return None
+        reading.refuse(event, path, f"{_short(text)!r} is not a plain number", "put it in quotes")
+
+
+def _whole(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError(text)
+    return int(text.replace("_", ""), 0)
+
+
+def _finite(text: str) -> float:
+    number = float(text.replace("_", ""))
+    if math.isinf(number):
+        raise ValueError(text)
+    return number
 
 
 class Unquoted(float):

@@ -1,4 +1,4 @@
-"""A config and a target in; what its steps may read out. Pure."""
+"""A config and a target in; what its steps may read, and the steps evaluated, out. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from imagegen.artifacts.override import Override
 from imagegen.catalog.facts import Versions, facts_for, paths
 from imagegen.errors import ConfigError
-from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
+from imagegen.plan.sourcing import sourced
+from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import PHASES
 
 if TYPE_CHECKING:
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
     from imagegen.steps.model import Step
 
+# The sections that say what is on the machine: a step may read these and no others.
+_SECTIONS = {
+    *("windows", "kubernetes", "runtime", "cni", "kube_proxy", "cloudbase_init", "host_names", "ssh", "wins"),
+    *("csi_proxy", "gmsa", "credential_providers", "images", "executables", "kubeadm_scripts", "proxy"),
+}
+
 
 def versions_of(config: ImageConfig) -> Versions:
     """The versions that the catalogue is asked about."""
@@ -24,20 +31,51 @@ def versions_of(config: ImageConfig) -> Versions:
         windows=config.windows.release,
         edition=config.windows.edition,
         kubernetes=config.kubernetes.version,
-        containerd=config.runtime.containerd.version,
+        containerd=config.runtime.containerd.version if config.runtime.containerd else None,
         cloudbase_init=config.cloudbase_init.version,
     )
 
 
+def step_context(config: ImageConfig, target: str) -> dict[str, Any]:
+    """Everything that a step's `reads` may name."""
+    sections = config.model_dump(mode="json", include=_SECTIONS)
+    return {
+        **sections,
+        "target": target,
+        "paths": {**paths(), "kubernetes": config.kubernetes.install_path},
+        "facts": _facts(config, target),
+    }
+
+
+def _facts(config: ImageConfig, target: str) -> dict[str, Any]:
+    """The catalogue's facts, where the config does not say otherwise."""
+    facts = facts_for(versions_of(config), target)
+    first_boot = facts["cloudbase_init"]
+    asked_plugins = getattr(config.cloudbase_init.plugins, target)
+    asked_services = getattr(config.cloudbase_init.metadata_services, target)
+    return {
+        **facts,
+        "pause": config.kubernetes.pause_image or facts["pause"],
+        "cloudbase_init": {
+            **first_boot,
+            "plugins": asked_plugins or first_boot["plugins"],
+            "metadata_service": ",".join(asked_services) if asked_services else first_boot["metadata_service"],
+        },
+    }
+
+
 def evaluate_steps(config: ImageConfig, target: str, steps: Mapping[str, Step]) -> tuple[EvaluatedStep, ...]:
-    """Every step in the order in which it is carried out."""
-    context: dict[str, Any] = config.model_dump(mode="json", exclude={"targets", "overrides"})
-    context |= {"target": target, "paths": paths(), "facts": facts_for(versions_of(config), target)}
+    """Every step that applies, in the order in which it is carried out."""
+    context = step_context(config, target)
     overrides = {
         name: Override(asked) if isinstance(asked, str) else Override(asked.url, asked.sha256)
         for name, asked in config.overrides.items()
     }
-    return tuple(evaluate_step(steps[name], context, overrides) for name in _in_order(steps))
+    return tuple(
+        sourced(evaluate_step(steps[name], context, overrides), config)
+        for name in _in_order(steps)
+        if applies(steps[name], context)
+    )
 
 
 def _in_order(steps: Mapping[str, Step]) -> list[str]:

@@ -82,7 +82,10 @@ class StepNotes:
 
 @dataclasses.dataclass(frozen=True)
 class BuildPart:
-    """How the image is made: names, machine, network, times, and where downloads come from."""
+    """How the image is made: names, machine, network, times, and where downloads come from.
+
+    `stated` is what the config says of the cluster and of its own policy: it is on no machine, and is recorded.
+    """
 
     name: str
     base_place: Mapping[str, str]
@@ -90,6 +93,8 @@ class BuildPart:
     downloads: Mapping[str, str]
     steps: Mapping[str, StepNotes]
     phase_timeouts_s: Mapping[str, int]
+    timeouts_min: Mapping[str, int]
+    stated: JsonObject
 
 
 @dataclasses.dataclass(frozen=True)

@@ -59,10 +59,11 @@ def resolve(
     provider: Provider,
     guest: Mapping[str, bytes],
     scripts: Mapping[str, bytes],
+    sets: Mapping[str, Any],
 ) -> Decision:
-    """`guest` are the engine's static files, `scripts` the cloud's own and the entry."""
+    """`guest` are the engine's static files, `scripts` the cloud's own and the entry; `sets` what --set said."""
     settings = config.targets.named()[target]
-    windows = windows_for(versions_of(config), target)
+    windows = windows_for(versions_of(config), target, provider.generation(settings))
     base = lock.base_images[target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, target)
@@ -71,11 +72,7 @@ def resolve(
         target=target,
         windows={key: windows[key] for key in ("release", "edition", "build")},
         base=base.identity,
-        versions={
-            "kubernetes": config.kubernetes.version,
-            "containerd": config.runtime.containerd.version,
-            "cloudbase_init": config.cloudbase_init.version,
-        },
+        versions=_versions(config),
         phases=phases,
         artifacts={
             name: PlannedArtifact(lock.artifacts[name].sha256, lock.artifacts[name].size) for name in sorted(requests)
@@ -89,7 +86,9 @@ def resolve(
         settings=provider.build_settings(settings),
         downloads={name: request.url for name, request in sorted(requests.items())},
         steps={step.step.name: StepNotes(step.step.meta.summary, step.step.meta.timeout_s) for step in evaluated},
-        phase_timeouts_s={phase.name: _phase_timeout_s(phase.name, evaluated) for phase in phases},
+        phase_timeouts_s={phase.name: _phase_timeout_s(phase.name, config, evaluated) for phase in phases},
+        timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
+        stated=_stated(config, sets),
     )
     return Decision(BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts)
 
@@ -100,7 +99,8 @@ def unanswered(
     """What the lock does not answer for this config: the names of artifacts and base images to look up."""
     lock = lock or Lock()
     settings = config.targets.named()[target]
-    request = provider.base_request(settings, windows_for(versions_of(config), target))
+    windows = windows_for(versions_of(config), target, provider.generation(settings))
+    request = provider.base_request(settings, windows)
     base = lock.base_images.get(target)
     missing = [] if base is not None and base.request == request else [f"the base image for {target}"]
     for name, wanted in artifact_requests(evaluated).items():
@@ -110,7 +110,31 @@ def unanswered(
     return missing
 
 
-def _phase_timeout_s(name: str, evaluated: tuple[EvaluatedStep, ...]) -> int:
+def _versions(config: ImageConfig) -> dict[str, str]:
+    runtime = config.runtime
+    versions = {"kubernetes": config.kubernetes.version, "cloudbase_init": config.cloudbase_init.version}
+    if runtime.containerd:
+        versions["containerd"] = runtime.containerd.version
+    return versions
+
+
+def _stated(config: ImageConfig, sets: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "kube_proxy": config.kube_proxy,
+        "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
+        "artifacts": {
+            **config.artifacts.model_dump(mode="json", include={"allowed_hosts", "require_sha256"}),
+            "pinned": {name: asked.sha256 for name, asked in config.overrides.items() if not isinstance(asked, str)},
+        },
+        "allow_eol": config.allow_eol,
+        "set": dict(sets),
+    }
+
+
+def _phase_timeout_s(name: str, config: ImageConfig, evaluated: tuple[EvaluatedStep, ...]) -> int:
+    asked: int | None = getattr(config.timeouts.phases, name)
+    if asked is not None:
+        return asked * 60
     return _PHASE_MARGIN_S + sum(step.step.meta.timeout_s for step in evaluated if step.step.meta.phase == name)
 
 

@@ -53,13 +53,28 @@ class Provider(Protocol):
     PLUGIN: str
     """The Packer plugin's name."""
     PLUGIN_SINCE: str
-    """The lowest version of the plugin that has every attribute that the templates use."""
+    """The lowest version of the plugin that any plan can be built with."""
 
     def base_request(self, settings: Any, windows: Mapping[str, Any]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
         """What to look up as base image; pure."""
 
-    def look_up_base(self, request: Mapping[str, str], run: Run) -> LockedBase:
+    NO_CAPACITY: frozenset[str]
+    """The cloud's words for a size that cannot be had now: the next one is tried."""
+
+    def look_up_base(self, settings: Any, request: Mapping[str, str], run: Run) -> LockedBase:  # noqa: ANN401 - as above
         """The newest image that the request describes."""
+
+    def generation(self, settings: Any) -> str:  # noqa: ANN401 - as above
+        """The machine generation whose base image is meant; pure."""
+
+    def plugin_since(self, plan: BuildPlan) -> str:
+        """The lowest version of the plugin that has every attribute of this plan's tree; pure."""
+
+    def builder_sizes(self, plan: BuildPlan) -> list[str]:
+        """The builder's sizes in the order in which they are tried; pure."""
+
+    def secret_variables(self, plan: BuildPlan) -> frozenset[str]:
+        """The environment variables that hold secrets under names of the config's own; pure."""
 
     def build_settings(self, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
         """What the source template needs, as plain JSON; pure."""

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING
 
 from imagegen import pipeline
 from imagegen.build import process
+from imagegen.build.tools import find_tools
 from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
-from imagegen.providers import Run
-from imagegen.rehearsal.network.aws.edge import AwsOptions
-from imagegen.rehearsal.network.azure.options import AzureOptions, GalleryDefinition
-from imagegen.rehearsal.stage import Scene, Stage
-from imagegen.rehearsal.supplies import make_supplies
+from imagegen.providers import provider
+from imagegen.rehearsal.scenery import refuse_accounts, scene_for
+from imagegen.rehearsal.stage import Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,7 +45,7 @@ class _StoppedByFault(Exception):
 
 
 def rehearse_build(
-    config: Path,
+    asked: pipeline.Asked,
     target: str,
     *,
     out: Path,
@@ -56,21 +55,35 @@ def rehearse_build(
     console: Console,
 ) -> ImageManifest:
     """The manifest of the rehearsed build, with what it cost and what it did not check."""
-    loaded = pipeline.load(config)
+    loaded = pipeline.load(asked)
+    refuse_accounts(loaded, target)
     # Tools are built, where they must be, with the network that the user has.
-    pipeline.find_toolchain(target, Run(environ=environ, labels={}, started=""), console)
+    cloud = provider(target)
+    find_tools(environ=environ, console=console, needed={cloud.PLUGIN: cloud.PLUGIN_SINCE})
     began = time.monotonic()
     (out / "rehearsal").mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{loaded.config.name}-{target}-", dir=out / "rehearsal"))
     argv = [
-        *(sys.executable, "-m", "imagegen", "build", str(config), "--target", target, "--plain", "--format", "none"),
+        *(
+            sys.executable,
+            "-m",
+            "imagegen",
+            "build",
+            str(asked.file),
+            "--target",
+            target,
+            "--plain",
+            "--format",
+            "none",
+        ),
         *("--lock", str(folder / "lock.json"), "--out", str(folder), "--label", LABEL),
         *(word for label in labels for word in ("--label", label)),
+        *(word for given in asked.sets for word in ("--set", given)),
         *flags,
     ]
     console.say(f"{target}  rehearsal in {folder}")
     with tempfile.TemporaryDirectory(prefix="imagegen-rehearsal-") as scratch:
-        with Stage(_scene(loaded, target, folder), Path(scratch)) as stage:
+        with Stage(scene_for(loaded, target, folder), Path(scratch)) as stage:
             code = _run_child(argv, stage, environ, console)
         _judge(stage, code, folder)
         cost = stage.cost
@@ -114,33 +127,3 @@ def _judge(stage: Stage, code: int, folder: Path) -> None:
         )
         error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.BUILD
         raise error
-
-
-def _scene(loaded: pipeline.Loaded, target: str, folder: Path) -> Scene:
-    config = loaded.config
-    steps = pipeline.evaluated(loaded, target)
-    aws = config.targets.aws
-    azure = config.targets.azure
-
-    def tree() -> Path:
-        return next(iter(sorted((folder / config.name).glob("*/tree"))), folder / "tree")
-
-    return Scene(
-        cloud=target,
-        release=config.windows.release,
-        supplies=make_supplies(steps),
-        tree=tree,
-        aws=AwsOptions(regions=(aws.region, *aws.publish.regions)) if aws and target == "aws" else None,
-        azure=AzureOptions(
-            definitions=(
-                GalleryDefinition(
-                    resource_group=azure.gallery.resource_group,
-                    gallery=azure.gallery.name,
-                    image=azure.gallery.definition,
-                    location=azure.location,
-                ),
-            )
-        )
-        if azure and target == "azure"
-        else None,
-    )

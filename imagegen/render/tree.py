@@ -38,6 +38,7 @@ def render(
         "target": plan.image.target,
         "builder": _BUILDERS[plan.image.target],
         "plugin": plugin,
+        "source": source,
         "phases": [
             {"name": phase.name, "restart": phase.restart, "steps": [step.name for step in phase.steps]}
             for phase in plan.image.phases
@@ -53,6 +54,7 @@ def render(
     values = {
         "image": _image_values(plan),
         "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
+        "timeouts": {name: f"{minutes}m" for name, minutes in plan.build.timeouts_min.items()},
         plan.image.target: source,
     }
     tree["image.auto.pkrvars.json"] = json.dumps(values, indent=2, sort_keys=True).encode() + b"\n"
@@ -76,6 +78,7 @@ def _image_values(plan: BuildPlan) -> dict[str, Any]:
         "title": title,
         "versions": dict(image.versions),
         "base": {**image.base, "release": str(image.windows["release"])},
+        "tags": dict(plan.build.settings["tags"]),
     }
 
 

@@ -1,12 +1,13 @@
 """A step and what it may read in; its drafts of resources, its texts and its artifacts' addresses out. Pure.
 
 A draft is a resource as resources.yml says it, with every template evaluated; what only the lock knows (the digests of
-an artifact's bytes) is filled in by resolve."""
+an artifact's bytes) is filled in by resolve. Whether a step is in the plan at all is asked first, of `applies`."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.request import ArtifactRequest
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
     from imagegen.steps.model import Step
+
+ALWAYS = "always"
+"""Why a step without a `when` is in the plan."""
 
 _MODIFIERS = ("when", "each")
 
@@ -43,31 +47,41 @@ class EvaluatedStep:
     drafts: tuple[Draft, ...]
     texts: Mapping[str, bytes]
     requests: Mapping[str, ArtifactRequest]
+    because: str
+    """Why it is in the plan: `always`, or its `when`, which holds."""
+
+
+def applies(step: Step, context: Mapping[str, Any]) -> bool:
+    """Whether the step is in the plan: its `when` holds, or it has none."""
+    if step.meta.when is None:
+        return True
+    try:
+        return bool(evaluate(step.meta.when, _visible(step, context)))
+    except TemplateError as error:
+        problem = step.described.problem(("when",), str(error), _hint(error))
+        raise ConfigError(f"step {step.name} cannot be used", problems=[problem]) from None
 
 
 def evaluate_step(step: Step, context: Mapping[str, Any], overrides: Mapping[str, Override]) -> EvaluatedStep:
     """Every problem of the step's files at once, or the step evaluated."""
     visible = _visible(step, context)
     problems: list[Problem] = []
-    drafts = tuple(_drafts(step, visible, problems))
+    drafted = tuple(_drafts(step, visible, problems))
     requests = _requests(step, visible, overrides, problems)
     texts: dict[str, bytes] = {}
     finished = []
-    for draft in drafts:
-        if draft.kind == "file":
-            draft = _with_text(step, draft, visible, texts, problems)
-        finished.append(draft)
-        artifact = draft.fields.get("artifact")
-        if artifact is not None and artifact not in step.meta.artifacts:
-            hint = nearest(str(artifact), sorted(step.meta.artifacts)) or "declare it in meta/step.yml under artifacts"
-            problems.append(step.resources.problem(draft.path, f"the step has no artifact {artifact!r}", hint))
+    for draft, seen in drafted:
+        finished.append(_with_text(step, draft, seen, texts, problems) if draft.kind == "file" else draft)
+        problems += _artifact_problems(step, draft, visible)
     if problems:
         raise ConfigError(f"step {step.name} cannot be used", problems=problems)
-    return EvaluatedStep(step, tuple(finished), texts, requests)
+    return EvaluatedStep(step, tuple(finished), texts, requests, step.meta.when or ALWAYS)
 
 
 def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
-    """What the step's `reads` lets it see; `paths` is always there."""
+    """What the step's `reads` lets it see; `paths` is always there.
+
+    What lies in a section that the config leaves out is not there either: the step sees that the section is None."""
     visible: dict[str, Any] = {"paths": context["paths"]}
     for index, name in enumerate(step.meta.reads):
         source: Any = context
@@ -75,6 +89,9 @@ def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
         *parents, last = name.split(".")
         try:
             for parent in parents:
+                if source[parent] is None:
+                    last = parent
+                    break
                 source = source[parent]
                 into = into.setdefault(parent, {})
             into[last] = source[last]
@@ -86,7 +103,10 @@ def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
     return visible
 
 
-def _drafts(step: Step, visible: Mapping[str, Any], problems: list[Problem]) -> Iterator[Draft]:
+def _drafts(
+    step: Step, visible: Mapping[str, Any], problems: list[Problem]
+) -> Iterator[tuple[Draft, Mapping[str, Any]]]:
+    """Each with what it saw, which is what its template sees too."""
     entries = step.resources.data
     if not isinstance(entries, list):
         problems.append(step.resources.problem((), "must be a list of resources"))
@@ -108,13 +128,15 @@ def _drafts(step: Step, visible: Mapping[str, Any], problems: list[Problem]) -> 
             problems.append(step.resources.problem((index, kind), str(error), _hint(error)))
 
 
-def _instances(kind: str, entry: dict[str, Any], visible: Mapping[str, Any], path: YamlPath) -> Iterator[Draft]:
+def _instances(
+    kind: str, entry: dict[str, Any], visible: Mapping[str, Any], path: YamlPath
+) -> Iterator[tuple[Draft, Mapping[str, Any]]]:
     items = evaluate(str(entry["each"]), visible) if "each" in entry else [None]
     for item in items:
         context = {**visible, "item": item} if "each" in entry else visible
         if "when" in entry and not evaluate(str(entry["when"]), context):
             continue
-        yield Draft(kind, render_value(entry[kind], context), path)
+        yield Draft(kind, render_value(entry[kind], context), path), context
 
 
 def _requests(
@@ -124,6 +146,8 @@ def _requests(
     for name, meta in step.meta.artifacts.items():
         override = overrides.get(meta.override)
         try:
+            if not _holds(meta.when, visible):
+                continue
             if meta.url is not None:
                 url = override.url if override else render_text(meta.url, visible)
             else:
@@ -142,38 +166,63 @@ def _requests(
     return requests
 
 
+def _holds(when: str | None, visible: Mapping[str, Any]) -> bool:
+    return when is None or bool(evaluate(when, visible))
+
+
+def _artifact_problems(step: Step, draft: Draft, visible: Mapping[str, Any]) -> Iterator[Problem]:
+    artifact = draft.fields.get("artifact")
+    if artifact is None:
+        return
+    meta = step.meta.artifacts.get(artifact)
+    if meta is None:
+        hint = nearest(str(artifact), sorted(step.meta.artifacts)) or "declare it in meta/step.yml under artifacts"
+        yield step.resources.problem(draft.path, f"the step has no artifact {artifact!r}", hint)
+        return
+    try:
+        there = _holds(meta.when, visible)
+    except TemplateError:
+        return  # told already, where the artifact is declared
+    if not there:
+        message = f"the artifact {artifact!r} is left out: its `when` does not hold"
+        yield step.resources.problem(draft.path, message, "give the resource a `when` that leaves it out too")
+
+
 def _hint(error: TemplateError) -> str:
     return "meta/step.yml's `reads` says what is visible" if isinstance(error, UnknownNameError) else ""
 
 
 def _with_text(
-    step: Step, draft: Draft, visible: Mapping[str, Any], texts: dict[str, bytes], problems: list[Problem]
+    step: Step, draft: Draft, seen: Mapping[str, Any], texts: dict[str, bytes], problems: list[Problem]
 ) -> Draft:
     """A file resource that names a template or a static file, as one that names the bundled bytes."""
     fields = dict(draft.fields)
     template, source = fields.pop("template", None), fields.get("source")
-    if template is not None:
-        if template not in step.templates:
-            hint = nearest(template, sorted(step.templates))
-            problems.append(
-                step.resources.problem((*draft.path, "template"), f"there is no templates/{template}", hint)
-            )
-            return draft
-        try:
-            data = render_text(step.templates[template], visible).encode()
-        except TemplateError as error:
-            message = f"templates/{template}: {error}"
-            problems.append(step.resources.problem((*draft.path, "template"), message, _hint(error)))
-            return draft
-        name = template.removesuffix(".j2")
-    elif source is not None:
-        if source not in step.files:
-            hint = nearest(source, sorted(step.files))
-            problems.append(step.resources.problem((*draft.path, "source"), f"there is no files/{source}", hint))
-            return draft
-        data, name = step.files[source], source
-    else:
+    if template is None and source is None:
         return draft
+    there: Mapping[str, str | bytes] = step.files if template is None else step.templates
+    key, folder = ("source", "files") if template is None else ("template", "templates")
+    name, place = str(source if template is None else template), (*draft.path, key)
+    if name not in there:
+        problems.append(step.resources.problem(place, f"there is no {folder}/{name}", nearest(name, sorted(there))))
+        return draft
+    try:
+        data = step.files[name] if template is None else render_text(step.templates[name], seen).encode()
+    except TemplateError as error:
+        problems.append(step.resources.problem(place, f"templates/{name}: {error}", _hint(error)))
+        return draft
+    if template is not None:
+        name = _bundled_name(name.removesuffix(".j2"), data, one_of_many="item" in seen)
     bundled = f"files/{step.name}/{name}"
-    texts[bundled] = data
+    if texts.setdefault(bundled, data) != data:
+        message = f"another text of this step is bundled as {bundled}"
+        problems.append(step.resources.problem(place, message, "rename one of the two"))
     return Draft(draft.kind, {**fields, "source": bundled, "sha256": hashlib.sha256(data).hexdigest()}, draft.path)
+
+
+def _bundled_name(name: str, data: bytes, *, one_of_many: bool) -> str:
+    """A template's own name; where `each` makes many texts of it, one for each text, whatever their order."""
+    if not one_of_many:
+        return name
+    path = PurePosixPath(name)
+    return f"{path.stem}-{hashlib.sha256(data).hexdigest()[:16]}{path.suffix}"

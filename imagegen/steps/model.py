@@ -28,6 +28,7 @@ class ArtifactMeta(Strict):
     url: str | None = None
     base: str | None = None
     path: str | None = None
+    when: str | None = None
 
     @pydantic.model_validator(mode="after")
     def _one_form(self) -> ArtifactMeta:
@@ -37,10 +38,11 @@ class ArtifactMeta(Strict):
 
 
 class StepMeta(Strict):
-    """meta/step.yml."""
+    """meta/step.yml. A `when` is an expression over what the step reads; what has none is always there."""
 
     summary: Annotated[str, pydantic.StringConstraints(min_length=10)]
     phase: Literal["base", "node"]
+    when: str | None = None
     after: list[Name] = []
     needs_restart_of: list[Name] = []
     reads: list[str]

@@ -15,17 +15,19 @@ from imagegen import pipeline
 from imagegen.artifacts.lock import LockedBase
 from imagegen.build import process
 from imagegen.build.packer import build_tree
+from imagegen.build.tools import find_tools
 from imagegen.build.workspace import write_tree
 from imagegen.catalog.facts import windows_for
 from imagegen.console import make_console
 from imagegen.errors import BuildError, ExitCode
 from imagegen.plan.context import versions_of
-from imagegen.providers import Run, provider
+from imagegen.providers import provider
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
 from imagegen.rehearsal.network.azure.options import default_marketplace
+from imagegen.rehearsal.scenery import scene_for
 from imagegen.rehearsal.stage import Stage
-from tests.conftest import REPOSITORY, make_test_lock
+from tests.conftest import REPOSITORY, load_today, make_test_lock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -106,7 +108,7 @@ class Tree:
 
 @functools.cache
 def loaded() -> pipeline.Loaded:
-    return pipeline.load(CONFIG)
+    return load_today(CONFIG)
 
 
 def stock_lock(config: pipeline.Loaded) -> Lock:
@@ -117,7 +119,9 @@ def stock_lock(config: pipeline.Loaded) -> Lock:
 
 def _stock_base(config: pipeline.Loaded, target: str) -> LockedBase:
     settings = config.config.targets.named()[target]
-    request = provider(target).base_request(settings, windows_for(versions_of(config.config), target))
+    cloud = provider(target)
+    windows = windows_for(versions_of(config.config), target, cloud.generation(settings))
+    request = cloud.base_request(settings, windows)
     if target == "azure":
         asked = {name: request[name] for name in ("publisher", "offer", "sku")}
         version = default_marketplace()[request["offer"].lower(), request["sku"].lower()][-1]
@@ -171,7 +175,7 @@ class _Heard:
 
 def scene_of(target: str, folder: Path, config: pipeline.Loaded | None = None) -> Scene:
     """The scene as `--rehearse` sets it."""
-    return rehearse._scene(config or loaded(), target, folder)
+    return scene_for(config or loaded(), target, folder)
 
 
 def stage_of(scene: Scene, folder: Path) -> Stage:
@@ -209,8 +213,12 @@ def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str], 
         if stage.faults:
             raise _StoppedByFaultError
 
-    run = Run(environ=environ, labels={}, started="")
-    tools = pipeline.find_toolchain(target, run, make_console(plain=True, quiet=True))
+    cloud = provider(target)
+    tools = find_tools(
+        environ=environ,
+        console=make_console(plain=True, quiet=True),
+        needed={cloud.PLUGIN: cloud.PLUGIN_SINCE},
+    )
     try:
         build_tree(
             tools,

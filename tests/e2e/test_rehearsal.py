@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import process
 from imagegen.errors import ExitCode
 from imagegen.rehearsal.network.aws.edge import Aws
+from tests.conftest import load_today
 from tests.e2e.rehearsal_support import (
     CONFIG,
     DEADLINE_S,
@@ -175,7 +175,7 @@ def test_a_tree_depends_on_nothing_but_config_and_lock(target: str, tmp_path: Pa
 
 @contextlib.contextmanager
 def _stage(target: str, folder: Path, config: Path = CONFIG) -> Iterator[Stage]:
-    scene = scene_of(target, folder / "out", pipeline.load(config))
+    scene = scene_of(target, folder / "out", load_today(config))
     with stage_of(scene, folder) as stage:
         yield stage
     assert (stage.faults, stage.missing) == ([], [])

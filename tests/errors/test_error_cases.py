@@ -38,12 +38,13 @@ def test_operator_reads_exactly_this(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    load: Callable[[Path], pipeline.Loaded],
     make_lock: Callable[[pipeline.Loaded], Lock],
 ) -> None:
     folder = tmp_path / "case"
     shutil.copytree(case, folder)
     if (folder / "lock-for.yaml").exists():
-        lock = make_lock(pipeline.load(folder / "lock-for.yaml"))
+        lock = make_lock(load(folder / "lock-for.yaml"))
         (folder / "config.lock.json").write_bytes(lock_bytes(lock))
     if (folder / "steps").is_dir():
         roles = tmp_path / "ansible-win" / "roles"

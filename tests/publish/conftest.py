@@ -58,6 +58,6 @@ def make_plan() -> Callable[..., BuildPlan]:
             files={},
             scripts={},
         )
-        return BuildPlan(image, BuildPart("node", {}, build, {}, {}, {}), PublishPart(publish))
+        return BuildPlan(image, BuildPart("node", {}, build, {}, {}, {}, {}, {}), PublishPart(publish))
 
     return make

@@ -13,6 +13,8 @@ import pytest
 from imagegen import errors
 from imagegen.providers import CloudImage, Run
 from imagegen.providers.aws.publish import publish
+from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.source import build_settings, publish_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,10 +39,12 @@ class Cloud:
         for region, images in case["cloud"].items():
             for image in images:
                 tags = {"imagegen_image_id": image_id, **image.get("tags", {})}
-                self.add(region, image["id"], image.get("name", "node-1"), image["states"], tags, image.get("reason"))
+                facts = {"StateReason": image["reason"]} if "reason" in image else {}
+                facts |= image.get("facts", {})
+                self.add(region, image["id"], image.get("name", "node-1"), image["states"], tags, facts)
 
     def add(
-        self, region: str, ami: str, name: str, states: list[str], tags: dict[str, str], reason: dict[str, str] | None
+        self, region: str, ami: str, name: str, states: list[str], tags: dict[str, str], facts: dict[str, Any]
     ) -> None:
         known = self.regions.setdefault(region, [])
         image: dict[str, Any] = {
@@ -50,14 +54,14 @@ class Cloud:
             "Tags": [{"Key": key, "Value": value} for key, value in tags.items()],
             "states": list(states),
         }
-        known.append(image | ({"StateReason": reason} if reason else {}))
+        known.append(image | facts)
 
     def client(self, region: str) -> EC2Client:
         return cast("EC2Client", RegionalClient(self, region))
 
 
 class RegionalClient:
-    """The two calls of EC2 that publishing may make; any other is an AttributeError."""
+    """The calls of EC2 that publishing may make; any other is an AttributeError."""
 
     def __init__(self, cloud: Cloud, region: str) -> None:
         self._cloud = cloud
@@ -92,10 +96,17 @@ class RegionalClient:
         if token not in cloud.tokens:
             cloud.tokens[token] = f"ami-copy-{self._region}-{len(cloud.tokens) + 1}"
             tags = {tag["Key"]: tag["Value"] for tag in request["TagSpecifications"][0]["Tags"]}
-            cloud.add(
-                self._region, cloud.tokens[token], request["Name"], outcome["states"], tags, outcome.get("reason")
-            )
+            facts = {"StateReason": outcome["reason"]} if "reason" in outcome else {}
+            cloud.add(self._region, cloud.tokens[token], request["Name"], outcome["states"], tags, facts)
         return {"ImageId": cloud.tokens[token]}
+
+    def modify_image_attribute(self, *, ImageId: str, ImdsSupport: dict[str, str]) -> None:
+        self._cloud.journal.note(f"require {ImdsSupport['Value']} of {ImageId} in {self._region}")
+
+
+def _settings(regions: list[str], **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - as a config has them
+    asked = Settings.model_validate({"region": "us-east-1", "publish": {"regions": regions}, **settings})
+    return build_settings(asked), publish_settings(asked)
 
 
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
@@ -106,7 +117,7 @@ def test_publish(
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
     case = json.loads(file.read_text())
-    plan = make_plan("aws", {"region": "us-east-1"}, {"regions": case["regions"]})
+    plan = make_plan("aws", *_settings(case["regions"], **case.get("settings", {})))
     cloud = Cloud(case, plan.image_id, journal)
     run = Run({}, case.get("labels", {}), "2026-11-18T10:00:00Z")
     built = CloudImage("ami-source", "us-east-1", "node-1", "available")
@@ -130,6 +141,10 @@ def test_publish(
         assert kinds == {"image": worn, "snapshot": worn}
         assert request["Name"] == "node-1"
         assert len(request["ClientToken"]) <= 64
+    asked_for = [
+        {key: request[key] for key in ("Encrypted", "KmsKeyId") if key in request} for request in cloud.requests
+    ]
+    assert asked_for == expected.get("encryption", [{} for _ in cloud.requests])
 
 
 def test_two_runs_that_race_make_one_copy_and_a_failed_copy_is_not_given_back(
@@ -137,7 +152,7 @@ def test_two_runs_that_race_make_one_copy_and_a_failed_copy_is_not_given_back(
     console: Console,
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
-    plan = make_plan("aws", {"region": "us-east-1"}, {"regions": ["eu-west-1"]})
+    plan = make_plan("aws", *_settings(["eu-west-1"]))
     source = {"id": "ami-source", "states": ["available"]}
     case = {"cloud": {"us-east-1": [source]}, "copies": {"eu-west-1": {"states": ["unseen", "available"]}}}
     cloud = Cloud(case, plan.image_id, journal)

@@ -101,7 +101,11 @@ def test_gallery(
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
     case = json.loads(file.read_text())
-    settings = {"regions": case.get("regions", []), "version": case.get("rule", "date")}
+    settings = {
+        "regions": case.get("regions", []),
+        "replicas": case.get("replicas", 1),
+        "version": case.get("rule", "date"),
+    }
     plan = make_plan("azure", BUILD, settings, case.get("kubernetes", "1.35.6"))
     versions = Versions(case, plan.image_id, journal)
     client = cast("ComputeManagementClient", SimpleNamespace(gallery_image_versions=versions))

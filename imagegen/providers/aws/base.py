@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from imagegen.providers.aws.settings import Settings
 
 
+# Every Windows AMI's root disk; the template gives the disk's size and kind to this device.
+ROOT_DEVICE = "/dev/sda1"
+
+
 def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
-    """What to ask for; the name's pattern is the catalogue's."""
-    return {"region": settings.region, "name": windows["aws"]["name"], "owner": "amazon"}
+    """What to ask for: the operator's own base image, or Amazon's by the catalogue's pattern."""
+    own = settings.base_image
+    name, owner = (own.name, own.owner) if own else (windows["aws"]["name"], "amazon")
+    return {"region": settings.region, "name": name, "owner": owner}
 
 
 def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
@@ -32,9 +38,16 @@ def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
     if not images:
         raise ConfigError(
             f"there is no base image {asked}",
-            hint="check the region, and that this Windows release is still offered there: Amazon withdraws old ones",
+            hint="check the region, and that this Windows release is still offered there: Amazon withdraws old ones"
+            if request["owner"] == "amazon"
+            else "check the region, the name and the owner, and that the owner shares it with this account",
         )
     newest = max(images, key=lambda image: (image["CreationDate"], image["Name"]))
+    if (newest.get("Platform"), newest.get("RootDeviceName")) != ("windows", ROOT_DEVICE):
+        raise ConfigError(
+            f"the base image {newest['Name']}, {newest['ImageId']}, is not Windows with its disk at {ROOT_DEVICE}",
+            hint="choose a base image that was made of one of Amazon's",
+        )
     return LockedBase(
         request=dict(request),
         identity={"owner": request["owner"], "name": newest["Name"]},

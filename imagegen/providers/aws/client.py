@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imagegen.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    import boto3
+    import botocore.session
     from botocore.exceptions import ClientError
     from botocore.loaders import Loader
     from mypy_boto3_ec2.client import EC2Client
@@ -43,13 +45,17 @@ _NOT_ACCEPTED_HINT = f"{_CREDENTIALS_HINT}; and check that the account has enabl
 
 
 @contextlib.contextmanager
-def ec2_clients(environ: Mapping[str, str]) -> Iterator[Clients]:
-    """A client per region, made when first asked for and closed at the end."""
+def ec2_clients(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[Clients]:
+    """A client per region, made when first asked for and closed at the end; `auth` as a plan's settings hold it."""
     clients: dict[str, EC2Client] = {}
+    session: boto3.Session | None = None
 
     def client(region: str) -> EC2Client:
+        # The session is made late, so that what is wrong with it is explained where the first client is asked for.
+        nonlocal session
+        session = session or session_for(environ, auth, region)
         if region not in clients:
-            clients[region] = _ec2(region, environ)
+            clients[region] = session.client("ec2", region_name=region, **_client_options(environ))
         return clients[region]
 
     try:
@@ -61,42 +67,66 @@ def ec2_clients(environ: Mapping[str, str]) -> Iterator[Clients]:
 
 @functools.cache
 def _service_models() -> Loader:
-    """EC2's description is megabytes of JSON: read once, not once for each region."""
+    """EC2's description is megabytes of JSON: read once, not once for each session."""
     import botocore.loaders
 
     return botocore.loaders.create_loader()
 
 
-def _ec2(region: str, environ: Mapping[str, str]) -> EC2Client:
+def session_for(environ: Mapping[str, str], auth: Mapping[str, Any], region: str) -> boto3.Session:
+    """Credentials by the same rules as Packer's plugin: the config's profile, else the chain; then the role, if any."""
+    owner = _chain(environ, auth["profile"], region)
+    if auth["assume_role"] is None:
+        return owner
     import boto3
-    import botocore.config
-    import botocore.session
 
-    core = botocore.session.get_session()
-    core.register_component("data_loader", _service_models())
+    from imagegen.providers.aws.role import take_on
 
+    core = _core(environ)
+    take_on(core, owner, auth["assume_role"], _client_options(environ))
+    return boto3.Session(region_name=region, botocore_session=core)
+
+
+def _chain(environ: Mapping[str, str], profile: str | None, region: str) -> boto3.Session:
+    import boto3
+
+    core = _core(environ)
     # Without keys or a profile, botocore goes through its own chain (web identity, containers, instance roles), which
     # reads the process's environment, as it does for proxies: there is no way to hand it one.
-    if environ.get("AWS_ACCESS_KEY_ID"):
-        session = boto3.session.Session(
+    if environ.get("AWS_ACCESS_KEY_ID") and profile is None:
+        return boto3.Session(
             aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
             aws_session_token=environ.get("AWS_SESSION_TOKEN") or None,
             region_name=region,
             botocore_session=core,
         )
-    else:
-        profile = environ.get("AWS_PROFILE") or None
-        session = boto3.session.Session(profile_name=profile, region_name=region, botocore_session=core)
-    return session.client(
-        "ec2",
-        config=botocore.config.Config(
+    named = profile or environ.get("AWS_PROFILE") or None
+    return boto3.Session(profile_name=named, region_name=region, botocore_session=core)
+
+
+def _core(environ: Mapping[str, str]) -> botocore.session.Session:
+    import botocore.session
+
+    core = botocore.session.get_session()
+    core.register_component("data_loader", _service_models())
+    for variable, name in (("config_file", "AWS_CONFIG_FILE"), ("credentials_file", "AWS_SHARED_CREDENTIALS_FILE")):
+        if name in environ:
+            core.set_config_variable(variable, environ[name])
+    return core
+
+
+def _client_options(environ: Mapping[str, str]) -> dict[str, Any]:
+    import botocore.config
+
+    return {
+        "config": botocore.config.Config(
             retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
         ),
-        verify=environ.get("AWS_CA_BUNDLE") or None,
-    )
+        "verify": environ.get("AWS_CA_BUNDLE") or None,
+    }
 
 
 @contextlib.contextmanager
@@ -132,7 +162,8 @@ def _from_answer(doing: str, error: ClientError, failure: type[ImagegenError]) -
     # What follows is an encoded blob of kilobytes.
     reason = message.partition("Encoded authorization failure message")[0].strip()
     if code in _MAY_NOT:
-        hint = f"allow ec2:{error.operation_name} for these credentials, and run it again"
+        service = "sts" if error.operation_name == "AssumeRole" else "ec2"
+        hint = f"allow {service}:{error.operation_name} for these credentials, and run it again"
     else:
         hint = "run it again when the reason is gone"
     return failure(f"{doing}: {code}: {reason}", hint=hint, details=details)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.providers import CloudImage
 from imagegen.providers.tags import IMAGE_ID, is_same_image
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 AVAILABLE = "available"
 PENDING = "pending"
+IMDS_V2: Final = "v2.0"
 
 
 def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[ImageTypeDef]:
@@ -22,6 +23,27 @@ def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[
     found = ec2.describe_images(Owners=["self"], Filters=[{"Name": f"tag:{IMAGE_ID}", "Values": [image_id]}])["Images"]
     same = [image for image in found if is_same_image(tags_of(image), image_id, labels)]
     return sorted(same, key=lambda image: (image["CreationDate"], image["ImageId"]), reverse=True)
+
+
+def has_encrypted_disks(image: ImageTypeDef) -> bool:
+    """Whether it is the image that was asked to be encrypted, and not the bare one that Packer encrypts a copy of.
+
+    That one wears the same tags under a name of its own. What a pending image's disks will be is not told yet.
+    """
+    disks = [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
+    encrypted = all(disk.get("Encrypted") for disk in disks)
+    return tags_of(image).get("Name") == image["Name"] and (encrypted or image["State"] == PENDING)
+
+
+def requires_tokens(image: ImageTypeDef) -> bool:
+    return image.get("ImdsSupport") == IMDS_V2
+
+
+def as_planned(image: ImageTypeDef, settings: Mapping[str, Any]) -> bool:
+    """What EC2 keeps beside the disk: an image of the same identity may have been made before it was asked for."""
+    if settings["encryption"] is not None and not has_encrypted_disks(image):
+        return False
+    return requires_tokens(image) or not settings["require_imds_tokens"]
 
 
 def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:

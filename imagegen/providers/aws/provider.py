@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers.aws import base, images
+from imagegen.providers.aws import base, images, source
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained
 from imagegen.providers.waiting import Clock
@@ -21,6 +21,24 @@ if TYPE_CHECKING:
 
 PLUGIN: Final = "amazon"
 PLUGIN_SINCE: Final = "1.2.6"
+# EC2's codes, and then its sentences: of what a spot fleet was refused for, the plugin prints only these. One code is
+# a word that other failures say too.
+NO_CAPACITY: Final = frozenset(
+    {
+        "InstanceLimitExceeded",
+        "InsufficientInstanceCapacity",
+        "MaxSpotInstanceCountExceeded",
+        "SpotMaxPriceTooLow",
+        "UnfulfillableCapacity",
+        "VcpuLimitExceeded",
+        "api error Unsupported:",
+        "There is no Spot capacity available that matches your request",
+        "lower than the minimum required Spot request fulfillment price",
+        "Max spot instance count exceeded",
+        "is not supported in your requested Availability Zone",
+        "Unable to fulfill capacity due to your request configuration",
+    }
+)
 
 
 def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
@@ -28,33 +46,56 @@ def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, st
     return base.base_request(settings, windows)
 
 
-def look_up_base(request: Mapping[str, str], run: Run) -> LockedBase:
+def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> LockedBase:
     """The newest image that the request describes."""
-    doing = "looking up the base image"
-    with ec2_clients(run.environ) as clients, explained(doing, RefusedError):
+    auth = settings.auth.model_dump(mode="json")
+    with ec2_clients(run.environ, auth) as clients, explained("looking up the base image", RefusedError):
         return base.look_up_base(clients(request["region"]), request)
 
 
+def generation(settings: Settings) -> str:  # noqa: ARG001 - the protocol's signature
+    """One for all: an AMI names none."""
+    return "2"
+
+
 def build_settings(settings: Settings) -> dict[str, Any]:
-    """What the source template needs."""
-    return settings.model_dump(mode="json", include={"region", "instance_type", "disk_size_gb", "allowed_cidrs"})
+    """What the source template and the client need."""
+    return source.build_settings(settings)
 
 
 def source_values(plan: BuildPlan) -> dict[str, Any]:
-    """The settings and the base image of the region."""
-    return {**plan.build.settings, "source_ami": plan.build.base_place["ami_id"]}
+    """What was asked for, and the base image of the region."""
+    return source.source_values(plan.build.settings, plan.build.base_place["ami_id"])
+
+
+def plugin_since(plan: BuildPlan) -> str:  # noqa: ARG001 - the protocol's signature
+    """The same for every plan: no setting needs a newer plugin."""
+    return PLUGIN_SINCE
+
+
+def builder_sizes(plan: BuildPlan) -> list[str]:
+    """The instance types to try, in order."""
+    return list(plan.build.settings["instance_types"])
+
+
+def secret_variables(plan: BuildPlan) -> frozenset[str]:  # noqa: ARG001 - the protocol's signature
+    """None: the chain's variables have AWS' own names."""
+    return frozenset()
 
 
 def publish_settings(settings: Settings) -> dict[str, Any]:
     """What publish needs."""
-    return {"regions": list(settings.publish.regions)}
+    return source.publish_settings(settings)
 
 
 def find_built(plan: BuildPlan, run: Run) -> CloudImage | None:
     """The newest AMI of this plan and these labels in the build region, available or about to be."""
-    region = plan.build.settings["region"]
-    with ec2_clients(run.environ) as clients, explained(f"looking for built images in {region}", RefusedError):
-        found = images.newest_usable(images.images_of(clients(region), plan.image_id, run.labels))
+    settings = plan.build.settings
+    region = settings["region"]
+    doing = f"looking for built images in {region}"
+    with ec2_clients(run.environ, settings["auth"]) as clients, explained(doing, RefusedError):
+        known = images.images_of(clients(region), plan.image_id, run.labels)
+    found = images.newest_usable(image for image in known if images.as_planned(image, settings))
     return images.cloud_image(found, region) if found else None
 
 
@@ -65,5 +106,5 @@ def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:  # noqa: ARG00
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
     """Copies in the plan's regions."""
-    with ec2_clients(run.environ) as clients, explained("publishing", PublishError):
+    with ec2_clients(run.environ, plan.build.settings["auth"]) as clients, explained("publishing", PublishError):
         return publishing.publish(clients, plan, built, run, console, Clock())

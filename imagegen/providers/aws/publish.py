@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imagegen.errors import ImagegenError, PublishError
 from imagegen.plan.model import canonical
 from imagegen.providers import CloudImage, Published
 from imagegen.providers.aws.client import explained
-from imagegen.providers.aws.images import AVAILABLE, PENDING, cloud_image, images_of, newest_usable, tags_of
+from imagegen.providers.aws.images import (
+    AVAILABLE,
+    IMDS_V2,
+    PENDING,
+    cloud_image,
+    has_encrypted_disks,
+    images_of,
+    newest_usable,
+    requires_tokens,
+    tags_of,
+)
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -81,7 +91,7 @@ class _Publishing:
         ec2 = self.clients(region)
         with explained(f"looking for {self.source['Name']} in {region}", PublishError):
             known = images_of(ec2, self.plan.image_id, self.run.labels)
-        usable = newest_usable(known)
+        usable = newest_usable(image for image in known if not self._encrypts() or has_encrypted_disks(image))
         if usable is not None:
             return _Copy(cloud_image(usable, region), is_new=False)
         name = self.source["Name"]
@@ -98,16 +108,32 @@ class _Publishing:
                     {"ResourceType": "image", "Tags": self._tags()},
                     {"ResourceType": "snapshot", "Tags": self._tags()},
                 ],
+                **self._encryption(region),
             )
         return _Copy(CloudImage(made["ImageId"], region, name, PENDING), is_new=True)
 
     def finish(self, copy: _Copy) -> CloudImage:
-        if copy.image.state == AVAILABLE:
+        tokens = self.plan.build.settings["require_imds_tokens"]
+        if copy.image.state == AVAILABLE and not tokens:
             return copy.image
         region = copy.image.region
+        ec2 = self.clients(region)
         label = f"waiting for {copy.image.id} in {region}"
-        image = _wait_until_available(self.clients(region), copy.image, COPY_LIMIT_S, label, self.console, self.clock)
+        image = _wait_until_available(ec2, copy.image, COPY_LIMIT_S, label, self.console, self.clock)
+        if tokens and not requires_tokens(image):
+            # Whether a copy takes this over from its source is EC2's to decide; EC2 never takes it back.
+            with explained(f"requiring session tokens of {copy.image.id} in {region}", PublishError):
+                ec2.modify_image_attribute(ImageId=copy.image.id, ImdsSupport={"Value": IMDS_V2})
         return cloud_image(image, region)
+
+    def _encrypts(self) -> bool:
+        return self.plan.publish.settings["encryption"] is not None
+
+    def _encryption(self, region: str) -> dict[str, Any]:
+        if not self._encrypts():
+            return {}
+        key = self.plan.publish.settings["encryption"]["kms_keys"].get(region)
+        return {"Encrypted": True} | ({"KmsKeyId": key} if key else {})
 
     def _tags(self) -> Sequence[TagTypeDef]:
         # Names that begin with `aws:` are the cloud's own, and refused from others.
@@ -117,7 +143,7 @@ class _Publishing:
 
     def _token(self, region: str, failed: Sequence[ImageTypeDef]) -> str:
         """The same for two runs that race: EC2 makes one copy. Another after a failed copy, or EC2 gives that back."""
-        parts = [self.plan.image_id, self.source["ImageId"], region, dict(self.run.labels)]
+        parts = [self.plan.image_id, self.source["ImageId"], region, dict(self.run.labels), self._encryption(region)]
         return hashlib.sha256(canonical([*parts, sorted(image["ImageId"] for image in failed)])).hexdigest()
 
 

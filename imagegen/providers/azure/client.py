@@ -9,9 +9,10 @@ from imagegen.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from azure.core.exceptions import HttpResponseError
-    from azure.identity import ClientSecretCredential, DefaultAzureCredential
+    from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
     from azure.mgmt.compute import ComputeManagementClient
 
     from imagegen.errors import ImagegenError
@@ -23,18 +24,18 @@ READ_TIMEOUT_S = 120
 
 _CREDENTIALS_HINT = (
     "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or the same names with ARM_), "
-    "or run where a managed identity or `az login` is"
+    "or run where a managed identity or `az login` is; with azure.auth.method cli, only `az login` counts"
 )
 
 
 @contextlib.contextmanager
-def compute(environ: Mapping[str, str]) -> Iterator[ComputeManagementClient]:
-    """A client for the subscription that the environment names. The SDK retries what may pass."""
+def compute(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[ComputeManagementClient]:
+    """A client for the subscription that `auth` or else the environment names. The SDK retries what may pass."""
     from azure.mgmt.compute import ComputeManagementClient
 
-    subscription = subscription_id(environ)
+    subscription = auth["subscription_id"] or subscription_id(environ)
     with (
-        _credential(environ) as credential,
+        _credential(environ, auth, subscription) as credential,
         ComputeManagementClient(
             credential, subscription, connection_timeout=CONNECT_TIMEOUT_S, read_timeout=READ_TIMEOUT_S
         ) as client,
@@ -47,17 +48,31 @@ def subscription_id(environ: Mapping[str, str]) -> str:
     found = _variable(environ, "SUBSCRIPTION_ID")
     if not found:
         raise ConfigError(
-            "no Azure subscription is named", hint="set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID to its id"
+            "no Azure subscription is named",
+            hint="set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID to its id, or say it as azure.auth.subscription_id",
         )
     return found
 
 
-def _credential(environ: Mapping[str, str]) -> ClientSecretCredential | DefaultAzureCredential:
-    from azure.identity import ClientSecretCredential, DefaultAzureCredential
+def _credential(
+    environ: Mapping[str, str], auth: Mapping[str, Any], subscription: str
+) -> AzureCliCredential | ClientSecretCredential | DefaultAzureCredential:
+    from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
 
-    tenant, client, secret = (_variable(environ, name) for name in ("TENANT_ID", "CLIENT_ID", "CLIENT_SECRET"))
+    if auth["method"] == "cli":
+        # The subscription, so that `az` takes the account it belongs to: it may know several.
+        return AzureCliCredential(subscription=subscription)
+    tenant, client = (_variable(environ, name) for name in ("TENANT_ID", "CLIENT_ID"))
+    named: str | None = auth["client_secret_env"]
+    secret = environ.get(named, "") if named else _variable(environ, "CLIENT_SECRET")
     if tenant and client and secret:
         return ClientSecretCredential(tenant, client, secret)
+    if named:
+        # Falling back to another identity would not be what the config says.
+        raise ConfigError(
+            f"{named} is to hold the client secret, and it or the tenant's or the client's id is not set",
+            hint=f"set {named}, AZURE_TENANT_ID and AZURE_CLIENT_ID, or leave azure.auth.client_secret_env out",
+        )
     # Federated tokens, managed identities and the CLI's login; it reads the process's environment, as the SDK does for
     # proxies and certificates: there is no way to hand it one.
     return DefaultAzureCredential()

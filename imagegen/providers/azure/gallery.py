@@ -132,25 +132,34 @@ def next_version(client: ComputeManagementClient, plan: BuildPlan, run: Run) -> 
     """The number that a build of this plan gets, by the config's rule; one that exists is never built over."""
     definition = definition_of(plan)
     taken = [version.name or "" for version in definition.versions(client)]
-    if plan.publish.settings["version"] == "kubernetes":
-        return _kubernetes_version(plan, definition, taken)
+    if (fixed := fixed_version(plan)) is not None:
+        return _free(fixed, plan.publish.settings["version"], definition, taken)
     day = datetime.datetime.fromisoformat(run.started).astimezone(datetime.UTC)
     major, minor = day.year, day.month * 100 + day.day
     patches = [found[2] for name in taken if (found := numbers(name)) is not None and found[:2] == (major, minor)]
     return f"{major}.{minor}.{max(patches, default=-1) + 1}"
 
 
-def _kubernetes_version(plan: BuildPlan, definition: Definition, taken: list[str]) -> str:
-    version = plan.image.versions["kubernetes"]
+def fixed_version(plan: BuildPlan) -> str | None:
+    """The number that the config alone decides; None where it is made of the day."""
+    rule: str = plan.publish.settings["version"]
+    if rule == "date":
+        return None
+    return plan.image.versions["kubernetes"] if rule == "kubernetes" else rule
+
+
+def _free(version: str, rule: str, definition: Definition, taken: list[str]) -> str:
     if numbers(version) is None:
+        what = f"Kubernetes {version}" if rule == "kubernetes" else version
         raise RefusedError(
-            f"Kubernetes {version} cannot number an image version: a gallery wants three integers",
+            f"{what} cannot number an image version: a gallery wants three integers",
             hint="set azure.gallery.version to date",
         )
     if version in taken:
+        instead = "date" if rule == "kubernetes" else "another number or to date"
         raise RefusedError(
             f"{definition}/{version} exists already, and a published version is never overwritten",
-            hint="set azure.gallery.version to date, or delete that version yourself",
+            hint=f"set azure.gallery.version to {instead}, or delete that version yourself",
         )
     return version
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers.azure import base, gallery
+from imagegen.providers.azure import base, gallery, source
 from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.client import compute, explained
 from imagegen.providers.waiting import Clock
@@ -20,7 +20,18 @@ if TYPE_CHECKING:
     from imagegen.providers.azure.settings import Settings
 
 PLUGIN: Final = "azure"
-PLUGIN_SINCE: Final = "1.4.5"
+PLUGIN_SINCE: Final = source.PLUGIN_SINCE
+# OperationNotAllowed is not among them: quotas are one of its many reasons, and a machine in the wrong state another.
+NO_CAPACITY: Final = frozenset(
+    {
+        "AllocationFailed",
+        "OverconstrainedAllocationRequest",
+        "OverconstrainedZonalAllocationRequest",
+        "QuotaExceeded",
+        "SkuNotAvailable",
+        "ZonalAllocationFailed",
+    }
+)
 
 
 def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
@@ -28,47 +39,71 @@ def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, st
     return base.base_request(settings, windows)
 
 
-def look_up_base(request: Mapping[str, str], run: Run) -> LockedBase:
+def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> LockedBase:
     """The newest image that the request describes."""
-    with explained("looking up the base image", RefusedError), compute(run.environ) as client:
+    auth = settings.auth.model_dump(mode="json")
+    with explained("looking up the base image", RefusedError), compute(run.environ, auth) as client:
         return base.look_up_base(client, request)
 
 
+def generation(settings: Settings) -> str:
+    """The machine generation, by which the catalogue tells base images apart."""
+    return str(settings.generation)
+
+
 def build_settings(settings: Settings) -> dict[str, Any]:
-    """What the source template needs."""
-    return {
-        "location": settings.location,
-        "vm_size": settings.vm_size,
-        "resource_group": settings.gallery.resource_group,
-        "gallery": settings.gallery.name,
-        "definition": settings.gallery.definition,
-    }
+    """What the source template and the client need."""
+    return source.build_settings(settings)
 
 
 def source_values(plan: BuildPlan) -> dict[str, Any]:
-    """The settings, and the gallery version where the config alone decides it."""
-    fixed = plan.image.versions["kubernetes"] if plan.publish.settings["version"] == "kubernetes" else ""
-    return {**plan.build.settings, "version": fixed}
+    """What was asked for, and the gallery version where the config alone decides it."""
+    return source.source_values(plan.build.settings, gallery.fixed_version(plan) or "")
+
+
+def plugin_since(plan: BuildPlan) -> str:
+    """The lowest plugin version that does what this plan asks for."""
+    return source.plugin_since(plan.build.settings, len(plan.image.versions))
+
+
+def builder_sizes(plan: BuildPlan) -> list[str]:
+    """The sizes to try, in order."""
+    return list(plan.build.settings["vm_sizes"])
+
+
+def secret_variables(plan: BuildPlan) -> frozenset[str]:
+    """The client secret's, where the config gives it a name of its own."""
+    named = _auth(plan)["client_secret_env"]
+    return frozenset([named] if named else [])
 
 
 def publish_settings(settings: Settings) -> dict[str, Any]:
     """What publish needs; the Kubernetes version of the `kubernetes` rule is the image's own."""
-    return {"regions": list(settings.publish.regions), "version": settings.gallery.version}
+    return {
+        "regions": list(settings.publish.regions),
+        "replicas": settings.publish.replicas,
+        "version": settings.gallery.version,
+    }
 
 
 def find_built(plan: BuildPlan, run: Run) -> CloudImage | None:
     """The highest gallery version of this plan and these labels."""
-    with explained("looking for built images", RefusedError), compute(run.environ) as client:
+    with explained("looking for built images", RefusedError), compute(run.environ, _auth(plan)) as client:
         return gallery.find_built(client, plan, run)
 
 
 def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:
     """The gallery version to build, which is free at this moment."""
-    with explained("numbering the image", RefusedError), compute(run.environ) as client:
+    with explained("numbering the image", RefusedError), compute(run.environ, _auth(plan)) as client:
         return {"gallery_image_version": gallery.next_version(client, plan, run)}
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
     """Replicas in the plan's regions, and a place in `latest`."""
-    with explained("publishing", PublishError), compute(run.environ) as client:
+    with explained("publishing", PublishError), compute(run.environ, _auth(plan)) as client:
         return publishing.publish(client, plan, built, console, Clock())
+
+
+def _auth(plan: BuildPlan) -> dict[str, Any]:
+    auth: dict[str, Any] = plan.build.settings["auth"]
+    return auth

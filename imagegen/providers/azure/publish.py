@@ -43,10 +43,11 @@ _RERUN = "run the same command again: it continues with what is there"
 def publish(
     client: ComputeManagementClient, plan: BuildPlan, built: CloudImage, console: Console, clock: Clock
 ) -> Published:
-    """`made` counts the regions that had no replica before."""
+    """`made` counts the regions that had no replica before, or too few copies."""
     home = plan.build.settings["location"]
     regions = tuple(dict.fromkeys(region_key(name) for name in [home, *plan.publish.settings["regions"]]))
-    work = _Publishing(client, definition_of(plan), built.id.rpartition("/")[2], regions, console, clock)
+    replicas = plan.publish.settings["replicas"]
+    work = _Publishing(client, definition_of(plan), built.id.rpartition("/")[2], regions, replicas, console, clock)
     version = work.settle(work.is_settled, "looking at {}")
     missing = work.missing(version)
     if missing or not work.is_visible(version):
@@ -64,6 +65,7 @@ class _Publishing:
     definition: Definition
     name: str
     regions: tuple[str, ...]
+    copies: int
     console: Console
     clock: Clock
 
@@ -72,13 +74,13 @@ class _Publishing:
         return f"{self.definition}/{self.name}"
 
     def missing(self, version: GalleryImageVersion) -> list[str]:
-        """The wanted regions that are no target yet, or whose replica is not complete."""
-        targets = {region_key(target.name) for target in _targets(version)}
+        """The wanted regions that are no target yet, that have too few copies, or whose replica is not complete."""
+        copies = {region_key(target.name): target.regional_replica_count or 1 for target in _targets(version)}
         replicas = replication(version)
         return [
             region
             for region in self.regions
-            if region not in targets or replica_of(replicas, region).state != COMPLETED
+            if copies.get(region, 0) < self.copies or replica_of(replicas, region).state != COMPLETED
         ]
 
     def is_visible(self, version: GalleryImageVersion) -> bool:
@@ -119,7 +121,7 @@ class _Publishing:
         return version
 
     def update(self, version: GalleryImageVersion) -> None:
-        """Put back what was read, with the regions added: everything else of the version stays as it is."""
+        """Put back what was read, with regions and copies added: everything else of the version stays as it is."""
         from azure.mgmt.compute.models import GalleryImageVersionPublishingProfile, TargetRegion
 
         targets = _targets(version)
@@ -127,10 +129,14 @@ class _Publishing:
         storage = next((target.storage_account_type for target in targets), None) or profile.storage_account_type
         there = {region_key(target.name) for target in targets}
         new = [
-            TargetRegion(name=region, regional_replica_count=1, storage_account_type=storage)
+            TargetRegion(name=region, regional_replica_count=self.copies, storage_account_type=storage)
             for region in self.regions
             if region not in there
         ]
+        for target in targets:
+            # Never fewer: somebody may have added copies for a larger cluster.
+            if region_key(target.name) in self.regions:
+                target.regional_replica_count = max(target.regional_replica_count or 1, self.copies)
         profile.target_regions = [*targets, *new]
         profile.exclude_from_latest = False
         version.publishing_profile = profile

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import re
 import tomllib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.machine.files import parent, parts
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -100,13 +101,24 @@ def _check_containerd(files: Files, features: Features, arguments: list[str]) ->
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, text = word.partition("=")
         if name in ("--config", "-c"):
-            _check_toml(files, text if equals else following)
+            config = _read_toml(files, text if equals else following)
+            for imported in (path for pattern in config.get("imports", []) for path in _matching(files, pattern)):
+                _read_toml(files, imported)
 
 
-def _check_toml(files: Files, path: str) -> None:
+def _read_toml(files: Files, path: str) -> dict[str, Any]:
     if not files.is_file(path):
         raise RefusedByWindows(f"containerd cannot find its config {path}")
     try:
-        tomllib.loads(files.read(path).decode("utf-8"))
+        return tomllib.loads(files.read(path).decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RefusedByWindows(f"containerd cannot read its config {path}: {error}") from error
+
+
+def _matching(files: Files, pattern: str) -> list[str]:
+    """A pattern may match nothing; a path without one has to be there."""
+    folder, _, name = pattern.rpartition("\\")
+    if "*" not in name:
+        return [pattern]
+    there = files.names(folder) if files.is_folder(folder) else []
+    return [f"{folder}\\{found}" for found in there if fnmatch.fnmatchcase(found.lower(), name.lower())]

@@ -1,109 +1,269 @@
-"""The catalogue's tables: complete for every release, edition, cloud and minor, in forms that their readers take."""
+"""The catalogue's tables: every fact has a source, and every row is complete in forms that its readers take."""
 
 from __future__ import annotations
 
 import datetime
-import json
+import itertools
 import re
-import typing
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 import pytest
 
-from imagegen import contents
-from imagegen.catalog.facts import Versions, facts_for, minor, paths, stock_paths, table, windows_for
-from imagegen.config.model import Windows
+from imagegen.catalog.facts import minor, numbers, paths, sources, stock_paths, table
+from imagegen.catalog.listing import tables
 from imagegen.providers import PROVIDERS
 from imagegen.resources.kinds import Registry
 from imagegen.resources.model import WindowsPath
 
-TABLES = sorted(path.removesuffix(".json") for path in contents.read_folder(contents.CATALOG, "*.json"))
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ABOUT_THE_TABLE = {"title", "source", "sources"}
+DATES = {"released", "end_of_life", "mainstream_end", "extended_end", "expires"}
+VERDICTS = {"tested", "untested", "refused"}
+
 RELEASES = table("windows")["releases"]
 MINORS = table("kubernetes")["minors"]
 LINES = table("containerd")["lines"]
-EDITIONS = typing.get_args(Windows.model_fields["edition"].annotation)
+PLUGINS = table("cni")["plugins"]
 
 
-def versions(**changes: str) -> Versions:
-    asked = {
-        "windows": "2022",
-        "edition": "core",
-        "kubernetes": "1.36.2",
-        "containerd": "2.3.4",
-        "cloudbase_init": "1.1.8",
-    }
-    return Versions(**{**asked, **changes})
+def day(text: str) -> datetime.date:
+    """Only the long form: the short ones would not compare as texts."""
+    assert re.fullmatch(r"\d{4}-\d{2}-\d{2}", text)
+    return datetime.date.fromisoformat(text)
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_table_says_where_it_is_from_and_when_it_was_read(name: str) -> None:
-    data = json.loads((contents.CATALOG / f"{name}.json").read_bytes())
-    assert data["source"]
-    assert datetime.date.fromisoformat(data["read"]) <= datetime.date(2026, 11, 18)
+def dicts(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - any value that JSON has
+    if isinstance(value, dict):
+        yield value
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from dicts(item)
 
 
-def test_releases_are_what_a_config_may_ask_for() -> None:
-    assert tuple(RELEASES) == typing.get_args(Windows.model_fields["release"].annotation)
-
-
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("edition", EDITIONS)
-@pytest.mark.parametrize("target", PROVIDERS)
-def test_every_release_has_an_image_everywhere(release: str, edition: str, target: str) -> None:
-    found = windows_for(versions(windows=release, edition=edition), target)
-    assert (found["release"], found["edition"], found["build"]) == (release, edition, RELEASES[release]["build"])
-    names = {"aws": {"name"}, "azure": {"offer", "sku"}}[target]
-    assert set(found[target]) == names
-    assert all(release in value for key, value in found[target].items() if key in ("name", "sku"))
-    if target == "aws":
-        assert edition.capitalize() in found[target]["name"]
+def sourceless(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - any value that JSON has
+    """The facts that lie in no row with a source."""
+    if isinstance(value, dict) and isinstance(value.get("source"), str):
+        return
+    if isinstance(value, dict) and value:
+        for key, item in value.items():
+            yield from sourceless(item, f"{path}.{key}")
+    elif isinstance(value, list) and value and isinstance(value[0], dict):
+        for index, item in enumerate(value):
+            yield from sourceless(item, f"{path}[{index}]")
     else:
-        assert ("core" in found[target]["sku"]) == (edition == "core")
+        yield path
 
 
-def test_builds_tell_releases_apart() -> None:
-    builds = [release["build"] for release in RELEASES.values()]
-    assert builds == sorted(set(builds)) == [17763, 20348, 26100]
+def facts_without_source(data: dict[str, Any]) -> list[str]:
+    sections = {key: item for key, item in data.items() if key not in ABOUT_THE_TABLE | set(data.get("source", {}))}
+    return [path for key, item in sections.items() for path in sourceless(item, key)]
+
+
+@pytest.mark.parametrize("name", tables())
+def test_every_fact_names_a_source_that_is_there(name: str) -> None:
+    data = table(name)
+    assert facts_without_source(data) == []
+    assert set(data.get("source", {})) <= set(data)
+    named = {row["source"] for row in dicts(data) if isinstance(row.get("source"), str)}
+    assert named | set(data.get("source", {}).values()) == set(sources(name))
+    for source in sources(name).values():
+        assert set(source) == {"from", "read"}
+        assert len(source["from"]) > 20
+        assert day(source["read"]) <= datetime.datetime.now(tz=datetime.UTC).date()
+
+
+def test_a_fact_without_source_is_seen() -> None:
+    data = {"title": "t", "sources": {}, "source": {"c": "s"}, "c": [1], "rows": {"a": {"source": "s"}, "b": {"x": 1}}}
+    assert facts_without_source(data) == ["rows.b.x"]
+    assert facts_without_source({"rows": [{"source": "s"}, {"x": 1}], "d": {}}) == ["rows[1].x", "d"]
+
+
+@pytest.mark.parametrize("name", tables())
+def test_dates_are_dates_and_what_is_not_tested_says_why(name: str) -> None:
+    for row in dicts(table(name)):
+        for key in DATES & set(row):
+            if row[key] is not None:
+                day(row[key])
+        if "verdict" in row:
+            assert row["verdict"] in VERDICTS
+            assert (row["reason"] is None) == (row["verdict"] == "tested")
+        if row.get("reason") is not None:
+            assert len(row["reason"]) > 10
+
+
+def test_minors_have_no_gap_and_one_form() -> None:
+    assert list(MINORS) == [f"1.{number}" for number in range(14, 14 + len(MINORS))]
+    for name, row in MINORS.items():
+        assert day(row["released"]) < day(row["end_of_life"])
+        assert minor(row["latest_patch"]) == minor(row["crictl"]) == name
+        assert len(numbers(row["latest_patch"])) == len(numbers(row["crictl"])) == 3
+        assert re.fullmatch(r"registry\.k8s\.io/pause:3\.[0-9]+(\.[0-9]+)?", row["pause"])
+        assert row["host_process"] == ("no" if numbers(name) < (1, 22) else "gate" if name == "1.22" else "yes")
+        assert row["dockershim"] == (numbers(name) < (1, 24))
+        assert list(row["windows"]) == list(RELEASES)
+    for older, newer in itertools.pairwise(MINORS.values()):
+        assert day(older["released"]) < day(newer["released"])
+        assert day(older["end_of_life"]) < day(newer["end_of_life"])
+        assert numbers(older["pause"].rpartition(":")[2]) <= numbers(newer["pause"].rpartition(":")[2])
 
 
 @pytest.mark.parametrize(
-    ("release", "fix"), [(name, fix) for name, item in RELEASES.items() for fix in item["hot_fixes"]]
+    ("release", "tested", "untested"),
+    [
+        ("2019", (14, 34), (35, 36)),
+        ("2022", (23, 36), None),
+        ("2025", (35, 36), (33, 34)),
+        ("annual", (28, 32), (33, 36)),
+    ],
 )
-def test_hot_fix_is_a_registry_value_with_a_reason(release: str, fix: dict[str, typing.Any]) -> None:
-    Registry(key=fix["key"], name=fix["name"], type="DWord", data=fix["data"])
-    assert len(fix["reason"]) > 10, release
+def test_windows_of_each_minor(release: str, tested: tuple[int, int], untested: tuple[int, int] | None) -> None:
+    expected = dict.fromkeys(range(14, 37), "refused")
+    for verdict, span in (("tested", tested), ("untested", untested)):
+        if span:
+            expected |= dict.fromkeys(range(span[0], span[1] + 1), verdict)
+    assert {number: MINORS[f"1.{number}"]["windows"][release]["verdict"] for number in expected} == expected
 
 
-@pytest.mark.parametrize("line", MINORS)
-def test_kubernetes_minor(line: str) -> None:
-    item = MINORS[line]
-    assert re.fullmatch(r"registry\.k8s\.io/pause:3\.[0-9]+(\.[0-9]+)?", item["pause"])
-    assert minor(item["crictl"]) == line
-    assert datetime.date.fromisoformat(item["released"]) < datetime.date.fromisoformat(item["end_of_life"])
-    assert facts_for(versions(kubernetes=f"{line}.0"), "aws")["crictl"] == item["crictl"]
+def test_containerd_lines() -> None:
+    assert set(LINES) >= {"1.4", "1.5", "1.6", "1.7", "2.0", "2.1", "2.2", "2.3"}
+    assert list(LINES) == sorted(LINES, key=numbers)
+    for name, row in LINES.items():
+        day(row["end_of_life"])
+        assert row["config_version"] == (2 if name.startswith("1.") else 3)
+        assert row["host_process"] == (numbers(name) >= (1, 6))
+        assert minor(row["newest_patch"]) == name
+        first, last = row["kubernetes"]["first"], row["kubernetes"]["last"]
+        assert {first, last} <= {None, *MINORS}
+        assert row["kubernetes"]["reason"]
+        assert (last is not None) == name.startswith("1.")
+    assert LINES["1.7"]["kubernetes"]["last"] == "1.35"
 
 
-@pytest.mark.parametrize("line", LINES)
-def test_containerd_line(line: str) -> None:
-    assert LINES[line]["config_version"] == (2 if line.startswith("1.") else 3)
-    assert (
-        facts_for(versions(containerd=f"{line}.0"), "aws")["containerd_config_version"] == LINES[line]["config_version"]
-    )
-    datetime.date.fromisoformat(LINES[line]["end_of_life"])
+def test_releases_are_complete() -> None:
+    assert {name: row["build"] for name, row in RELEASES.items()} == {
+        **{"2019": 17763, "2022": 20348, "2025": 26100, "annual": 25398}
+    }
+    rows = {row["build"]: row for row in (*RELEASES.values(), *table("windows")["refused"].values())}
+    assert len(rows) == 7
+    assert len({frozenset(row) - {"note"} for row in RELEASES.values()}) == 1
+    tags = table("images")["tags"]
+    for name, row in RELEASES.items():
+        assert row["end_of_life"] == (row["extended_end"] or row["mainstream_end"])
+        assert list(row["images"]) == row["editions"]
+        assert set(row["runs_images_of"]) <= set(RELEASES)
+        assert {tags[tag] for tag in row["container_tags"].values()} <= set(row["runs_images_of"]), name
+        assert (row["pause_at_least"] is None) == (row["pause_note"] is None)
+        for fix in row["hot_fixes"]:
+            Registry(key=fix["key"], name=fix["name"], type="DWord", data=fix["data"])
+            assert day(fix["expires"]) > day(sources("windows")[fix["source"]]["read"])
+    assert set(tags.values()) <= set(RELEASES)
+    assert {name: row["runs_images_of"] for name, row in RELEASES.items()} == {
+        **{"2019": ["2019"], "2022": ["2022"], "2025": ["2025", "2022"], "annual": ["2022"]}
+    }
 
 
-@pytest.mark.parametrize("target", PROVIDERS)
-def test_facts_of_cloudbase_init(target: str) -> None:
-    facts = facts_for(versions(cloudbase_init="1.1.7"), target)["cloudbase_init"]
-    assert facts["product"] == "Cloudbase-Init 1.1.7"
-    assert len(facts["plugins"]) == len(set(facts["plugins"]))
+def test_images_say_their_release_edition_and_generation() -> None:
+    for release, row in RELEASES.items():
+        for edition, clouds in row["images"].items():
+            name = clouds["aws"]["name"]
+            assert (name is None) == (release == "annual") == ("reason" in clouds["aws"])
+            assert name is None or (release in name and edition.capitalize() in name)
+            skus = clouds["azure"]["sku"]
+            assert list(skus) == ["1", "2"]
+            for generation, sku in skus.items():
+                assert sku.startswith("23h2" if release == "annual" else release)
+                assert ("core" in sku) == (edition == "core")
+                assert sku.endswith(("-g2", "-gensecond")) == (generation == "2")
+
+
+def test_plugins() -> None:
+    assert len({frozenset(row) - {"note", "overlay_only"} for row in PLUGINS.values()}) == 1
+    for row in PLUGINS.values():
+        assert set(row["takes"]) <= {"version", "mode", "vni", "port", "mtu"}
+        assert ("mode" in row["takes"]) == bool(row["modes"]) == (row["default_mode"] in row["modes"])
+        assert set(row["overlay_modes"]) <= set(row["modes"])
+        assert set(row.get("overlay_only", [])) <= set(row["takes"])
+        assert row["newest"] is None or ("version" in row["takes"] and len(numbers(row["newest"])) == 3)
+        assert list(row["windows"]) == list(RELEASES)
+    assert PLUGINS["calico"]["windows"]["2025"]["verdict"] == "untested"
+    assert (table("cni")["vxlan"]["vni_at_least"], table("cni")["vxlan"]["port"]) == (4096, 4789)
+    assert table("cni")["azure_mtu"]["at_most"] == 1400
+
+
+@pytest.mark.parametrize(
+    ("size", "generations", "security"),
+    [
+        ("standard_d4s_v5", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_d8ads_v5", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_e4-2ds_v4", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_e104ibds_v5", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_d4s_v3", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_d4_v3", [1], {"standard"}),
+        ("standard_d2_v2", [1], {"standard"}),
+        ("standard_ds3_v2", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_d4lds_v6", [2], {"standard", "TrustedLaunch"}),
+        ("standard_f4ams_v6", [2], {"standard", "TrustedLaunch"}),
+        ("standard_f8s_v2", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_b2ms", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_b4als_v2", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_a4m_v2", [1], {"standard"}),
+        ("standard_dc4ads_v5", [2], {"ConfidentialVM"}),
+        ("standard_ec8es_v6", [2], {"ConfidentialVM"}),
+        ("standard_dc4s_v3", [2], {"standard", "TrustedLaunch"}),
+        ("standard_d4pds_v6", [], set()),
+        ("standard_b2pts_v2", [], set()),
+        ("standard_l16s_v3", [1, 2], {"standard", "TrustedLaunch"}),
+        ("standard_m416ms_v2", [2], {"standard"}),
+        ("standard_m64-32ms", [1, 2], {"standard"}),
+        ("standard_dc4as_cc_v5", None, None),
+        ("standard_nc24ads_a100_v4", None, None),
+    ],
+)
+def test_azure_size(size: str, generations: list[int] | None, security: set[str] | None) -> None:
+    found = [row for row in table("azure-sizes")["sizes"] if re.fullmatch(row["pattern"], size)]
+    assert (found[0]["generations"] if found else None) == generations
+    assert (set(found[0]["security"]) if found else None) == security
+
+
+@pytest.mark.parametrize(
+    ("limit", "fits", "refused"),
+    [
+        ("gallery", "cluster_api.2", "cluster-api"),
+        ("gallery_definition", "capi-win-2025-containerd", "capi-win-"),
+        ("gallery_version", "2026.1118.0", "1.36.0-rc.1"),
+        ("ami_name", "capa-ami windows (1.36.2) [a]./'@_", "capa:ami"),
+        ("aks_windows_pool", "winp2", "2win"),
+        ("computer_name", "win-md-0-x7k2p", "win_md"),
+    ],
+)
+def test_name_limit(limit: str, fits: str, refused: str) -> None:
+    pattern = table("limits")["limits"][limit]["pattern"]
+    assert re.match(pattern, fits)
+    assert not re.match(pattern, refused)
+
+
+def test_limits_are_the_clouds_own() -> None:
+    assert {name: row["max"] for name, row in table("limits")["limits"].items()} == {
+        **{
+            "gallery": 80,
+            "gallery_definition": 80,
+            "gallery_version": 2**31 - 1,
+            "gallery_replicas": 100,
+            "azure_tags": 50,
+            "aws_tags": 50,
+        },
+        **{"scale_set_prefix": 9, "aks_windows_pool": 6, "ami_name": 128, "computer_name": 15},
+    }
+
+
+def test_one_cloudbase_init_is_the_newest_and_the_last() -> None:
+    versions = table("cloudbase-init")["versions"]
+    assert [name for name, row in versions.items() if row["newest"]] == [max(versions, key=numbers)]
 
 
 def test_paths_have_the_form_of_paths() -> None:
     form = pydantic.TypeAdapter(WindowsPath)
     for path in (*paths().values(), *(path for target in PROVIDERS for path in stock_paths(target))):
         assert form.validate_python(path) == path
-
-
-def test_pre_release_has_the_minor_of_its_release() -> None:
-    assert minor("1.36.0-rc.1") == "1.36"

@@ -14,7 +14,7 @@ from imagegen import contents, errors, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.cli.labels import parse_labels
 from imagegen.cli.main import cli, main
-from imagegen.cli.show import error_json, error_text
+from imagegen.cli.show import error_text
 from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
 
 if TYPE_CHECKING:
@@ -47,17 +47,25 @@ def locked(tmp_path: Path, decide: Callable[..., Any]) -> tuple[Any, Path]:
 
 
 def test_validate_says_what_it_read(run: Callable[..., tuple[object, str, str]]) -> None:
-    assert run("validate", SHIPPED) == (0, f"{SHIPPED}: ok (windows-2022-containerd for aws, azure)\n", "")
+    code, out, err = run("validate", SHIPPED)
+    assert (code, out) == (0, f"{SHIPPED}: ok (windows-2022-containerd for aws, azure)\n")
+    # The one thing of the shipped config that whoever copies it should narrow.
+    assert err.startswith(f"{SHIPPED}:37: targets.aws.network.allowed_cidrs[0]: warning: ")
+    assert err.count("\n") == 2
 
 
 def test_validate_for_machines(run: Callable[..., tuple[object, str, str]]) -> None:
     code, out, _ = run("validate", SHIPPED, "--format", "json")
     assert code == 0
-    assert json.loads(out) == {
+    told = json.loads(out)
+    (warning,) = told.pop("problems")
+    assert (warning["severity"], warning["rule"], warning["line"]) == ("warning", "aws-open-to-everybody", 37)
+    assert told == {
+        "file": str(SHIPPED),
         "ok": True,
+        "buildable": True,
         "name": "windows-2022-containerd",
         "targets": ["aws", "azure"],
-        "problems": [],
     }
 
 
@@ -89,7 +97,8 @@ def test_render_prints_where_the_tree_is(
     words = ("render", SHIPPED, "--target", "aws", "--lock", lock, "--out", tmp_path / "out")
     code, out, err = run(*words)
     tree = tmp_path / "out" / "windows-2022-containerd" / decision.plan.short_id / "tree"
-    assert (code, out, err) == (0, f"{tree}\n", "")
+    assert (code, out) == (0, f"{tree}\n")
+    assert "[aws-open-to-everybody]" in err
     assert contents.read_folder(tree) == pipeline.render_tree(decision)
     before = {path: path.stat().st_mtime_ns for path in tree.rglob("*")}
     assert run(*words)[0] == 0
@@ -215,11 +224,86 @@ def test_problems_are_shown_in_the_order_of_the_file() -> None:
     problems = [Problem("f", 12, "b", "late"), Problem("f", 2, "a", "early", "look"), Problem("a", 0, "", "no line")]
     error = ConfigError("several", problems=problems)
     assert error_text(error) == "error: several\na: no line\nf:2: a: early\n  hint: look\nf:12: b: late"
-    assert [(item["line"], item["message"]) for item in error_json(error)["problems"]] == [
-        (0, "no line"),
-        (2, "early"),
-        (12, "late"),
-    ]
+    assert [problem.line for problem in error.problems] == [0, 2, 12]
+
+
+AWAITED = """\
+extends: base.yaml
+ssh: {port: 22}
+allow_eol: true
+"""
+
+
+@pytest.fixture
+def awaiting(tmp_path: Path) -> Path:
+    """A config of which something is not built yet, and with a warning."""
+    (tmp_path / "base.yaml").write_text(SHIPPED.read_text())
+    file = tmp_path / "awaiting.yaml"
+    file.write_text(AWAITED)
+    return file
+
+
+def test_validate_says_what_is_not_built_yet(run: Callable[..., tuple[object, str, str]], awaiting: Path) -> None:
+    code, out, err = run("validate", awaiting)
+    assert code == 0
+    assert out == f"{awaiting}: ok, and cannot be built yet (windows-2022-containerd for aws, azure)\n"
+    assert f"{awaiting}:2: ssh: warning: the OpenSSH server is not built yet (ssh) [not-built-yet]\n" in err
+    assert f"{awaiting}:3: allow_eol: warning: " in err
+
+
+def test_plan_refuses_what_is_not_built_yet(run: Callable[..., tuple[object, str, str]], awaiting: Path) -> None:
+    for verb in ("plan", "lock", "render", "build", "publish"):
+        code, out, err = run(verb, awaiting, "--target", "aws")
+        assert (verb, code, out) == (verb, int(ExitCode.REFUSED), "")
+        assert "error: " in err
+        assert ":2: ssh: " in err
+
+
+def test_validate_annotates_a_pull_request(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:
+    file = tmp_path / "wrong, %.yaml"
+    file.write_text(SHIPPED.read_text().replace("region: us-east-1", "region: us-west-2", 1))
+    code, out, _ = run("validate", file, "--format", "github")
+    assert code == 2
+    place = str(file).replace("%", "%25").replace(",", "%2C")
+    warning, line = out.splitlines()
+    assert warning.startswith(f"::warning file={place},line=37,title=aws-open-to-everybody::")
+    assert line.startswith(
+        f"::error file={place},line=39,title=aws-copy-to-build-region::targets.aws.publish.regions[0]: "
+    )
+    assert line.endswith("%0Ahint: leave it out")
+
+
+def test_validate_judges_many(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("name: x\n")
+    code, out, err = run("validate", wrong, SHIPPED)
+    assert (code, out) == (2, f"{SHIPPED}: ok (windows-2022-containerd for aws, azure)\n")
+    assert f"error: {wrong}: " in err
+    code, out, _ = run("validate", wrong, SHIPPED, "--format", "json")
+    assert (code, [item["ok"] for item in json.loads(out)]) == (2, [False, True])
+
+
+def test_set_wins_and_is_recorded(run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path]) -> None:
+    decision, lock = locked
+    words = ("plan", SHIPPED, "--target", "aws", "--lock", lock, "--format", "json", "--set", "timeouts.winrm=90")
+    code, out, _ = run(*words)
+    plan = json.loads(out)
+    assert (code, plan["image_id"], plan["build"]["timeouts_min"]["winrm"]) == (0, decision.plan.image_id, 90)
+    assert plan["build"]["stated"]["set"] == {"timeouts.winrm": 90}
+    code, _, err = run(*words[:-1], "timeouts.winrn=90")
+    assert code == 2
+    assert "did you mean 'winrm'?" in err
+
+
+def test_the_day_is_said_by_the_environment(
+    run: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "4102444800")
+    code, _, err = run("validate", SHIPPED)
+    assert code == 2
+    assert "[support-ended]" in err
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "tomorrow")
+    assert run("validate", SHIPPED)[0] == 2
 
 
 @pytest.mark.parametrize(

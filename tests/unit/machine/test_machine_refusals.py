@@ -56,6 +56,12 @@ def containers(*paths: str, config: bytes | None = None) -> Prepare:
     return prepare
 
 
+def broken_import(machine: Machine) -> None:
+    containers(CONTAINERD, config=b"imports = ['C:\\none\\*.toml', 'C:\\c\\conf.d\\*.toml']\n")(machine)
+    files(r"C:\c\conf.d\a.txt")(machine)
+    machine.files.write(r"C:\c\conf.d\b.toml", b"[debug\n")
+
+
 def late_dependency(machine: Machine) -> None:
     files(r"C:\c\t.exe")(machine)
     machine.services.create("late", r"C:\c\late.exe", "late", MANUAL)
@@ -144,6 +150,12 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
         service(command=rf"{RUN_SERVICE} --config=C:\c\config.toml"),
         containers(CONTAINERD, config=b"\xef\xbb\xbfversion = 3\n"),
         r"containerd cannot read its config C:\c\config.toml",
+    ),
+    (
+        "service",
+        service(command=rf"{RUN_SERVICE} --config C:\c\config.toml"),
+        broken_import,
+        r"containerd cannot read its config C:\c\conf.d\b.toml",
     ),
     ("service", service(command=RUNNER), files(RUNNER), "is told of no program to run"),
     (

@@ -244,7 +244,7 @@ PLAN = BuildPlan(
     ImagePart(
         "aws", {}, {"name": "base"}, {"kubernetes": "1.35.6"}, (), {"containerd": PlannedArtifact(SHA, 3)}, {}, {}
     ),
-    BuildPart("node", {"ami_id": "ami-0"}, {}, {"containerd": "https://x.test/c.tar.gz?sig=secret"}, {}, {}),
+    BuildPart("node", {"ami_id": "ami-0"}, {}, {"containerd": "https://x.test/c.tar.gz?sig=secret"}, {}, {}, {}, {}),
     PublishPart({}),
 )
 

@@ -12,23 +12,31 @@ from imagegen.console import Console
 from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
 from imagegen.providers import Run, provider
-from imagegen.providers.aws import base
+from imagegen.providers.aws import base, images, source
 from imagegen.providers.aws.client import ec2_clients, explained
-from imagegen.providers.aws.settings import Publish, Settings
+from imagegen.providers.aws.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("cloud_descriptions")
 
 ENVIRON = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
 REGION = "eu-west-1"
-SETTINGS = Settings(region=REGION, allowed_cidrs=["192.0.2.0/24"], publish=Publish(regions=["eu-central-1"]))
-PLAN = BuildPlan(
-    ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
-    BuildPart("node", {}, {"region": REGION}, {}, {}, {}),
-    PublishPart({"regions": []}),
-)
+SETTINGS = Settings.model_validate({"region": REGION, "network": {"allowed_cidrs": ["192.0.2.0/24"]}})
+NO_AUTH = {"profile": None, "assume_role": None}
+
+
+def plan_of(settings: Settings = SETTINGS) -> BuildPlan:
+    return BuildPlan(
+        ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
+        BuildPart("node", {}, source.build_settings(settings), {}, {}, {}, {}, {}),
+        PublishPart(source.publish_settings(settings)),
+    )
+
+
+PLAN = plan_of()
 
 
 @pytest.fixture
@@ -67,7 +75,7 @@ def test_the_newest_base_image_that_fits_is_locked(ec2: Any) -> None:  # noqa: A
     offered = ec2.describe_images(Owners=["amazon"], Filters=[{"Name": "name", "Values": [request["name"]]}])["Images"]
     assert len(offered) > 1
 
-    locked = aws.look_up_base(request, run())
+    locked = aws.look_up_base(SETTINGS, request, run())
 
     newest = max(offered, key=lambda image: (image["CreationDate"], image["Name"]))
     assert locked.request == request
@@ -75,24 +83,38 @@ def test_the_newest_base_image_that_fits_is_locked(ec2: Any) -> None:  # noqa: A
     assert locked.place == {"region": REGION, "ami_id": newest["ImageId"]}
 
 
-def test_newest_is_by_creation_and_not_by_name() -> None:
+def offers(*offered: dict[str, Any]) -> Any:  # noqa: ANN401 - as much of a client as a look-up needs
     class Ec2:
         def describe_images(self, **_: object) -> dict[str, Any]:
-            old = {"Name": "Windows-2026.11.99", "ImageId": "ami-1", "CreationDate": "2026-10-01T00:00:00.000Z"}
-            new = {"Name": "Windows-2026.11.11", "ImageId": "ami-2", "CreationDate": "2026-11-01T00:00:00.000Z"}
-            return {"Images": [new, old]}
+            return {"Images": [{"Platform": "windows", "RootDeviceName": "/dev/sda1"} | image for image in offered]}
 
-    client: Any = Ec2()
-    locked = base.look_up_base(client, {"region": REGION, "name": "Windows-*", "owner": "amazon"})
+    return Ec2()
+
+
+def test_newest_is_by_creation_and_not_by_name() -> None:
+    old = {"Name": "Windows-2026.11.99", "ImageId": "ami-1", "CreationDate": "2026-10-01T00:00:00.000Z"}
+    new = {"Name": "Windows-2026.11.11", "ImageId": "ami-2", "CreationDate": "2026-11-01T00:00:00.000Z"}
+    locked = base.look_up_base(offers(new, old), {"region": REGION, "name": "Windows-*", "owner": "111122223333"})
     assert locked.place["ami_id"] == "ami-2"
+    assert locked.identity == {"owner": "111122223333", "name": "Windows-2026.11.11"}
+
+
+@pytest.mark.parametrize("fact", [{"Platform": None}, {"RootDeviceName": "/dev/xvda"}], ids=str)
+def test_a_base_image_that_the_template_cannot_start_is_refused(fact: dict[str, Any]) -> None:
+    image = {"Name": "mine", "ImageId": "ami-1", "CreationDate": "2026-11-01T00:00:00.000Z", **fact}
+    with pytest.raises(ConfigError, match="mine, ami-1, is not Windows with its disk at /dev/sda1"):
+        base.look_up_base(offers(image), {"region": REGION, "name": "mine", "owner": "self"})
 
 
 @pytest.mark.usefixtures("ec2")
 def test_a_base_image_that_is_not_offered_is_the_configs_fault() -> None:
     request = {"region": REGION, "name": "Windows_Server-1999-*", "owner": "amazon"}
     with pytest.raises(ConfigError, match=r"no base image Windows_Server-1999-\* of amazon in eu-west-1") as raised:
-        provider("aws").look_up_base(request, run())
-    assert "check the region" in raised.value.hint
+        provider("aws").look_up_base(SETTINGS, request, run())
+    assert "Amazon withdraws old ones" in raised.value.hint
+    with pytest.raises(ConfigError, match="no base image mine of self in eu-west-1") as raised:
+        provider("aws").look_up_base(SETTINGS, {**request, "name": "mine", "owner": "self"}, run())
+    assert "Amazon" not in raised.value.hint
 
 
 def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> None:  # noqa: ANN401 - as above
@@ -116,7 +138,7 @@ def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> N
 
 @pytest.mark.usefixtures("ec2")
 def test_publishing_goes_through_the_real_client() -> None:
-    with ec2_clients(ENVIRON) as clients:
+    with ec2_clients(ENVIRON, NO_AUTH) as clients:
         source = clients(REGION).register_image(Name="node-1")["ImageId"]
         tags = [{"Key": "imagegen_image_id", "Value": PLAN.image_id}]
         clients(REGION).create_tags(Resources=[source], Tags=tags)  # type: ignore[arg-type] # plain dicts are TagTypeDefs
@@ -128,22 +150,32 @@ def test_publishing_goes_through_the_real_client() -> None:
     assert published.made == 0
 
 
-def test_settings_become_plain_json() -> None:
-    aws = provider("aws")
-    windows = {"aws": {"name": "Windows_Server-2022-English-Core-Base-*"}}
-    assert aws.base_request(SETTINGS, windows) == {
-        "region": REGION,
-        "name": "Windows_Server-2022-English-Core-Base-*",
-        "owner": "amazon",
-    }
-    assert aws.build_settings(SETTINGS) == {
-        "region": REGION,
-        "instance_type": "m6i.large",
-        "disk_size_gb": 50,
-        "allowed_cidrs": ["192.0.2.0/24"],
-    }
-    assert aws.publish_settings(SETTINGS) == {"regions": ["eu-central-1"]}
-    assert aws.build_variables(PLAN, run()) == {}
+def disk(**facts: object) -> dict[str, Any]:
+    return {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": facts}, {"DeviceName": "xvdca"}]}
+
+
+@pytest.mark.parametrize(
+    ("asked", "facts", "is_it"),
+    [
+        ({}, disk(), True),
+        ({"encryption": {}}, disk(Encrypted=True), True),
+        ({"encryption": {}}, disk(Encrypted=False), False),
+        ({"encryption": {}}, {**disk(Encrypted=True), "Name": "x7Kd92a"}, False),
+        ({"encryption": {}}, {**disk(), "State": "pending"}, True),
+        ({"encryption": {}}, {**disk(), "State": "pending", "Name": "x7Kd92a"}, False),
+        ({"require_imds_tokens": True}, {"ImdsSupport": "v2.0"}, True),
+        ({"require_imds_tokens": True}, {}, False),
+    ],
+    ids=str,
+)
+def test_an_image_made_before_something_was_asked_for_is_not_the_one(
+    asked: dict[str, Any], facts: dict[str, Any], is_it: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tags = [{"Key": "Name", "Value": "node-1"}]
+    image: Any = {"ImageId": "ami-1", "Name": "node-1", "State": "available", "Tags": tags, **facts}
+    monkeypatch.setattr(images, "images_of", lambda *_: [image])
+    found = provider("aws").find_built(plan_of(Settings(region=REGION, **asked)), run())
+    assert (found is not None) == is_it
 
 
 @pytest.mark.parametrize(
@@ -178,13 +210,9 @@ def test_faults_of_the_sdk_become_errors(fault: Exception, kind: type[Exception]
     assert type(raised.value) is kind
 
 
-def test_a_profile_that_does_not_exist_is_the_operators_to_mend(
-    tmp_path: Any,  # noqa: ANN401 - a Path
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+def test_a_profile_that_does_not_exist_is_the_operators_to_mend(tmp_path: Path) -> None:
+    files = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
     request = {"region": REGION, "name": "any", "owner": "amazon"}
     with pytest.raises(ConfigError, match="no usable AWS credentials") as raised:
-        provider("aws").look_up_base(request, Run({"AWS_PROFILE": "nobody"}, {}, ""))
+        provider("aws").look_up_base(SETTINGS, request, Run({"AWS_PROFILE": "nobody", **files}, {}, ""))
     assert "AWS_PROFILE" in raised.value.hint

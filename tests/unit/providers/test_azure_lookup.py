@@ -13,22 +13,34 @@ from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers import provider
 from imagegen.providers.azure import base, client
 from imagegen.providers.azure.gallery import numbers
-from imagegen.providers.azure.settings import Gallery, Publish, Settings
+from imagegen.providers.azure.settings import BaseImage, Settings
 
 REQUEST = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "core"}
-SETTINGS = Settings(
-    location="westeurope",
-    gallery=Gallery(resource_group="images", name="gal", definition="def"),
-    publish=Publish(regions=["northeurope"]),
+SETTINGS = Settings.model_validate(
+    {
+        "location": "westeurope",
+        "gallery": {"resource_group": "images", "name": "gal", "definition": "def"},
+        "publish": {"regions": ["northeurope"]},
+    }
 )
 
 
-def marketplace(*versions: str) -> Any:  # noqa: ANN401 - stands for a ComputeManagementClient
+OWN = REQUEST | {"generation": "2"}
+AUTH = {"method": "environment", "subscription_id": None, "client_secret_env": None}
+
+
+def marketplace(*versions: str, generation: str | None = None) -> Any:  # noqa: ANN401 - a ComputeManagementClient
+    place = ("westeurope", "MicrosoftWindowsServer", "windowsserver2022", "core")
+
     def listed(*asked: str) -> list[SimpleNamespace]:
-        assert asked == ("westeurope", "MicrosoftWindowsServer", "windowsserver2022", "core")
+        assert asked == place
         return [SimpleNamespace(name=version) for version in versions]
 
-    return SimpleNamespace(virtual_machine_images=SimpleNamespace(list=listed))
+    def got(*asked: str) -> SimpleNamespace:
+        assert asked == (*place, "20348.5499.260809")
+        return SimpleNamespace(hyper_v_generation=generation)
+
+    return SimpleNamespace(virtual_machine_images=SimpleNamespace(list=listed, get=got))
 
 
 def test_the_highest_version_is_by_number_and_not_by_text() -> None:
@@ -48,13 +60,37 @@ def test_no_version_is_the_configs_fault() -> None:
         base.look_up_base(marketplace(), REQUEST)
 
 
+@pytest.mark.parametrize("generation", ["V2", None])
+def test_a_version_of_ones_own_choice_is_taken_exactly(generation: str | None) -> None:
+    client = marketplace("20348.5499.260809", "20348.6000.261111", generation=generation)
+    locked = base.look_up_base(client, OWN | {"version": "20348.5499.260809"})
+    assert locked.identity == {
+        "publisher": "MicrosoftWindowsServer",
+        "offer": "windowsserver2022",
+        "sku": "core",
+        "version": "20348.5499.260809",
+    }
+
+
+@pytest.mark.parametrize(
+    ("version", "generation", "says"),
+    [
+        ("20348.1.1", "V2", "no base image MicrosoftWindowsServer:windowsserver2022:core:20348.1.1 in westeurope"),
+        ("20348.5499.260809", "V1", "is of generation 1, the config of 2"),
+    ],
+)
+def test_an_image_of_ones_own_choice_must_fit(version: str, generation: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        base.look_up_base(marketplace("20348.5499.260809", generation=generation), OWN | {"version": version})
+
+
 FAMILY = {"TENANT_ID": "t", "CLIENT_ID": "c", "CLIENT_SECRET": "s", "SUBSCRIPTION_ID": "sub"}
 
 
 @pytest.mark.parametrize("prefix", ["AZURE", "ARM"])
 def test_both_families_of_names_are_accepted(prefix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = recorded_credentials(monkeypatch)
-    with client.compute({f"{prefix}_{name}": value for name, value in FAMILY.items()}):
+    with client.compute({f"{prefix}_{name}": value for name, value in FAMILY.items()}, AUTH):
         pass
     assert made == [("t", "c", "s")]
 
@@ -62,7 +98,7 @@ def test_both_families_of_names_are_accepted(prefix: str, monkeypatch: pytest.Mo
 def test_azures_own_names_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     made = recorded_credentials(monkeypatch)
     environ = {f"ARM_{name}": f"arm-{value}" for name, value in FAMILY.items()} | {"AZURE_CLIENT_ID": "azure-c"}
-    with client.compute(environ):
+    with client.compute(environ, AUTH):
         pass
     assert made == [("arm-t", "azure-c", "arm-s")]
     assert client.subscription_id(environ | {"AZURE_SUBSCRIPTION_ID": "azure-sub"}) == "azure-sub"
@@ -70,24 +106,46 @@ def test_azures_own_names_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_a_secret_the_default_chain_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     made = recorded_credentials(monkeypatch)
-    with client.compute({"AZURE_SUBSCRIPTION_ID": "sub", "AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t"}):
+    with client.compute({"AZURE_SUBSCRIPTION_ID": "sub", "AZURE_CLIENT_ID": "c", "AZURE_TENANT_ID": "t"}, AUTH):
         pass
     assert made == [()]
 
 
+def test_the_config_says_whose_subscription_and_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded_credentials(monkeypatch)
+    environ = {f"AZURE_{name}": value for name, value in FAMILY.items()} | {"IMAGES_SECRET": "other"}
+    with client.compute(environ, AUTH | {"client_secret_env": "IMAGES_SECRET"}):
+        pass
+    del environ["AZURE_SUBSCRIPTION_ID"]
+    # `az` knows its own tenant: nothing of the environment counts, and the subscription says which account.
+    with client.compute(environ, AUTH | {"method": "cli", "subscription_id": "own"}):
+        pass
+    assert made == [("t", "c", "other"), ("subscription=own",)]
+
+
+@pytest.mark.parametrize("left_out", ["IMAGES_SECRET", "AZURE_TENANT_ID", "AZURE_CLIENT_ID"])
+def test_a_named_secret_is_never_replaced_by_another_identity(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded_credentials(monkeypatch)
+    environ = {f"AZURE_{name}": value for name, value in FAMILY.items()} | {"IMAGES_SECRET": "other", left_out: ""}
+    auth = AUTH | {"client_secret_env": "IMAGES_SECRET"}
+    with pytest.raises(ConfigError, match="IMAGES_SECRET is to hold"), client.compute(environ, auth):
+        pytest.fail("a client without its secret")
+    assert made == []
+
+
 @pytest.mark.parametrize("environ", [{}, {"AZURE_SUBSCRIPTION_ID": ""}])
 def test_no_subscription_names_what_to_set(environ: dict[str, str]) -> None:
-    with pytest.raises(ConfigError, match="no Azure subscription") as raised, client.compute(environ):
+    with pytest.raises(ConfigError, match="no Azure subscription") as raised, client.compute(environ, AUTH):
         pytest.fail("a client without a subscription")
-    assert raised.value.hint == "set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID to its id"
+    assert raised.value.hint.startswith("set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID to its id")
 
 
 def recorded_credentials(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     made: list[tuple[str, ...]] = []
 
     class Credential:
-        def __init__(self, *values: str) -> None:
-            made.append(values)
+        def __init__(self, *values: str, **named: str) -> None:
+            made.append((*values, *(f"{name}={value}" for name, value in named.items())))
 
         def __enter__(self) -> Credential:
             return self
@@ -99,8 +157,8 @@ def recorded_credentials(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
             pytest.fail("a token was asked for")
 
     # azure.identity is imported above, not by the code under test: its import asks `uname` for its User-Agent.
-    monkeypatch.setattr(azure.identity, "ClientSecretCredential", Credential)
-    monkeypatch.setattr(azure.identity, "DefaultAzureCredential", Credential)
+    for kind in ("AzureCliCredential", "ClientSecretCredential", "DefaultAzureCredential"):
+        monkeypatch.setattr(azure.identity, kind, Credential)
     return made
 
 
@@ -162,11 +220,9 @@ def test_settings_become_plain_json() -> None:
     azure = provider("azure")
     windows = {"azure": {"offer": "windowsserver2022", "sku": "core"}}
     assert azure.base_request(SETTINGS, windows) == REQUEST
-    assert azure.build_settings(SETTINGS) == {
-        "location": "westeurope",
-        "vm_size": "Standard_D4s_v5",
-        "resource_group": "images",
-        "gallery": "gal",
-        "definition": "def",
-    }
-    assert azure.publish_settings(SETTINGS) == {"regions": ["northeurope"], "version": "date"}
+    own = BaseImage(offer="windowsserver2022", sku="core", version="20348.1.1")
+    chosen = SETTINGS.model_copy(update={"base_image": own})
+    # The catalogue may have no image for the release at all.
+    assert azure.base_request(chosen, {}) == OWN | {"version": "20348.1.1"}
+    assert azure.generation(SETTINGS) == "2"
+    assert azure.publish_settings(SETTINGS) == {"regions": ["northeurope"], "replicas": 1, "version": "date"}

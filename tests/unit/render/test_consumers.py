@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import ruamel.yaml
 
+from imagegen import contents
 from imagegen.catalog.facts import paths, table
+from imagegen.config.model import ImageConfig
+from imagegen.plan.context import evaluate_steps
+from imagegen.steps.discover import load_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,16 +87,17 @@ KNOWN_ELSEWHERE = {"verbose"}
 
 
 def test_nothing_of_user_data_reaches_a_log(conf_file: tuple[str, str, Path]) -> None:
-    _, name, file = conf_file
+    _, _, file = conf_file
     conf = _cloudbase_init(file)
     assert conf.debug is False
     assert conf.log_dir == f"{paths()['cloudbase_init']}\\log\\"
-    assert conf.log_file == name.replace(".conf", ".log")
 
 
+@pytest.mark.parametrize("conf_file", [case for case in CASES if case[0] == SHIPPED], indirect=True)
 def test_values_come_out_as_meant(conf_file: tuple[str, str, Path]) -> None:
     target, name, file = conf_file
     conf = _cloudbase_init(file)
+    assert conf.log_file == name.replace(".conf", ".log")
     assert conf.groups == ["Administrators"]
     assert conf.inject_user_password is False
     assert conf.check_latest_version is False
@@ -125,6 +130,79 @@ def test_user_is_the_configs(
     assert _cloudbase_init(file).username == user
 
 
+def _first_boot(asked: dict[str, Any], target: str, name: str, folder: Path) -> Any:  # noqa: ANN401 - has no types
+    """What cloudbase-init reads in the file of a config that asks for this."""
+    gallery = {"resource_group": "images", "name": "images", "definition": "windows"}
+    config = ImageConfig.model_validate(
+        {
+            "name": "asked",
+            "windows": {"release": "2022"},
+            "kubernetes": {"version": "1.36.2"},
+            "runtime": {"containerd": {"version": "2.3.4"}},
+            "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": gallery}},
+            **asked,
+        }
+    )
+    step = next(
+        item
+        for item in evaluate_steps(config, target, load_steps(contents.ROLES))
+        if item.step.name == "cloudbase-init"
+    )
+    file = folder / name
+    file.write_bytes(step.texts[f"files/cloudbase-init/{name}"])
+    return _cloudbase_init(file)
+
+
+PLUGINS = ["cloudbaseinit.plugins.common.userdata.UserDataPlugin", "cloudbaseinit.plugins.common.mtu.MTUPlugin"]
+SERVICES = ["cloudbaseinit.metadata.services.httpservice.HttpService"]
+ASKED: dict[str, Any] = {
+    "host_names": {"netbios_compatible": False},
+    "cloudbase_init": {
+        "user": "operator",
+        "groups": ["Remote Desktop Users", "Users"],
+        "plugins": {"azure": PLUGINS},
+        "metadata_services": {"azure": [*SERVICES, "cloudbaseinit.metadata.services.azureservice.AzureService"]},
+        "logging": {"file": "first-boot.log", "debug": True, "serial_port": "COM2,9600,E,7"},
+        "real_time_clock_utc": True,
+    },
+}
+
+
+def test_all_that_is_asked_for_comes_out(tmp_path: Path) -> None:
+    conf = _first_boot(ASKED, "azure", "cloudbase-init.conf", tmp_path)
+    asked = ASKED["cloudbase_init"]
+    assert conf.username == "operator"
+    assert conf.groups == asked["groups"]
+    assert conf.plugins == PLUGINS
+    assert conf.metadata_services == asked["metadata_services"]["azure"]
+    assert conf.log_file == "first-boot.log"
+    assert conf.debug is True
+    assert conf.logging_serial_port_settings == "COM2,9600,E,7"
+    assert conf.real_time_clock_utc is True
+    assert conf.netbios_host_name_compatibility is False
+
+
+def test_before_setup_as_asked_too_but_without_user_data(tmp_path: Path) -> None:
+    conf = _first_boot(ASKED, "azure", "cloudbase-init-unattend.conf", tmp_path)
+    assert (conf.username, conf.groups) == ("operator", ASKED["cloudbase_init"]["groups"])
+    assert (conf.debug, conf.logging_serial_port_settings) == (True, "COM2,9600,E,7")
+    assert conf.log_file == "cloudbase-init-unattend.log"
+    assert conf.metadata_services == ["cloudbaseinit.metadata.services.base.EmptyMetadataService"]
+
+
+def test_a_list_of_another_cloud_is_not_this_ones(tmp_path: Path) -> None:
+    conf = _first_boot(ASKED, "aws", "cloudbase-init.conf", tmp_path)
+    cloud = table("cloudbase-init")["clouds"]["aws"]
+    assert (conf.plugins, conf.metadata_services) == (cloud["plugins"], [cloud["metadata_service"]])
+
+
+def test_without_being_asked_nothing_is_told_or_changed(tmp_path: Path) -> None:
+    conf = _first_boot({}, "aws", "cloudbase-init.conf", tmp_path)
+    assert (conf.debug, conf.logging_serial_port_settings) == (False, None)
+    assert (conf.real_time_clock_utc, conf.netbios_host_name_compatibility) == (False, True)
+    assert conf.ephemeral_disk_volume_label == "Temporary Storage"
+
+
 def test_every_class_is_in_the_package(conf_file: tuple[str, str, Path]) -> None:
     _, _, file = conf_file
     conf = _cloudbase_init(file)
@@ -146,15 +224,17 @@ def _classes(module: str) -> set[str]:
 
 
 CONTAINERDS = [
-    (SHIPPED, 3, "registry.k8s.io/pause:3.10.2"),
-    (GOLDEN / "minimal.yaml", 3, "registry.k8s.io/pause:3.10.1"),
-    (GOLDEN / "maximal.yaml", 2, "registry.k8s.io/pause:3.10.1"),
+    (SHIPPED, 3, "registry.k8s.io/pause:3.10.2", True),
+    (GOLDEN / "minimal.yaml", 3, "registry.k8s.io/pause:3.10.2", True),
+    (GOLDEN / "maximal.yaml", 2, "registry.example.com/pause:3.10.2", False),
 ]
 
 
-@pytest.mark.parametrize(("config", "version", "pause"), CONTAINERDS, ids=lambda value: getattr(value, "stem", value))
+@pytest.mark.parametrize(
+    ("config", "version", "pause", "discard"), CONTAINERDS, ids=lambda value: getattr(value, "stem", value)
+)
 def test_containerd_reads_its_config(
-    config: Path, version: int, pause: str, text_of: Callable[[Path, str, str], str]
+    config: Path, version: int, pause: str, discard: bool, text_of: Callable[[Path, str, str], str]
 ) -> None:
     read = tomllib.loads(text_of(config, "aws", "containerd/config.toml"))
     assert read["version"] == version
@@ -165,9 +245,11 @@ def test_containerd_reads_its_config(
     if version == 2:
         cri = plugins["io.containerd.grpc.v1.cri"]
         assert cri["sandbox_image"] == pause
+        assert cri["containerd"] == {"discard_unpacked_layers": discard}
         assert cri["cni"] == {"bin_dir": "C:\\opt\\cni\\bin", "conf_dir": "C:\\etc\\cni\\net.d"}
     else:
-        assert plugins["io.containerd.cri.v1.images"]["pinned_images"] == {"sandbox": pause}
+        images = plugins["io.containerd.cri.v1.images"]
+        assert images == {"discard_unpacked_layers": discard, "pinned_images": {"sandbox": pause}}
         cni = plugins["io.containerd.cri.v1.runtime"]["cni"]
         assert cni == {"bin_dirs": ["C:\\opt\\cni\\bin"], "conf_dir": "C:\\etc\\cni\\net.d"}
 

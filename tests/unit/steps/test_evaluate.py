@@ -10,8 +10,9 @@ import pytest
 
 from imagegen.artifacts.override import Override
 from imagegen.errors import ConfigError
+from imagegen.resources.kinds import File
 from imagegen.steps.discover import load_steps
-from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
+from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,7 @@ CONTEXT: dict[str, Any] = {
     "paths": {"home": "C:\\home"},
     "target": "aws",
     "kubernetes": {"version": "1.36.2"},
+    "runtime": {"containerd": {"mirrors": {"b": ["1"], "a": ["2"], "c": ["1"]}}, "docker": None},
     "facts": {"pause": "pause:1", "fixes": [{"name": "a", "data": 1}, {"name": "b", "data": 2}]},
 }
 META = {"summary": "a step of the tests", "phase": "node", "timeout_s": 60}
@@ -114,6 +116,80 @@ def test_template_becomes_a_bundled_text(step: Callable[..., Step]) -> None:
     assert found.texts == expected
     assert [(item["source"], item["sha256"]) for item in _fields(found)] == [
         (path, hashlib.sha256(data).hexdigest()) for path, data in expected.items()
+    ]
+
+
+def test_each_text_of_a_template_has_a_name_of_its_own(step: Callable[..., Step]) -> None:
+    resources = """\
+- file: {path: "C:\\\\{{ item }}\\\\hosts.toml", template: hosts.toml.j2}
+  each: runtime.containerd.mirrors
+"""
+    templates = {"templates/hosts.toml.j2": "host = {{ runtime.containerd.mirrors[item] | join }}\n"}
+    made = step(resources, templates, reads="[runtime.containerd.mirrors]")
+    found = evaluate_step(made, CONTEXT, {})
+    names = {item["path"]: item["source"] for item in _fields(found)}
+    digests = {text: hashlib.sha256(f"host = {text}\n".encode()).hexdigest() for text in "12"}
+    one, two = (f"files/extra/hosts-{digests[text][:16]}.toml" for text in "12")
+    assert names == {"C:\\a\\hosts.toml": two, "C:\\b\\hosts.toml": one, "C:\\c\\hosts.toml": one}
+    assert found.texts == {one: b"host = 1\n", two: b"host = 2\n"}
+    for fields in _fields(found):
+        File.model_validate(fields)
+
+
+def test_two_texts_cannot_have_one_name(step: Callable[..., Step]) -> None:
+    resources = "- file: {path: C:\\x, template: x.conf.j2}\n- file: {path: C:\\y, source: x.conf}\n"
+    made = step(resources, {"templates/x.conf.j2": "one\n", "files/x.conf": "another\n"})
+    with pytest.raises(ConfigError) as caught:
+        evaluate_step(made, CONTEXT, {})
+    assert [(problem.line, problem.message) for problem in caught.value.problems] == [
+        (2, "another text of this step is bundled as files/extra/x.conf")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("meta", "expected", "because"),
+    [
+        ({}, True, "always"),
+        ({"reads": "[target]", "when": "target == 'aws'"}, True, "target == 'aws'"),
+        ({"reads": "[target]", "when": "target == 'azure'"}, False, None),
+        ({"reads": "[runtime.containerd]", "when": "runtime.containerd"}, True, "runtime.containerd"),
+        ({"reads": "[runtime.docker]", "when": "runtime.docker"}, False, None),
+        ({"reads": "[runtime.docker.version, runtime.docker.edition]", "when": "runtime.docker"}, False, None),
+    ],
+)
+def test_step_applies(step: Callable[..., Step], meta: dict[str, str], expected: bool, because: str | None) -> None:
+    made = step(
+        "- directory: {path: C:\\x}\n",
+        **{key: value if key == "reads" else f'"{value}"' for key, value in meta.items()},
+    )
+    assert applies(made, CONTEXT) is expected
+    if expected:
+        assert evaluate_step(made, CONTEXT, {}).because == because
+
+
+@pytest.mark.parametrize("when", ["target == 'aws'", "runtime.docker.version", "1 +"])
+def test_when_that_cannot_be_judged(step: Callable[..., Step], when: str) -> None:
+    made = step("- directory: {path: C:\\x}\n", reads="[runtime.docker.version]", when=f'"{when}"')
+    with pytest.raises(ConfigError) as caught:
+        applies(made, CONTEXT)
+    assert [(problem.path, problem.line) for problem in caught.value.problems] == [("when", 5)]
+
+
+def test_artifact_that_is_left_out(step: Callable[..., Step]) -> None:
+    artifacts = """
+  one: {url: "https://example.com/one.zip", override: one_url, when: target == 'aws'}
+  two: {url: "https://example.com/{{ runtime.docker.version }}/two.zip", override: two_url, when: target == 'azure'}"""
+    resources = (
+        "- file: {path: C:\\x, artifact: one}\n- file: {path: C:\\y, artifact: two}\n  when: target == 'azure'\n"
+    )
+    reads = "[target, runtime.docker.version]"
+    found = evaluate_step(step(resources, artifacts=artifacts, reads=reads), CONTEXT, {})
+    assert list(found.requests) == ["one"]
+    careless = step(resources.replace("  when: target == 'azure'\n", ""), artifacts=artifacts, reads=reads)
+    with pytest.raises(ConfigError) as caught:
+        evaluate_step(careless, CONTEXT, {})
+    assert [(problem.line, problem.message) for problem in caught.value.problems] == [
+        (2, "the artifact 'two' is left out: its `when` does not hold")
     ]
 
 

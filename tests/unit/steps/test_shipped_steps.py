@@ -2,29 +2,101 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from pathlib import Path
-from typing import Any
+import functools
+import re
+import tomllib
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen import contents
-from imagegen.catalog.facts import facts_for, paths
-from imagegen.config.load import load_config
+from imagegen.config.model import ImageConfig
 from imagegen.errors import ConfigError
-from imagegen.plan.context import evaluate_steps, versions_of
+from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers import PROVIDERS
-from imagegen.resources.kinds import KINDS
+from imagegen.resources.kinds import KINDS, Environment, File
 from imagegen.steps.discover import load_steps, override_names
-from imagegen.steps.evaluate import evaluate_step
+from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
 from imagegen.steps.model import PHASES
 
-REPOSITORY = Path(__file__).parents[3]
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imagegen.documents.yaml import YamlPath
+
 STEPS = load_steps(contents.ROLES)
-CONFIG, _ = load_config(
-    REPOSITORY / "configs/windows-2022-containerd.yaml", overrides=lambda: sorted(override_names(STEPS))
-)
+GALLERY = {"resource_group": "images", "name": "images", "definition": "windows"}
+PLAIN: dict[str, Any] = {
+    "name": "plain",
+    "windows": {"release": "2022"},
+    "kubernetes": {"version": "1.36.2"},
+    "runtime": {"containerd": {"version": "2.3.4"}},
+    "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": GALLERY}},
+}
+# Everything that the steps make of a config beyond what they always make.
+ASKED: dict[str, dict[str, Any]] = {
+    "kubernetes": {
+        "install_path": "C:\\opt\\kube",
+        "feature_gates": {"WindowsHostNetwork": True, "GracefulNodeShutdown": False},
+        "kubelet_flags": {"node-labels": 'a=b,c="d e"', "max-pods": "60"},
+        "pause_image": "registry.example.com/pause:3.10.2",
+    },
+    "runtime": {
+        "containerd": {
+            "version": "2.3.4",
+            "discard_unpacked_layers": False,
+            "image_pull_progress_timeout": "10m",
+            "max_concurrent_downloads": 5,
+            "registry_mirrors": {
+                "registry.example.com:5000": ["https://one.example.com/team/"],
+                "docker.io": ["https://two.example.com/", "https://one.example.com:8443/a'b\"c\\d"],
+            },
+            "settings": "[debug]\nlevel = 'info' # not {{ a }} template",
+        }
+    },
+    "cloudbase_init": {
+        "logging": {"serial_port": "COM1,115200,N,8"},
+        "real_time_clock_utc": True,
+    },
+    "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
+}
+
+
+def _config(asked: Mapping[str, Mapping[str, Any]]) -> ImageConfig:
+    sections = {name: {**PLAIN.get(name, {}), **section} for name, section in asked.items()}
+    return ImageConfig.model_validate({**PLAIN, **sections})
+
+
+CONFIG, RICH = _config({}), _config(ASKED)
 EVALUATED = {target: evaluate_steps(CONFIG, target, STEPS) for target in PROVIDERS}
+
+
+@functools.cache
+def _rich(target: str) -> tuple[EvaluatedStep, ...]:
+    return evaluate_steps(RICH, target, STEPS)
+
+
+def _everything() -> Iterator[EvaluatedStep]:
+    for target in PROVIDERS:
+        yield from EVALUATED[target]
+        yield from _rich(target)
+
+
+def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
+    """What a config that asks for this alone adds to the plain one: labels of resources, and texts that differ."""
+    plain, other = EVALUATED["aws"], evaluate_steps(_config({section: asked}), "aws", STEPS)
+    before = [(draft.kind, draft.fields) for step in plain for draft in step.drafts]
+    labels = {
+        str(draft.fields.get("path") or draft.fields.get("name"))
+        for step in other
+        for draft in step.drafts
+        if (draft.kind, draft.fields) not in before
+    }
+    old = {path: text for step in plain for path, text in step.texts.items()}
+    texts = {path: text for step in other for path, text in step.texts.items() if old.get(path) != text}
+    return labels, {path: text.decode() for path, text in texts.items()}
 
 
 def test_order() -> None:
@@ -49,29 +121,50 @@ def test_overrides_are_the_names_that_operators_know() -> None:
     }
 
 
-@pytest.mark.parametrize(("name", "read"), [(name, read) for name, step in STEPS.items() for read in step.meta.reads])
-def test_step_needs_what_it_reads(name: str, read: str) -> None:
-    step = STEPS[name]
-    fewer = [item for item in step.meta.reads if item != read]
-    blind = dataclasses.replace(step, meta=step.meta.model_copy(update={"reads": fewer}))
-    context: dict[str, Any] = CONFIG.model_dump(mode="json", exclude={"targets", "overrides"})
-    context |= {"target": "aws", "paths": paths(), "facts": facts_for(versions_of(CONFIG), "aws")}
-    evaluate_step(step, context, {})
-    with pytest.raises(ConfigError, match="cannot be used"):
-        evaluate_step(blind, context, {})
+def _leaves(value: Any, path: YamlPath = ()) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a context
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, (*path, key))
+    else:
+        yield path
+
+
+def _read(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of a context
+    return functools.reduce(lambda value, name: value[name], read.split("."), context)
+
+
+CONTEXT = step_context(RICH, "aws")
+READS = [
+    (name, read, leaf)
+    for name, step in STEPS.items()
+    for read in step.meta.reads
+    for leaf in _leaves(_read(CONTEXT, read))
+]
+
+
+@pytest.mark.parametrize(("name", "read", "leaf"), READS)
+def test_step_uses_all_that_it_reads(name: str, read: str, leaf: YamlPath) -> None:
+    step, context = STEPS[name], copy.deepcopy(CONTEXT)
+    whole = evaluate_step(step, context, {})
+    if leaf:
+        *parents, last = leaf
+        del functools.reduce(lambda value, key: value[key], parents, _read(context, read))[last]
+    else:
+        fewer = [item for item in step.meta.reads if item != read]
+        step = dataclasses.replace(step, meta=step.meta.model_copy(update={"reads": fewer}))
+    try:
+        less = evaluate_step(step, context, {})
+    except ConfigError:
+        return  # it cannot do without
+    assert (less.drafts, less.texts, less.requests) != (whole.drafts, whole.texts, whole.requests)
 
 
 @pytest.mark.parametrize("name", STEPS)
 def test_everything_in_a_steps_folder_is_used(name: str) -> None:
-    drafts = [
-        draft
-        for evaluated in EVALUATED.values()
-        for item in evaluated
-        if item.step.name == name
-        for draft in item.drafts
-    ]
+    drafts = [draft for item in _everything() if item.step.name == name for draft in item.drafts]
+    sources = {draft.fields["source"] for draft in drafts if draft.fields.get("source")}
     bundled = {f"files/{name}/{path.removesuffix('.j2')}" for path in (*STEPS[name].templates, *STEPS[name].files)}
-    assert {draft.fields["source"] for draft in drafts if draft.fields.get("source")} == bundled
+    assert {re.sub(r"-[0-9a-f]{16}(\.[a-z]+)$", r"\1", source) for source in sources} == bundled
     assert {draft.fields["artifact"] for draft in drafts if draft.fields.get("artifact")} == set(
         STEPS[name].meta.artifacts
     )
@@ -88,3 +181,113 @@ def test_downloads_are_from_https_and_name_their_version(name: str) -> None:
             for request in item.requests.values():
                 assert request.url.startswith("https://")
                 assert any(version in request.url for version in ("1.36.2", "2.3.4", "1.1.8", "1.36.0")), request.url
+
+
+def test_why_each_step_is_in_the_plan() -> None:
+    assert {item.step.name: item.because for item in EVALUATED["aws"]} == {
+        "system": "always",
+        "containerd": "runtime.containerd",
+        "kubernetes": "always",
+        "cloudbase-init": "always",
+    }
+
+
+def test_two_spellings_of_a_map_are_one_plan() -> None:
+    other = copy.deepcopy(ASKED)
+    for section, name in (("kubernetes", "feature_gates"), ("kubernetes", "kubelet_flags")):
+        other[section][name] = dict(reversed(ASKED[section][name].items()))
+    mirrors = ASKED["runtime"]["containerd"]["registry_mirrors"]
+    other["runtime"]["containerd"]["registry_mirrors"] = dict(reversed(mirrors.items()))
+    assert [(item.drafts, item.texts) for item in evaluate_steps(_config(other), "aws", STEPS)] == [
+        (item.drafts, item.texts) for item in _rich("aws")
+    ]
+
+
+ARGUMENTS = "C:\\k\\kubelet-arguments.txt"
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"),
+    [
+        ({"feature_gates": {"Zebra": True, "Alpha": False}}, ["--feature-gates=Alpha=false,Zebra=true"]),
+        ({"kubelet_flags": {"max-pods": "60", "cpu-cfs": " 'a' \"b"}}, ["--cpu-cfs= 'a' \"b", "--max-pods=60"]),
+        (
+            {"feature_gates": {"Zebra": True}, "kubelet_flags": {"max-pods": "60"}},
+            ["--feature-gates=Zebra=true", "--max-pods=60"],
+        ),
+    ],
+)
+def test_kubelets_arguments(asked: dict[str, Any], lines: list[str]) -> None:
+    labels, texts = _changed("kubernetes", asked)
+    assert labels == {ARGUMENTS, "kubelet"}
+    assert texts == {"files/kubernetes/kubelet-arguments.txt": "".join(f"{line}\n" for line in lines)}
+
+
+def test_kubelets_command_names_everything() -> None:
+    commands = {
+        named: next(draft.fields["command"] for draft in item.drafts if draft.fields.get("name") == "kubelet")
+        for named, evaluated in (("plain", EVALUATED["aws"]), ("rich", _rich("aws")))
+        for item in evaluated
+        if item.step.name == "kubernetes"
+    }
+    plain = (
+        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log"
+        r" C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
+        r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe"
+        r" -StateFolder C:\var\lib\kubelet -ConfigFolder C:\etc\kubernetes"
+    )
+    rich = plain.replace(r"C:\k", r"C:\opt\kube") + r" -ArgumentsFile C:\opt\kube\kubelet-arguments.txt"
+    assert commands == {"plain": plain, "rich": rich}
+
+
+@pytest.mark.parametrize(
+    ("asked", "variables"),
+    [
+        ({"http": "http://a.example.com"}, {"HTTP_PROXY": "http://a.example.com"}),
+        (
+            {"https": "http://b.example.com:3128", "no_proxy": [".svc", "10.0.0.0/8"]},
+            {"HTTPS_PROXY": "http://b.example.com:3128", "NO_PROXY": ".svc,10.0.0.0/8"},
+        ),
+    ],
+)
+def test_proxy_is_the_machines(asked: dict[str, Any], variables: dict[str, str]) -> None:
+    evaluated = evaluate_steps(_config({"proxy": asked}), "azure", STEPS)
+    system = next(item for item in evaluated if item.step.name == "system")
+    found = [Environment.model_validate(draft.fields) for draft in system.drafts if draft.kind == "environment"]
+    assert {item.name: item.value for item in found} == variables
+    assert evaluated[0] is system, "a service sees what there was when Windows started"
+
+
+@pytest.mark.parametrize("version", ["2.3.4", "1.7.33"])
+def test_containerd_is_told_what_is_asked(version: str) -> None:
+    asked = copy.deepcopy(ASKED)
+    asked["runtime"]["containerd"]["version"] = version
+    asked["kubernetes"]["version"] = "1.34.2"
+    step = next(item for item in evaluate_steps(_config(asked), "aws", STEPS) if item.step.name == "containerd")
+    files = {draft.fields["path"]: File.model_validate(draft.fields) for draft in step.drafts if draft.kind == "file"}
+    home = "C:\\Program Files\\containerd"
+    read = {
+        path.removeprefix(f"{home}\\"): tomllib.loads(step.texts[str(file.source)].decode())
+        for path, file in files.items()
+    }
+    plugins = read.pop("config.toml")["plugins"]
+    can = {"capabilities": ["pull", "resolve"]}
+    assert read == {
+        "certs.d\\docker.io\\hosts.toml": {
+            "host": {"https://two.example.com": can, "https://one.example.com:8443/a'b\"c\\d": can}
+        },
+        "certs.d\\registry.example.com_5000_\\hosts.toml": {"host": {"https://one.example.com/team": can}},
+        "conf.d\\operator.toml": {"version": 2 if version.startswith("1.") else 3, "debug": {"level": "info"}},
+    }
+    assert list(read["certs.d\\docker.io\\hosts.toml"]["host"]) == [
+        "https://two.example.com",
+        "https://one.example.com:8443/a'b\"c\\d",
+    ], "in the order asked for"
+    images = plugins["io.containerd.grpc.v1.cri" if version.startswith("1.") else "io.containerd.cri.v1.images"]
+    assert images["registry"] == {"config_path": f"{home}\\certs.d"}
+    assert images["image_pull_progress_timeout"] == "10m"
+    assert images["max_concurrent_downloads"] == 5
+    layers = images["containerd"] if version.startswith("1.") else images
+    assert layers["discard_unpacked_layers"] is False
+    folders = {draft.fields["path"] for draft in step.drafts if draft.kind == "directory"}
+    assert {path.rpartition("\\")[0] for path in files} <= {home, *folders}

@@ -1,15 +1,26 @@
-# Starts kubelet with the image's fixed arguments and those that kubeadm wrote, which are read anew at every start.
+# Starts kubelet with the image's fixed arguments, its configured ones, and those that kubeadm wrote, which are read anew at every start.
 # kube-log-runner is the service's program and runs this; kubelet answers the service manager itself. Ends with kubelet's exit code.
 [CmdletBinding()]
 param(
     [string]$Kubelet = 'C:\k\kubelet.exe',
     [string]$StateFolder = 'C:\var\lib\kubelet',
     [string]$ConfigFolder = 'C:\etc\kubernetes',
-    [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd'
+    [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd',
+    [string]$ArgumentsFile = ''
 )
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
+
+# The image's configured arguments, one a line. A file that was named has to be there: kubelet without its arguments is another kubelet.
+function Read-ImageArgument {
+    [CmdletBinding()]
+    param([string]$Path)
+    if ($Path -eq '') { return }
+    foreach ($line in [System.IO.File]::ReadAllLines($Path)) {
+        if ($line -ne '') { $line }
+    }
+}
 
 # The arguments kubeadm wrote: KUBELET_KUBEADM_ARGS="..." quoted as Go does, in which a blank divides unless it stands in quotes.
 # Before the node has joined there is no file, and there are none.
@@ -51,7 +62,7 @@ try {
         '--cgroups-per-qos=false'
         '--enforce-node-allocatable='
         '--resolv-conf='
-    ) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
+    ) + @(Read-ImageArgument -Path $ArgumentsFile) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = $Kubelet
     $start.Arguments = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from imagegen.rehearsal.network.aws import moto_call
+from imagegen.rehearsal.network.aws.fleets import Fleets, not_started, started
 from imagegen.rehearsal.network.aws.images import Images, without_tag_specifications
 from imagegen.rehearsal.network.aws.instances import Instances, Refused
+from imagegen.rehearsal.network.aws.standing import Standing, furnish, renamed
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, StockImage, stock
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, MachineIdentity
 from imagegen.rehearsal.network.messages import Request, Response
@@ -19,8 +21,14 @@ from imagegen.rehearsal.network.messages import Request, Response
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 _HOST = re.compile(r"(?P<service>[a-z0-9-]+)(?:\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d))?\.amazonaws\.com\Z")
+_KEYS = {
+    "AWS_ACCESS_KEY_ID": "AKIAREHEARSAL0000000",
+    "AWS_SECRET_ACCESS_KEY": "thr0w-away-0000000000000000000000000000000",
+}
+_KEY = re.compile(r"Credential=[^/]+/")
 _S3_HOST = re.compile(r"(?:[a-z0-9.-]+\.)?s3(?:[.-][a-z0-9-]+)?\.amazonaws\.com\Z")
 _SERVICES = frozenset({"ec2", "iam", "ssm", "sts"})
 _FORM = (("Content-Type", "text/xml;charset=UTF-8"),)
@@ -29,11 +37,17 @@ _EC2_NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 @dataclasses.dataclass(frozen=True)
 class AwsOptions:
-    """What is there from the start. `copy_polls`: how many looks see a copied image pending."""
+    """What is there from the start; `standing` in the first region. `copy_polls`: how many looks see a copy pending.
+
+    `profile` is one that a config names, and the file to write it to: clients read profiles from files only.
+    """
 
     regions: tuple[str, ...] = ("us-east-1",)
     images: tuple[StockImage, ...] = DEFAULT_IMAGES
+    standing: Standing = dataclasses.field(default_factory=Standing)
     copy_polls: int = 1
+    operator: str = OPERATOR_ADDRESS
+    profile: tuple[str, Path] | None = None
 
 
 class Aws:
@@ -48,11 +62,22 @@ class Aws:
         # moto is not made for threads.
         self._lock = threading.RLock()
         self._stocked: set[str] = set()
-        self._instances = Instances()
+        self._ids: dict[str, str] = {}
+        self._instances = Instances(private=options.standing.private, operator=options.operator)
         self._images = Images(options.copy_polls)
+        self._fleets = Fleets()
 
     def __enter__(self) -> Aws:
         moto_call.acquire()
+        try:
+            if self._options.profile:
+                name, file = self._options.profile
+                lines = [f"[{name}]", *(f"{key.lower()} = {value}" for key, value in _KEYS.items())]
+                file.write_text("\n".join(lines) + "\n")
+            self._ids = furnish(self._options.regions[0], self._options.standing, self._options.operator)
+        except BaseException:
+            moto_call.release()
+            raise
         return self
 
     def __exit__(
@@ -68,12 +93,11 @@ class Aws:
     def credentials(self) -> dict[str, str]:
         """Throw-away credentials, and no asking of a metadata service that would be another machine's."""
         return {
-            "AWS_ACCESS_KEY_ID": "AKIAREHEARSAL0000000",
-            "AWS_SECRET_ACCESS_KEY": "thr0w-away-0000000000000000000000000000000",
+            **_KEYS,
             "AWS_DEFAULT_REGION": self._options.regions[0],
             "AWS_EC2_METADATA_DISABLED": "true",
             "AWS_CONFIG_FILE": "/dev/null",
-            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": str(self._options.profile[1]) if self._options.profile else "/dev/null",
         }
 
     def closed_because(self, address: str) -> str | None:
@@ -83,20 +107,25 @@ class Aws:
 
     def __call__(self, request: Request) -> Response:
         if request.host == "checkip.amazonaws.com":
-            return Response.of_text(200, f"{OPERATOR_ADDRESS}\n")
+            return Response.of_text(200, f"{self._options.operator}\n")
         match = _HOST.match(request.host)
         with self._lock:
             if match is not None and match["service"] in _SERVICES:
                 action = _action(request)
                 answer = (
-                    self._ec2(request, match["region"] or "us-east-1", action)
+                    self._ec2_by_other_ids(_of_the_one_account(request), match["region"] or "us-east-1", action)
                     if match["service"] == "ec2"
-                    else _ask(request, request.body, action)
+                    else _ask(_of_the_one_account(request), request.body, action)
                 )
                 return dataclasses.replace(answer, note=f"{match['service']}:{action}")
             if _S3_HOST.match(request.host):
                 return dataclasses.replace(moto_call.ask(request, request.body), note=f"s3:{request.method}")
         return Response(501, fault=f"unexpected AWS service {request.host}")
+
+    def _ec2_by_other_ids(self, request: Request, region: str, action: str) -> Response:
+        asked = dataclasses.replace(request, body=renamed(request.body, self._ids))
+        answer = self._ec2(asked, region, action)
+        return dataclasses.replace(answer, body=renamed(answer.body, {other: one for one, other in self._ids.items()}))
 
     def _ec2(self, request: Request, region: str, action: str) -> Response:
         if region not in self._stocked:
@@ -107,6 +136,8 @@ class Aws:
             self._check(region, action, form)
             if action == "GetPasswordData":
                 return _password_answer(form, self._instances.password_data(region, form.get("InstanceId", "")))
+            if action == "CreateFleet":
+                return self._fleet(request, region, self._fleets.launch_of(region, form))
         except Refused as refused:
             return _error(refused)
         body = request.body
@@ -117,6 +148,18 @@ class Aws:
             self._follow(region, action, form, answer.body)
         return answer
 
+    def _fleet(self, request: Request, region: str, launch: Mapping[str, str]) -> Response:
+        try:
+            self._instances.check_launch(region, launch)
+        except Refused as refused:
+            return Response(200, not_started(refused), _FORM)
+        answer = _ask(request, urllib.parse.urlencode(launch).encode(), "RunInstances")
+        if answer.status != 200:
+            return answer
+        [machine] = self._instances.launched(region, launch, answer.body)
+        self._on_machine(machine)
+        return Response(200, started(machine.name, launch["InstanceType"]), _FORM)
+
     def _check(self, region: str, action: str, form: Mapping[str, str]) -> None:
         if form.get("DryRun") == "true":
             return
@@ -124,6 +167,9 @@ class Aws:
             self._instances.check_launch(region, form)
         elif action in ("CreateImage", "CopyImage"):
             self._images.check_name(region, form.get("Name", ""))
+            self._images.check_copy(form)
+        elif action == "ModifyImageAttribute":
+            self._images.check_attribute(form)
 
     def _follow(self, region: str, action: str, form: Mapping[str, str], answer: bytes) -> None:
         if action == "RunInstances":
@@ -135,11 +181,21 @@ class Aws:
             self._images.copied(region, form, answer)
         elif action == "DescribeImages":
             self._images.described(region, answer)
+        elif action == "ModifyImageAttribute":
+            self._images.attribute_set(region, form)
+        elif action == "CreateLaunchTemplate":
+            self._fleets.template_made(region, form)
 
 
 def _action(request: Request) -> str:
     target = request.headers.get("x-amz-target", "")
     return target.rpartition(".")[2] if target else request.form().get("Action", "")
+
+
+def _of_the_one_account(request: Request) -> Request:
+    """moto tells accounts apart by their keys, and a role's are another's: there is one account here."""
+    signed = _KEY.sub(f"Credential={_KEYS['AWS_ACCESS_KEY_ID']}/", request.headers.get("authorization", ""))
+    return dataclasses.replace(request, headers={**request.headers, "authorization": signed})
 
 
 def _ask(request: Request, body: bytes, action: str) -> Response:

@@ -5,15 +5,29 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from moto.ec2.models.amis import Ami
+
 from imagegen.rehearsal.network.aws import moto_call
 from imagegen.rehearsal.network.aws.instances import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+IMDS_V2 = "v2.0"
 _NAME = re.compile(r"[A-Za-z0-9()\[\]. /\-'@_]{3,128}\Z")
 _IMAGE_ID = re.compile(rb"<imageId>(ami-[0-9a-f]+)</imageId>")
 _SPECIFICATION = re.compile(r"TagSpecification\.(\d+)\.(ResourceType|Tag\.(\d+)\.(Key|Value))\Z")
+
+
+class MadeAmi(Ami):
+    """moto's AMI with a root disk that says whether it is encrypted."""
+
+    encrypted = False
+
+    @property
+    def block_device_mappings(self) -> list[dict[str, Any]]:
+        [root] = super().block_device_mappings
+        return [{**root, "Ebs": {**root["Ebs"], "Encrypted": self.encrypted}}]
 
 
 class Images:
@@ -31,18 +45,39 @@ class Images:
             if image.name == name and image.owner_id == moto_call.ACCOUNT:
                 raise Refused("InvalidAMIName.Duplicate", f"AMI name {name} is already in use by AMI {image.id}")
 
+    def check_copy(self, form: Mapping[str, str]) -> None:
+        """A key is for an encrypted copy."""
+        if form.get("KmsKeyId") and form.get("Encrypted") != "true":
+            message = "The parameter KmsKeyId requires the parameter Encrypted to be set."
+            raise Refused("InvalidParameterDependency", message)
+
+    def check_attribute(self, form: Mapping[str, str]) -> None:
+        """An AMI can demand session tokens, and is never rid of it again."""
+        asked = form.get("ImdsSupport.Value", IMDS_V2)
+        if asked != IMDS_V2:
+            raise Refused("InvalidParameterValue", f"Invalid value '{asked}' for imdsSupport.")
+
+    def attribute_set(self, region: str, form: Mapping[str, str]) -> None:
+        """ModifyImageAttribute: moto forgets this one."""
+        if "ImdsSupport.Value" in form:
+            moto_call.ec2(region).amis[form["ImageId"]].imds_support = IMDS_V2
+
     def created(self, region: str, form: Mapping[str, str], answer: bytes) -> None:
         """CreateImage: the snapshot gets its tags too, and the image its instance's system."""
         for image in _images(region, answer):
             tags = tag_specifications(form)
             image.ebs_snapshot.add_tags(tags.get("snapshot", {}))
             image.root_device_type = "ebs"
+            _as_made(image)
 
     def copied(self, region: str, form: Mapping[str, str], answer: bytes) -> None:
         """CopyImage: pending for a while, and tagged as its source when that was asked."""
         source = moto_call.ec2(form.get("SourceRegion", "")).amis[form.get("SourceImageId", "")]
         for image in _images(region, answer):
             image.root_device_type = source.root_device_type
+            _as_made(image)
+            # What is encrypted once stays it.
+            image.encrypted = form.get("Encrypted") == "true" or getattr(source, "encrypted", False)
             image.ebs_snapshot.add_tags(tag_specifications(form).get("snapshot", {}))
             if form.get("CopyImageTags") == "true":
                 image.add_tags({tag["key"]: tag["value"] for tag in source.get_tags()})
@@ -62,6 +97,11 @@ class Images:
             else:
                 del self._pending[region, image.id]
                 image.state = "available"
+
+
+def _as_made(image: moto_call.Moto) -> None:
+    # moto offers no place for another class of image: what it made becomes one.
+    image.__class__ = MadeAmi
 
 
 def _images(region: str, answer: bytes) -> list[Any]:

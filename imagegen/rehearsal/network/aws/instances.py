@@ -40,9 +40,11 @@ class _Launched:
 
 
 class Instances:
-    """The instances that were started, by id."""
+    """The instances that were started, by id; `private`: they are reached by their private address, from `operator`."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, private: bool = False, operator: str = OPERATOR_ADDRESS) -> None:
+        self._private = private
+        self._operator = operator
         self._launched: dict[str, _Launched] = {}
 
     def check_launch(self, region: str, form: Mapping[str, str]) -> None:
@@ -69,7 +71,7 @@ class Instances:
             identity = MachineIdentity(
                 cloud="aws",
                 name=instance.id,
-                address=instance.public_ip or instance.private_ip,
+                address=instance.private_ip if self._private else instance.public_ip or instance.private_ip,
                 image=image.name,
                 username="Administrator",
                 # Fits Windows' rules for a password, as EC2Launch's own does.
@@ -100,11 +102,11 @@ class Instances:
         for launched in self._launched.values():
             if launched.identity.address == address:
                 instance = moto_call.ec2(launched.region).get_instance(launched.instance_id)
-                return _closed(instance, launched.identity)
+                return _closed(instance, launched.identity, self._operator)
         return None
 
 
-def _closed(instance: moto_call.Moto, identity: MachineIdentity) -> str:
+def _closed(instance: moto_call.Moto, identity: MachineIdentity, operator: str) -> str:
     if instance.state != "running":
         return f"instance {instance.id} is {instance.state}"
     if not identity.user_data:
@@ -112,16 +114,16 @@ def _closed(instance: moto_call.Moto, identity: MachineIdentity) -> str:
     if b"<powershell" not in identity.user_data.lower():
         return f"the user data of {instance.id} holds no <powershell> bootstrap"
     groups = [group for nic in instance.nics.values() for group in nic.group_set] or instance.security_groups
-    if not any(_admits(rule) for group in groups for rule in group.ingress_rules):
+    if not any(_admits(rule, operator) for group in groups for rule in group.ingress_rules):
         names = ", ".join(sorted({group.id for group in groups})) or "none"
-        return f"security group {names} has no rule for TCP {WINRM_PORT} from {OPERATOR_ADDRESS}"
+        return f"security group {names} has no rule for TCP {WINRM_PORT} from {operator}"
     return ""
 
 
-def _admits(rule: moto_call.Moto) -> bool:
+def _admits(rule: moto_call.Moto, operator: str) -> bool:
     if rule.ip_protocol not in ("tcp", "-1"):
         return False
     if rule.ip_protocol == "tcp" and not rule.from_port <= WINRM_PORT <= rule.to_port:
         return False
     cidr = rule.ip_range.get("CidrIp")
-    return bool(cidr) and ipaddress.ip_address(OPERATOR_ADDRESS) in ipaddress.ip_network(cidr, strict=False)
+    return bool(cidr) and ipaddress.ip_address(operator) in ipaddress.ip_network(cidr, strict=False)

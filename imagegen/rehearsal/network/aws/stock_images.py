@@ -1,4 +1,4 @@
-"""The stock Windows AMIs of a region, as Amazon publishes them: owner alias, names with dates, an EBS root."""
+"""The Windows AMIs that a region has from the start: Amazon's own, with dates in their names, or an operator's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from moto.ec2.models.amis import Ami
+
+from imagegen.rehearsal.network.aws.moto_call import ACCOUNT
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.network.aws.moto_call import Moto
@@ -19,10 +21,11 @@ ROOT_GIB = 30
 
 @dataclasses.dataclass(frozen=True)
 class StockImage:
-    """A stock AMI: its name and the day it came out."""
+    """A stock AMI: its name, the day it came out, and whose it is: `amazon`, `self` or an account."""
 
     name: str
     created: datetime.date
+    owner: str = "amazon"
 
 
 def published(*dates: datetime.date) -> tuple[StockImage, ...]:
@@ -36,6 +39,12 @@ def published(*dates: datetime.date) -> tuple[StockImage, ...]:
 
 # Two months, so that "the newest" is a choice.
 DEFAULT_IMAGES = published(datetime.date(2026, 10, 14), datetime.date(2026, 11, 11))
+
+
+def own_base(pattern: str, owner: str) -> StockImage:
+    """A base image that a config's own pattern finds."""
+    name = pattern.replace("*", "2026.11.11").replace("?", "0")
+    return StockImage(name, datetime.date(2026, 11, 11), owner)
 
 
 def stock_ami_id(region: str, name: str) -> str:
@@ -61,21 +70,22 @@ class StockAmi(Ami):
 def stock(backend: Moto, images: tuple[StockImage, ...]) -> None:
     """Give a region exactly these images; moto's own samples go, for nothing should be found that is not there."""
     backend.amis.clear()
+    accounts = {"amazon": AMAZON_ACCOUNT, "self": ACCOUNT}
     for image in images:
         ami_id = stock_ami_id(backend.region_name, image.name)
         backend.amis[ami_id] = StockAmi(
             backend,
             ami_id,
             name=image.name,
-            description=f"Microsoft Windows Server Base AMI provided by Amazon ({image.created:%Y.%m.%d})",
-            owner_id=AMAZON_ACCOUNT,
-            owner_alias="amazon",
-            public=True,
+            description=f"A Windows base image ({image.created:%Y.%m.%d})",
+            owner_id=accounts.get(image.owner, image.owner),
+            owner_alias="amazon" if image.owner == "amazon" else None,
+            public=image.owner == "amazon",
             virtualization_type="hvm",
             architecture="x86_64",
             creation_date=datetime.datetime.combine(image.created, datetime.time(10), datetime.UTC),
             platform="windows",
-            image_location=f"amazon/{image.name}",
+            image_location=f"{image.owner}/{image.name}",
             hypervisor="xen",
             root_device_type="ebs",
             root_device_name=ROOT_DEVICE,

@@ -52,6 +52,7 @@ _GALLERY = f"{_GROUP}/providers/microsoft.compute/galleries/{{gallery}}"
 _MACHINE = f"{_GROUP}/providers/microsoft.compute/virtualmachines/{{name}}"
 _VAULT = f"{_GROUP}/providers/microsoft.keyvault/vaults/{{vault}}"
 _DEPLOYMENT = f"{_GROUP}/providers/microsoft.resources/deployments/{{deployment}}"
+_NETWORKS = "/subscriptions/{subscription}/providers/microsoft.network/virtualnetworks"
 _LOCATION = "/subscriptions/{subscription}/providers/microsoft.compute/locations/{location}"
 _SKUS = f"{_LOCATION}/publishers/{{publisher}}/artifacttypes/vmimage/offers/{{offer}}/skus"
 
@@ -81,6 +82,8 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
             ("DELETE", f"{_GROUP}/providers/{kind.lower()}/{{name}}", functools.partial(networks.delete, kind)),
         )
     ),
+    ("GET", _NETWORKS, networks.list_all),
+    ("GET", f"{_GROUP}/providers/microsoft.network/virtualnetworks/{{name}}/subnets", networks.list_subnets),
     ("GET", _VAULT, vaults.get),
     ("DELETE", _VAULT, vaults.delete),
     ("GET", f"{_VAULT}/secrets/{{secret}}", vaults.get_secret),

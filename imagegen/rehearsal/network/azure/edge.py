@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.network.azure import arm, galleries, vaults
+from imagegen.rehearsal.network.azure import arm, galleries, landscape, vaults
 from imagegen.rehearsal.network.azure.errors import ArmError
 from imagegen.rehearsal.network.azure.login import HOST as LOGIN_HOST
 from imagegen.rehearsal.network.azure.login import Application, Login
@@ -32,6 +32,8 @@ class Azure:
         self._world = World(options, self.application, on_machine, Operations(self.application.subscription))
         for definition in options.definitions:
             galleries.prepare(self._world, definition)
+        for group in options.groups:
+            landscape.prepare(self._world, group)
 
     @property
     def credentials(self) -> dict[str, str]:
@@ -64,7 +66,7 @@ class Azure:
                     return arm.answer(self._world, audience, request)
                 if audience != vaults.AUDIENCE:
                     return _challenge(self.application.tenant)
-                return vaults.read_value(self._world, request)
+                return vaults.answer(self._world, request)
             except ArmError as error:
                 return error.response()
 

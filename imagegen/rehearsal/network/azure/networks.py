@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.network.azure.errors import ArmError
 from imagegen.rehearsal.network.azure.resources import GroupId, Resource, new_resource
-from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, WINRM_PORT
+from imagegen.rehearsal.network.machine import WINRM_PORT
 from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
@@ -59,6 +59,16 @@ def create_interface(world: World, group: GroupId, name: str, spec: Resource) ->
     return new_resource(group, INTERFACE, name, spec["location"], properties, spec.get("tags"))
 
 
+def list_all(world: World, call: Call) -> Response:
+    """Every network of the subscription: a client that knows a name only looks for its group."""
+    del call  # every handler is called alike
+    return Response.of_json(200, {"value": world.resources.of_type(NETWORK)})
+
+
+def list_subnets(world: World, call: Call) -> Response:
+    return Response.of_json(200, {"value": world.resources.get(call.id(NETWORK, "name"))["properties"]["subnets"]})
+
+
 def find_subnet(world: World, subnet_id: str) -> Resource:
     """A subnet by its id; its network must exist."""
     network_id, _, _ = subnet_id.partition("/subnets/")
@@ -91,25 +101,28 @@ def public_address(world: World, interface: Resource) -> str:
 
 def closed_because(world: World, interface: Resource) -> str:
     """Why WinRM's port is shut on an interface; "" when every security group on the way admits it."""
+    operator = world.options.operator
     guards = [interface["properties"].get("networkSecurityGroup")]
     for configuration in interface["properties"]["ipConfigurations"]:
         subnet = find_subnet(world, configuration["properties"].get("subnet", {}).get("id", ""))
         guards.append(subnet.get("properties", {}).get("networkSecurityGroup"))
     for guard in (each for each in guards if each is not None):
         group = world.resources.get(guard["id"])
-        if not any(_admits(rule.get("properties", {})) for rule in group["properties"].get("securityRules", [])):
-            return f"network security group {group['name']} has no rule for TCP {WINRM_PORT} from {OPERATOR_ADDRESS}"
+        if not any(
+            _admits(rule.get("properties", {}), operator) for rule in group["properties"].get("securityRules", [])
+        ):
+            return f"network security group {group['name']} has no rule for TCP {WINRM_PORT} from {operator}"
     return ""
 
 
-def _admits(rule: Resource) -> bool:
+def _admits(rule: Resource, operator: str) -> bool:
     if str(rule.get("access")).lower() != "allow" or str(rule.get("direction")).lower() != "inbound":
         return False
     if str(rule.get("protocol")).lower() not in ("tcp", "*"):
         return False
     ports = [str(each) for each in (rule.get("destinationPortRange"), *rule.get("destinationPortRanges", [])) if each]
     sources = [str(each) for each in (rule.get("sourceAddressPrefix"), *rule.get("sourceAddressPrefixes", [])) if each]
-    return any(_covers_port(each) for each in ports) and any(_covers_source(each) for each in sources)
+    return any(_covers_port(each) for each in ports) and any(_covers_source(each, operator) for each in sources)
 
 
 def _covers_port(ports: str) -> bool:
@@ -119,11 +132,11 @@ def _covers_port(ports: str) -> bool:
     return int(first) <= WINRM_PORT <= int(last or first)
 
 
-def _covers_source(source: str) -> bool:
+def _covers_source(source: str, operator: str) -> bool:
     if source in ("*", "Internet", "0.0.0.0/0"):
         return True
     try:
-        return ipaddress.ip_address(OPERATOR_ADDRESS) in ipaddress.ip_network(source, strict=False)
+        return ipaddress.ip_address(operator) in ipaddress.ip_network(source, strict=False)
     except ValueError:
         # A service tag other than the internet's is nobody outside.
         return False

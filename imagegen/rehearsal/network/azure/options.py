@@ -1,9 +1,11 @@
-"""What an Azure of the rehearsal holds from the start: gallery definitions and marketplace images."""
+"""What an Azure of the rehearsal holds from the start: gallery definitions, groups and marketplace images."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,9 +53,22 @@ class GalleryDefinition:
 
 
 @dataclasses.dataclass(frozen=True)
+class ExistingGroup:
+    """A resource group that exists before a build, with a network of one subnet or a key vault where they are named."""
+
+    name: str
+    location: str = "westeurope"
+    network: str = ""
+    subnet: str = "default"
+    key_vault: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
 class AzureOptions:
     """`looks`: how many looks at a gallery version, or at its operation, see it being replicated."""
 
     definitions: tuple[GalleryDefinition, ...] = ()
+    groups: tuple[ExistingGroup, ...] = ()
     marketplace: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=default_marketplace)
     looks: int = 1
+    operator: str = OPERATOR_ADDRESS

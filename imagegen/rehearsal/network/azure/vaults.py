@@ -62,24 +62,36 @@ def delete(world: World, call: Call) -> Response:
     return Response(200)
 
 
-def read_value(world: World, request: Request) -> Response:
-    """The vault's own host: GET of a secret with its value, for whom an access policy lets in."""
+def answer(world: World, request: Request) -> Response:
+    """The vault's own host: GET or PUT of a secret's value, for whom an access policy lets do it."""
     vault = request.host.partition(".")[0]
     match = _PATH.match(request.path)
-    if match is None or request.method != "GET":
+    permission = {"GET": "get", "PUT": "set"}.get(request.method, "")
+    if match is None or not permission or (permission == "set" and match["version"]):
         raise ArmError(404, "NotFound", "not found", fault=f"unexpected vault request {request.method} {request.path}")
     found = next((each for each in world.resources.of_type(VAULT) if each["name"].lower() == vault), None)
     if found is None:
         raise ArmError(404, "VaultNotFound", f"There is no vault {vault}.")
-    if not any(_lets_read(policy, world.application.object_id) for policy in found["properties"]["accessPolicies"]):
-        raise ArmError(403, "Forbidden", f"The caller does not have secrets get permission on key vault '{vault}'.")
+    policies = found["properties"]["accessPolicies"]
+    if not any(_lets(policy, world.application.object_id, permission) for policy in policies):
+        message = f"The caller does not have secrets {permission} permission on key vault '{vault}'."
+        raise ArmError(403, "Forbidden", message)
+    if permission == "set":
+        _set_value(world, found["name"], match["name"], request)
     secret = world.secret(vault, match["name"])
     if match["version"] not in (None, secret.version):
         raise ArmError(404, "SecretNotFound", f"A secret with that version of {match['name']} was not found.")
     return Response.of_json(200, {"value": secret.value, "id": secret.versioned_url, "attributes": {"enabled": True}})
 
 
-def _lets_read(policy: Mapping[str, object], object_id: str) -> bool:
+def _set_value(world: World, vault: str, name: str, request: Request) -> None:
+    value = request.json().get("value")
+    if not isinstance(value, str) or not value:
+        raise ArmError(400, "BadParameter", f"The secret '{name}' has no value.")
+    world.secrets[vault.lower(), name.lower()] = Secret(vault, name, uuid.uuid4().hex, value)
+
+
+def _lets(policy: Mapping[str, object], object_id: str, permission: str) -> bool:
     permissions = policy.get("permissions")
     secrets = permissions.get("secrets", []) if isinstance(permissions, dict) else []
-    return policy.get("objectId") == object_id and bool({str(each).lower() for each in secrets} & {"all", "get"})
+    return policy.get("objectId") == object_id and bool({str(each).lower() for each in secrets} & {"all", permission})

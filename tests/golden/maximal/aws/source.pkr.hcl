@@ -4,11 +4,27 @@
 
 variable "aws" {
   type = object({
-    region        = string
-    source_ami    = string
-    instance_type = string
-    disk_size_gb  = number
-    allowed_cidrs = list(string)
+    region         = string
+    source_ami     = string
+    instance_types = list(string)
+    name_prefix    = string
+    disk_size_gb   = number
+    disk_type      = string
+    disk_iops      = number
+    disk_mib_s     = number
+    group_ids      = list(string)
+    vpc_id         = string
+    subnet_id      = string
+    public_address = bool
+    interface      = string
+    spot_price     = string
+    iam_profile    = string
+    encrypted      = bool
+    kms_key        = string
+    imds_support   = string
+    profile        = string
+    role_arn       = string
+    role_session   = string
   })
 }
 
@@ -20,33 +36,61 @@ locals {
     source_ami           = var.aws.source_ami
     source_ami_name      = var.image.base["name"]
   }
-  # The form by which Cluster API's AWS provider looks images up.
-  ami_name = "capa-ami-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${formatdate("YYYYMMDDhhmmss", local.created)}"
+  # With the prefix capa-ami, the form by which Cluster API's AWS provider looks images up.
+  ami_name      = "${var.aws.name_prefix}-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${formatdate("YYYYMMDDhhmmss", local.created)}"
+  instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size
 }
 
 source "amazon-ebs" "image" {
   region          = var.aws.region
   source_ami      = var.aws.source_ami
-  instance_type   = var.aws.instance_type
   ami_name        = local.ami_name
   ami_description = var.image.title
   user_data_file  = "${path.root}/guest/user-data.txt"
 
-  temporary_security_group_source_cidrs = var.aws.allowed_cidrs
+  # On spare capacity the plugin asks a fleet, which takes a list.
+  spot_instance_types = [local.instance_type]
+  spot_price          = var.aws.spot_price
 
-  # Session tokens are required of the builder. The image itself does not demand them: cloudbase-init asks without.
+  profile = var.aws.profile
+
+  assume_role {
+    role_arn     = var.aws.role_arn
+    session_name = var.aws.role_session
+  }
+
+  iam_instance_profile = var.aws.iam_profile
+
+  vpc_id = var.aws.vpc_id
+
+  subnet_id = var.aws.subnet_id
+
+  associate_public_ip_address = var.aws.public_address
+
+  security_group_ids = var.aws.group_ids
+
+  # Session tokens are required of the builder, and of every machine that is made of the image.
   metadata_options {
     http_endpoint               = "enabled"
     http_tokens                 = "required"
     http_put_response_hop_limit = 1
   }
 
+  imds_support = var.aws.imds_support
+
   launch_block_device_mappings {
     device_name           = "/dev/sda1"
     volume_size           = var.aws.disk_size_gb
-    volume_type           = "gp3"
+    volume_type           = var.aws.disk_type
+    iops                  = var.aws.disk_iops
+    throughput            = var.aws.disk_mib_s
     delete_on_termination = true
   }
+
+  # A copy under the image's name, of an image that is deregistered again.
+  encrypt_boot = var.aws.encrypted
+
+  kms_key_id = var.aws.kms_key
 
   # The password is the one that EC2 makes and hands out to the holder of the build's own key pair.
   communicator             = "winrm"
@@ -54,8 +98,11 @@ source "amazon-ebs" "image" {
   winrm_use_ssl            = true
   winrm_insecure           = true
   winrm_use_ntlm           = true
-  winrm_timeout            = "30m"
-  windows_password_timeout = "20m"
+  winrm_timeout            = var.timeouts.winrm
+  windows_password_timeout = var.timeouts.winrm
+
+  # It holds for WinRM too.
+  ssh_interface = var.aws.interface
 
   aws_polling {
     delay_seconds = 5

@@ -2,6 +2,12 @@
 
 # Credentials are read from the environment, under either family of names; with none, the machine's own identity is used.
 
+variable "client_secret" {
+  type      = string
+  default   = env("IMAGES_CLIENT_SECRET")
+  sensitive = true
+}
+
 variable "azure_client_id" {
   type    = string
   default = env("AZURE_CLIENT_ID")
@@ -10,18 +16,6 @@ variable "azure_client_id" {
 variable "arm_client_id" {
   type    = string
   default = env("ARM_CLIENT_ID")
-}
-
-variable "azure_client_secret" {
-  type      = string
-  default   = env("AZURE_CLIENT_SECRET")
-  sensitive = true
-}
-
-variable "arm_client_secret" {
-  type      = string
-  default   = env("ARM_CLIENT_SECRET")
-  sensitive = true
 }
 
 variable "azure_tenant_id" {
@@ -34,24 +28,36 @@ variable "arm_tenant_id" {
   default = env("ARM_TENANT_ID")
 }
 
-variable "azure_subscription_id" {
-  type    = string
-  default = env("AZURE_SUBSCRIPTION_ID")
-}
-
-variable "arm_subscription_id" {
-  type    = string
-  default = env("ARM_SUBSCRIPTION_ID")
-}
-
 variable "azure" {
   type = object({
     location       = string
-    vm_size        = string
+    vm_sizes       = list(string)
     resource_group = string
     gallery        = string
     definition     = string
     version        = string
+    storage        = string
+
+    subscription_id = string
+
+    client_secret_env = string
+
+    licence_type = string
+
+    disk_encryption_set = string
+
+    disk_size_gb = number
+
+    spot = object({
+      max_price = number
+    })
+
+    network = object({
+      virtual_network = string
+      subnet          = string
+      resource_group  = string
+      public_address  = bool
+    })
   })
 }
 
@@ -65,7 +71,7 @@ locals {
   cloud_tags = {
     os_version = var.image.base["sku"]
   }
-  subscription_id = var.azure_subscription_id == "" ? var.arm_subscription_id : var.azure_subscription_id
+  subscription_id = var.azure.subscription_id
 
   # YEAR.MONTHDAY.TIME, as numbers: a gallery takes no leading zero.
   month_day      = parseint(formatdate("MMDD", local.created), 10)
@@ -77,17 +83,35 @@ locals {
 
 source "azure-arm" "image" {
   client_id       = var.azure_client_id == "" ? var.arm_client_id : var.azure_client_id
-  client_secret   = var.azure_client_secret == "" ? var.arm_client_secret : var.azure_client_secret
+  client_secret   = var.client_secret
   tenant_id       = var.azure_tenant_id == "" ? var.arm_tenant_id : var.azure_tenant_id
   subscription_id = local.subscription_id
 
   location        = var.azure.location
-  vm_size         = var.azure.vm_size
+  vm_size         = var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size
   os_type         = "Windows"
   image_publisher = var.image.base["publisher"]
   image_offer     = var.image.base["offer"]
   image_sku       = var.image.base["sku"]
   image_version   = var.image.base["version"]
+
+  license_type = var.azure.licence_type
+
+  os_disk_size_gb = var.azure.disk_size_gb
+
+  # Of the builder's disk, and of the version in the build region.
+  disk_encryption_set_id = var.azure.disk_encryption_set
+
+  # An evicted builder is lost: it is not kept, nor paid for, until there is room again.
+  spot {
+    eviction_policy = "Delete"
+    max_price       = var.azure.spot.max_price
+  }
+
+  virtual_network_name                   = var.azure.network.virtual_network
+  virtual_network_subnet_name            = var.azure.network.subnet
+  virtual_network_resource_group_name    = var.azure.network.resource_group
+  private_virtual_network_with_public_ip = var.azure.network.public_address
 
   # Straight into the gallery, unseen by whoever asks for the latest until it is published.
   shared_image_gallery_destination {
@@ -97,7 +121,7 @@ source "azure-arm" "image" {
     image_name           = var.azure.definition
     image_version        = local.image_version
     replication_regions  = [var.azure.location]
-    storage_account_type = "Standard_LRS"
+    storage_account_type = var.azure.storage
   }
 
   shared_gallery_image_version_exclude_from_latest = true
@@ -110,7 +134,7 @@ source "azure-arm" "image" {
   winrm_use_ssl  = true
   winrm_insecure = true
   winrm_use_ntlm = true
-  winrm_timeout  = "30m"
+  winrm_timeout  = var.timeouts.winrm
 
   azure_tags = local.tags
 }

@@ -4,11 +4,13 @@
 
 variable "aws" {
   type = object({
-    region        = string
-    source_ami    = string
-    instance_type = string
-    disk_size_gb  = number
-    allowed_cidrs = list(string)
+    region         = string
+    source_ami     = string
+    instance_types = list(string)
+    name_prefix    = string
+    disk_size_gb   = number
+    disk_type      = string
+    allowed_cidrs  = list(string)
   })
 }
 
@@ -20,14 +22,15 @@ locals {
     source_ami           = var.aws.source_ami
     source_ami_name      = var.image.base["name"]
   }
-  # The form by which Cluster API's AWS provider looks images up.
-  ami_name = "capa-ami-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${formatdate("YYYYMMDDhhmmss", local.created)}"
+  # With the prefix capa-ami, the form by which Cluster API's AWS provider looks images up.
+  ami_name      = "${var.aws.name_prefix}-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${formatdate("YYYYMMDDhhmmss", local.created)}"
+  instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size
 }
 
 source "amazon-ebs" "image" {
   region          = var.aws.region
   source_ami      = var.aws.source_ami
-  instance_type   = var.aws.instance_type
+  instance_type   = local.instance_type
   ami_name        = local.ami_name
   ami_description = var.image.title
   user_data_file  = "${path.root}/guest/user-data.txt"
@@ -44,7 +47,7 @@ source "amazon-ebs" "image" {
   launch_block_device_mappings {
     device_name           = "/dev/sda1"
     volume_size           = var.aws.disk_size_gb
-    volume_type           = "gp3"
+    volume_type           = var.aws.disk_type
     delete_on_termination = true
   }
 
@@ -54,8 +57,8 @@ source "amazon-ebs" "image" {
   winrm_use_ssl            = true
   winrm_insecure           = true
   winrm_use_ntlm           = true
-  winrm_timeout            = "30m"
-  windows_password_timeout = "20m"
+  winrm_timeout            = var.timeouts.winrm
+  windows_password_timeout = var.timeouts.winrm
 
   aws_polling {
     delay_seconds = 5

@@ -22,7 +22,7 @@ build {
   }
 
   provisioner "windows-restart" {
-    restart_timeout = "30m"
+    restart_timeout = var.timeouts.restart
   }
 
   # Phase 2, node: containerd, kubernetes, cloudbase-init.
@@ -51,6 +51,6 @@ build {
     execute_command     = var.guest.generalise
     skip_clean          = true
     valid_exit_codes    = [0]
-    timeout             = "45m"
+    timeout             = var.timeouts.generalise
   }
 }

@@ -47,11 +47,12 @@ variable "arm_subscription_id" {
 variable "azure" {
   type = object({
     location       = string
-    vm_size        = string
+    vm_sizes       = list(string)
     resource_group = string
     gallery        = string
     definition     = string
     version        = string
+    storage        = string
   })
 }
 
@@ -82,7 +83,7 @@ source "azure-arm" "image" {
   subscription_id = local.subscription_id
 
   location        = var.azure.location
-  vm_size         = var.azure.vm_size
+  vm_size         = var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size
   os_type         = "Windows"
   image_publisher = var.image.base["publisher"]
   image_offer     = var.image.base["offer"]
@@ -97,7 +98,7 @@ source "azure-arm" "image" {
     image_name           = var.azure.definition
     image_version        = local.image_version
     replication_regions  = [var.azure.location]
-    storage_account_type = "Standard_LRS"
+    storage_account_type = var.azure.storage
   }
 
   shared_gallery_image_version_exclude_from_latest = true
@@ -110,7 +111,7 @@ source "azure-arm" "image" {
   winrm_use_ssl  = true
   winrm_insecure = true
   winrm_use_ntlm = true
-  winrm_timeout  = "30m"
+  winrm_timeout  = var.timeouts.winrm
 
   azure_tags = local.tags
 }

@@ -9,6 +9,7 @@ variable "image" {
     title    = string
     versions = map(string)
     base     = map(string)
+    tags     = map(string)
   })
 }
 
@@ -24,6 +25,14 @@ variable "guest" {
       command = string
       timeout = string
     }))
+  })
+}
+
+variable "timeouts" {
+  type = object({
+    winrm      = string
+    restart    = string
+    generalise = string
   })
 }
 
@@ -53,21 +62,26 @@ variable "report_file" {
   description = "Where the guest's report is written on this machine; beside the tree when empty."
 }
 
+variable "builder_size" {
+  type        = string
+  default     = ""
+  description = "The builder's size; the first of the config's when empty."
+}
+
 locals {
   created     = var.created == "" ? timestamp() : var.created
   report_file = var.report_file == "" ? "${path.root}/../report.json" : var.report_file
 
   tags = merge(
+    var.image.tags,
     {
-      build_date             = formatdate("YYYY-MM-DD", local.created)
-      build_timestamp        = formatdate("YYYYMMDDhhmmss", local.created)
-      creationTimestamp      = local.created
-      containerd_version     = var.image.versions["containerd"]
-      kubernetes_version     = var.image.versions["kubernetes"]
-      cloudbase_init_version = var.image.versions["cloudbase_init"]
-      imagegen_image_id      = var.image.id
-      imagegen_name          = var.image.name
+      build_date        = formatdate("YYYY-MM-DD", local.created)
+      build_timestamp   = formatdate("YYYYMMDDhhmmss", local.created)
+      creationTimestamp = local.created
+      imagegen_image_id = var.image.id
+      imagegen_name     = var.image.name
     },
+    { for name, version in var.image.versions : "${name}_version" => version },
     { for key in var.imagegen_version == "" ? [] : ["imagegen_version"] : key => var.imagegen_version },
     { for key, value in var.labels : "imagegen_label_${key}" => value },
     local.cloud_tags,

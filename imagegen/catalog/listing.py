@@ -1,0 +1,119 @@
+"""A table of the catalogue in; lines for people out: its title, its sources, its rows aligned. Pure."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from imagegen.catalog.facts import sources, table
+from imagegen.contents import CATALOG, read_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from imagegen.catalog.facts import JsonObject
+
+WIDTH = 100
+# A longer text stands below the table as a note, so that columns stay narrow.
+_LONGEST_CELL = 60
+_ABOUT_THE_TABLE = ("title", "source", "sources")
+
+
+def tables() -> list[str]:
+    """The names of all tables."""
+    return [path.removesuffix(".json") for path in read_folder(CATALOG, "*.json")]
+
+
+def describe(name: str) -> list[str]:
+    """One table, at most 100 columns wide."""
+    data = table(name)
+    lines = [data["title"], "", "Sources:"]
+    for key, source in sources(name).items():
+        lines += _wrapped(f"{source['from']} (read {source['read']})", f"  {key}: ")
+    for section, content in data.items():
+        if section not in _ABOUT_THE_TABLE:
+            lines += ["", *_section(section, content)]
+    return lines
+
+
+def _section(name: str, content: object) -> Iterator[str]:
+    if isinstance(content, list) and isinstance(content[0], dict):
+        yield from _rows(name, {str(number): row for number, row in enumerate(content, 1)})
+    elif isinstance(content, dict) and all(isinstance(row, dict) for row in content.values()):
+        yield from _rows(name, content)
+    elif isinstance(content, dict):
+        yield from _rows(name, {key: {"": value} for key, value in content.items()})
+    else:
+        yield from _wrapped(_text(content), f"{name}: ")
+
+
+def _rows(name: str, rows: JsonObject) -> Iterator[str]:
+    """Every row in blocks of columns that fit the width, each block led by the rows' names; then the notes."""
+    notes: list[str] = []
+    cells = {key: dict(_cells("", row, notes)) for key, row in rows.items()}
+    columns = list(dict.fromkeys(column for row in cells.values() for column in row))
+    widths = {column: max(len(column), *(len(row.get(column, "")) for row in cells.values())) for column in columns}
+    first = max(len(name), *(len(key) for key in cells))
+    for number, block in enumerate(_blocks(columns, widths, WIDTH - first)):
+        if number:
+            yield ""
+        yield _line(name.ljust(first), (column.ljust(widths[column]) for column in block))
+        for key, row in cells.items():
+            yield _line(key.ljust(first), (row.get(column, "").ljust(widths[column]) for column in block))
+    for number, note in enumerate(notes, 1):
+        yield from _wrapped(note, f"  [{number}] ")
+
+
+def _blocks(columns: list[str], widths: dict[str, int], room: int) -> list[list[str]]:
+    blocks: list[list[str]] = []
+    left = 0
+    for column in columns:
+        needed = widths[column] + 2
+        if not blocks or needed > left:
+            blocks.append([])
+            left = room
+        blocks[-1].append(column)
+        left -= needed
+    return blocks
+
+
+def _cells(prefix: str, row: JsonObject, notes: list[str]) -> Iterator[tuple[str, str]]:
+    """A row's columns; what lies deeper has a dotted name, and a verdict carries its reason as a note."""
+    for key, value in row.items():
+        column = f"{prefix}{key}"
+        if isinstance(value, dict) and "verdict" in value:
+            reason = f" {_noted(value['reason'], notes)}" if value["reason"] else ""
+            yield column, f"{value['verdict']}{reason}"
+        elif isinstance(value, dict):
+            yield from _cells(f"{column}.", value, notes)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield column, " ".join(_noted(_pairs(item), notes) for item in value)
+        else:
+            text = _text(value)
+            yield column, text if len(text) <= _LONGEST_CELL else _noted(text, notes)
+
+
+def _noted(text: str, notes: list[str]) -> str:
+    if text not in notes:
+        notes.append(text)
+    return f"[{notes.index(text) + 1}]"
+
+
+def _pairs(item: JsonObject) -> str:
+    return "; ".join(f"{key}: {_text(value)}" for key, value in item.items())
+
+
+def _text(value: Any) -> str:  # noqa: ANN401 - any value that JSON has
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(_text(item) for item in value) if isinstance(value, list) else str(value)
+
+
+def _line(name: str, cells: Iterable[str]) -> str:
+    return "  ".join([name, *cells]).rstrip()
+
+
+def _wrapped(text: str, lead: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False)

@@ -1,0 +1,86 @@
+"""The words of a command in, what the pipeline wants out: the config loaded, its target, its lock, the run.
+
+Nothing heavy is imported before it is called."""
+
+from __future__ import annotations
+
+import gc
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import datetime
+    from pathlib import Path
+
+    from imagegen.console import Console
+    from imagegen.pipeline import Asked, Loaded
+    from imagegen.providers import Run
+
+
+def asked(config: Path, sets: tuple[str, ...]) -> Asked:
+    """The config as this command means it."""
+    from imagegen.pipeline import Asked
+
+    return Asked(config, _today(), sets)
+
+
+def _today() -> datetime.date:
+    """The day on which support is judged; SOURCE_DATE_EPOCH makes it another one, as reproducible builds know it."""
+    import datetime
+
+    given = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not given:
+        return datetime.datetime.now(datetime.UTC).date()
+    try:
+        return datetime.datetime.fromtimestamp(int(given), datetime.UTC).date()
+    except (ValueError, OverflowError, OSError):
+        raise click.UsageError(f"SOURCE_DATE_EPOCH={given} is not a number of seconds since 1970") from None
+
+
+def loaded(asked: Asked) -> Loaded:
+    """The config, with its warnings on standard error."""
+    from imagegen import pipeline
+
+    found = pipeline.load(asked)
+    for problem in found.warnings:
+        click.echo(str(problem), err=True)
+    return found
+
+
+def target_of(loaded: Loaded, target: str | None) -> str:
+    """The target that is meant; what stands in its way is an error."""
+    from imagegen import pipeline
+    from imagegen.errors import ConfigError
+
+    known = list(loaded.config.targets.named())
+    if target is None and len(known) > 1:
+        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: --target {known[0]}")
+    chosen = target or known[0]
+    pipeline.evaluated(loaded, chosen)
+    return chosen
+
+
+def lock_file_of(config: Path, lock_file: Path | None) -> Path:
+    """The lock: beside the config unless another is named."""
+    return lock_file or config.with_name(f"{config.stem}.lock.json")
+
+
+def console_for(plain: bool, quiet: bool) -> Console:
+    """What tells of long work."""
+    from imagegen.console import make_console
+
+    gc.enable()
+    return make_console(plain=True if plain else None, quiet=quiet)
+
+
+def run_with(labels: tuple[str, ...]) -> Run:
+    """The facts of this run."""
+    import datetime
+
+    from imagegen.cli.labels import parse_labels
+    from imagegen.providers import Run
+
+    started = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Run(environ=os.environ, labels=parse_labels(labels), started=started)

@@ -1,0 +1,252 @@
+"""The verbs that teach: each shows what there is to know before anything is built, and touches no cloud."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from imagegen.cli import asking, options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+# A terminal that is narrower would break words; one that is wider is not easier to read.
+_NARROWEST, _WIDEST = 60, 100
+_OVERRIDES = "overrides"
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--name", help="The image's name; also the file's when FILE is left out.")
+@click.option("--release", help="The Windows release: `imagegen catalog windows` lists them.")
+@click.option("--kubernetes", metavar="VERSION", help="The Kubernetes version, for example 1.36.2.")
+@click.option("--containerd", metavar="VERSION", help="The containerd version, for example 2.3.4.")
+@click.option(
+    "--target", "targets", multiple=True, type=click.Choice(["aws", "azure"]), help="A cloud; may be repeated."
+)
+@click.option("--allow-cidr", multiple=True, metavar="CIDR", help="A network that Packer comes from; may be repeated.")
+@click.option("--region", help="AWS: the region to build in.")
+@click.option("--location", help="Azure: the region to build in.")
+@click.option("--gallery-resource-group", metavar="NAME", help="Azure: the resource group of the gallery.")
+@click.option("--gallery", metavar="NAME", help="Azure: the Compute Gallery.")
+@click.option("--definition", metavar="NAME", help="Azure: the image definition.")
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+def init(file: Path | None, force: bool, **given: Any) -> None:  # noqa: ANN401 - the flags, by the name of their question
+    """Write a first config, with comments, to FILE (<name>.yaml by default).
+
+    Asks for what no flag says; without a terminal it takes defaults, and names the flags that have none.
+
+    \b
+    For one cloud, without questions:
+      imagegen init --target aws --region us-east-1 --allow-cidr 198.51.100.7/32
+    """
+    import shlex
+
+    from imagegen.cli.starting import answers_to, refuse_existing, write_starter
+    from imagegen.config.starter import complaint
+
+    if file is not None:
+        refuse_existing(file, force=force)
+        given["file_name"] = "" if complaint("name", file.stem) else file.stem
+    today = asking.asked(file or Path(), ()).today
+    answers = answers_to(given, terminal=sys.stdin.isatty(), today=today)
+    file = file or Path(f"{answers.name}.yaml")
+    for problem in write_starter(answers, file, force=force, today=today):
+        click.echo(str(problem), err=True)
+    click.echo(f"wrote {file}, which validates")
+    click.echo(f"next: imagegen lock {shlex.quote(str(file))}")
+
+
+@click.command()
+@options.CONFIG
+@click.argument("path", required=False)
+@click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
+@options.SET
+@options.FORMAT
+def explain(config: Path, path: str | None, target: str | None, sets: tuple[str, ...], form: str) -> None:
+    """Show where every value comes from, and why each step is in the plan.
+
+    A value is a default, the catalogue's (with the source behind it), a line of a file, or said by --set.
+
+    \b
+    PATH narrows it to a key, a section, `facts`, or `steps`:
+      imagegen explain image.yaml
+      imagegen explain image.yaml kubernetes.pause_image
+      imagegen explain image.yaml steps.containerd --target aws
+    """
+    from imagegen import pipeline
+    from imagegen.explain import explain as explaining
+    from imagegen.explain.text import explanation_json, explanation_text
+
+    loaded = asking.loaded(asking.asked(config, sets))
+    for problem in loaded.awaited:
+        click.echo(str(problem), err=True)
+    if target is not None:
+        pipeline.check_target(loaded, target)
+    targets = [target] if target else list(loaded.config.targets.named())
+    explanation = explaining.explain(loaded.config, loaded.document, loaded.steps, targets)
+    if path is not None:
+        explanation = explaining.narrowed(explanation, path)
+    _print(explanation_json(explanation), [explanation_text(explanation, _width())], form)
+
+
+@click.command()
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["json", "yaml"]),
+    default="json",
+    show_default=True,
+    help="json: a JSON Schema, for editors; yaml: a commented config with every key, for people.",
+)
+def schema(form: str) -> None:
+    """Print everything that a config may say.
+
+    \b
+    To have an editor complete and check configs, keep the schema beside them:
+      imagegen schema > configs/imagegen.schema.json
+    and begin each config with the line
+      # yaml-language-server: $schema=imagegen.schema.json
+    """
+    from imagegen import pipeline
+    from imagegen.catalog.facts import table
+    from imagegen.config.reference import reference_text
+    from imagegen.config.schema import config_schema, schema_text
+    from imagegen.steps.discover import override_names
+
+    releases, overrides = list(table("windows")["releases"]), sorted(override_names(pipeline.load_steps()))
+    written = reference_text if form == "yaml" else lambda *known: schema_text(config_schema(*known))
+    click.echo(written(releases, overrides), nl=False)
+
+
+@click.command()
+@click.argument("table", required=False)
+@options.FORMAT
+def catalog(table: str | None, form: str) -> None:
+    """Show what imagegen knows about versions, releases and clouds, and since when.
+
+    Without TABLE the tables are listed. `overrides` are the names by which a config moves artifacts.
+
+    \b
+      imagegen catalog kubernetes
+      imagegen catalog overrides
+    """
+    from imagegen.catalog import facts, listing
+
+    titles = {name: facts.table(name)["title"] for name in listing.tables()}
+    titles[_OVERRIDES] = "the names that configs move artifacts by, with the artifacts and their public addresses"
+    if table is None:
+        shown: Any = titles
+        lines = list(_columns(list(titles.items()), _width()))
+    elif table == _OVERRIDES:
+        shown = _overrides()
+        lines = list(_override_lines(shown))
+    else:
+        _check_known("table", table, list(titles))
+        shown, lines = facts.table(table), listing.describe(table)
+    _print(shown, lines, form)
+
+
+def _overrides() -> dict[str, list[dict[str, str]]]:
+    """What each name moves, as the steps declare it."""
+    from imagegen import pipeline
+
+    found: dict[str, list[dict[str, str]]] = {}
+    for step in pipeline.load_steps().values():
+        for artifact, meta in step.meta.artifacts.items():
+            address = meta.url or f"{meta.base}/{meta.path}"
+            found.setdefault(meta.override, []).append({"artifact": artifact, "step": step.name, "address": address})
+    return dict(sorted(found.items()))
+
+
+def _override_lines(found: dict[str, list[dict[str, str]]]) -> Iterator[str]:
+    for name, moved in found.items():
+        yield name
+        for item in moved:
+            yield f"  {item['artifact']} (step {item['step']})"
+            # Not wrapped: an address is copied.
+            yield f"    {item['address']}"
+
+
+@click.command()
+@click.argument("identifier", metavar="[ID]", required=False)
+@options.FORMAT
+def rules(identifier: str | None, form: str) -> None:
+    """List the rules that every config is held to, and what imagegen cannot make yet.
+
+    A message of `imagegen validate` ends with the id of its rule.
+
+    \b
+      imagegen rules
+      imagegen rules windows-release-refused
+    """
+    from imagegen.rules.awaited import RULE, features
+    from imagegen.rules.judge import RULES
+
+    known = [(rule.id, rule.severity, rule.summary) for rule in RULES]
+    awaited = [(name, RULE, f"{item['what']}: {_asked_by(item['asked_by'])}") for name, item in features().items()]
+    if identifier is not None:
+        _check_known("rule", identifier, [row[0] for row in (*known, *awaited)])
+        known = [row for row in known if row[0] == identifier]
+        awaited = [row for row in awaited if row[0] == identifier]
+    lines = list(_columns(known, _width()))
+    if awaited:
+        between = [""] if known else []
+        lines += [*between, "Refused at plan time until it is built:", *_columns(awaited, _width())]
+    shown = [{"id": name, "severity": severity, "summary": summary} for name, severity, summary in (*known, *awaited)]
+    _print(shown, lines, form)
+
+
+def _asked_by(paths: list[dict[str, Any]]) -> str:
+    """The keys that ask for something, with the values that do where not every one does."""
+    asking_keys = []
+    for item in paths:
+        values = f" ({', '.join(map(str, item['values']))})" if "values" in item else ""
+        asking_keys.append(f"{item['path']}{values}")
+    return ", ".join(asking_keys)
+
+
+def _check_known(what: str, name: str, known: list[str]) -> None:
+    if name in known:
+        return
+    import difflib
+
+    from imagegen.documents.problems import nearest
+    from imagegen.errors import ConfigError
+
+    # The whole list is a verb of its own: only what is near is worth a hint.
+    close = difflib.get_close_matches(name, known, n=1)
+    listed_by = f"`imagegen {'catalog' if what == 'table' else 'rules'}` lists them"
+    raise ConfigError(f"there is no {what} {name!r}", hint=nearest(name, close) if close else listed_by)
+
+
+def _print(shown: Any, lines: Iterable[str], form: str) -> None:  # noqa: ANN401 - any value that JSON has
+    from imagegen.cli.show import print_json
+
+    if form == "json":
+        print_json(shown)
+    else:
+        click.echo("\n".join(lines))
+
+
+def _columns(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """Aligned columns, of which the last wraps."""
+    import textwrap
+
+    if not rows:
+        return
+    widths = [max(map(len, column)) for column in list(zip(*rows, strict=True))[:-1]]
+    for *cells, text in rows:
+        lead = "".join(f"{cell:<{room}}  " for cell, room in zip(cells, widths, strict=True))
+        yield from textwrap.wrap(
+            text, width, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False
+        )
+
+
+def _width() -> int:
+    import shutil
+
+    return min(max(shutil.get_terminal_size((_WIDEST, 24)).columns, _NARROWEST), _WIDEST)

@@ -1,0 +1,102 @@
+"""Configs in; every problem of each out, for people, machines or the annotations of a pull request."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from imagegen.errors import ERROR, ConfigError, ExitCode
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imagegen.errors import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What is to be said of one config; `awaited` is what it asks for that is not built yet."""
+
+    file: Path
+    name: str
+    targets: list[str]
+    problems: list[Problem]
+    awaited: list[Problem]
+    failure: ConfigError | None
+
+    def as_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "file": str(self.file),
+            "ok": self.failure is None,
+            "buildable": self.failure is None and not self.awaited,
+            "name": self.name,
+            "targets": self.targets,
+            "problems": [dataclasses.asdict(problem) for problem in [*self.problems, *self.awaited]],
+        }
+        if self.failure is not None:
+            found |= {"message": self.failure.message, "hint": self.failure.hint, "details": list(self.failure.details)}
+        return found
+
+
+def validate_configs(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...], form: str) -> None:
+    """Says of each config what is to be said, and ends with a usage error where one is wrong."""
+    verdicts = [_judged(config, target, sets) for config in configs]
+    if form == "json":
+        from imagegen.cli.show import print_json
+
+        told = [verdict.as_json() for verdict in verdicts]
+        print_json(told[0] if len(told) == 1 else told)
+    else:
+        for verdict in verdicts:
+            (_annotate if form == "github" else _tell)(verdict)
+    if any(verdict.failure for verdict in verdicts):
+        raise click.exceptions.Exit(int(ExitCode.USAGE))
+
+
+def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
+    from imagegen import pipeline
+    from imagegen.cli.asking import asked
+
+    try:
+        loaded = pipeline.load(asked(config, sets))
+        if target is not None:
+            pipeline.check_target(loaded, target)
+    except ConfigError as error:
+        return Verdict(config, "", [], list(error.problems), [], error)
+    targets = list(loaded.config.targets.named())
+    return Verdict(config, loaded.config.name, targets, list(loaded.warnings), list(loaded.awaited), None)
+
+
+def _tell(verdict: Verdict) -> None:
+    if verdict.failure is not None:
+        from imagegen.cli.show import error_text
+
+        click.echo(error_text(verdict.failure), err=True)
+        return
+    for problem in [*verdict.problems, *verdict.awaited]:
+        click.echo(str(problem), err=True)
+    ok = "ok, and cannot be built yet" if verdict.awaited else "ok"
+    click.echo(f"{verdict.file}: {ok} ({verdict.name} for {', '.join(verdict.targets)})")
+
+
+def _annotate(verdict: Verdict) -> None:
+    for problem in [*verdict.problems, *verdict.awaited]:
+        kind = "error" if problem.severity == ERROR else "warning"
+        words = [f"{problem.path}: {problem.message}" if problem.path else problem.message]
+        words += [f"hint: {problem.hint}"] if problem.hint else []
+        place = [f"file={_property(problem.file)}", *([f"line={problem.line}"] if problem.line else [])]
+        title = [f"title={_property(problem.rule)}"] if problem.rule else []
+        click.echo(f"::{kind} {','.join([*place, *title])}::{_escaped(chr(10).join(words))}")
+    if verdict.failure is not None and not verdict.problems:
+        click.echo(f"::error file={_property(str(verdict.file))}::{_escaped(verdict.failure.message)}")
+
+
+def _escaped(text: str) -> str:
+    # https://docs.github.com/actions/reference/workflow-commands: what would end the command is written as %XX.
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _escaped(text).replace(":", "%3A").replace(",", "%2C")

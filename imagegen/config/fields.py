@@ -1,0 +1,114 @@
+"""The config's model as data: every key with its path, type, default, description and examples. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from imagegen.config.model import ImageConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic.fields import FieldInfo
+
+    from imagegen.documents.yaml import YamlPath
+
+
+@dataclasses.dataclass(frozen=True)
+class Key:
+    """One key of the config. In `path`, `*` stands for a name of free choice and `[]` for a place in a list."""
+
+    path: str
+    field: FieldInfo
+    inner: tuple[type[pydantic.BaseModel], ...]
+    """The sections that it may hold."""
+
+    @property
+    def name(self) -> str:
+        return self.path.rpartition(".")[2].removesuffix("[]")
+
+    @property
+    def description(self) -> str:
+        return self.field.description or ""
+
+    @property
+    def required(self) -> bool:
+        return self.field.is_required()
+
+    @property
+    def default(self) -> Any:  # noqa: ANN401 - any value
+        return self.field.get_default(call_default_factory=True, validated_data={})
+
+
+def keys(of: type[pydantic.BaseModel] = ImageConfig, under: str = "") -> Iterator[Key]:
+    """Every key of a section and of the sections in it, in the order in which they are declared."""
+    for name, field in of.model_fields.items():
+        inner = tuple(models_in(field.annotation))
+        yield Key(f"{under}{name}", field, inner)
+        mark = _mark(field.annotation)
+        for section in inner:
+            yield from keys(section, f"{under}{name}{mark}.")
+
+
+def leaves() -> list[Key]:
+    """The keys that hold a value and not a section; of a key that may hold either, what the section has."""
+    return [key for key in keys() if not key.inner]
+
+
+def models_in(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
+    """The sections that a type may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+    else:
+        for part in typing.get_args(annotation):
+            yield from models_in(part)
+
+
+def _mark(annotation: Any) -> str:  # noqa: ANN401 - as above
+    for part in (annotation, *typing.get_args(annotation)):
+        origin = typing.get_origin(part)
+        if origin in (dict, list):
+            return ".*" if origin is dict else "[]"
+    return ""
+
+
+def takes_text(path: YamlPath) -> bool:
+    """Whether the value at a place is always a text: what `--set` gives there is not read as YAML."""
+    annotation: Any = ImageConfig
+    for part in path:
+        annotation = _inside(annotation, part)
+        if annotation is None:
+            return False
+    return {_plain(part) for part in _members(annotation)} == {str}
+
+
+def _inside(annotation: Any, part: str | int) -> Any:  # noqa: ANN401 - as above
+    for member in _members(annotation):
+        if isinstance(member, type) and issubclass(member, pydantic.BaseModel):
+            if part in member.model_fields:
+                return member.model_fields[str(part)].annotation
+        elif typing.get_origin(member) in (dict, list):
+            return typing.get_args(member)[-1]
+    return None
+
+
+def _members(annotation: Any) -> list[Any]:  # noqa: ANN401 - as above
+    """What a union may be, without the words around each type."""
+    origin = typing.get_origin(annotation)
+    if origin is typing.Annotated:
+        return _members(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [member for part in typing.get_args(annotation) for member in _members(part)]
+    return [annotation]
+
+
+def _plain(annotation: Any) -> Any:  # noqa: ANN401 - as above
+    if typing.get_origin(annotation) is typing.Literal:
+        kinds = {type(value) for value in typing.get_args(annotation)}
+        return kinds.pop() if len(kinds) == 1 else annotation
+    return annotation

@@ -1,0 +1,192 @@
+"""The config's model in, a commented YAML config out that shows every key. Pure; the same bytes every time.
+
+What must be said is said with an example; everything else is commented out, and is a part of a config again when the
+one `#` before it is deleted: prose has a blank after its `#`, a key has none.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import types
+import typing
+from typing import TYPE_CHECKING, Any, Final
+
+import pydantic
+
+from imagegen.config.fields import keys, models_in
+from imagegen.config.model import ConfigFile
+from imagegen.config.schema import MODELINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from imagegen.config.fields import Key
+
+_HEAD = """\
+# Every key of a config, with what it means, what it takes and what holds when it is left out.
+# This file is generated from the model: `make golden` writes it anew, `imagegen schema --format yaml` prints it.
+#
+# What stands without `#` must be said, or is one choice of several. To use another key, delete the `#` directly
+# before it, and before the sections around it.
+"""
+
+# Beside the required keys: one runtime, both clouds, and who may reach the builder, which nobody should leave open.
+_SAID: Final = frozenset({"runtime.containerd", "targets.aws", "targets.azure", "targets.aws.network"})
+_SAID_VALUES: Final = frozenset({"targets.aws.network.allowed_cidrs"})
+
+_WIDTH: Final = 112
+_PLAIN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|https://[A-Za-z0-9./_-]+")
+# Words that YAML, or an older YAML, reads as something else than a text.
+_NO_TEXT: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_NAMES: Final = {str: "text", int: "whole number", bool: "true or false", float: "number"}
+
+
+def reference_text(releases: Sequence[str], overrides: Sequence[str]) -> str:
+    """Every key; `releases` are the catalogue's, `overrides` the names that artifacts answer to."""
+    choices = {"windows.release": [scalar(name) for name in releases], "overrides": list(overrides)}
+    lines = [MODELINE, *_HEAD.splitlines()]
+    every = {key.path: key for key in keys(ConfigFile)}
+    for key in _directly_below("", every):
+        lines += ["", *_key(key, every, choices, 0)]
+    return "\n".join(lines) + "\n"
+
+
+def _directly_below(prefix: str, every: dict[str, Key]) -> list[Key]:
+    return [key for path, key in every.items() if path.startswith(prefix) and "." not in path.removeprefix(prefix)]
+
+
+def _key(key: Key, every: dict[str, Key], choices: dict[str, list[str]], depth: int, lead: str = "") -> Iterator[str]:
+    """What is said of a key, and the key; `lead` is the dash of the first key of an item."""
+    indent = "  " * depth
+    yield from _prose([key.description, _takes(key, choices)], indent + "  " * bool(lead))
+    mark = indent if _is_said(key, every) else f"{indent}#"
+    if not key.inner:
+        yield f"{mark}{lead}{key.name}: {flow(_example(key))}"
+        return
+    yield f"{mark}{lead}{key.name}:"
+    origin = _container(key.field.annotation)
+    inside = f"{key.path}{'.*' if origin is dict else '[]' if origin is list else ''}."
+    members = _directly_below(inside, every)
+    if origin is dict:
+        yield from _named(key, members, every, choices, depth + 1)
+    elif origin is list:
+        for number, member in enumerate(members):
+            yield from _key(member, every, choices, depth + 1 + (number > 0), "" if number else "- ")
+    else:
+        for member in members:
+            yield from _key(member, every, choices, depth + 1)
+
+
+def _is_said(key: Key, every: dict[str, Key]) -> bool:
+    """Whether the key stands without `#`: it must be said, in a section that is."""
+    if key.path in _SAID or key.path in _SAID_VALUES:
+        return True
+    section = key.path.rpartition(".")[0]
+    return key.required and (not section or (section in every and _is_said(every[section], every)))
+
+
+def _named(
+    key: Key, members: list[Key], every: dict[str, Key], choices: dict[str, list[str]], depth: int
+) -> Iterator[str]:
+    """Sections by names of free choice: one in its short form, one in its long form."""
+    indent = "  " * depth
+    (name, short), *_ = _example(key).items()
+    yield f"{indent}#{name}: {flow(short)}"
+    yield from _prose(["or, with more to say of it:"], indent)
+    yield f"{indent}#{next(other for other in choices[key.path] if other != name)}:"
+    for member in members:
+        yield from _key(member, every, choices, depth + 1)
+
+
+def _example(key: Key) -> Any:  # noqa: ANN401 - any value
+    return key.field.examples[0] if key.field.examples else key.default
+
+
+def _takes(key: Key, choices: dict[str, list[str]]) -> str:
+    """The type in plain words, and what holds when the key is left out."""
+    words = type_words(key.field.annotation, key.field.metadata)
+    if known := choices.get(key.path):
+        words += f" ({', '.join(known)})"
+    return f"{words}; {_left_out(key)}"
+
+
+def _left_out(key: Key) -> str:
+    if key.required:
+        return "required"
+    default = key.default
+    if isinstance(default, pydantic.BaseModel) or default in (None, [], {}):
+        return "optional"
+    return f"default: {flow(default)}"
+
+
+def type_words(annotation: Any, metadata: Iterable[Any] = ()) -> str:  # noqa: ANN401 - any annotation
+    """What a key takes, as people say it."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return type_words(parts[0], [*metadata, *_flat(parts[1:])])
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(type_words(part, metadata) for part in parts if part is not type(None))
+    if origin is typing.Literal:
+        return f"one of {', '.join(flow(value) for value in parts)}" if len(parts) > 1 else flow(parts[0])
+    if origin is list:
+        return f"list of {_several(type_words(parts[0]))}"
+    if origin is dict:
+        return f"{type_words(parts[1])} by name"
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        return "section"
+    return f"{_NAMES[annotation]}{_bounds(metadata)}"
+
+
+def _several(words: str) -> str:
+    return {"text": "texts", "section": "sections"}.get(words, words)
+
+
+def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+    for item in metadata:
+        yield from item.metadata if isinstance(item, pydantic.fields.FieldInfo) else (item,)
+
+
+def _bounds(metadata: Iterable[Any]) -> str:
+    bounds = {name: getattr(item, name) for item in metadata for name in ("ge", "le") if hasattr(item, name)}
+    return f" from {bounds['ge']} to {bounds['le']}" if len(bounds) > 1 else ""
+
+
+def _container(annotation: Any) -> Any:  # noqa: ANN401 - any annotation
+    """`dict` or `list` where the sections stand in one, else None."""
+    return next(
+        (
+            typing.get_origin(part)
+            for part in (annotation, *typing.get_args(annotation))
+            if typing.get_origin(part) in (dict, list) and any(models_in(part))
+        ),
+        None,
+    )
+
+
+def _prose(sentences: Iterable[str], indent: str) -> Iterator[str]:
+    for sentence in sentences:
+        yield from textwrap.wrap(
+            sentence, _WIDTH, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}# ", break_on_hyphens=False
+        )
+
+
+def flow(value: Any) -> str:  # noqa: ANN401 - any value of a config
+    """A value as YAML on one line."""
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{scalar(key)}: {flow(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(flow(item) for item in value)}]"
+    return scalar(value)
+
+
+def scalar(value: object) -> str:
+    """A single value as YAML: quotes only where it would be read as something else without them."""
+    import json
+
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if _PLAIN_TEXT.fullmatch(value) and value.lower() not in _NO_TEXT:
+        return value
+    plainly = value.isprintable() and value.isascii() and "'" not in value
+    return f"'{value}'" if plainly and ("\\" in value or '"' in value) else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,125 @@
+"""The config's model in, its JSON Schema out, for editors and other tools. Pure; the same bytes every time.
+
+It accepts whatever the model accepts, and more: what only a rule or a whole section can tell is not said here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic.json_schema import GenerateJsonSchema
+
+from imagegen.config.model import ConfigFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+Schema = dict[str, Any]
+
+FILE_NAME = "imagegen.schema.json"
+MODELINE = f"# yaml-language-server: $schema={FILE_NAME}"
+
+_REF = "#/$defs/"
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without a title for each key: it would only repeat the key."""
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's signature
+        return False
+
+
+def config_schema(releases: Sequence[str], overrides: Sequence[str]) -> Schema:
+    """The schema of a config file; `releases` are the catalogue's, `overrides` the names that artifacts answer to."""
+    whole = _renamed(ConfigFile.model_json_schema(schema_generator=_Untitled))
+    definitions: dict[str, Schema] = whole.pop("$defs")
+    definitions["Windows"]["properties"]["release"]["examples"] = list(releases)
+    asked = whole["properties"]["overrides"]
+    asked["properties"] = dict.fromkeys(overrides, asked["additionalProperties"])
+    asked["additionalProperties"] = False
+    complete = _complete(whole, definitions)
+    _relax(whole, definitions)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "urn:imagegen:config",
+        "title": "imagegen config",
+        "description": "One Windows Kubernetes node image: what is on it, and where it is built and published.",
+        **{key: whole[key] for key in ("type", "properties", "additionalProperties")},
+        "if": {"required": ["extends"]},
+        "then": True,
+        "else": {"$comment": "A config that extends none names every key that has no default.", **complete},
+        "$defs": definitions,
+    }
+
+
+def schema_text(schema: Schema) -> str:
+    """The schema as it lies beside configs."""
+    import json
+
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _renamed(schema: Schema) -> Schema:
+    """The same with short names for sections that several modules have: AwsNetwork, AzureNetwork."""
+    names = {name: _short(name) for name in schema["$defs"]}
+
+    def renamed(node: Any) -> Any:  # noqa: ANN401 - any part of a schema
+        if isinstance(node, list):
+            return [renamed(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            node = {**node, "$ref": _REF + names[reference.removeprefix(_REF)]}
+        return {key: renamed(value) for key, value in node.items()}
+
+    return {**renamed(schema), "$defs": {names[name]: renamed(node) for name, node in schema["$defs"].items()}}
+
+
+def _short(name: str) -> str:
+    *modules, section = name.split("__")
+    return f"{modules[-2].title()}{section}" if modules else section
+
+
+def _complete(node: Any, definitions: Mapping[str, Schema]) -> Schema:  # noqa: ANN401 - any part of a schema
+    """Only what must be there, at every depth that merging reaches. A key asked of what is no section asks nothing."""
+    found: Schema = {}
+    for part in _members(node, definitions):
+        if "required" in part:
+            found["required"] = part["required"]
+        inner = {key: _complete(value, definitions) for key, value in part.get("properties", {}).items()}
+        if needed := {key: value for key, value in inner.items() if value}:
+            found["properties"] = needed
+    return found
+
+
+def _relax(schema: Schema, definitions: Mapping[str, Schema]) -> None:
+    """Take `required` from what merges key by key. A list replaces another as a whole: its sections stay complete."""
+    in_lists = {name for definition in (schema, *definitions.values()) for name in _listed(definition)}
+    for name, definition in definitions.items():
+        if name not in in_lists:
+            definition.pop("required", None)
+
+
+def _listed(node: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a schema
+    """The sections that are items of lists."""
+    if isinstance(node, dict):
+        items = node.get("items")
+        if isinstance(items, dict) and "$ref" in items:
+            yield items["$ref"].removeprefix(_REF)
+        for value in node.values():
+            yield from _listed(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from _listed(value)
+
+
+def _members(node: Schema, definitions: Mapping[str, Schema]) -> Iterator[Schema]:
+    """What a place may hold: the node, what it refers to, and the members of a union."""
+    if "$ref" in node:
+        yield from _members(definitions[node["$ref"].removeprefix(_REF)], definitions)
+        return
+    yield node
+    for union in ("anyOf", "oneOf"):
+        for member in node.get(union, ()):
+            yield from _members(member, definitions)

@@ -1,0 +1,91 @@
+"""What a config says about where bytes come from and what they must be."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pydantic
+
+from imagegen.config.words import HostName, HttpsUrl, Line
+from imagegen.resources.model import Sha256, Strict
+
+
+class PinnedUrl(Strict):
+    """Where an artifact comes from instead, and what its bytes must be."""
+
+    url: Annotated[
+        HttpsUrl,
+        pydantic.Field(
+            description="https URL; for a base URL the folder that holds the files.",
+            examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
+        ),
+    ]
+    sha256: Annotated[
+        Sha256 | None, pydantic.Field(description="What the bytes must be, in lower-case hex.", examples=["0" * 64])
+    ] = None
+    signer: Annotated[
+        Line | None,
+        pydantic.Field(
+            description="The Authenticode signer whose signature every program of it must carry.",
+            examples=["CN=Example Corporation"],
+        ),
+    ] = None
+
+
+def _form_of_override(asked: object) -> str:
+    return "(url)" if isinstance(asked, str) else "(pinned)"
+
+
+# Told apart by form, so that complaints are about the form that was meant.
+AskedOverride = Annotated[
+    Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
+    pydantic.Discriminator(_form_of_override),
+]
+
+
+class Signatures(Strict):
+    """Authenticode, checked before the build and again in the guest."""
+
+    own_scripts: Annotated[
+        bool,
+        pydantic.Field(
+            description="imagegen's scripts are signed by you, and run under the policy AllSigned.", examples=[True]
+        ),
+    ] = False
+    signers: Annotated[
+        list[Line],
+        pydantic.Field(
+            description="Who may have signed; anybody that the machine trusts when empty.",
+            examples=[["CN=Example Corporation"]],
+        ),
+    ] = []
+
+
+class ArtifactPolicy(Strict):
+    """What holds for everything that is downloaded."""
+
+    mirror: Annotated[
+        HttpsUrl | None,
+        pydantic.Field(
+            description="A mirror of the public addresses: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
+            examples=["https://artifacts.example.com/mirror"],
+        ),
+    ] = None
+    allowed_hosts: Annotated[
+        list[HostName],
+        pydantic.Field(
+            description="The only hosts that anything is downloaded from; any when empty.",
+            examples=[["artifacts.example.com"]],
+        ),
+    ] = []
+    require_sha256: Annotated[
+        bool,
+        pydantic.Field(
+            description="Refuse an override, a program or a credential provider that does not say its sha256.",
+            examples=[True],
+        ),
+    ] = False
+    signatures: Annotated[
+        Signatures | None,
+        pydantic.Field(description="Refuse programs without a good signature; not asked for when left out."),
+    ] = None

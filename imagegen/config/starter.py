@@ -1,0 +1,154 @@
+"""Answers to a few questions in, a commented config out. Pure.
+
+Each answer is judged by the model alone; whether they go together is for the rules, on the whole config.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from imagegen.config.model import ImageConfig
+from imagegen.config.reference import flow
+from imagegen.config.schema import MODELINE
+from imagegen.documents.problems import model_problems
+from imagegen.documents.yaml import Document, dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.documents.yaml import YamlPath
+
+# Where each answer stands in the config.
+PATHS: Mapping[str, YamlPath] = {
+    "name": ("name",),
+    "release": ("windows", "release"),
+    "kubernetes": ("kubernetes", "version"),
+    "containerd": ("runtime", "containerd", "version"),
+    "region": ("targets", "aws", "region"),
+    "location": ("targets", "azure", "location"),
+    "gallery_resource_group": ("targets", "azure", "gallery", "resource_group"),
+    "gallery": ("targets", "azure", "gallery", "name"),
+    "definition": ("targets", "azure", "gallery", "definition"),
+    "allow_cidr": ("targets", "aws", "network", "allowed_cidrs"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class OnAws:
+    """What only AWS asks."""
+
+    region: str
+
+
+@dataclasses.dataclass(frozen=True)
+class OnAzure:
+    """What only Azure asks."""
+
+    location: str
+    gallery_resource_group: str
+    gallery: str
+    definition: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a first config cannot do without."""
+
+    name: str
+    release: str
+    kubernetes: str
+    containerd: str
+    allowed_cidrs: tuple[str, ...]
+    aws: OnAws | None
+    azure: OnAzure | None
+
+
+def complaint(question: str, answer: str | list[str]) -> str:
+    """What the model has to say against an answer; empty where it takes it."""
+    path = PATHS[question]
+    data: Any = answer
+    for part in reversed(path):
+        data = {part: data}
+    try:
+        ImageConfig.model_validate(data)
+    except pydantic.ValidationError as error:
+        lines = {path[:length]: 1 for length in range(len(path) + 1)}
+        problems = model_problems(error, Document("", data, lines), ImageConfig)
+        # Everything else that a config needs is missing here, and is no fault of this answer.
+        about = [problem for problem in problems if problem.path.startswith(dotted(path))]
+        return f"{about[0].message}. {about[0].hint}".strip() if about else ""
+    return ""
+
+
+def starter_text(answers: Answers, *, modeline: bool) -> str:
+    """The config; with the editor's modeline only where a schema lies beside it."""
+    clouds = [title for title, asked in (("AWS", answers.aws), ("Azure", answers.azure)) if asked is not None]
+    parts = [
+        *([MODELINE] if modeline else []),
+        f"# Windows {answers.release} with containerd {answers.containerd} and Kubernetes {answers.kubernetes},"
+        f" for {' and '.join(clouds)}.",
+        "# `imagegen schema --format yaml` shows every key that a config may have; `imagegen explain` says where each",
+        "# value of this one comes from.",
+        _NODE.format(**{key: flow(getattr(answers, key)) for key in ("name", "release", "kubernetes", "containerd")}),
+    ]
+    cidrs = flow(list(answers.allowed_cidrs))
+    if answers.aws:
+        parts.append(_AWS.format(region=flow(answers.aws.region), cidrs=cidrs))
+    if answers.azure:
+        words = {key: flow(value) for key, value in dataclasses.asdict(answers.azure).items()}
+        parts.append(_AZURE.format(cidrs=cidrs, **words))
+    return "\n".join(parts)
+
+
+_NODE = """\
+
+name: {name}
+
+# The release decides the base image, registry fixes and which container images run.
+windows:
+  release: {release}
+
+# The node components. Versions are texts: keep the quotes.
+kubernetes:
+  version: {kubernetes}
+
+runtime:
+  containerd:
+    version: {containerd}
+
+# Your own signed or mirrored artifacts, by the names of `imagegen catalog overrides`:
+# overrides:
+#   containerd_url: https://artifacts.example.com/containerd.tar.gz
+
+# Where the image is built and published. Credentials come from the environment, never from here.
+targets:"""
+
+_AWS = """\
+  aws:
+    region: {region}
+    network:
+      # Who reaches the builder's WinRM port while the image is built: where Packer runs, and nobody else.
+      allowed_cidrs: {cidrs}
+    # Regions that get a copy:
+    # publish:
+    #   regions: [us-west-2]
+"""
+
+_AZURE = """\
+  azure:
+    location: {location}
+    network:
+      # Who reaches the builder's WinRM port while the image is built: where Packer runs, and nobody else.
+      allowed_cidrs: {cidrs}
+    # The gallery and the image definition must exist: Windows, generalized, generation 2.
+    gallery:
+      resource_group: {gallery_resource_group}
+      name: {gallery}
+      definition: {definition}
+    # Regions that get a replica:
+    # publish:
+    #   regions: [westus3]
+"""

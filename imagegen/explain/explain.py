@@ -1,0 +1,128 @@
+"""A config, its document and the steps in; where each value comes from and why each step is there out. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from imagegen.config.fields import keys
+from imagegen.documents.problems import nearest
+from imagegen.documents.yaml import dotted
+from imagegen.errors import ConfigError
+from imagegen.explain.catalogue import STANDS_FOR, catalogue_values
+from imagegen.explain.model import DEFAULT, FILE, SET, Explanation, Origin, StepReason, Value
+from imagegen.plan.context import evaluate_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from imagegen.config.model import ImageConfig
+    from imagegen.documents.yaml import Document, YamlPath
+    from imagegen.steps.evaluate import EvaluatedStep
+    from imagegen.steps.model import Step
+
+STEPS = "steps"
+# Where the model has one key for each cloud.
+_BY_CLOUD: tuple[YamlPath, ...] = (("targets",), ("cloudbase_init", "plugins"), ("cloudbase_init", "metadata_services"))
+
+
+def explain(config: ImageConfig, document: Document, steps: Mapping[str, Step], targets: Sequence[str]) -> Explanation:
+    """Of targets that are not asked about nothing is said."""
+    evaluated = {target: evaluate_steps(config, target, steps) for target in targets}
+    answers = {value.path: value for target in targets for value in catalogue_values(config, target)}
+    others = set(type(config.targets).model_fields) - set(targets)
+    unasked = {(*section, name) for section in _BY_CLOUD for name in others}
+    values = [
+        _answered(value, answers)
+        for value in _values(config, document, (), "")
+        if not any(value.path[: len(path)] == path for path in unasked)
+    ]
+    values += [value for path, value in answers.items() if path[0] == "facts" and value.value is not None]
+    return Explanation(config.name, tuple(targets), tuple(values), tuple(_reasons(evaluated, values)))
+
+
+def _answered(value: Value, answers: Mapping[YamlPath, Value]) -> Value:
+    """The catalogue's word where the config has none."""
+    answer = answers.get(value.path)
+    if value.value is not None or answer is None or answer.value is None:
+        return value
+    return Value(value.path, answer.value, answer.origin, value.description)
+
+
+def _values(value: Any, document: Document, at: YamlPath, description: str) -> Iterator[Value]:  # noqa: ANN401 - any part of a config
+    if isinstance(value, pydantic.BaseModel):
+        for name, field in type(value).model_fields.items():
+            yield from _values(getattr(value, name), document, (*at, name), field.description or "")
+    elif isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _values(inner, document, (*at, name), description)
+    elif isinstance(value, list) and any(isinstance(item, pydantic.BaseModel) for item in value):
+        for index, item in enumerate(value):
+            yield from _values(item, document, (*at, index), description)
+    else:
+        yield Value(at, value, _origin(document, at), description)
+
+
+def _origin(document: Document, at: YamlPath) -> Origin:
+    if at not in document.lines:
+        return Origin(DEFAULT)
+    place = document.place(at)
+    return Origin(FILE if place.line else SET, str(place))
+
+
+def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Value]) -> Iterator[StepReason]:
+    """Each step once, in the order of the plan, with the targets that have it."""
+    found: dict[str, tuple[EvaluatedStep, list[str]]] = {}
+    for target, steps in evaluated.items():
+        for item in steps:
+            found.setdefault(item.step.name, (item, []))[1].append(target)
+    for name, (item, targets) in found.items():
+        meta = item.step.meta
+        behind = tuple(value for value in values if _is_behind(dotted(value.path), item, targets))
+        yield StepReason(name, meta.summary, tuple(targets), item.because, tuple(meta.reads), behind)
+
+
+def _is_behind(path: str, item: EvaluatedStep, targets: list[str]) -> bool:
+    """Whether a step reads a value, or takes an artifact from where it says."""
+    for read in item.step.meta.reads:
+        named = [name.format(target=target) for name in STANDS_FOR.get(read, (read,)) for target in targets]
+        # A section that is left out is one value: what is read in it stands for that.
+        if any(is_below(path, name) or is_below(name, path) for name in named):
+            return True
+    return any(is_below(path, f"overrides.{artifact.override}") for artifact in item.step.meta.artifacts.values())
+
+
+def is_below(path: str, section: str) -> bool:
+    """Whether a dotted path is that section's, or the key itself."""
+    return path == section or path.startswith((f"{section}.", f"{section}["))
+
+
+def narrowed(explanation: Explanation, asked: str) -> Explanation:
+    """Only what is said of one key, section, fact or step; a name that is not known is an error."""
+    every = [dotted(value.path) for value in explanation.values] + [
+        f"{STEPS}.{step.name}" for step in explanation.steps
+    ]
+    written, known_keys = asked, {key.path for key in keys()}
+    # A key of a section that is left out has no value: the section says why.
+    while not any(is_below(path, asked) for path in every):
+        if asked not in known_keys or "." not in asked:
+            raise ConfigError(f"the config has no {written!r}", hint=_nearest(written, explanation))
+        asked = asked.rpartition(".")[0]
+    return dataclasses.replace(
+        explanation,
+        values=tuple(value for value in explanation.values if is_below(dotted(value.path), asked)),
+        steps=tuple(step for step in explanation.steps if is_below(f"{STEPS}.{step.name}", asked)),
+    )
+
+
+def _nearest(written: str, explanation: Explanation) -> str:
+    """What was probably meant, at any depth; else what there is at the top."""
+    top = [dotted(value.path[:1]) for value in explanation.values] + [STEPS]
+    every = {dotted(value.path[:depth]) for value in explanation.values for depth in range(1, len(value.path) + 1)}
+    every |= {STEPS, *(f"{STEPS}.{step.name}" for step in explanation.steps)}
+    import difflib
+
+    close = difflib.get_close_matches(written, sorted(every), n=1)
+    return nearest(written, close or list(dict.fromkeys(top)))

@@ -1,0 +1,60 @@
+"""What an explanation says: values with their origins, steps with their reasons. Touches nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+if TYPE_CHECKING:
+    from imagegen.documents.yaml import YamlPath
+
+Kind = Literal["default", "catalogue", "file", "set"]
+
+DEFAULT: Final[Kind] = "default"
+CATALOGUE: Final[Kind] = "catalogue"
+FILE: Final[Kind] = "file"
+SET: Final[Kind] = "set"
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Who said a value. `where` is `file:line`, what stood on the command line, or a table and row of the catalogue,
+    whose `source` was read on the day `read`."""
+
+    kind: Kind
+    where: str = ""
+    source: str = ""
+    read: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """One value that holds for the image."""
+
+    path: YamlPath
+    value: Any
+    origin: Origin
+    description: str
+
+
+@dataclasses.dataclass(frozen=True)
+class StepReason:
+    """Why a step is in the plan of these targets, and which values it was given to read."""
+
+    name: str
+    summary: str
+    targets: tuple[str, ...]
+    because: str
+    reads: tuple[str, ...]
+    values: tuple[Value, ...]
+    """What stands behind `reads`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """Everything that can be said of a config for some targets."""
+
+    name: str
+    targets: tuple[str, ...]
+    values: tuple[Value, ...]
+    steps: tuple[StepReason, ...]

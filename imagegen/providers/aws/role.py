@@ -1,0 +1,39 @@
+"""A role that a session takes on: asked for when first needed, and again before it ends. It is kept nowhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import boto3
+    import botocore.session
+
+
+def take_on(
+    core: botocore.session.Session, owner: boto3.Session, role: Mapping[str, str], options: Mapping[str, Any]
+) -> None:
+    """Give `core` the credentials of a role that the session `owner` may take on."""
+    from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
+
+    def ask() -> dict[str, str]:
+        sts = owner.client("sts", **options)
+        try:
+            answer = sts.assume_role(RoleArn=role["role_arn"], RoleSessionName=role["session_name"])["Credentials"]
+        finally:
+            sts.close()
+        return {
+            "access_key": answer["AccessKeyId"],
+            "secret_key": answer["SecretAccessKey"],
+            "token": answer["SessionToken"],
+            "expiry_time": answer["Expiration"].isoformat(),
+        }
+
+    class Role(CredentialProvider):
+        METHOD = "assume-role"
+
+        def load(self) -> DeferredRefreshableCredentials:
+            return DeferredRefreshableCredentials(refresh_using=ask, method=self.METHOD)
+
+    core.register_component("credential_provider", CredentialResolver([Role()]))

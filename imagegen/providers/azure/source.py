@@ -1,0 +1,90 @@
+"""Settings in; what the source template and the client need of them, as plain JSON, out. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.providers.azure.gallery import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imagegen.providers.azure.settings import Settings
+
+PLUGIN_SINCE: Final = "1.4.5"
+# Before it every build left its disk behind in a group that outlives it: it took it for a file of a storage account.
+_BUILD_GROUP_SINCE: Final = "2.0.0"
+# The first with an attribute of that name.
+_SECURITY_TYPE_SINCE: Final = "2.0.5"
+# Before it the subscription was the one that `az` had chosen, whatever the template said (its #465).
+_CLI_SINCE: Final = "2.2.1"
+# Before it 15 tags were the most (its #552).
+_MANY_TAGS_SINCE: Final = "2.5.1"
+_FEW_TAGS: Final = 15
+# imagegen's own beside one for each version, and room for two labels of a run.
+_OWN_TAGS: Final = 7 + 2
+
+# What appears in a tree only where it was asked for.
+_OPTIONAL: Final = (
+    "build_resource_group",
+    "key_vault",
+    "disk_size_gb",
+    "disk_encryption_set",
+    "licence_type",
+    "allowed_cidrs",
+)
+
+
+def build_settings(settings: Settings) -> dict[str, Any]:
+    """How the image is made on Azure."""
+    asked = settings.model_dump(mode="json", exclude={"base_image", "generation", "gallery", "publish"})
+    network = asked["network"]
+    gallery = settings.gallery
+    return {
+        **asked,
+        "allowed_cidrs": network.pop("allowed_cidrs"),
+        "resource_group": gallery.resource_group,
+        "gallery": gallery.name,
+        "definition": gallery.definition,
+        "storage": gallery.storage,
+    }
+
+
+def source_values(build: Mapping[str, Any], version: str) -> dict[str, Any]:
+    """What the source template sees: what every build has, and of the rest only what was asked for."""
+    always = ("location", "vm_sizes", "resource_group", "gallery", "definition", "storage")
+    values = {name: build[name] for name in always} | {"version": version}
+    values |= {name: build[name] for name in _OPTIONAL if build[name]}
+    return values | dict(_asked(build)) | dict(_sign_in(build["auth"]))
+
+
+def _asked(build: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if build["security_type"] != "Standard":
+        yield "security_type", build["security_type"]
+    if any(build["network"].values()):
+        yield "network", build["network"]
+    if build["spot"] is not None:
+        # -1 is Azure's word for no limit but the ordinary price.
+        yield "spot", {"max_price": float(build["spot"]["max_price"] or -1)}
+
+
+def _sign_in(auth: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if auth["method"] == "cli":
+        yield "use_azure_cli_auth", True
+    for name in ("subscription_id", "client_secret_env"):
+        if auth[name]:
+            yield name, auth[name]
+
+
+def plugin_since(build: Mapping[str, Any], versions: int) -> str:
+    """The lowest version of the plugin that does what is asked for; `versions` is how many of them become tags."""
+    needed = [PLUGIN_SINCE]
+    if build["build_resource_group"]:
+        needed.append(_BUILD_GROUP_SINCE)
+    if build["security_type"] != "Standard":
+        needed.append(_SECURITY_TYPE_SINCE)
+    if build["auth"]["method"] == "cli":
+        needed.append(_CLI_SINCE)
+    if len(build["tags"]) + _OWN_TAGS + versions > _FEW_TAGS:
+        needed.append(_MANY_TAGS_SINCE)
+    return max(needed, key=lambda version: numbers(version) or (0, 0, 0))

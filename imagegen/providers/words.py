@@ -1,0 +1,18 @@
+"""Typed words that the clouds' settings share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pydantic
+
+Cidr = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
+Days = Annotated[int, pydantic.Field(ge=1, le=3650)]
+# What both clouds take in tags.
+TagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:=+@-]{0,126}$")]
+TagValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9 ._:/=+@-]*$", max_length=255)]
+# Above nothing: a plugin takes 0 for no limit.
+Price = Annotated[
+    str, pydantic.StringConstraints(pattern=r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)$", max_length=12)
+]
+EnvName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]{0,127}$")]

@@ -1,0 +1,98 @@
+"""A config in; what the clouds of its rehearsal hold from the start, so that what it names is there, out."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from imagegen import pipeline
+from imagegen.errors import RefusedError
+from imagegen.rehearsal.network.aws.edge import AwsOptions
+from imagegen.rehearsal.network.aws.standing import Standing
+from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, own_base
+from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup, GalleryDefinition
+from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS
+from imagegen.rehearsal.stage import Scene
+from imagegen.rehearsal.supplies import make_supplies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from imagegen.providers.aws.settings import Settings as AwsSettings
+    from imagegen.providers.azure.settings import Settings as AzureSettings
+
+_STANDARD = "Standard"
+
+
+def refuse_accounts(loaded: pipeline.Loaded, target: str) -> None:
+    """The rehearsal's Azure has a subscription and a secret of its own: a config that names others is refused."""
+    azure = loaded.config.targets.azure
+    if target != "azure" or azure is None or azure.auth == type(azure.auth)():
+        return
+    message = "a rehearsal signs in to a subscription of its own, and to no other"
+    problem = loaded.document.problem(("targets", target, "auth"), message, "--set 'targets.azure.auth={}'")
+    raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=[problem])
+
+
+def scene_for(loaded: pipeline.Loaded, target: str, folder: Path) -> Scene:
+    """Everything that is there before the build; its trees are written below `folder`."""
+    config = loaded.config
+
+    def tree() -> Path:
+        return next(iter(sorted((folder / config.name).glob("*/tree"))), folder / "tree")
+
+    aws, azure = config.targets.aws, config.targets.azure
+    return Scene(
+        cloud=target,
+        release=config.windows.release,
+        supplies=make_supplies(pipeline.evaluated(loaded, target)),
+        tree=tree,
+        aws=_aws(aws, folder) if aws and target == "aws" else None,
+        azure=_azure(azure) if azure and target == "azure" else None,
+    )
+
+
+def _aws(aws: AwsSettings, folder: Path) -> AwsOptions:
+    network, base, profile = aws.network, aws.base_image, aws.auth.profile
+    return AwsOptions(
+        regions=(aws.region, *aws.publish.regions),
+        images=(*DEFAULT_IMAGES, *((own_base(base.name, base.owner),) if base else ())),
+        standing=Standing(
+            network.vpc_id,
+            network.subnet_id,
+            tuple(network.security_group_ids),
+            aws.iam_instance_profile,
+            private=network.reach_by == "private",
+        ),
+        profile=(profile, folder / "credentials") if profile else None,
+        operator=_operator(network.allowed_cidrs),
+    )
+
+
+def _azure(azure: AzureSettings) -> AzureOptions:
+    definition = GalleryDefinition(
+        resource_group=azure.gallery.resource_group,
+        gallery=azure.gallery.name,
+        image=azure.gallery.definition,
+        location=azure.location,
+        generation=f"V{azure.generation}",
+        security_type="" if azure.security_type == _STANDARD else azure.security_type,
+    )
+    groups = []
+    if azure.build_resource_group:
+        groups.append(ExistingGroup(azure.build_resource_group, azure.location, key_vault=azure.key_vault or ""))
+    if azure.network.virtual_network:
+        name, subnet = azure.network.resource_group or "networks", azure.network.subnet or "default"
+        groups.append(ExistingGroup(name, azure.location, azure.network.virtual_network, subnet))
+    return AzureOptions(
+        definitions=(definition,), groups=tuple(groups), operator=_operator(azure.network.allowed_cidrs)
+    )
+
+
+def _operator(cidrs: Sequence[str]) -> str:
+    """Where Packer is seen to come from: somewhere that the config admits, if it admits anybody."""
+    networks = [ipaddress.ip_network(cidr, strict=False) for cidr in cidrs]
+    if not networks or any(ipaddress.ip_address(OPERATOR_ADDRESS) in network for network in networks):
+        return OPERATOR_ADDRESS
+    return str(networks[0][0])

@@ -1,0 +1,1 @@
+"""Combinations that cannot work, refused before anything runs, each with its reason."""

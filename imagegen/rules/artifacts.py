@@ -1,0 +1,102 @@
+"""Where bytes come from and what they must be, and what is listed twice. Pure but for reading the steps when asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from imagegen.config.sources import PinnedUrl
+from imagegen.rules.rule import ERROR, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+
+def _base_overrides(asked: Asked) -> set[str]:
+    """The overrides that are a folder of several files."""
+    steps = asked.steps().values()
+    return {item.override for step in steps for item in step.meta.artifacts.values() if item.base}
+
+
+@rule("sha256-of-one-file", ERROR, "A sha256 is said of one file")
+def sha256_of_one_file(asked: Asked) -> Iterator[Finding]:
+    pinned = [name for name, item in asked.config.overrides.items() if isinstance(item, PinnedUrl) and item.sha256]
+    if not pinned:
+        return
+    for name in sorted(_base_overrides(asked).intersection(pinned)):
+        message = "a base URL holds several files, so one sha256 cannot be right for them"
+        yield Finding(("overrides", name, "sha256"), message, "leave sha256 out; the lock pins each file")
+
+
+@rule("sha256-required", ERROR, "Where sha256 is required, everything of the operator's own says it")
+def sha256_required(asked: Asked) -> Iterator[Finding]:
+    """Of a base URL the lock pins each file."""
+    if not asked.config.artifacts.require_sha256:
+        return
+    overrides = asked.config.overrides.items()
+    without: list[YamlPath] = [
+        ("overrides", name) for name, item in overrides if not (isinstance(item, PinnedUrl) and item.sha256)
+    ]
+    if without:
+        bases = _base_overrides(asked)
+        without = [path for path in without if path[1] not in bases]
+    providers, executables = asked.config.credential_providers, asked.config.executables
+    without += [("credential_providers", index) for index, item in enumerate(providers) if not item.sha256]
+    without += [("executables", index) for index, item in enumerate(executables) if not item.sha256]
+    for path in without:
+        message = "artifacts.require_sha256 asks what its bytes must be, and nothing here says it"
+        yield Finding(path, message, "add its sha256, and the address under url")
+
+
+@rule("host-allowed", ERROR, "Addresses are of the hosts that are allowed")
+def host_allowed(asked: Asked) -> Iterator[Finding]:
+    allowed = set(asked.config.artifacts.allowed_hosts)
+    if not allowed:
+        return
+    for path, url in _addresses(asked):
+        host = url.split("/")[2]
+        if host not in allowed:
+            message = f"{host} is not among artifacts.allowed_hosts, so nothing is downloaded from it"
+            yield Finding(path, message, "add the host there, or take the file from one that is")
+
+
+def _addresses(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
+    config = asked.config
+    if config.artifacts.mirror:
+        yield ("artifacts", "mirror"), config.artifacts.mirror
+    for name, item in config.overrides.items():
+        if isinstance(item, PinnedUrl):
+            yield ("overrides", name, "url"), item.url
+        else:
+            yield ("overrides", name), item
+    for index, provider in enumerate(config.credential_providers):
+        yield ("credential_providers", index, "url"), provider.url
+    for index, executable in enumerate(config.executables):
+        yield ("executables", index, "url"), executable.url
+
+
+@rule("listed-twice", ERROR, "Nothing stands in a list twice")
+def listed_twice(asked: Asked) -> Iterator[Finding]:
+    for path, items in _lists(asked.config, ()):
+        seen: set[str] = set()
+        for index, item in enumerate(items):
+            if item in seen:
+                yield Finding((*path, index), f"{item} is here twice", "leave one out")
+            seen.add(item)
+
+
+def _lists(value: Any, at: YamlPath) -> Iterator[tuple[YamlPath, list[str]]]:  # noqa: ANN401 - any part of a config
+    if isinstance(value, pydantic.BaseModel):
+        for name, inner in value:
+            yield from _lists(inner, (*at, name))
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _lists(inner, (*at, name))
+    elif isinstance(value, list):
+        yield at, [item for item in value if isinstance(item, str)]
+        for index, inner in enumerate(value):
+            yield from _lists(inner, (*at, index))

@@ -1,0 +1,64 @@
+"""A config in; what it asks for that this version of imagegen cannot make yet, by name, out. Pure.
+
+What is not built is refused, never ignored. A value asks for it where it is not the model's own default, or, where the
+row names values, where it is one of these. A row goes when its work is done; a test holds the rows against the model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pydantic
+
+from imagegen.errors import WARNING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.config.model import ImageConfig
+    from imagegen.documents.yaml import Document, YamlPath
+    from imagegen.errors import Problem
+
+RULE = "not-built-yet"
+
+
+@cache
+def features() -> dict[str, Any]:
+    """What is known to the config and not built yet, by name."""
+    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("awaited.json").read_bytes()))
+
+
+def awaited(config: ImageConfig, document: Document) -> list[Problem]:
+    """Each place that asks for something that is not built yet."""
+    problems = []
+    for name, feature in features().items():
+        for asked_by in feature["asked_by"]:
+            for path in _asking(config, tuple(asked_by["path"].split(".")), asked_by.get("values"), ()):
+                message = f"{feature['what']} is not built yet ({name})"
+                problem = document.problem(path, message, "leave it out until a later version of imagegen")
+                problems.append(dataclasses.replace(problem, severity=WARNING, rule=RULE))
+    return problems
+
+
+def _asking(value: Any, path: YamlPath, values: list[object] | None, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a config
+    name, rest = path[0], path[1:]
+    if name == "*":
+        for key, item in value.items():
+            yield from _asking(item, rest, values, (*at, key))
+        return
+    # A section that is left out, or the short form of an override, has no such key.
+    if not isinstance(value, pydantic.BaseModel):
+        return
+    found = getattr(value, str(name))
+    if rest:
+        yield from _asking(found, rest, values, (*at, name))
+    elif (found in values) if values is not None else found != _default(value, str(name)):
+        yield (*at, name)
+
+
+def _default(model: pydantic.BaseModel, name: str) -> object:
+    return type(model).model_fields[name].get_default(call_default_factory=True, validated_data={})

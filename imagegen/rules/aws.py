@@ -1,0 +1,189 @@
+"""What AWS does not take, and what would do nothing there. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import table
+from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+_AWS: YamlPath = ("targets", "aws")
+
+# https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html
+_GP3_IOPS: Final = 3000
+_GP3_IOPS_PER_GIB: Final = 500
+_GP3_IOPS_PER_MIB: Final = 4
+
+# The tags that the templates write; a test holds this against them.
+OWN_TAGS: Final = frozenset(
+    {
+        *("build_date", "build_timestamp", "creationTimestamp", "containerd_version", "kubernetes_version"),
+        *("cloudbase_init_version", "imagegen_image_id", "imagegen_name", "imagegen_version"),
+        *("Name", "distribution", "distribution_version", "source_ami", "source_ami_name"),
+    }
+)
+
+
+@rule("aws-copy-to-build-region", ERROR, "The build region gets no copy")
+def aws_copy_to_build_region(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    for index, region in enumerate(aws.publish.regions if aws else ()):
+        if aws and region == aws.region:
+            message = f"{region} is the build region, which has the image already"
+            yield Finding((*_AWS, "publish", "regions", index), message, "leave it out")
+
+
+@rule("aws-winrm-admitted", ERROR, "Somebody is admitted to the builder's WinRM port")
+def aws_winrm_admitted(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws and not aws.network.allowed_cidrs and not aws.network.security_group_ids:
+        message = "nobody would reach the builder: its temporary security group admits nothing"
+        hint = "name the networks that Packer comes from under allowed_cidrs, or security_group_ids of your own"
+        yield Finding((*_AWS, "network"), message, hint)
+
+
+@rule("aws-cidrs-or-groups", ERROR, "Networks are admitted only by a temporary security group")
+def aws_cidrs_or_groups(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws and aws.network.allowed_cidrs and aws.network.security_group_ids:
+        message = "security groups of your own decide who is admitted, so these networks would do nothing"
+        yield Finding((*_AWS, "network", "allowed_cidrs"), message, "leave one of both out")
+
+
+@rule("aws-open-to-everybody", WARNING, "The builder's WinRM port is not open to everybody")
+def aws_open_to_everybody(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    for index, cidr in enumerate(aws.network.allowed_cidrs if aws else ()):
+        if cidr.endswith("/0"):
+            message = "everybody may try passwords at the builder's WinRM port while it runs"
+            yield Finding((*_AWS, "network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
+
+
+@rule("aws-reached-by-public", ERROR, "A builder that is reached by its public address has one")
+def aws_reached_by_public(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws and aws.network.public_address is False and aws.network.reach_by == "public":
+        message = "Packer is to reach the builder by a public address, and it gets none"
+        yield Finding((*_AWS, "network", "public_address"), message, "choose reach_by: private, or leave this out")
+
+
+@rule("aws-imds-tokens", ERROR, "Nodes that must ask for metadata with a token know how")
+def aws_imds_tokens(asked: Asked) -> Iterator[Finding]:
+    aws, cloudbase = asked.config.targets.aws, table("cloudbase-init")
+    service = cloudbase["clouds"]["aws"]["metadata_service"]
+    services = asked.config.cloudbase_init.metadata_services.aws or [service]
+    if aws and aws.require_imds_tokens and service in services and not cloudbase["ec2_service_uses_imds_tokens"]:
+        hint = "leave it out, or name under cloudbase_init.metadata_services.aws a service that asks with a token"
+        yield Finding((*_AWS, "require_imds_tokens"), cloudbase["ec2_service_finding"], hint)
+
+
+@rule("aws-image-name", ERROR, "AWS takes the image's name")
+def aws_image_name(asked: Asked) -> Iterator[Finding]:
+    aws, limit = asked.config.targets.aws, table("limits")["limits"]["ami_name"]
+    if aws is None:
+        return
+    name = f"{aws.name_prefix}-windows-{asked.config.windows.release}-v{asked.config.kubernetes.version}-YYYYMMDDhhmmss"
+    if len(name) > limit["max"] or not re.search(limit["pattern"], name):
+        message = f"{name} has {len(name)} characters: {limit['reason']}"
+        yield Finding((*_AWS, "name_prefix"), message, "choose a shorter prefix, of such characters")
+
+
+@rule("aws-gp2-speed", ERROR, "Only a gp3 disk is told its speed")
+def aws_gp2_speed(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws is None or aws.disk.type != "gp2":
+        return
+    for key, value in (("iops", aws.disk.iops), ("throughput", aws.disk.throughput)):
+        if value is not None:
+            message = "a gp2 disk is as fast as it is large, and AWS refuses to be told"
+            yield Finding((*_AWS, "disk", key), message, "leave it out, or choose type: gp3")
+
+
+@rule("aws-gp3-ratio", ERROR, "A gp3 disk's speeds and size go together")
+def aws_gp3_ratio(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws is None or aws.disk.type != "gp3":
+        return
+    disk, iops = aws.disk, aws.disk.iops or _GP3_IOPS
+    if disk.iops and disk.iops > disk.size_gb * _GP3_IOPS_PER_GIB:
+        message = f"AWS gives a gp3 disk at most {_GP3_IOPS_PER_GIB} IOPS for each GiB: {disk.size_gb} GiB are too few"
+        yield Finding((*_AWS, "disk", "iops"), message, f"at most {disk.size_gb * _GP3_IOPS_PER_GIB}")
+    if disk.throughput and disk.throughput * _GP3_IOPS_PER_MIB > iops:
+        message = f"AWS gives a gp3 disk a quarter MiB/s for each of its IOPS, and it has {iops}"
+        hint = f"at most {iops // _GP3_IOPS_PER_MIB}, or iops of at least {disk.throughput * _GP3_IOPS_PER_MIB}"
+        yield Finding((*_AWS, "disk", "throughput"), message, hint)
+
+
+@rule("aws-key-of-copied-region", ERROR, "A region that has a key gets a copy")
+def aws_key_of_copied_region(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    for region in aws.encryption.region_kms_keys if aws and aws.encryption else ():
+        if aws and region not in aws.publish.regions:
+            hint = "say kms_key" if region == aws.region else "add the region to publish.regions, or leave its key out"
+            message = f"{region} gets no copy, so nothing would be encrypted with this key"
+            yield Finding((*_AWS, "encryption", "region_kms_keys", region), message, hint)
+
+
+@rule("aws-key-in-its-region", ERROR, "A key encrypts in its own region")
+def aws_key_in_its_region(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws is None or aws.encryption is None:
+        return
+    keys: list[tuple[YamlPath, str, str]] = [
+        (("region_kms_keys", region), region, key) for region, key in aws.encryption.region_kms_keys.items()
+    ]
+    if aws.encryption.kms_key:
+        keys.append((("kms_key",), aws.region, aws.encryption.kms_key))
+    for path, region, key in keys:
+        parts = key.split(":")
+        if parts[0] == "arn" and len(parts) > 3 and parts[3] != region:
+            message = f"the key is one of {parts[3]}, and AWS encrypts with keys of the same region only"
+            yield Finding((*_AWS, "encryption", *path), message, f"name a key of {region}")
+
+
+@rule("aws-public-and-encrypted", ERROR, "An image for everybody is not encrypted")
+def aws_public_and_encrypted(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws and aws.publish.sharing and aws.publish.sharing.public and aws.encryption:
+        message = "AWS shares no encrypted image with everybody"
+        yield Finding((*_AWS, "publish", "sharing", "public"), message, "name accounts, or leave out encryption")
+
+
+@rule("aws-shared-default-key", WARNING, "An encrypted image that is shared has a key that is shared")
+def aws_shared_default_key(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if not aws or not aws.encryption or not aws.publish.sharing or aws.publish.sharing.public:
+        return
+    regions = [region for region in aws.publish.regions if region not in aws.encryption.region_kms_keys]
+    places = [*([] if aws.encryption.kms_key else [aws.region]), *regions]
+    if places:
+        message = f"nobody else can use AWS' own default key, which encrypts the image in {', '.join(places)}"
+        hint = "name keys of your own for these regions, and let the others use them"
+        yield Finding((*_AWS, "publish", "sharing"), message, hint)
+
+
+@rule("aws-tag-name", ERROR, "A tag's name is the operator's to give")
+def aws_tag_name(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    for name in aws.tags if aws else ():
+        path = (*_AWS, "tags", name)
+        if name.lower().startswith("aws:"):
+            yield Finding(path, "AWS keeps names that begin with aws: for itself", "choose another name")
+        elif name.lower().startswith("imagegen") or name in OWN_TAGS:
+            yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
+
+
+@rule("aws-tag-count", ERROR, "AWS takes as many tags")
+def aws_tag_count(asked: Asked) -> Iterator[Finding]:
+    aws, limit = asked.config.targets.aws, table("limits")["limits"]["aws_tags"]
+    room = limit["max"] - len(OWN_TAGS)
+    if aws and len(aws.tags) > room:
+        message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(aws.tags)}"
+        yield Finding((*_AWS, "tags"), message, f"keep at most {room}, and fewer where a build has labels")

@@ -1,0 +1,223 @@
+"""What Azure does not take, and what would do nothing there. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import table
+from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.catalog.facts import JsonObject
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+_AZURE: YamlPath = ("targets", "azure")
+
+# The tags that the templates write; a test holds this against them.
+OWN_TAGS: Final = frozenset(
+    {
+        *("build_date", "build_timestamp", "creationTimestamp", "containerd_version", "kubernetes_version"),
+        *("cloudbase_init_version", "imagegen_image_id", "imagegen_name", "imagegen_version", "os_version"),
+    }
+)
+# https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources#limitations
+_AZURES_OWN: Final = ("azure", "microsoft", "windows")
+
+
+def _limit(name: str) -> JsonObject:
+    row: JsonObject = table("limits")["limits"][name]
+    return row
+
+
+@rule("azure-replica-in-build-region", ERROR, "The build region is not named among the others")
+def azure_replica_in_build_region(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    for index, region in enumerate(azure.publish.regions if azure else ()):
+        if azure and region == azure.location:
+            message = f"{region} is the build region, which has the image already"
+            yield Finding((*_AZURE, "publish", "regions", index), message, "leave it out")
+
+
+@rule("gallery-version", ERROR, "A gallery version is three numbers")
+def gallery_version(asked: Asked) -> Iterator[Finding]:
+    azure, limit = asked.config.targets.azure, _limit("gallery_version")
+    if azure is None:
+        return
+    path, version, kubernetes = (*_AZURE, "gallery", "version"), azure.gallery.version, asked.config.kubernetes.version
+    if version == "kubernetes" and "-" in kubernetes:
+        message = f"a gallery version has three numbers, and {kubernetes} has more"
+        yield Finding(path, message, "choose version: date")
+        return
+    numbers = kubernetes if version == "kubernetes" else version
+    fits = re.search(limit["pattern"], numbers) and all(_is_small(part, limit["max"]) for part in numbers.split("."))
+    if version != "date" and not fits:
+        yield Finding(
+            path, f"{numbers} does not fit: {limit['reason']}", "choose date, kubernetes, or numbers as 1.0.0"
+        )
+
+
+def _is_small(number: str, most: int) -> bool:
+    # Python refuses to read a number of thousands of digits.
+    return len(number) <= len(str(most)) and int(number) <= most
+
+
+@rule("gallery-name", ERROR, "Azure takes the gallery's name")
+def gallery_name(asked: Asked) -> Iterator[Finding]:
+    if azure := asked.config.targets.azure:
+        yield from _name((*_AZURE, "gallery", "name"), azure.gallery.name, _limit("gallery"))
+
+
+@rule("gallery-definition-name", ERROR, "Azure takes the image definition's name")
+def gallery_definition_name(asked: Asked) -> Iterator[Finding]:
+    if azure := asked.config.targets.azure:
+        yield from _name((*_AZURE, "gallery", "definition"), azure.gallery.definition, _limit("gallery_definition"))
+
+
+def _name(path: YamlPath, name: str, limit: JsonObject) -> Iterator[Finding]:
+    if not re.search(limit["pattern"], name):
+        yield Finding(path, f"Azure takes no {name}: {limit['reason']}", "name it as it is called in Azure")
+    elif len(name) > limit["max"]:
+        yield Finding(path, f"it has {len(name)} characters, and Azure takes {limit['max']}", "choose a shorter one")
+
+
+@rule("azure-size-generation", ERROR, "The builder's sizes take the generation")
+def azure_size_generation(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    for index, size in enumerate(azure.vm_sizes if azure else ()):
+        row = _size(size)
+        if azure and row and azure.generation not in row["generations"]:
+            takes = " and ".join(str(number) for number in row["generations"]) or "none that Windows runs on"
+            message = f"{size} makes no machine of generation {azure.generation} (it takes {takes}; {row['note']})"
+            hint = "choose another size" if not row["generations"] else f"choose another size, or generation {takes}"
+            yield Finding((*_AZURE, "vm_sizes", index), message, hint)
+
+
+@rule("azure-size-security", ERROR, "The builder's sizes take the security type")
+def azure_size_security(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    for index, size in enumerate(azure.vm_sizes if azure else ()):
+        row = _size(size)
+        takes = [kind.lower() for kind in row["security"]] if row else []
+        if azure and takes and row and azure.security_type.lower() not in takes:
+            message = f"{size} makes no machine of security type {azure.security_type} ({row['note']})"
+            kinds = " or ".join(kind[:1].upper() + kind[1:] for kind in row["security"])
+            hint = f"choose another size, or security_type: {kinds}"
+            yield Finding((*_AZURE, "vm_sizes", index), message, hint)
+
+
+def _size(size: str) -> JsonObject | None:
+    """The first row that fits; of sizes that nobody knows nothing is said."""
+    rows: list[JsonObject] = table("azure-sizes")["sizes"]
+    return next((row for row in rows if re.fullmatch(row["pattern"], size.lower())), None)
+
+
+@rule("azure-security-generation", ERROR, "A security type needs machines of generation 2")
+def azure_security_generation(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure and azure.security_type != "Standard" and azure.generation != 2:
+        message = f"{azure.security_type} needs UEFI, which machines of generation {azure.generation} do not have"
+        yield Finding((*_AZURE, "security_type"), message, "choose generation: 2")
+
+
+@rule("azure-network-named", ERROR, "What is said of a network of one's own is said with its name")
+def azure_network_named(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure is None or azure.network.virtual_network:
+        return
+    for key in ("subnet", "resource_group", "public_address"):
+        if getattr(azure.network, key):
+            message = "it is said of a network of your own, and the builder gets a temporary one"
+            yield Finding((*_AZURE, "network", key), message, "name the virtual_network, or leave this out")
+
+
+@rule("azure-subnet-and-group", ERROR, "A subnet is said with its network's resource group")
+def azure_subnet_and_group(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure is None or azure.network.virtual_network is None:
+        return
+    for key, other in (("subnet", "resource_group"), ("resource_group", "subnet")):
+        if getattr(azure.network, key) and not getattr(azure.network, other):
+            message = f"Packer's plugin looks for both itself, or takes both: without {other} it would not heed this"
+            yield Finding((*_AZURE, "network", key), message, f"name the {other} too, or leave both out")
+
+
+@rule("azure-replica-count", ERROR, "A gallery version has no more replicas than Azure makes")
+def azure_replica_count(asked: Asked) -> Iterator[Finding]:
+    azure, limit = asked.config.targets.azure, _limit("gallery_replicas")
+    if azure and azure.publish.replicas * (len(azure.publish.regions) + 1) > limit["max"]:
+        message = f"in all regions together that is more than the {limit['max']} that a version may have"
+        yield Finding((*_AZURE, "publish", "replicas"), message, "ask for fewer, or for fewer regions")
+
+
+@rule("azure-key-of-build-region", WARNING, "Replicas elsewhere do not get the builder's disk encryption set")
+def azure_key_of_build_region(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure and azure.disk_encryption_set and azure.publish.regions:
+        message = "a set is of one region: replicas in others are encrypted with the platform's key"
+        yield Finding((*_AZURE, "disk_encryption_set"), message, "leave publish.regions out where that may not be")
+
+
+@rule("azure-cidrs-of-temporary-network", ERROR, "Networks are admitted only to a temporary network")
+def azure_cidrs_of_temporary_network(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure and azure.network.virtual_network and azure.network.allowed_cidrs:
+        message = "in a network of your own its security groups decide, and Packer's plugin refuses both together"
+        yield Finding((*_AZURE, "network", "allowed_cidrs"), message, "leave one of both out")
+
+
+@rule("azure-key-vault-in-group", ERROR, "A key vault lies in the group in which the image is built")
+def azure_key_vault_in_group(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure and azure.key_vault and not azure.build_resource_group:
+        message = "the vault is looked for in the build's resource group, and that is a temporary one"
+        yield Finding((*_AZURE, "key_vault"), message, "name its build_resource_group, or leave this out")
+
+
+@rule("azure-secret-of-environment", ERROR, "A secret is read only where variables say who builds")
+def azure_secret_of_environment(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure and azure.auth.client_secret_env and azure.auth.method == "cli":
+        message = "`az login` says whose subscription it is, and no secret is read"
+        path = (*_AZURE, "auth", "client_secret_env")
+        yield Finding(path, message, "leave it out, or choose method: environment")
+
+
+@rule("azure-shared-one-way", ERROR, "A gallery is shared with everybody or with some")
+def azure_shared_one_way(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    sharing = azure.publish.sharing if azure else None
+    if sharing and sharing.community and (sharing.subscriptions or sharing.tenants):
+        message = "a gallery is a community's or is shared directly, and never both"
+        path = (*_AZURE, "publish", "sharing", "community")
+        yield Finding(path, message, "choose one, and another gallery for the other")
+
+
+@rule("azure-tag-name", ERROR, "A tag's name is the operator's to give")
+def azure_tag_name(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    own, seen = {name.lower() for name in OWN_TAGS}, set[str]()
+    for name in azure.tags if azure else ():
+        path, plain = (*_AZURE, "tags", name), name.lower()
+        if plain.startswith(_AZURES_OWN):
+            message = f"Azure keeps names that begin with {', '.join(_AZURES_OWN)} for itself"
+            yield Finding(path, message, "choose another name")
+        elif plain.startswith("imagegen") or plain in own:
+            yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
+        elif plain in seen:
+            yield Finding(
+                path, "Azure does not tell capital letters from small ones, and has it already", "leave one out"
+            )
+        seen.add(plain)
+
+
+@rule("azure-tag-count", ERROR, "Azure takes as many tags")
+def azure_tag_count(asked: Asked) -> Iterator[Finding]:
+    azure, limit = asked.config.targets.azure, _limit("azure_tags")
+    room = limit["max"] - len(OWN_TAGS)
+    if azure and len(azure.tags) > room:
+        message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(azure.tags)}"
+        yield Finding((*_AZURE, "tags"), message, f"keep at most {room}, and fewer where a build has labels")

@@ -1,0 +1,108 @@
+"""First boot: what cloudbase-init may say, and what it needs to make a node of the machine. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import table
+from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+_USER_DATA: Final = "UserDataPlugin"
+
+# Accounts and groups that every Windows has, which no new account can be called.
+_WINDOWS_OWN: Final = frozenset(
+    {
+        *("administrator", "guest", "defaultaccount", "wdagutilityaccount"),
+        *("administrators", "guests", "users", "system", "everyone", "localservice", "networkservice"),
+    }
+)
+
+# What is read by these plugins alone.
+_READ_BY: Final[dict[YamlPath, tuple[str, ...]]] = {
+    ("cloudbase_init", "user"): ("CreateUserPlugin", "SetUserPasswordPlugin", "SetUserSSHPublicKeysPlugin"),
+    ("cloudbase_init", "groups"): ("CreateUserPlugin",),
+    ("cloudbase_init", "real_time_clock_utc"): ("NTPClientPlugin",),
+    ("host_names", "netbios_compatible"): ("SetHostNamePlugin",),
+}
+
+
+def _plugins(asked: Asked, target: str) -> set[str]:
+    """The plugins on a cloud, by the last word of their names."""
+    own = asked.config.cloudbase_init.plugins
+    listed = (own.aws if target == "aws" else own.azure) or table("cloudbase-init")["clouds"][target]["plugins"]
+    return {name.rpartition(".")[2] for name in listed}
+
+
+@rule("bootstrap-token-in-log", ERROR, "User data, which holds the bootstrap token, never reaches a log")
+def bootstrap_token_in_log(asked: Asked) -> Iterator[Finding]:
+    logging = asked.config.cloudbase_init.logging
+    if not any(_USER_DATA in _plugins(asked, target) for target in asked.config.targets.named()):
+        return
+    if logging.debug:
+        message = "cloudbase-init would write user data into its log, and with it the token by which a node joins"
+        yield Finding(("cloudbase_init", "logging", "debug"), message, "leave it out: what fails is told all the same")
+    if logging.serial_port:
+        message = "what user data's scripts say would go to the console, which whoever may look at the machine reads"
+        yield Finding(("cloudbase_init", "logging", "serial_port"), message, "leave it out, and read the log file")
+
+
+@rule("user-data-plugin", WARNING, "cloudbase-init reads user data")
+def user_data_plugin(asked: Asked) -> Iterator[Finding]:
+    for target in asked.config.targets.named():
+        if _USER_DATA not in _plugins(asked, target):
+            message = "without the plugin for user data, Cluster API cannot make a node of the machine"
+            hint = f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last one"
+            yield Finding(("cloudbase_init", "plugins", target), message, hint)
+
+
+@rule("metadata-service-of-cloud", WARNING, "cloudbase-init asks the cloud that the machine is on")
+def metadata_service_of_cloud(asked: Asked) -> Iterator[Finding]:
+    own = asked.config.cloudbase_init.metadata_services
+    for target in asked.config.targets.named():
+        listed = own.aws if target == "aws" else own.azure
+        service = table("cloudbase-init")["clouds"][target]["metadata_service"]
+        if listed and service not in listed:
+            message = f"{service.rpartition('.')[2]}, which reads this cloud's user data, is not among the services"
+            path = ("cloudbase_init", "metadata_services", target)
+            yield Finding(path, message, f"add {service}, unless one of yours does its work")
+
+
+@rule("first-boot-on-target", ERROR, "A cloud's list of classes has its target")
+def first_boot_on_target(asked: Asked) -> Iterator[Finding]:
+    cloudbase = asked.config.cloudbase_init
+    for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
+        for target, listed in lists:
+            if listed is not None and target not in asked.config.targets.named():
+                message = f"the image is not built for {target}, so nothing reads this"
+                yield Finding(("cloudbase_init", kind, target), message, "leave it out")
+
+
+@rule("first-boot-read-by-plugin", ERROR, "What cloudbase-init is told is read by one of its plugins")
+def first_boot_read_by_plugin(asked: Asked) -> Iterator[Finding]:
+    listed = set[str]().union(*(_plugins(asked, target) for target in asked.config.targets.named()))
+    for path, readers in _READ_BY.items():
+        if path in asked.document.lines and listed.isdisjoint(readers):
+            message = f"no plugin reads this: {' or '.join(readers)} would"
+            yield Finding(path, message, "leave it out, or add the plugin to cloudbase_init.plugins")
+
+
+@rule("first-boot-user", ERROR, "The user is no account that Windows has already")
+def first_boot_user(asked: Asked) -> Iterator[Finding]:
+    user = asked.config.cloudbase_init.user
+    if user in _WINDOWS_OWN:
+        message = f"Windows has an account or a group {user} of its own, and makes no second one"
+        yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
+
+
+@rule("ssh-version-of-zip", ERROR, "A version of OpenSSH is said only of its archive")
+def ssh_version_of_zip(asked: Asked) -> Iterator[Finding]:
+    ssh = asked.config.ssh
+    if ssh and ssh.version and ssh.source != "zip":
+        message = "Windows' own capability has the version that Windows has"
+        yield Finding(("ssh", "version"), message, "leave it out, or choose source: zip")

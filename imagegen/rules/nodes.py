@@ -1,0 +1,186 @@
+"""The node's own parts: HostProcess and wins, kubelet's flags, and where things lie on the machine. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import known, paths, stock_paths, table
+from imagegen.rules.rule import ERROR, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+# https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
+_GATE: Final = "WindowsHostProcessContainers"
+
+# What kubelet's start script sets itself; a test holds this against the script.
+OWN_FLAGS: Final = frozenset(
+    {
+        *("windows-service", "cert-dir", "config", "bootstrap-kubeconfig", "kubeconfig"),
+        *("container-runtime-endpoint", "cgroups-per-qos", "enforce-node-allocatable", "resolv-conf"),
+    }
+)
+
+
+@rule("host-process-kubernetes", ERROR, "HostProcess containers need a Kubernetes that has them")
+def host_process_kubernetes(asked: Asked) -> Iterator[Finding]:
+    lack = _kubernetes_lacks(asked)
+    for path, who in _host_process_users(asked) if lack else ():
+        yield Finding(path, f"{who} needs HostProcess containers, and {lack[0]}", lack[1])
+
+
+@rule("host-process-runtime", ERROR, "HostProcess containers need a runtime that has them")
+def host_process_runtime(asked: Asked) -> Iterator[Finding]:
+    lack = _runtime_lacks(asked)
+    for path, who in _host_process_users(asked) if lack else ():
+        yield Finding(path, f"{who} needs HostProcess containers, and {lack[0]}", lack[1])
+
+
+def _host_process_users(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
+    """What asks for HostProcess containers. The default of kube_proxy, which nobody wrote, asks for nothing."""
+    if asked.config.kube_proxy == "hostprocess" and ("kube_proxy",) in asked.document.lines:
+        yield ("kube_proxy",), "kube-proxy"
+    plugin = table("cni")["plugins"][asked.config.cni.plugin]
+    if plugin["host_process"]:
+        yield ("cni", "plugin"), plugin["title"]
+
+
+def _kubernetes_lacks(asked: Asked) -> tuple[str, ...]:
+    """Why this Kubernetes has no HostProcess containers, and what to choose; nothing where it has them."""
+    minors, gate = table("kubernetes")["minors"], asked.config.kubernetes.feature_gates.get(_GATE)
+    found = known(minors, asked.config.kubernetes.version)
+    since = next(name for name, row in minors.items() if row["host_process"] == "yes")
+    if found is None:
+        return ()
+    if found.row["host_process"] == "no":
+        return f"Kubernetes {found.minor} has none", f"choose Kubernetes {since} or later"
+    if found.row["host_process"] == "gate" and not gate:
+        asks = f"say {_GATE}: true under kubernetes.feature_gates, or choose Kubernetes {since} or later"
+        return f"Kubernetes {found.minor} has them only behind a feature gate", asks
+    if gate is False:
+        return f"the feature gate {_GATE} is off", "leave the gate out"
+    return ()
+
+
+def _runtime_lacks(asked: Asked) -> tuple[str, ...]:
+    """The same, of the runtime."""
+    lines = table("containerd")["lines"]
+    since = next(name for name, row in lines.items() if row["host_process"])
+    containerd = asked.config.runtime.containerd
+    if containerd is None:
+        return "Docker has none", f"choose containerd {since} or later"
+    found = known(lines, containerd.version)
+    if found and not found.row["host_process"]:
+        return f"containerd {found.minor} has none", f"choose containerd {since} or later"
+    return ()
+
+
+@rule("wins-where-host-process-is-missing", ERROR, "wins is only for nodes without HostProcess containers")
+def wins_where_host_process_is_missing(asked: Asked) -> Iterator[Finding]:
+    judged = known(table("kubernetes")["minors"], asked.config.kubernetes.version)
+    if asked.config.wins and judged and not _kubernetes_lacks(asked) and not _runtime_lacks(asked):
+        message = "HostProcess containers do on this node what wins did: it would be one more way in, and for nothing"
+        yield Finding(("wins",), message, "leave wins out, and choose kube_proxy: hostprocess")
+
+
+@rule("wins-and-signatures", ERROR, "wins does not go with a policy of signatures")
+def wins_and_signatures(asked: Asked) -> Iterator[Finding]:
+    if asked.config.wins and asked.config.artifacts.signatures:
+        message = "wins runs on the machine what pods bring along, and nobody checks a signature of that"
+        yield Finding(("wins",), message, "leave out wins, or artifacts.signatures")
+
+
+@rule("kube-proxy-by-wins", ERROR, "kube-proxy by wins needs wins on the image")
+def kube_proxy_by_wins(asked: Asked) -> Iterator[Finding]:
+    if asked.config.kube_proxy == "wins" and asked.config.wins is None:
+        message = "wins is to run kube-proxy, and the image has no wins"
+        yield Finding(("kube_proxy",), message, "add the section wins with its version, or choose hostprocess")
+
+
+@rule("kubelet-flag-of-imagegen", ERROR, "kubelet's flags do not touch what its start script sets")
+def kubelet_flag_of_imagegen(asked: Asked) -> Iterator[Finding]:
+    for flag in asked.config.kubernetes.kubelet_flags:
+        path = ("kubernetes", "kubelet_flags", flag)
+        if flag in OWN_FLAGS:
+            message = f"kubelet's start script sets --{flag} itself, and the node depends on what it says"
+            yield Finding(path, message, "leave it out")
+        elif flag == "feature-gates":
+            message = "feature gates have a key of their own, and kubelet takes the last list only"
+            yield Finding(path, message, "write them under kubernetes.feature_gates")
+
+
+@rule("install-path-of-its-own", ERROR, "The install path is a folder of its own")
+def install_path_of_its_own(asked: Asked) -> Iterator[Finding]:
+    """Only SYSTEM and administrators reach it: around another folder it would lock others out."""
+    folder = asked.config.kubernetes.install_path
+    layout = paths()
+    taken = [place for name, place in layout.items() if name != "kubernetes"]
+    stock = sorted({place for target in asked.config.targets.named() for place in stock_paths(target)})
+    clash = next((place for place in taken if _inside(folder, place) or _inside(place, folder)), None)
+    clash = clash or next((place for place in stock if _inside(place, folder)), None)
+    system = layout["system32"].rpartition("\\")[0]
+    if clash or _inside(folder, system):
+        message = f"{folder} does not lie apart from {clash or system}, and each has rights of its own"
+        hint = f"choose a folder that is nothing else's, as {layout['kubernetes']}"
+        yield Finding(("kubernetes", "install_path"), message, hint)
+
+
+def _inside(inner: str, outer: str) -> bool:
+    return f"{inner}\\".lower().startswith(f"{outer}\\".lower())
+
+
+@rule("on-the-images-drive", ERROR, "What lies on the image lies on its only drive")
+def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
+    places: list[tuple[YamlPath, str]] = [(("kubernetes", "install_path"), asked.config.kubernetes.install_path)]
+    places += [(("executables", index, "path"), item.path) for index, item in enumerate(asked.config.executables)]
+    for path, place in places:
+        if not place.startswith("C:"):
+            message = f"an image holds the drive C: alone, and {place[:2]} is each machine's own"
+            yield Finding(path, message, "choose a path on C:")
+
+
+@rule("same-place-twice", ERROR, "Two programs do not lie at one place")
+def same_place_twice(asked: Asked) -> Iterator[Finding]:
+    places: list[tuple[YamlPath, str]] = [
+        *((("executables", index, "path"), item.path) for index, item in enumerate(asked.config.executables)),
+        *(
+            (("credential_providers", index, "name"), item.name)
+            for index, item in enumerate(asked.config.credential_providers)
+        ),
+    ]
+    seen: set[str] = set()
+    for path, place in places:
+        if place.lower() in seen:
+            yield Finding(path, f"another program lies at {place} already", "give each its own")
+        seen.add(place.lower())
+
+
+@rule("kubeadm-script-is-powershell", ERROR, "kubeadm's scripts are PowerShell files")
+def kubeadm_script_is_powershell(asked: Asked) -> Iterator[Finding]:
+    scripts = asked.config.kubeadm_scripts
+    for when, files in (("pre", scripts.pre), ("post", scripts.post)):
+        for index, file in enumerate(files):
+            if not file.lower().endswith(".ps1"):
+                message = f"{file} is no PowerShell file, and nothing on the node would run it"
+                yield Finding(("kubeadm_scripts", when, index), message, "name a file that ends with .ps1")
+
+
+@rule("gmsa-on-azure", ERROR, "gMSA's key vault plugin is for Azure")
+def gmsa_on_azure(asked: Asked) -> Iterator[Finding]:
+    if asked.config.gmsa and asked.config.targets.azure is None:
+        message = "the plugin reads Azure's key vault, and the image is not built for Azure"
+        yield Finding(("gmsa",), message, "leave it out")
+
+
+@rule("ansible-carries-roles", ERROR, "Roles of one's own need Ansible, and their variables need roles")
+def ansible_carries_roles(asked: Asked) -> Iterator[Finding]:
+    ansible = asked.config.ansible
+    if ansible and asked.config.provisioner != "ansible":
+        message = "PowerShell carries the steps, and nothing would run these roles"
+        yield Finding(("ansible",), message, "choose provisioner: ansible, or leave this out")
+    elif ansible and not ansible.before and not ansible.after:
+        message = "there is no role before or after the steps, so nothing reads this"
+        yield Finding(("ansible",), message, "name a role under before or after, or leave this out")

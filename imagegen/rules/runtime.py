@@ -1,0 +1,198 @@
+"""The container runtime: Docker's conditions, containerd with Kubernetes, and settings of one's own. Pure."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.catalog.facts import known, minor, numbers, table
+from imagegen.rules.rule import ERROR, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+_SETTINGS: YamlPath = ("runtime", "containerd", "settings")
+
+# From here on kubelet looks for the network named `host` on Docker nodes.
+_LOOKS_FOR_HOST: Final = (1, 17)
+
+# A key of many hundreds of parts, with many more below it, takes the reader of TOML seconds.
+_LONGEST_LINE: Final = 500
+
+_OLD_CRI: Final = "io.containerd.grpc.v1.cri"
+_IMAGES: Final = "io.containerd.cri.v1.images"
+_RUNTIME: Final = "io.containerd.cri.v1.runtime"
+
+# What imagegen's own config says, by the schema of the config. In schema 2 an imported file replaces a plugin's whole
+# section (https://github.com/containerd/containerd/pull/9982), so there the section itself is imagegen's.
+_ROOT_KEYS: Final = ("version", "imports", "root", "state")
+_OWN_KEYS: Final[dict[int, tuple[tuple[str, ...], ...]]] = {
+    2: (("plugins", _OLD_CRI),),
+    3: (
+        ("plugins", _IMAGES, "discard_unpacked_layers"),
+        ("plugins", _IMAGES, "image_pull_progress_timeout"),
+        ("plugins", _IMAGES, "max_concurrent_downloads"),
+        ("plugins", _IMAGES, "pinned_images", "sandbox"),
+        ("plugins", _IMAGES, "registry", "config_path"),
+        ("plugins", _RUNTIME, "cni", "bin_dir"),
+        ("plugins", _RUNTIME, "cni", "bin_dirs"),
+        ("plugins", _RUNTIME, "cni", "conf_dir"),
+    ),
+}
+# What the schema calls the plugins that Kubernetes speaks to, and what other schemas call them.
+_NAMED: Final = {2: (_OLD_CRI,), 3: (_IMAGES, _RUNTIME)}
+_NAMED_ELSEWHERE: Final = {2: (_IMAGES, _RUNTIME, "cri"), 3: (_OLD_CRI, "cri")}
+
+
+@rule("docker-needs-cri-dockerd", ERROR, "Docker as runtime needs cri-dockerd from Kubernetes 1.24 on")
+def docker_needs_cri_dockerd(asked: Asked) -> Iterator[Finding]:
+    docker, minors = asked.config.runtime.docker, table("kubernetes")["minors"]
+    found = known(minors, asked.config.kubernetes.version)
+    if docker and found and not docker.cri_dockerd and not found.row["dockershim"]:
+        last = [name for name, row in minors.items() if row["dockershim"]][-1]
+        message = f"kubelet speaks to Docker itself up to Kubernetes {last} only"
+        yield Finding(("runtime", "docker"), message, "name a cri_dockerd version, or choose containerd")
+
+
+@rule("host-network-is-dockers", ERROR, "The fake host network is for Docker nodes from Kubernetes 1.17 on")
+def host_network_is_dockers(asked: Asked) -> Iterator[Finding]:
+    runtime, version = asked.config.runtime, asked.config.kubernetes.version
+    path: YamlPath = ("runtime", "fake_host_network")
+    if runtime.fake_host_network and not runtime.docker:
+        yield Finding(path, "with containerd nothing looks for a network named host", "leave it out")
+    elif runtime.fake_host_network and () < numbers(minor(version)) < _LOOKS_FOR_HOST:
+        message = f"kubelet {minor(version)} does not look for a network named host"
+        yield Finding(path, message, "leave it out, or choose Kubernetes 1.17 or later")
+
+
+@rule("containerd-kubernetes", ERROR, "The containerd line works with the Kubernetes minor")
+def containerd_kubernetes(asked: Asked) -> Iterator[Finding]:
+    containerd, lines = asked.config.runtime.containerd, table("containerd")["lines"]
+    found = known(lines, containerd.version) if containerd else None
+    kubernetes = known(table("kubernetes")["minors"], asked.config.kubernetes.version)
+    asked_minor = numbers(minor(asked.config.kubernetes.version))
+    if found and kubernetes and not _works(found.row["kubernetes"], asked_minor):
+        others = [name for name, row in lines.items() if _works(row["kubernetes"], asked_minor)]
+        hint = f"with Kubernetes {minor(asked.config.kubernetes.version)} choose one of {', '.join(others)}"
+        yield Finding(("runtime", "containerd", "version"), found.row["kubernetes"]["reason"], hint)
+
+
+def _works(span: dict[str, Any], kubernetes: tuple[int, ...]) -> bool:
+    first, last = span["first"], span["last"]
+    return not (first and kubernetes < numbers(first)) and not (last and kubernetes > numbers(last))
+
+
+@rule("registry-mirror-named", ERROR, "A registry with mirrors names one")
+def registry_mirror_named(asked: Asked) -> Iterator[Finding]:
+    containerd = asked.config.runtime.containerd
+    for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
+        if not mirrors:
+            path = ("runtime", "containerd", "registry_mirrors", host)
+            yield Finding(path, f"there is no mirror of {host} here", "name one, or leave the registry out")
+
+
+@rule("registry-mirror-once", ERROR, "A registry names each of its mirrors once")
+def registry_mirror_once(asked: Asked) -> Iterator[Finding]:
+    containerd = asked.config.runtime.containerd
+    for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
+        # As the file for containerd has them: it takes none where one is there twice.
+        plain = [mirror.rstrip("/") for mirror in mirrors]
+        for index, mirror in enumerate(plain):
+            if mirror in plain[:index] and mirrors[index] not in mirrors[:index]:
+                path = ("runtime", "containerd", "registry_mirrors", host, index)
+                yield Finding(path, f"{mirror} is here twice: a closing slash makes no other one", "leave one out")
+
+
+@rule("containerd-knows-setting", ERROR, "The containerd line knows what is set")
+def containerd_knows_setting(asked: Asked) -> Iterator[Finding]:
+    containerd, lines = asked.config.runtime.containerd, table("containerd")["lines"]
+    found = known(lines, containerd.version) if containerd else None
+    if found is None:
+        return
+    for name in found.row["lacks"]:
+        if getattr(containerd, name):
+            first = next(line for line, row in lines.items() if name not in row["lacks"])
+            message = f"containerd {found.minor} does not know it, and would pass it over"
+            yield Finding(("runtime", "containerd", name), message, f"leave it out, or choose {first} or later")
+
+
+@rule("containerd-settings-are-toml", ERROR, "containerd's further settings are TOML")
+def containerd_settings_are_toml(asked: Asked) -> Iterator[Finding]:
+    text = asked.config.runtime.containerd.settings if asked.config.runtime.containerd else None
+    if text is None:
+        return
+    settings = _parsed(text)
+    if isinstance(settings, str):
+        message = f"containerd would not start with this: {settings}"
+        yield Finding(_SETTINGS, message, 'write keys as `name = "value"`, below a [section] where they belong to one')
+    elif not settings:
+        yield Finding(_SETTINGS, "there is no setting in it", "leave it out")
+
+
+@rule("containerd-settings-of-imagegen", ERROR, "containerd's further settings do not touch what imagegen's own say")
+def containerd_settings_of_imagegen(asked: Asked) -> Iterator[Finding]:
+    settings, schema = _settings(asked)
+    for key in _ROOT_KEYS:
+        if key in settings:
+            yield Finding(_SETTINGS, f"imagegen's own config says {key}, and the node depends on it", "leave it out")
+    for path in _OWN_KEYS.get(schema, ()):
+        if _has(settings, path):
+            key = ".".join(path[2:])
+            said = f"{path[1]}: {key}" if key else f"the section {path[1]}, which this would replace"
+            yield Finding(_SETTINGS, f"imagegen's own config says {said}", f"leave it out, or {_instead(path, schema)}")
+
+
+def _instead(path: tuple[str, ...], schema: int) -> str:
+    if schema == 2:
+        return "choose containerd 2.x, which merges"
+    if path[-2] == "cni":
+        return "put the plugins into the folders that it names"
+    keys = {"sandbox": "kubernetes.pause_image", "config_path": "runtime.containerd.registry_mirrors"}
+    return f"say {keys.get(path[-1], f'runtime.containerd.{path[-1]}')}"
+
+
+@rule("containerd-settings-schema", ERROR, "containerd's further settings name the plugins of its own schema")
+def containerd_settings_schema(asked: Asked) -> Iterator[Finding]:
+    settings, schema = _settings(asked)
+    for plugin in _NAMED_ELSEWHERE.get(schema, ()):
+        if _has(settings, ("plugins", plugin)):
+            message = f"containerd's config is written in schema {schema}, which has no plugin {plugin}"
+            yield Finding(_SETTINGS, message, f"write it for {' or '.join(_NAMED[schema])}")
+
+
+def _settings(asked: Asked) -> tuple[dict[str, Any], int]:
+    """The settings, empty where they are not TOML, and the schema of this containerd's config."""
+    containerd = asked.config.runtime.containerd
+    found = known(table("containerd")["lines"], containerd.version) if containerd else None
+    if not containerd or not containerd.settings or not found:
+        return {}, 0
+    settings = _parsed(containerd.settings)
+    return ({} if isinstance(settings, str) else settings), found.row["config_version"]
+
+
+@functools.lru_cache(maxsize=1)
+def _parsed(text: str) -> dict[str, Any] | str:
+    """TOML as data, or why it is none."""
+    if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
+        return f"a line has more than {_LONGEST_LINE} characters"
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        return str(error)
+    except (ValueError, RecursionError):
+        # A number of thousands of digits; thousands of brackets.
+        return "a number or a list in it is larger than anything here needs"
+
+
+def _has(settings: dict[str, Any], path: tuple[str, ...]) -> bool:
+    value: Any = settings
+    for part in path:
+        if not isinstance(value, dict) or part not in value:
+            return False
+        value = value[part]
+    return True

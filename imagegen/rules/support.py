@@ -1,0 +1,90 @@
+"""Ends of support of Windows, Kubernetes and containerd, measured at the given day. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import known, table
+from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imagegen.catalog.facts import JsonObject
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+_SOON: Final = datetime.timedelta(days=90)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Product:
+    """Something whose support ends."""
+
+    path: YamlPath
+    title: str
+    end: datetime.date
+    later: str
+    """What is supported today and for longer, as a choice."""
+
+
+def _products(asked: Asked) -> Iterator[_Product]:
+    config = asked.config
+    kubernetes = known(table("kubernetes")["minors"], config.kubernetes.version)
+    # Of what came after the newest row nobody here knows the end.
+    if kubernetes and not kubernetes.newer:
+        title, rows = f"Kubernetes {kubernetes.minor}", table("kubernetes")["minors"]
+        yield _product(("kubernetes", "version"), title, kubernetes.row, rows, asked.today)
+    containerd, rows = config.runtime.containerd, table("containerd")["lines"]
+    line = known(rows, containerd.version) if containerd else None
+    if line and not line.newer:
+        yield _product(("runtime", "containerd", "version"), f"containerd {line.minor}", line.row, rows, asked.today)
+    releases = table("windows")["releases"]
+    if release := releases.get(config.windows.release):
+        yield _product(("windows", "release"), release["title"], release, releases, asked.today)
+
+
+def _product(
+    path: YamlPath, title: str, row: JsonObject, rows: Mapping[str, JsonObject], today: datetime.date
+) -> _Product:
+    end = _end(row)
+    later = [name for name, other in rows.items() if _end(other) >= today and _end(other) > end]
+    return _Product(path, title, end, " or ".join(later) or "what comes after it")
+
+
+def _end(row: JsonObject) -> datetime.date:
+    return datetime.date.fromisoformat(row["end_of_life"])
+
+
+@rule("support-ended", ERROR, "What is no longer supported is built only with allow_eol")
+def support_ended(asked: Asked) -> Iterator[Finding]:
+    for product in _products(asked):
+        if product.end < asked.today and not asked.config.allow_eol:
+            message = f"support of {product.title} ended on {product.end}: nobody mends its security holes"
+            hint = f"choose {product.later}; or say allow_eol: true, which the manifest records"
+            yield Finding(product.path, message, hint)
+
+
+@rule("support-ended-allowed", WARNING, "What is built with allow_eol is known")
+def support_ended_allowed(asked: Asked) -> Iterator[Finding]:
+    for product in _products(asked):
+        if product.end < asked.today and asked.config.allow_eol:
+            message = f"support of {product.title} ended on {product.end}, and allow_eol builds it all the same"
+            yield Finding(product.path, message, f"move to {product.later}")
+
+
+@rule("support-ends-soon", WARNING, "Support lasts longer than three months")
+def support_ends_soon(asked: Asked) -> Iterator[Finding]:
+    for product in _products(asked):
+        if asked.today <= product.end <= asked.today + _SOON:
+            message = f"support of {product.title} ends on {product.end}"
+            yield Finding(product.path, message, f"plan for {product.later}")
+
+
+@rule("allow-eol-idle", WARNING, "allow_eol is said only where support has ended")
+def allow_eol_idle(asked: Asked) -> Iterator[Finding]:
+    if asked.config.allow_eol and not any(product.end < asked.today for product in _products(asked)):
+        message = "everything here is still supported, so this would first do something on the day when that ends"
+        yield Finding(("allow_eol",), message, "leave it out until it is needed")

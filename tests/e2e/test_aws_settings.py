@@ -1,0 +1,184 @@
+"""All that a config can say of AWS at once, taken by the real plugin and by our own client in a private network."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from imagegen.build import process
+from imagegen.build.tools import find_tools
+from imagegen.console import Console
+from imagegen.contents import PACKER
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
+from imagegen.providers import Run, provider
+from imagegen.providers.aws.settings import Settings
+from imagegen.rehearsal.network.aws.edge import AwsOptions
+from imagegen.rehearsal.network.aws.standing import Standing
+from imagegen.rehearsal.network.aws.stock_images import own_base
+from imagegen.rehearsal.network.network import Network
+from imagegen.rehearsal.winrm import packer
+from imagegen.rehearsal.winrm.command import Result
+from imagegen.rehearsal.winrm.server import WinRMServer
+from imagegen.templating import render_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from imagegen.rehearsal.network.machine import MachineIdentity
+    from imagegen.rehearsal.winrm.command import Write
+
+pytestmark = pytest.mark.e2e
+
+_DEADLINE_S = 120
+_BASE = own_base("hardened-windows-2022-*", "111122223333")
+_NETWORK: dict[str, Any] = {
+    "vpc_id": "vpc-0123456789abcdef0",
+    "subnet_id": "subnet-0123456789abcdef0",
+    "security_group_ids": ["sg-0123456789abcdef0"],
+    "public_address": False,
+    "reach_by": "private",
+}
+_EVERYTHING: dict[str, Any] = {
+    "region": "eu-west-1",
+    "instance_types": ["m6i.large", "m5.large"],
+    "spot": {"max_price": "0.25"},
+    "network": _NETWORK,
+    "iam_instance_profile": "image-builder",
+    "base_image": {"name": "hardened-windows-2022-*", "owner": "111122223333"},
+    "disk": {"size_gb": 100, "iops": 4000, "throughput": 250},
+    "encryption": {"kms_key": "alias/here", "region_kms_keys": {"us-east-1": "alias/there"}},
+    "require_imds_tokens": True,
+    "auth": {"profile": "images", "assume_role": {"role_arn": "arn:aws:iam::111122223333:role/images"}},
+    "name_prefix": "platform-ami",
+    "tags": {"team": "platform", "imagegen_name": "another"},
+    "publish": {"regions": ["us-east-1"]},
+}
+_STANDING = Standing(
+    vpc_id=_NETWORK["vpc_id"],
+    subnet_id=_NETWORK["subnet_id"],
+    security_group_ids=tuple(_NETWORK["security_group_ids"]),
+    instance_profile=_EVERYTHING["iam_instance_profile"],
+    private=True,
+)
+
+
+class _Quiet:
+    """A guest that answers Packer's first question and is asked nothing else."""
+
+    def run(self, command: str, write: Write) -> Result:
+        if not isinstance(packer.recognise(command, packer.PACKER_SCRIPTS), packer.Probe):
+            return Result(exit_code=1, stderr=b"not expected here")
+        write(b"WinRM connected.\r\n")
+        return Result()
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    """A network with the operator's own things in it, and this process inside of it."""
+    with contextlib.ExitStack() as guests:
+
+        def start(identity: MachineIdentity) -> int:
+            certificate = net.listener_context(identity)
+            server = WinRMServer(
+                _Quiet(), username=identity.username, password=identity.password, certificate=certificate
+            )
+            return guests.enter_context(server).port
+
+        profile = (_EVERYTHING["auth"]["profile"], tmp_path / "credentials")
+        aws = AwsOptions(regions=("eu-west-1", "us-east-1"), standing=_STANDING, images=(_BASE,), profile=profile)
+        net = guests.enter_context(Network(tmp_path / "network", aws=aws, on_machine=start))
+        wanted = net.child_environ(os.environ)
+        for name in set(os.environ) - set(wanted):
+            monkeypatch.delenv(name)
+        for name, value in net.environ.items():
+            monkeypatch.setenv(name, value)
+        yield net
+
+
+def _plan(settings: Settings, run: Run) -> BuildPlan:
+    aws = provider("aws")
+    base = aws.look_up_base(settings, aws.base_request(settings, {}), run)
+    assert base.identity == {"owner": _BASE.owner, "name": _BASE.name}
+    versions = {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
+    image = ImagePart("aws", {"release": "2022"}, base.identity, versions, (), {}, {}, {})
+    build = BuildPart("node", base.place, aws.build_settings(settings), {}, {}, {}, {}, {})
+    return BuildPlan(image, build, PublishPart(aws.publish_settings(settings)))
+
+
+def _write_tree(plan: BuildPlan, tree: Path) -> None:
+    source = provider("aws").source_values(plan)
+    plugin = {"name": "amazon", "source": "github.com/hashicorp/amazon", "version": ">= 1.2.6"}
+    for name in ("plugins", "variables", "aws/source"):
+        text = render_text((PACKER / f"{name}.pkr.hcl.j2").read_text(), {"source": source, "plugin": plugin})
+        (tree / f"{name.rpartition('/')[2]}.pkr.hcl").write_text(text)
+    (tree / "build.pkr.hcl").write_text('build {\n  sources = ["source.amazon-ebs.image"]\n}\n')
+    paths = ("bundle_path", "report_path", "start_path", "vars_path", "generalise_path", "generalise")
+    values = {
+        "aws": source,
+        "timeouts": {"winrm": "30s", "restart": "1m", "generalise": "1m"},
+        "image": {
+            "id": plan.image_id,
+            "name": "node",
+            "title": "a node",
+            "versions": plan.image.versions,
+            "base": {**plan.image.base, "release": "2022"},
+            "tags": plan.build.settings["tags"],
+        },
+        "guest": {**dict.fromkeys(paths, ""), "phases": {}},
+    }
+    (tree / "image.auto.pkrvars.json").write_text(json.dumps(values))
+    (tree / "guest").mkdir()
+    (tree / "guest" / "user-data.txt").write_text("<powershell>\nWrite-Output bootstrap\n</powershell>\n")
+
+
+def test_everything_at_once_is_built_found_and_published(network: Network, tmp_path: Path) -> None:
+    run = Run(dict(os.environ), {}, "2026-11-18T10:00:00Z")
+    plan = _plan(Settings.model_validate(_EVERYTHING), run)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    _write_tree(plan, tree)
+    tools = find_tools(environ=os.environ, console=Console(sys.stderr, plain=True))
+    argv: list[str | Path] = [tools.packer, "build", "-var", "builder_size=m5.large", tree]
+    ended = process.run(argv, environ=dict(os.environ) | dict(tools.environment), cwd=tree, timeout=_DEADLINE_S)
+    assert (ended.returncode, network.faults) == (0, []), ended.stdout
+    assert "ec2:CreateFleet" in network.notes()
+    assert "sts:AssumeRole" in network.notes()
+
+    aws = provider("aws")
+    built = aws.find_built(plan, run)
+    assert built is not None
+    assert built.name.startswith("platform-ami-windows-2022-v1.36.2-")
+    published = aws.publish(plan, built, run, Console(io.StringIO(), plain=True))
+    assert [image.region for image in published.images] == ["eu-west-1", "us-east-1"]
+    for image in published.images:
+        _check_image(image.region, image.id)
+    _check_builder(boto3.client("ec2", region_name="eu-west-1"))
+    copies = [entry for entry in network.notes() if entry == "ec2:CopyImage"]
+    assert len(copies) == 2
+    assert aws.publish(plan, built, run, Console(io.StringIO(), plain=True)).made == 0
+    assert network.faults == []
+
+
+def _check_image(region: str, ami: str) -> None:
+    ec2 = boto3.client("ec2", region_name=region)
+    [image] = ec2.describe_images(ImageIds=[ami])["Images"]
+    assert image["ImdsSupport"] == "v2.0"
+    assert [mapping["Ebs"]["Encrypted"] for mapping in image["BlockDeviceMappings"]] == [True]
+    tags = {tag["Key"]: tag["Value"] for tag in image["Tags"]}
+    assert (tags["team"], tags["imagegen_name"], tags["Name"]) == ("platform", "node", image["Name"])
+    assert len(ec2.describe_images(Owners=["self"])["Images"]) == 1
+
+
+def _check_builder(ec2: Any) -> None:  # noqa: ANN401 - boto3's client of EC2
+    [reservation] = ec2.describe_instances()["Reservations"]
+    [instance] = reservation["Instances"]
+    assert (instance["InstanceType"], instance["State"]["Name"]) == ("m5.large", "terminated")
+    assert ec2.describe_launch_templates()["LaunchTemplates"] == []

@@ -1,0 +1,153 @@
+"""Each rule with configs that break it, and the nearest ones that do not. To update what is said: make golden.
+
+A folder is a rule's id. It holds `*.broken.yaml`, `*.fine.yaml` and `expected.txt`; `today.txt` where the day matters,
+and `catalogue.yaml` with facts that no row has today.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.catalog.facts import table
+from imagegen.config.load import read_config
+from imagegen.contents import PACKER, ROLES
+from imagegen.documents.yaml import read_yaml
+from imagegen.errors import ERROR, WARNING
+from imagegen.rules import aws, azure, nodes
+from imagegen.rules.judge import RULES, broken_rules
+from imagegen.rules.rule import Asked
+from imagegen.steps.discover import load_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.errors import Problem
+    from imagegen.rules.rule import Rule
+
+HERE = Path(__file__).parent
+TODAY = datetime.date(2026, 11, 18)
+
+# Rules that no case of a rule can spare: what is old enough for the one is too old for the other.
+ALSO: dict[str, set[str]] = {
+    "allow-eol-idle": {"support-ended-allowed"},
+    "aws-imds-tokens": {"metadata-service-of-cloud"},
+    "bootstrap-token-in-log": {"user-data-plugin"},
+    "containerd-knows-setting": {"support-ended-allowed"},
+    "containerd-kubernetes": {"support-ended", "kubernetes-newer-than-catalogue"},
+    "containerd-settings-of-imagegen": {"support-ended"},
+    "containerd-settings-schema": {"support-ended"},
+    "docker-needs-cri-dockerd": {"support-ended"},
+    "host-network-is-dockers": {"support-ended"},
+    "host-process-kubernetes": {"support-ended"},
+    "host-process-runtime": {"support-ended"},
+    "overlay-on-release": {"windows-release-refused"},
+    "pool-name-scale-set": {"pool-name-aks"},
+    "support-ended": {"support-ended-allowed", "windows-kubernetes-untested"},
+    "windows-edition": {"support-ended", "windows-kubernetes-untested"},
+    "windows-kubernetes-refused": {"support-ended"},
+    "windows-kubernetes-untested": {"kubernetes-newer-than-catalogue"},
+    "windows-offered": {"support-ended", "windows-kubernetes-untested"},
+    "wins-where-host-process-is-missing": {"support-ended", "kubernetes-known"},
+}
+
+
+@functools.cache
+def _steps() -> dict[str, Any]:
+    return load_steps(ROLES)
+
+
+def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
+    read = read_config(file, sets, overrides=list)
+    assert read.config is not None
+    # That the names of overrides are known is not for the rules to say.
+    assert not [problem for problem in read.problems if "no artifact is called" not in problem.message]
+    return broken_rules(Asked(read.config, read.document, today, _steps))
+
+
+def _lay_over(facts: dict[str, Any], others: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for key, value in others.items():
+        if isinstance(value, dict) and isinstance(facts.get(key), dict):
+            _lay_over(facts[key], value, monkeypatch)
+        else:
+            monkeypatch.setitem(facts, key, value)
+
+
+def _judged(rule: Rule, folder: Path, today: datetime.date) -> Iterator[str]:
+    """What is said of each case, each judged to break this rule or not, and no other."""
+    for file in sorted(folder.glob("*.*.yaml")):
+        problems = _problems(file, today)
+        ids = {problem.rule for problem in problems}
+        assert (rule.id in ids) == file.name.endswith(".broken.yaml"), f"{file.name}: {ids}"
+        assert ids - {rule.id} <= ALSO.get(rule.id, set()), file.name
+        for problem in problems:
+            assert problem.message
+            assert problem.hint
+            assert problem.hint not in problem.message
+            assert problem.severity in (ERROR, WARNING)
+        said = "\n".join([f"# {file.name}", *map(str, problems)])
+        yield said.replace(f"{folder}{os.sep}", "").replace(f"{HERE}{os.sep}", "../")
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_rule_breaks_where_it_should_and_nowhere_else(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = HERE / rule.id
+    assert list(folder.glob("*.broken.yaml"))
+    assert list(folder.glob("*.fine.yaml"))
+    today = TODAY
+    if (folder / "today.txt").exists():
+        today = datetime.date.fromisoformat((folder / "today.txt").read_text().strip())
+    if (folder / "catalogue.yaml").exists():
+        for name, facts in read_yaml(folder / "catalogue.yaml").data.items():
+            _lay_over(table(name), facts, monkeypatch)
+    said = "\n".join(_judged(rule, folder, today)) + "\n"
+    if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
+        (folder / "expected.txt").write_text(said)
+    assert said == (folder / "expected.txt").read_text(), "if this is what an operator should read: make golden"
+
+
+def test_rules_and_folders_are_the_same() -> None:
+    ids = [rule.id for rule in RULES]
+    assert len(ids) == len(set(ids))
+    assert [name for name in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)] == []
+    assert sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__") == sorted(ids)
+    assert [rule.id for rule in RULES if not rule.summary or rule.summary.endswith(".")] == []
+
+
+def test_what_every_case_extends_breaks_nothing() -> None:
+    assert _problems(HERE / "base.yaml", TODAY) == []
+
+
+@pytest.mark.parametrize("version", ["0.0.0", "3.0.0", "01.036.1", "1.99.0-rc.1", "major.1.0", "1.minor.0"])
+def test_what_nobody_knows_is_told_and_never_a_fault(version: str) -> None:
+    # Python reads no number of so many digits.
+    version = version.replace("major", "9" * 5000).replace("minor", "9" * 5000)
+    sets = ["windows.release=xp", f"kubernetes.version={version}", f"runtime.containerd.version={version}"]
+    wanted = ["kube_proxy=hostprocess", "cni.plugin=calico", "wins.version=0.4.11"]
+    gallery = "targets.azure.gallery.version=kubernetes"
+    ids = {problem.rule for problem in _problems(HERE / "base.yaml", TODAY, *sets, *wanted, gallery)}
+    assert {"windows-release-known", "containerd-known"} <= ids
+
+
+def test_kubelets_own_flags_are_those_of_its_start_script() -> None:
+    script = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_text()
+    assert set(re.findall(r"['\"]--([a-z-]+)[='\"]", script)) == nodes.OWN_FLAGS
+
+
+@pytest.mark.parametrize(("cloud", "own"), [("aws", aws.OWN_TAGS), ("azure", azure.OWN_TAGS)])
+def test_own_tags_are_those_of_the_templates(cloud: str, own: frozenset[str]) -> None:
+    """The names written out there, and one for each version that a rendered image has."""
+    common = (PACKER / "variables.pkr.hcl.j2").read_text().partition("tags = merge(")[2].partition("\n  )")[0]
+    of_cloud = (PACKER / cloud / "source.pkr.hcl.j2").read_text().partition("cloud_tags = ")[2].partition("}")[0]
+    written = set(re.findall(r"^ +(\w+) += ", f"{common}\n{of_cloud}", re.MULTILINE))
+    optional = set(re.findall(r'\["(imagegen_\w+)"\]', common))
+    assert 'in var.image.versions : "${name}_version"' in common
+    rendered = json.loads((HERE.parent / "golden" / "maximal" / cloud / "image.auto.pkrvars.json").read_bytes())
+    assert written | optional | {f"{name}_version" for name in rendered["image"]["versions"]} == own

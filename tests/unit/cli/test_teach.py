@@ -1,0 +1,198 @@
+"""The verbs that teach: what they print, what they write and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import click
+import click.testing
+import pytest
+
+from imagegen import pipeline
+from imagegen.catalog import listing
+from imagegen.catalog.facts import table
+from imagegen.cli import asking, teach
+from imagegen.config.schema import FILE_NAME, MODELINE
+from imagegen.errors import ConfigError
+from imagegen.rules.awaited import features
+from imagegen.rules.judge import RULES
+from imagegen.steps.discover import override_names
+
+CONFIGS = Path(__file__).parents[3] / "configs"
+AWS = ("--target", "aws", "--region", "us-east-1", "--allow-cidr", "198.51.100.7/32")
+AZURE = (
+    *("--target", "azure", "--location", "eastus2", "--allow-cidr", "198.51.100.7/32"),
+    *("--gallery-resource-group", "images", "--gallery", "images"),
+)
+
+
+def run(command: click.Command, *words: object, answers: str = "") -> click.testing.Result:
+    return click.testing.CliRunner().invoke(
+        command, [str(word) for word in words], input=answers, catch_exceptions=False, standalone_mode=False
+    )
+
+
+@pytest.fixture(autouse=True)
+def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder of its own, and the day on which this was written: support ends as time goes by."""
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1795000000")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("words", "clouds", "file"),
+    [
+        (AWS, ["aws"], "windows-2022-containerd.yaml"),
+        ((*AZURE, "--release", "2025", "--name", "my-image"), ["azure"], "my-image.yaml"),
+        (("new/first.yaml", *AWS, *AZURE[:4], *AZURE[6:]), ["aws", "azure"], "new/first.yaml"),
+    ],
+)
+def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], file: str) -> None:
+    result = run(teach.init, *words)
+    assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
+    loaded = pipeline.load(asking.asked(Path(file), ()))
+    assert (list(loaded.config.targets.named()), loaded.awaited) == (clouds, ())
+    assert loaded.config.name == Path(file).stem
+    assert not Path(file).read_text().startswith(MODELINE)
+
+
+def test_init_names_the_schema_that_lies_beside() -> None:
+    Path(FILE_NAME).write_text("{}")
+    run(teach.init, "first.yaml", *AWS)
+    assert Path("first.yaml").read_text().startswith(MODELINE)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "missing: --target, --allow-cidr"),
+        (("--target", "azure"), "missing: --allow-cidr, --location, --gallery-resource-group, --gallery"),
+        ((*AWS, "--release", "1803"), "--release: '1803' is not known here"),
+        ((*AWS, "--kubernetes", "1.36"), "--kubernetes: '1.36' does not have the right form"),
+        ((*AWS, "--allow-cidr", "everybody"), "--allow-cidr: 'everybody' does not have the right form"),
+        ((*AWS, "--location", "eastus2"), "--location is for azure, which is no target"),
+        ((*AWS, "--release", "2025", "--kubernetes", "1.20.1"), "windows-2025-containerd.yaml is not written"),
+    ],
+)
+def test_init_refuses_and_writes_nothing(words: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(teach.init, *words)
+    assert caught.value.message.startswith(message)
+    assert all(problem.file == "windows-2025-containerd.yaml" for problem in caught.value.problems)
+    assert not list(Path().iterdir())
+
+
+def test_init_replaces_only_by_force() -> None:
+    Path("mine.yaml").write_text("mine")
+    with pytest.raises(ConfigError, match="is there already"):
+        run(teach.init, "mine.yaml", *AWS)
+    assert Path("mine.yaml").read_text() == "mine"
+    run(teach.init, "mine.yaml", *AWS, "--force")
+    assert "name: mine\n" in Path("mine.yaml").read_text()
+
+
+def test_init_asks_on_a_terminal_until_the_answer_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = types.SimpleNamespace(isatty=lambda: True)
+    monkeypatch.setattr(teach, "sys", types.SimpleNamespace(stdin=terminal))
+    answers = [
+        "1803",
+        "2022",
+        "1.36",
+        "1.36.2",
+        "",
+        "No Name",
+        "asked",
+        "gcp",
+        "aws",
+        "all",
+        "198.51.100.7/32",
+        "us-east-1",
+    ]
+    result = run(teach.init, answers="\n".join([*answers, ""]))
+    assert result.stdout.endswith("next: imagegen lock asked.yaml\n")
+    assert result.stderr.count("Error: ") == 5
+    assert "region: us-east-1\n" in Path("asked.yaml").read_text()
+
+
+def test_explain_prints_and_narrows() -> None:
+    config = CONFIGS / "reference.yaml"
+    result = run(teach.explain, config, "kubernetes", "--set", "kubernetes.version=1.35.1", "--target", "aws")
+    assert "windows-2022-containerd for aws\n" in result.stdout
+    assert "--set kubernetes.version" in result.stdout
+    assert "targets." not in result.stdout
+    read = json.loads(run(teach.explain, config, "--format", "json").stdout)
+    assert {step["name"] for step in read["steps"]} == set(pipeline.load_steps())
+    with pytest.raises(ConfigError, match="no such target"):
+        run(teach.explain, config, "--target", "gcp")
+
+
+def test_explain_says_what_is_not_built_yet() -> None:
+    result = run(teach.explain, CONFIGS / "reference.yaml", "windows", "--set", "windows.hyper_v=tools")
+    assert "(hyper-v)" in result.stderr
+
+
+def test_schema_and_reference_are_the_shipped_ones() -> None:
+    assert run(teach.schema).stdout == (CONFIGS / FILE_NAME).read_text(encoding="utf-8")
+    assert run(teach.schema, "--format", "yaml").stdout == (CONFIGS / "reference.yaml").read_text(encoding="utf-8")
+
+
+def test_catalog_lists_its_tables() -> None:
+    read = json.loads(run(teach.catalog, "--format", "json").stdout)
+    assert set(read) == {*listing.tables(), "overrides"}
+    text = run(teach.catalog).stdout
+    assert all(f"\n{name} " in f"\n{text}" for name in read)
+
+
+def test_catalog_shows_a_table() -> None:
+    assert run(teach.catalog, "containerd").stdout.splitlines() == listing.describe("containerd")
+    assert json.loads(run(teach.catalog, "containerd", "--format", "json").stdout) == table("containerd")
+
+
+def test_overrides_are_what_the_steps_declare() -> None:
+    read = json.loads(run(teach.catalog, "overrides", "--format", "json").stdout)
+    moved = {name: [item["artifact"] for item in items] for name, items in read.items()}
+    assert moved == dict(sorted(override_names(pipeline.load_steps()).items()))
+    text = run(teach.catalog, "overrides").stdout
+    assert all(
+        item["address"].startswith("https://") and item["address"] in text for items in read.values() for item in items
+    )
+
+
+def test_rules_lists_all_and_shows_one() -> None:
+    read = json.loads(run(teach.rules, "--format", "json").stdout)
+    assert [item["id"] for item in read] == [*(rule.id for rule in RULES), *features()]
+    text = run(teach.rules).stdout
+    assert all(item["id"] in text for item in read)
+    assert max(map(len, text.splitlines())) <= 100
+    assert run(teach.rules, RULES[0].id).stdout.split(maxsplit=2)[:2] == [RULES[0].id, RULES[0].severity]
+    assert "hyper_v" in run(teach.rules, "hyper-v").stdout
+
+
+def test_narrow_terminals_get_narrow_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, run(teach.rules).stdout.splitlines())) <= 80
+    assert max(map(len, run(teach.catalog).stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "hint"),
+    [
+        (teach.catalog, "kubernets", "did you mean 'kubernetes'?"),
+        (teach.catalog, "zzz", "`imagegen catalog` lists them"),
+        (teach.rules, "windows-release-knwon", "did you mean 'windows-release-known'?"),
+        (teach.rules, "zzz", "`imagegen rules` lists them"),
+    ],
+)
+def test_unknown_names_have_a_hint(command: click.Command, name: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        run(command, name)
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize("command", [teach.init, teach.explain, teach.schema, teach.catalog, teach.rules])
+def test_help_has_an_example(command: Any) -> None:  # noqa: ANN401 - click's own type of a command
+    assert f"  imagegen {command.name} " in run(command, "--help").stdout

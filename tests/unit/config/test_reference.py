@@ -1,0 +1,152 @@
+"""The reference of every key: it is fresh, it validates, and each commented key works once it is uncommented."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import pytest
+
+from imagegen import pipeline
+from imagegen.catalog.facts import table
+from imagegen.config.fields import keys
+from imagegen.config.model import ConfigFile
+from imagegen.config.reference import reference_text, scalar
+from imagegen.documents.yaml import Document, parse_yaml
+from imagegen.steps.discover import override_names
+
+FILE = Path(__file__).parents[3] / "configs" / "reference.yaml"
+# Alone they say nothing: their section asks for one of their neighbours too.
+NOT_ALONE = {
+    "windows.updates.exclude",
+    "proxy.no_proxy",
+    "targets.aws.publish.sharing.licence_acknowledged",
+    "targets.azure.publish.sharing.licence_acknowledged",
+}
+_KEY = re.compile(r"(?P<indent> *)(?P<mark>#?)(?P<dash>- )?(?P<name>[a-z][a-z0-9_]*):(?P<value> .*)?")
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """A line that holds a key."""
+
+    path: tuple[str, ...]
+    text: str
+    commented: bool
+    required: bool
+    dash: bool
+
+    @property
+    def name(self) -> str:
+        return ".".join(self.path)
+
+
+def read(text: str) -> list[Line]:
+    found: list[Line] = []
+    above: list[tuple[int, str]] = []
+    prose = ""
+    for row in text.splitlines():
+        match = _KEY.fullmatch(row)
+        if match is None:
+            prose = row
+            continue
+        depth = len(match["indent"]) + 2 * bool(match["dash"])
+        above = [*((at, name) for at, name in above if at < depth), (depth, match["name"])]
+        path = tuple(name for _, name in above)
+        line = f"{match['indent']}{match['dash'] or ''}{match['name']}:{match['value'] or ''}"
+        found.append(Line(path, line, bool(match["mark"]), prose.endswith("; required"), bool(match["dash"])))
+    return found
+
+
+TEXT = reference_text(list(table("windows")["releases"]), sorted(override_names(pipeline.load_steps())))
+LINES = read(TEXT)
+
+
+def uncommented(wanted: Line) -> str:
+    """The reference with one key said, or one section as a whole, and whatever is required around it."""
+    rival = ("runtime", "containerd") if wanted.path[:2] == ("runtime", "docker") else None
+    said: list[Line] = []
+    for line in LINES:
+        around = line.path == wanted.path[: len(line.path)]
+        inside = line.path[: len(wanted.path)] == wanted.path
+        needed = (line.required or line.dash) and line.path[:-1] in {item.path for item in said}
+        if (not line.commented or around or inside or needed) and line.path[:2] != rival:
+            said.append(line)
+    return "\n".join(line.text for line in said)
+
+
+def model_of(document: Document) -> ConfigFile:
+    return ConfigFile.model_validate(document.data)
+
+
+def at(data: Any, path: tuple[str, ...]) -> Any:  # noqa: ANN401 - any part of a document
+    for part in path:
+        data = (data[0] if isinstance(data, list) else data)[part]
+    return data
+
+
+def test_reference_is_fresh() -> None:
+    if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
+        FILE.write_text(TEXT, encoding="utf-8")
+    assert FILE.read_text(encoding="utf-8") == TEXT, "configs/reference.yaml is not what the model says: make golden"
+
+
+def test_reference_validates_and_builds_as_it_is() -> None:
+    loaded = pipeline.load(pipeline.Asked(FILE, datetime.date(2026, 11, 18)))
+    assert (loaded.warnings, loaded.awaited) == ((), ())
+    assert list(loaded.config.targets.named()) == ["aws", "azure"]
+
+
+def test_reference_has_every_key_once() -> None:
+    def plain(path: str) -> str:
+        return path.replace("[]", "").replace("overrides.*.", "overrides.cloudbase_init_url.")
+
+    names = [line.name for line in LINES]
+    assert len(names) == len(set(names))
+    assert set(names) - {"overrides.containerd_url", "overrides.cloudbase_init_url"} == {
+        plain(key.path) for key in keys(ConfigFile)
+    }
+
+
+def test_every_key_works_when_its_comment_goes() -> None:
+    alone_is_not_enough = set()
+    for line in [line for line in LINES if line.commented]:
+        document = parse_yaml(uncommented(line).encode(), "reference")
+        assert at(document.data, line.path) is not None, line.name
+        try:
+            model_of(document)
+        except pydantic.ValidationError as error:
+            kinds = {(item["type"], *item["loc"]) for item in error.errors()}
+            assert kinds == {("value_error", *line.path[:-1])}, line.name
+            alone_is_not_enough.add(line.name)
+    assert alone_is_not_enough == NOT_ALONE
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "yes",
+        "null",
+        "2022",
+        "1.36",
+        "12h",
+        "a: b",
+        "#x",
+        "C:\\k",
+        'a "b"',
+        "it's \\ x",
+        "é",
+        "[a]",
+        "",
+        "a\nb",
+        "- x",
+        "2026-01-01",
+    ],
+)
+def test_texts_stay_texts(value: str) -> None:
+    assert parse_yaml(f"key: {scalar(value)}\n".encode(), "-").data == {"key": value}

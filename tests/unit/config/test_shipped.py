@@ -1,0 +1,44 @@
+"""What configs/ ships: each builds, or says in itself what it waits for and is refused for exactly that."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.errors import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imagegen.pipeline import Loaded
+
+CONFIGS = sorted(Path(__file__).parents[3].joinpath("configs").glob("*.yaml"))
+WAITS_FOR = {"docker": {"docker", "kube-proxy"}, "signed-artifacts": {"signatures"}}
+MODELINE = "# yaml-language-server: $schema=imagegen.schema.json\n"
+
+
+def test_what_is_shipped() -> None:
+    assert {file.stem for file in CONFIGS} == {
+        *("air-gapped", "annual-channel", "docker", "reference", "signed-artifacts"),
+        *("windows-2019-containerd", "windows-2022-containerd", "windows-2025-containerd"),
+    }
+
+
+@pytest.mark.parametrize("file", CONFIGS, ids=[file.stem for file in CONFIGS])
+def test_it_is_planned_or_refused_for_what_it_says(
+    file: Path, load: Callable[[Path], Loaded], decide: Callable[[Path, str], Any]
+) -> None:
+    assert file.read_text().startswith(MODELINE)
+    loaded = load(file)
+    for target in loaded.config.targets.named():
+        if file.stem not in WAITS_FOR:
+            assert decide(file, target).decision.plan.image.target == target
+            continue
+        assert "not built yet" in file.read_text()
+        with pytest.raises(RefusedError) as refused:
+            decide(file, target)
+        said = {re.findall(r"\(([a-z-]+)\)$", problem.message)[0] for problem in refused.value.problems}
+        assert said == WAITS_FOR[file.stem]

@@ -1,0 +1,46 @@
+"""A first config: each answer is judged alone, and what is written is a whole config."""
+
+from __future__ import annotations
+
+import pytest
+
+from imagegen.config.model import ImageConfig
+from imagegen.config.schema import MODELINE
+from imagegen.config.starter import PATHS, Answers, OnAws, OnAzure, complaint, starter_text
+from imagegen.documents.yaml import parse_yaml
+
+AWS = OnAws("us-east-1")
+AZURE = OnAzure("eastus2", "images(all)", "gallery", "2022-core")
+CIDRS = ("198.51.100.0/24", "203.0.113.7/32")
+
+
+@pytest.mark.parametrize(("aws", "azure"), [(AWS, AZURE), (AWS, None), (None, AZURE)])
+@pytest.mark.parametrize("modeline", [True, False])
+def test_starter_says_every_answer(aws: OnAws | None, azure: OnAzure | None, modeline: bool) -> None:
+    text = starter_text(Answers("first", "2022", "1.36.2", "2.3.4", CIDRS, aws, azure), modeline=modeline)
+    config = ImageConfig.model_validate(parse_yaml(text.encode(), "starter").data)
+    assert (text.splitlines()[0] == MODELINE) is modeline
+    assert (config.name, config.windows.release, config.kubernetes.version) == ("first", "2022", "1.36.2")
+    assert config.runtime.containerd is not None
+    assert config.runtime.containerd.version == "2.3.4"
+    assert (config.targets.aws is None, config.targets.azure is None) == (aws is None, azure is None)
+    if config.targets.aws:
+        assert (config.targets.aws.region, tuple(config.targets.aws.network.allowed_cidrs)) == ("us-east-1", CIDRS)
+    if config.targets.azure:
+        gallery = config.targets.azure.gallery
+        said = OnAzure(config.targets.azure.location, gallery.resource_group, gallery.name, gallery.definition)
+        assert (said, tuple(config.targets.azure.network.allowed_cidrs)) == (AZURE, CIDRS)
+
+
+GOOD = {
+    **{"name": "first", "release": "2022", "kubernetes": "1.36.2", "containerd": "2.3.4", "region": "us-east-1"},
+    **{"location": "eastus2", "gallery_resource_group": "images", "gallery": "images", "definition": "win-2022"},
+}
+
+
+@pytest.mark.parametrize("question", sorted(PATHS))
+def test_answers_are_judged_by_the_model(question: str) -> None:
+    good = ["198.51.100.7/32"] if question == "allow_cidr" else GOOD[question]
+    bad = ["anywhere"] if question == "allow_cidr" else "not / right"
+    assert complaint(question, good) == ""
+    assert "does not have the right form" in complaint(question, bad)

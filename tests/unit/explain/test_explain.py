@@ -1,0 +1,222 @@
+"""Where each value comes from, and why each step is there."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen import pipeline
+from imagegen.catalog.facts import facts_for
+from imagegen.documents.yaml import dotted
+from imagegen.errors import ConfigError
+from imagegen.explain.catalogue import STANDS_FOR
+from imagegen.explain.explain import explain, is_below, narrowed
+from imagegen.explain.text import explanation_json, explanation_text
+from imagegen.plan.context import versions_of
+
+if TYPE_CHECKING:
+    from imagegen.explain.model import Explanation, Origin
+
+BASE = """\
+windows: {release: "2025"}
+kubernetes:
+  version: "1.35.0"
+  feature_gates: {WindowsHostNetwork: true}
+runtime:
+  containerd:
+    version: "2.3.4"
+    registry_mirrors: {"docker.io": [https://mirror.example.com/]}
+overrides:
+  crictl_url: https://artifacts.example.com/crictl.tar.gz
+executables:
+- {url: https://artifacts.example.com/a.exe, path: 'C:\\tools\\a.exe'}
+"""
+CONFIG = """\
+extends: base.yaml
+name: explained
+kubernetes: {version: "1.36.2"}
+targets:
+  aws: {region: us-east-1, network: {allowed_cidrs: [198.51.100.0/24]}}
+  azure:
+    location: eastus2
+    generation: 1
+    gallery: {resource_group: images, name: images, definition: win}
+"""
+WIDTH = 100
+
+
+TODAY = datetime.date(2026, 11, 18)
+
+
+def load(folder: Path, *sets: str) -> pipeline.Loaded:
+    (folder / "base.yaml").write_text(BASE)
+    (folder / "config.yaml").write_text(CONFIG)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        return pipeline.load(pipeline.Asked(Path("config.yaml"), TODAY, sets))
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Loaded:
+    sets = ("cloudbase_init.user=operator", "kubernetes.feature_gates.OtherGate=false")
+    return load(tmp_path_factory.mktemp("explained"), *sets)
+
+
+@pytest.fixture(scope="module")
+def explanation(loaded: pipeline.Loaded) -> Explanation:
+    return explained(loaded)
+
+
+def explained(loaded: pipeline.Loaded, *targets: str) -> Explanation:
+    return explain(loaded.config, loaded.document, loaded.steps, targets or ("aws", "azure"))
+
+
+def said(explanation: Explanation, path: str) -> tuple[object, Origin]:
+    (value,) = (value for value in explanation.values if dotted(value.path) == path)
+    return value.value, value.origin
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "kind", "where"),
+    [
+        ("name", "explained", "file", "config.yaml:2"),
+        ("windows.release", "2025", "file", "base.yaml:1"),
+        ("kubernetes.version", "1.36.2", "file", "config.yaml:3"),
+        ("kubernetes.feature_gates.WindowsHostNetwork", True, "file", "base.yaml:4"),
+        ("kubernetes.feature_gates.OtherGate", False, "set", "--set kubernetes.feature_gates.OtherGate"),
+        ('runtime.containerd.registry_mirrors["docker.io"]', ["https://mirror.example.com/"], "file", "base.yaml:8"),
+        ("executables[0].path", "C:\\tools\\a.exe", "file", "base.yaml:12"),
+        ("cloudbase_init.user", "operator", "set", "--set cloudbase_init.user"),
+        ("windows.edition", "core", "default", ""),
+        ("ssh", None, "default", ""),
+        ("cni.version", None, "default", ""),
+        ("kubernetes.pause_image", "registry.k8s.io/pause:3.10.2", "catalogue", "kubernetes 1.36"),
+        ("facts.crictl", "1.36.0", "catalogue", "kubernetes 1.36"),
+        ("facts.containerd_config_version", 3, "catalogue", "containerd 2.3"),
+        (
+            "targets.azure.base_image",
+            {"offer": "windowsserver", "sku": "2025-datacenter-core-smalldisk"},
+            "catalogue",
+            "windows 2025",
+        ),
+    ],
+)
+def test_each_value_has_its_origin(explanation: Explanation, path: str, value: object, kind: str, where: str) -> None:
+    found, origin = said(explanation, path)
+    assert (found, origin.kind, origin.where) == (value, kind, where)
+    assert bool(origin.source) == bool(origin.read) == (kind == "catalogue")
+
+
+def test_every_fact_is_explained(loaded: pipeline.Loaded, explanation: Explanation) -> None:
+    paths = [dotted(value.path) for value in explanation.values]
+    facts = facts_for(versions_of(loaded.config), "aws")
+    leaves = [f"facts.{key}" for key, value in facts.items() if not isinstance(value, dict) and value]
+    leaves += [f"facts.{key}.{inner}" for key, value in facts.items() if isinstance(value, dict) for inner in value]
+    for leaf in leaves:
+        for path in STANDS_FOR.get(leaf, (leaf,)):
+            assert path.format(target="aws") in paths
+    assert not [value for value in explanation.values if value.origin.kind == "catalogue" and value.value is None]
+
+
+def test_what_the_config_says_wins_over_the_catalogue(tmp_path: Path) -> None:
+    image = "registry.example.com/pause:3.10.2"
+    explanation = explained(load(tmp_path, f"kubernetes.pause_image={image}", "cni.plugin=flannel"), "aws")
+    assert said(explanation, "kubernetes.pause_image")[0] == image
+    assert said(explanation, "kubernetes.pause_image")[1].kind == "set"
+    assert said(explanation, "cni.mode")[0] == "vxlan"
+    assert said(explanation, "cni.version")[1].where == "cni flannel"
+
+
+def test_a_target_says_nothing_of_the_other(loaded: pipeline.Loaded) -> None:
+    paths = [dotted(value.path) for value in explained(loaded, "aws").values]
+    assert "targets.aws.region" in paths
+    assert "cloudbase_init.plugins.aws" in paths
+    assert not [path for path in paths if "azure" in path]
+
+
+def test_steps_say_why_and_what_they_read(loaded: pipeline.Loaded, explanation: Explanation) -> None:
+    steps = {step.name: step for step in explanation.steps}
+    assert set(steps) == {item.name for item in loaded.steps.values() if item.meta.when is None} | {"containerd"}
+    assert {step.targets for step in steps.values()} == {("aws", "azure")}
+    assert steps["kubernetes"].because == "always"
+    assert steps["containerd"].because == loaded.steps["containerd"].meta.when
+    read = {name: [dotted(value.path) for value in step.values] for name, step in steps.items()}
+    assert {"kubernetes.version", "facts.crictl", "overrides.crictl_url"} <= set(read["kubernetes"])
+    assert {"runtime.containerd.version", "kubernetes.pause_image"} <= set(read["containerd"])
+    assert {"cloudbase_init.user", "cloudbase_init.plugins.azure"} <= set(read["cloudbase-init"])
+    assert "kubernetes.version" not in read["cloudbase-init"]
+
+
+def test_whatever_a_step_reads_has_a_value(explanation: Explanation) -> None:
+    paths = [dotted(value.path) for value in explanation.values]
+    for step in explanation.steps:
+        for read in [read for read in step.reads if read != "target" and not read.startswith("paths")]:
+            names = [path.format(target="aws") for path in STANDS_FOR.get(read, (read,))]
+            assert all(any(is_below(path, name) or is_below(name, path) for path in paths) for name in names), read
+
+
+@pytest.mark.parametrize(
+    ("asked", "first", "count"),
+    [
+        ("kubernetes.version", "kubernetes.version", 1),
+        ("runtime.containerd", "runtime.containerd.version", 6),
+        ("ssh.port", "ssh", 1),
+        ("executables[0]", "executables[0].url", 3),
+        ("facts", "facts.hot_fixes", 5),
+    ],
+)
+def test_path_narrows(explanation: Explanation, asked: str, first: str, count: int) -> None:
+    found = narrowed(explanation, asked)
+    assert dotted(found.values[0].path) == first
+    assert (len(found.values), found.steps) == (count, ())
+
+
+def test_steps_are_a_path_too(explanation: Explanation) -> None:
+    assert narrowed(explanation, "steps").steps == explanation.steps
+    assert [step.name for step in narrowed(explanation, "steps.system").steps] == ["system"]
+    assert narrowed(explanation, "steps.system").values == ()
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("kubernetes.versoin", "did you mean 'kubernetes.version'?"),
+        ("kubernets", "did you mean 'kubernetes'?"),
+        ("steps.sistem", "did you mean 'steps.system'?"),
+        ("zzz", "known here: name, windows, kubernetes,"),
+        ("", "known here: name, windows, kubernetes,"),
+    ],
+)
+def test_unknown_path_names_the_nearest(explanation: Explanation, asked: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        narrowed(explanation, asked)
+    assert caught.value.hint.startswith(hint)
+
+
+@pytest.mark.parametrize("width", [WIDTH, 60])
+def test_text_is_readable(explanation: Explanation, width: int) -> None:
+    text = explanation_text(explanation, width)
+    for value in explanation.values:
+        assert str(value.path[-1]) in text
+    assert "--set cloudbase_init.user" in text
+    assert "catalogue: kubernetes 1.36 [1]" in text
+    assert "\n[1] kubernetes/website" in text
+    assert "in the plan always" in text
+    assert [line for line in text.splitlines() if len(line) > width] == []
+
+
+def test_one_value_is_described(explanation: Explanation) -> None:
+    text = explanation_text(narrowed(explanation, "kubernetes.install_path"), WIDTH)
+    assert text.endswith("\n  Where kubelet, kubeadm, kubectl and crictl lie, without blanks.")
+
+
+def test_json_carries_the_same(explanation: Explanation) -> None:
+    read = json.loads(json.dumps(explanation_json(explanation)))
+    assert [item["path"] for item in read["values"]] == [dotted(value.path) for value in explanation.values]
+    assert read["targets"] == ["aws", "azure"]
+    (step,) = (step for step in read["steps"] if step["name"] == "kubernetes")
+    assert step["values"]["kubernetes.version"] == "1.36.2"

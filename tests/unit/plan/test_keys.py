@@ -1,0 +1,95 @@
+"""Every key of the config has an effect: on the image, on how it is built, on where it is published; or it is refused
+by name because what it asks for is not built yet. tests/data/key-effects.json has a row per key."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.config.fields import leaves
+from imagegen.errors import RefusedError
+from imagegen.rules.awaited import features
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imagegen.plan.model import BuildPlan
+
+    Decide = Callable[[Path, str], Any]
+
+ROWS: dict[str, dict[str, Any]] = json.loads(Path(__file__).parents[2].joinpath("data/key-effects.json").read_text())
+KEYS = {key.path: key for key in leaves()}
+PARTS = ("image", "build", "publish")
+
+BASE: dict[str, Any] = {
+    "name": "example",
+    "windows": {"release": "2022"},
+    "kubernetes": {"version": "1.36.1"},
+    "runtime": {"containerd": {"version": "2.3.3"}},
+    "targets": {
+        "aws": {"region": "eu-west-1", "network": {"allowed_cidrs": ["192.0.2.0/24"]}},
+        "azure": {
+            "location": "westeurope",
+            "gallery": {"resource_group": "images", "name": "images", "definition": "windows"},
+        },
+    },
+}
+
+
+def test_every_key_has_a_row() -> None:
+    assert sorted(ROWS) == sorted(KEYS)
+
+
+def test_every_key_shows_an_example() -> None:
+    assert [path for path, key in KEYS.items() if not key.field.examples] == []
+
+
+def test_every_awaited_feature_is_met() -> None:
+    by_value = {name for name, row in features().items() if any("values" in asked_by for asked_by in row["asked_by"])}
+    assert {row["refused"] for row in ROWS.values() if "refused" in row} == set(features()) - by_value
+
+
+@pytest.mark.parametrize("path", ROWS)
+def test_key_has_its_effect(path: str, decide: Decide, tmp_path: Path) -> None:
+    """`value` is another value, or the key's own first example; `with` is what must stand beside it."""
+    row = ROWS[path]
+    before = copy.deepcopy(BASE)
+    for place, value in row.get("with", {}).items():
+        _put(before, place, value)
+    after = copy.deepcopy(before)
+    _put(after, path, row.get("value", next(iter(KEYS[path].field.examples or []))))
+    assert after != before
+    is_azures = path.startswith("targets.azure.") or path.endswith(".azure")
+    target, other = ("azure", "aws") if is_azures else ("aws", "azure")
+    if "refused" in row:
+        with pytest.raises(RefusedError) as refused:
+            _decided(after, target, decide, tmp_path)
+        assert any(f"({row['refused']})" in problem.message for problem in refused.value.problems)
+        if path.startswith("targets."):
+            assert _decided(after, other, decide, tmp_path) == _decided(BASE, other, decide, tmp_path)
+        return
+    plans = _decided(before, target, decide, tmp_path), _decided(after, target, decide, tmp_path)
+    assert [part for part in PARTS if getattr(plans[0], part) != getattr(plans[1], part)] == row["parts"]
+    assert (plans[0].image_id != plans[1].image_id) == ("image" in row["parts"])
+    if path.startswith("targets."):
+        assert _decided(before, other, decide, tmp_path) == _decided(after, other, decide, tmp_path)
+
+
+def _put(config: dict[str, Any], path: str, value: object) -> None:
+    inner: Any = config
+    *parents, last = path.replace("overrides.*", "overrides.crictl_url").split(".")
+    for parent in parents:
+        inner = inner[parent.removesuffix("[]")][0] if parent.endswith("[]") else inner.setdefault(parent, {})
+    inner[last] = value
+
+
+def _decided(config: dict[str, Any], target: str, decide: Decide, folder: Path) -> BuildPlan:
+    # JSON is YAML.
+    file = folder / "config.yaml"
+    file.write_text(json.dumps(config))
+    plan: BuildPlan = decide(file, target).decision.plan
+    return plan

@@ -1,0 +1,220 @@
+"""Every key of AWS' settings: the attribute of Packer's plugin that it becomes, and no other."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import hcl2
+import pydantic
+import pytest
+
+from imagegen.contents import PACKER
+from imagegen.providers.aws import provider, source
+from imagegen.providers.aws.settings import Settings
+from imagegen.templating import render_text
+
+REPOSITORY = Path(__file__).parents[3]
+ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json").read_bytes())
+TEMPLATE = (PACKER / "aws" / "source.pkr.hcl.j2").read_text()
+AMI = "ami-0123456789abcdef0"
+PLAIN: dict[str, Any] = {"region": "us-east-1", "network": {"allowed_cidrs": ["192.0.2.0/24"]}}
+ROLE = {"role_arn": "arn:aws:iam::111122223333:role/images"}
+WINDOWS = {"aws": {"name": "Windows_Server-2022-English-Core-Base-*"}}
+
+
+def values_of(asked: dict[str, Any]) -> dict[str, Any]:
+    built = source.build_settings(Settings.model_validate(asked))
+    assert json.loads(json.dumps(built)) == built
+    return source.source_values(built, AMI)
+
+
+def body(values: dict[str, Any]) -> str:
+    """The source block, each attribute with one space around its equals sign."""
+    text = render_text(TEMPLATE, {"source": values})
+    return re.sub(r" +=", " =", text[text.index('source "amazon-ebs"') :])
+
+
+def attributes(values: dict[str, Any]) -> set[str]:
+    """`name = value` with the value that Packer will see."""
+    found = set()
+    for line in body(values).splitlines():
+        name, equals, value = line.strip().partition(" = ")
+        if equals:
+            known = re.fullmatch(r"var\.aws\.([a-z_]+)", value)
+            found.add(f"{name} = {json.dumps(values[known.group(1)]) if known else value}")
+    return found
+
+
+def network(**asked: object) -> dict[str, Any]:
+    return {"network": {**PLAIN["network"], **asked}}
+
+
+# What is asked for beside the plain config: the attributes that come, and the ones that go.
+CASES: dict[str, tuple[dict[str, Any], set[str], set[str]]] = {
+    "region": ({"region": "eu-west-1"}, {'region = "eu-west-1"'}, {'region = "us-east-1"'}),
+    "spot": (
+        {"spot": {}},
+        {'spot_price = "auto"', "spot_instance_types = [local.instance_type]"},
+        {"instance_type = local.instance_type"},
+    ),
+    "spot.max_price": (
+        {"spot": {"max_price": "0.25"}},
+        {'spot_price = "0.25"', "spot_instance_types = [local.instance_type]"},
+        {"instance_type = local.instance_type"},
+    ),
+    "network.vpc_id": (network(vpc_id="vpc-01234567"), {'vpc_id = "vpc-01234567"'}, set()),
+    "network.subnet_id": (network(subnet_id="subnet-01234567"), {'subnet_id = "subnet-01234567"'}, set()),
+    "network.security_group_ids": (
+        {"network": {"security_group_ids": ["sg-01234567"]}},
+        {'security_group_ids = ["sg-01234567"]'},
+        {'temporary_security_group_source_cidrs = ["192.0.2.0/24"]'},
+    ),
+    "network.allowed_cidrs": (
+        network(allowed_cidrs=["198.51.100.0/24"]),
+        {'temporary_security_group_source_cidrs = ["198.51.100.0/24"]'},
+        {'temporary_security_group_source_cidrs = ["192.0.2.0/24"]'},
+    ),
+    "network.public_address": (network(public_address=False), {"associate_public_ip_address = false"}, set()),
+    "network.reach_by": (network(reach_by="private"), {'ssh_interface = "private_ip"'}, set()),
+    "iam_instance_profile": ({"iam_instance_profile": "builder"}, {'iam_instance_profile = "builder"'}, set()),
+    "disk.size_gb": ({"disk": {"size_gb": 100}}, {"volume_size = 100"}, {"volume_size = 50"}),
+    "disk.type": ({"disk": {"type": "gp2"}}, {'volume_type = "gp2"'}, {'volume_type = "gp3"'}),
+    "disk.iops": ({"disk": {"iops": 4000}}, {"iops = 4000"}, set()),
+    "disk.throughput": ({"disk": {"throughput": 250}}, {"throughput = 250"}, set()),
+    "encryption": ({"encryption": {}}, {"encrypt_boot = true"}, set()),
+    "encryption.kms_key": (
+        {"encryption": {"kms_key": "alias/images"}},
+        {"encrypt_boot = true", 'kms_key_id = "alias/images"'},
+        set(),
+    ),
+    "require_imds_tokens": ({"require_imds_tokens": True}, {'imds_support = "v2.0"'}, set()),
+    "auth.profile": ({"auth": {"profile": "images"}}, {'profile = "images"'}, set()),
+    "auth.assume_role": (
+        {"auth": {"assume_role": ROLE}},
+        {f'role_arn = "{ROLE["role_arn"]}"', 'session_name = "imagegen"'},
+        set(),
+    ),
+    "auth.assume_role.session_name": (
+        {"auth": {"assume_role": {**ROLE, "session_name": "nightly"}}},
+        {f'role_arn = "{ROLE["role_arn"]}"', 'session_name = "nightly"'},
+        set(),
+    ),
+}
+
+
+@pytest.mark.parametrize("key", CASES)
+def test_key_becomes_its_attributes_and_changes_no_other(key: str) -> None:
+    asked, come, go = CASES[key]
+    plain, now = attributes(values_of(PLAIN)), attributes(values_of({**PLAIN, **asked}))
+    assert (now - plain, plain - now) == (come, go)
+
+
+def test_the_role_is_a_block_of_its_own() -> None:
+    document = hcl2.loads(render_text(TEMPLATE, {"source": values_of({**PLAIN, "auth": {"assume_role": ROLE}})}))
+    (role,) = document["source"][0]['"amazon-ebs"']['"image"']["assume_role"]
+    assert {name for name in role if not name.startswith("__")} == {"role_arn", "session_name"}
+
+
+def test_keys_that_become_something_else_than_an_attribute() -> None:
+    asked = {
+        **PLAIN,
+        "instance_types": ["m6i.large", "m5.large"],
+        "name_prefix": "platform-ami",
+        "tags": {"team": "platform"},
+        "base_image": {"name": "hardened-*"},
+        "encryption": {"region_kms_keys": {"us-west-2": "alias/images"}},
+        "publish": {"regions": ["us-west-2"]},
+    }
+    settings, plain = Settings.model_validate(asked), Settings.model_validate(PLAIN)
+    values = values_of(asked)
+    assert (values["instance_types"], values["name_prefix"]) == (["m6i.large", "m5.large"], "platform-ami")
+    assert 'ami_name      = "${var.aws.name_prefix}-windows-' in TEMPLATE
+    assert "var.aws.instance_types[0] : var.builder_size" in TEMPLATE
+    assert source.build_settings(settings)["tags"] == {"team": "platform"}
+    assert provider.base_request(settings, WINDOWS) == {"region": "us-east-1", "name": "hardened-*", "owner": "self"}
+    assert provider.base_request(plain, WINDOWS) == {
+        "region": "us-east-1",
+        "name": WINDOWS["aws"]["name"],
+        "owner": "amazon",
+    }
+    keys = {"kms_keys": {"us-west-2": "alias/images"}}
+    assert source.publish_settings(settings) == {"regions": ["us-west-2"], "encryption": keys}
+    assert source.publish_settings(plain) == {"regions": [], "encryption": None}
+    assert not {"publish", "base_image"} & set(source.build_settings(settings))
+
+
+def together(keys: tuple[str, ...]) -> dict[str, Any]:
+    asked: dict[str, Any] = {**PLAIN}
+    for key in keys:
+        for name, value in CASES[key][0].items():
+            asked[name] = {**asked[name], **value} if isinstance(asked.get(name), dict) else value
+    return asked
+
+
+EVERYTHING = tuple(key for key in CASES if key not in ("spot", "region"))
+
+
+@pytest.mark.parametrize("keys", [(), *((key,) for key in CASES), EVERYTHING], ids="+".join)
+def test_what_is_declared_is_given_and_used(keys: tuple[str, ...]) -> None:
+    values = values_of(together(keys))
+    text = render_text(TEMPLATE, {"source": values})
+    declared = re.findall(r"^    ([a-z_]+) += (?:string|number|bool|list\(string\))$", text, re.MULTILINE)
+    assert sorted(declared) == sorted(values)
+    assert set(re.findall(r"var\.aws\.([a-z_]+)", text)) == set(values)
+
+
+def test_every_branch_stands_in_one_of_the_two_and_uses_what_the_oldest_plugin_has() -> None:
+    used = set()
+    for keys in ((), EVERYTHING):
+        document = hcl2.loads(render_text(TEMPLATE, {"source": values_of(together(keys))}))
+        used |= {name for name in document["source"][0]['"amazon-ebs"']['"image"'] if not name.startswith("__")}
+    # Names of the template's own text: whatever a branch holds was rendered by one of the two.
+    block = TEMPLATE[TEMPLATE.index('source "amazon-ebs"') :]
+    assert used == set(re.findall(r"^  ([a-z_]+)(?: +=| \{)", block, re.MULTILINE))
+    known = ATTRIBUTES["amazon-ebs"]["Config"]
+    assert {name: known[name]["since"] for name in used} == dict.fromkeys(used, provider.PLUGIN_SINCE)
+    assert not [name for name in used if "until" in known[name]]
+
+
+def test_equals_signs_stand_in_line_in_every_combination() -> None:
+    """As `packer fmt` has it: lines that follow each other share one column."""
+    shapes = [values_of(together(keys)) for keys in itertools.combinations(EVERYTHING, 2)]
+    for values in [*shapes, values_of(PLAIN), values_of(together(EVERYTHING))]:
+        text = render_text(TEMPLATE, {"source": values})
+        assert "\n\n\n" not in text
+        for group in re.findall(r"(?:^ +[a-z_]+ += (?!\{$|object)[^\n]+\n)+", text, re.MULTILINE):
+            lines = group.splitlines()
+            longest = max(len(line.partition(" =")[0].rstrip()) for line in lines)
+            assert {line.index(" = ") for line in lines} == {longest}, group
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"spot": {"max_price": "0.00"}},
+        {"encryption": {"kms_key": "images"}},
+        {"encryption": {"region_kms_keys": {"us-west-2": "arn:aws:kms:us-west-2:111122223333:images"}}},
+    ],
+    ids=str,
+)
+def test_what_the_plugin_would_refuse_is_refused_before(asked: dict[str, Any]) -> None:
+    with pytest.raises(pydantic.ValidationError, match="should match pattern"):
+        Settings.model_validate({**PLAIN, **asked})
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "alias/images",
+        "1234abcd-12ab-34cd-56ef-1234567890ab",
+        "mrk-1234abcd12ab34cd56ef1234567890ab",
+        "arn:aws:kms:us-west-2:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab",
+        "arn:aws-us-gov:kms:us-gov-west-1:111122223333:alias/images",
+    ],
+)
+def test_every_way_to_name_a_key_is_taken(key: str) -> None:
+    assert values_of({**PLAIN, "encryption": {"kms_key": key}})["kms_key"] == key

@@ -1,0 +1,73 @@
+"""What is not built yet: its rows speak of the model, a plain config asks for none of it, each is met by a config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imagegen.config.fields import keys
+from imagegen.config.model import ImageConfig
+from imagegen.contents import ROLES
+from imagegen.documents.yaml import Document
+from imagegen.rules.awaited import RULE, awaited, features
+
+PATHS = {key.path.replace("[]", "") for key in keys()}
+ROWS = [(name, asked_by) for name, feature in features().items() for asked_by in feature["asked_by"]]
+
+PLAIN: dict[str, Any] = {
+    "name": "example",
+    "windows": {"release": "2022"},
+    "kubernetes": {"version": "1.36.2"},
+    "runtime": {"containerd": {"version": "2.3.4"}},
+    "targets": {
+        "aws": {"region": "eu-west-1"},
+        "azure": {"location": "westeurope", "gallery": {"resource_group": "a", "name": "b", "definition": "c"}},
+    },
+}
+
+
+def asked(config: dict[str, Any]) -> list[str]:
+    document = Document("config.yaml", config, {})
+    problems = awaited(ImageConfig.model_validate(config), document)
+    assert {problem.rule for problem in problems} <= {RULE}
+    return [f"{problem.path}: {problem.message}" for problem in problems]
+
+
+def test_rows_speak_of_keys_of_the_model() -> None:
+    assert not [asked_by["path"] for _, asked_by in ROWS if asked_by["path"] not in PATHS]
+
+
+def test_what_is_a_step_is_built() -> None:
+    steps = {folder.name for folder in Path(ROLES).iterdir()}
+    assert not steps & set(features())
+
+
+def test_a_plain_config_asks_for_nothing() -> None:
+    assert asked(PLAIN) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [(name, row["path"], value) for name, row in ROWS for value in row.get("values", [])],
+)
+def test_a_named_value_asks_for_it(name: str, path: str, value: str) -> None:
+    config = {**PLAIN, "targets": {cloud: dict(settings) for cloud, settings in PLAIN["targets"].items()}}
+    inner: Any = config
+    *parents, last = path.split(".")
+    for parent in parents:
+        inner = inner[parent]
+    inner[last] = value
+    said = asked(config)
+    assert len(said) == 1
+    assert said[0].startswith(f"{path}: ")
+    assert said[0].endswith(f"({name})")
+
+
+def test_the_short_form_of_an_override_has_no_signer() -> None:
+    url = "https://artifacts.example.com/crictl.tar.gz"
+    assert asked({**PLAIN, "overrides": {"crictl_url": url}}) == []
+    assert asked({**PLAIN, "overrides": {"crictl_url": {"url": url}}}) == []
+    (said,) = asked({**PLAIN, "overrides": {"crictl_url": {"url": url, "signer": "CN=Example"}}})
+    assert said.startswith("overrides.crictl_url.signer: ")
