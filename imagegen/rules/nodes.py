@@ -108,7 +108,7 @@ def kubelet_flag_of_imagegen(asked: Asked) -> Iterator[Finding]:
             message = f"kubelet's start script sets --{flag} itself, and the node depends on what it says"
             yield Finding(path, message, "leave it out")
         elif flag == "feature-gates":
-            message = "feature gates have a key of their own, and kubelet takes the last list only"
+            message = "feature gates have a key of their own, which writes them as one list"
             yield Finding(path, message, "write them under kubernetes.feature_gates")
 
 

@@ -24,8 +24,8 @@ IMAGE, BUILD, PUBLISH = "image", "build", "publish"
 
 # Under the test lock. Whoever changes these says by it that every image is to be built again.
 PINNED = {
-    "aws": "dc380dcd9c02fe09fdd5f5f9c0d4e610074d5c692d62aa40e5312634d544d883",
-    "azure": "b170147048d846666acde73e2aca204c6e83b9e080917ca3011a023c8acf1650",
+    "aws": "abcf834431e2fa4080c05fe8b35dea0deacaa448c4b226d11c161f3c0c34f5fa",
+    "azure": "30c81104ecd87f11e454b55c5c0dc68f74f11fd305d0c1c12d6359f5a4aacc3c",
 }
 
 OTHER_SPELLING = """\

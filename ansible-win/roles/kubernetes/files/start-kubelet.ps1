@@ -1,6 +1,6 @@
 # Starts kubelet with the image's fixed arguments, its configured ones, and those that kubeadm wrote, which are read anew at every start.
 # kube-log-runner is the service's program and runs this; kubelet answers the service manager itself. Ends with kubelet's exit code.
-[CmdletBinding()]
+[CmdletBinding(PositionalBinding = $false)]
 param(
     [string]$Kubelet = 'C:\k\kubelet.exe',
     [string]$StateFolder = 'C:\var\lib\kubelet',
@@ -34,7 +34,7 @@ function Read-KubeadmArgument {
     if ($text.Length -ge 2 -and $text.StartsWith('"') -and $text.EndsWith('"')) {
         $text = [regex]::Replace($text.Substring(1, $text.Length - 2), '\\([\\"])', '$1')
     }
-    foreach ($word in [regex]::Matches($text, '(?:[^\s"'']|"[^"]*"|''[^'']*'')+')) {
+    foreach ($word in [regex]::Matches($text, '(?:[^\s"'']|"[^"]*"|''[^'']*''|["''])+')) {
         [regex]::Replace($word.Value, '"([^"]*)"|''([^'']*)''', '$1$2')
     }
 }
@@ -51,7 +51,7 @@ function ConvertTo-NativeArgument {
 
 $code = 1
 try {
-    # kubeadm's come last: of an argument given twice kubelet takes the last.
+    # kubeadm's come last: of an argument given twice kubelet takes the last, of one that is a map the last of each key.
     $arguments = @(
         '--windows-service'
         "--cert-dir=$StateFolder\pki"
