@@ -14,9 +14,8 @@ Library code raises; only `imagegen.cli.main` catches and exits.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,8 +40,7 @@ ERROR: Final = "error"
 WARNING: Final = "warning"
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class Problem:
+class Problem(NamedTuple):
     """One thing that is wrong with one place of a file; `rule` is the id of the rule that says so, if one does."""
 
     file: str

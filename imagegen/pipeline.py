@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import itertools
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import imagegen
 from imagegen.config.load import read_config
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
 _AROUND_PHASES_S = 3 * 3600
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """The words of a command: a config, what --set says instead of it, and the day on which it is judged."""
 
     file: Path
@@ -305,6 +303,8 @@ def record(
     out: Path,
 ) -> ImageManifest:
     """What was made, from which inputs, where it is, and what the guest found on itself."""
+    import hashlib
+
     from imagegen.manifest.record import make_manifest
     from imagegen.manifest.store import LocalStore
     from imagegen.plan.model import canonical

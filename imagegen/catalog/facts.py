@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from imagegen.contents import CATALOG
 
@@ -41,8 +40,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in core.split(".")) if _NUMBERS.fullmatch(core) else ()
 
 
-@dataclasses.dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """The row that speaks for a version; `newer` where the version's own minor came after every row."""
 
     row: JsonObject
@@ -74,8 +72,7 @@ def stock_paths(target: str) -> frozenset[str]:
     return frozenset([*layout["stock"], *layout["stock_on"][target]])
 
 
-@dataclasses.dataclass(frozen=True)
-class Versions:
+class Versions(NamedTuple):
     """What a config asks for, as far as the catalogue has something to say about it."""
 
     windows: str

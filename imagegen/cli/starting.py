@@ -198,7 +198,7 @@ def _judged(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:
         try:
             loaded = pipeline.load(pipeline.Asked(draft, today))
         except ConfigError as error:
-            problems = [dataclasses.replace(problem, file=str(file)) for problem in error.problems]
+            problems = [problem._replace(file=str(file)) for problem in error.problems]
             message = f"{file} is not written: these answers do not go together"
             raise ConfigError(message, problems=problems) from None
-    return tuple(dataclasses.replace(problem, file=str(file)) for problem in loaded.warnings)
+    return tuple(problem._replace(file=str(file)) for problem in loaded.warnings)

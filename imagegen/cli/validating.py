@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from imagegen.errors import Problem
 
 
-@dataclasses.dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What is to be said of one config; `awaited` is what it asks for that is not built yet."""
 
     file: Path
@@ -33,7 +31,7 @@ class Verdict:
             "buildable": self.failure is None and not self.awaited,
             "name": self.name,
             "targets": self.targets,
-            "problems": [dataclasses.asdict(problem) for problem in [*self.problems, *self.awaited]],
+            "problems": [problem._asdict() for problem in [*self.problems, *self.awaited]],
         }
         if self.failure is not None:
             found |= {"message": self.failure.message, "hint": self.failure.hint, "details": list(self.failure.details)}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
 
 
-@dataclasses.dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """One key of the config. In `path`, `*` stands for a name of free choice and `[]` for a place in a list."""
 
     path: str

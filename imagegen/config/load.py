@@ -3,8 +3,7 @@ known name."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic
 
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import Document, YamlPath
 
 
-@dataclasses.dataclass(frozen=True)
-class Read:
+class Read(NamedTuple):
     """A config as far as it can be read. Where values have no right form, `config` is what the rest says, so that rules
     can be asked about it in the same run, and `unread` are the sections of which nothing should be said."""
 

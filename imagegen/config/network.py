@@ -1,8 +1,6 @@
 """What a config says about pods' networks, proxies and the names of machines."""
 
-from __future__ import annotations
-
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
 import pydantic
 
@@ -16,55 +14,43 @@ KubeProxy = Literal["hostprocess", "wins", "service", "none"]
 class Cni(Strict):
     """The pods' network. Which of the keys a plugin takes is the catalogue's: `imagegen catalog cni`."""
 
-    plugin: Annotated[
-        CniPlugin,
-        pydantic.Field(
-            description="The plugin whose programs and configuration the image carries; `none`: the cluster brings it.",
-            examples=["calico"],
-        ),
-    ] = "none"
-    version: Annotated[
-        Version | None,
-        pydantic.Field(description="The plugin's version; the catalogue's when left out.", examples=["3.31.0"]),
-    ] = None
-    mode: Annotated[
-        Literal["host-gw", "vxlan"] | None,
-        pydantic.Field(description="How flannel carries packets.", examples=["vxlan"]),
-    ] = None
-    vni: Annotated[
-        int | None, pydantic.Field(description="The overlay's network number.", ge=1, le=16777215, examples=[4096])
-    ] = None
-    port: Annotated[
-        int | None, pydantic.Field(description="The overlay's UDP port.", ge=1, le=65535, examples=[4789])
-    ] = None
-    mtu: Annotated[
-        int | None,
-        pydantic.Field(description="The largest packet of the pods' network.", ge=576, le=9000, examples=[1400]),
-    ] = None
+    plugin: CniPlugin = pydantic.Field(
+        default="none",
+        description="The plugin whose programs and configuration the image carries; `none`: the cluster brings it.",
+        examples=["calico"],
+    )
+    version: Version | None = pydantic.Field(
+        default=None, description="The plugin's version; the catalogue's when left out.", examples=["3.31.0"]
+    )
+    mode: Literal["host-gw", "vxlan"] | None = pydantic.Field(
+        default=None, description="How flannel carries packets.", examples=["vxlan"]
+    )
+    vni: int | None = pydantic.Field(
+        default=None, description="The overlay's network number.", ge=1, le=16777215, examples=[4096]
+    )
+    port: int | None = pydantic.Field(
+        default=None, description="The overlay's UDP port.", ge=1, le=65535, examples=[4789]
+    )
+    mtu: int | None = pydantic.Field(
+        default=None, description="The largest packet of the pods' network.", ge=576, le=9000, examples=[1400]
+    )
 
 
 class Proxy(Strict):
     """The proxy that the machine and what runs on it use, as machine-wide environment variables."""
 
-    http: Annotated[
-        ProxyUrl | None,
-        pydantic.Field(
-            description="HTTP_PROXY, without user and password.", examples=["http://proxy.example.com:3128"]
-        ),
-    ] = None
-    https: Annotated[
-        ProxyUrl | None,
-        pydantic.Field(
-            description="HTTPS_PROXY, without user and password.", examples=["http://proxy.example.com:3128"]
-        ),
-    ] = None
-    no_proxy: Annotated[
-        list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/-]+$")]],
-        pydantic.Field(description="NO_PROXY: what is reached without it.", examples=[["169.254.169.254", ".svc"]]),
-    ] = []
+    http: ProxyUrl | None = pydantic.Field(
+        default=None, description="HTTP_PROXY, without user and password.", examples=["http://proxy.example.com:3128"]
+    )
+    https: ProxyUrl | None = pydantic.Field(
+        default=None, description="HTTPS_PROXY, without user and password.", examples=["http://proxy.example.com:3128"]
+    )
+    no_proxy: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/-]+$")]] = pydantic.Field(
+        default=[], description="NO_PROXY: what is reached without it.", examples=[["169.254.169.254", ".svc"]]
+    )
 
     @pydantic.model_validator(mode="after")
-    def _some(self) -> Proxy:
+    def _some(self) -> Self:
         if self.http is None and self.https is None:
             raise ValueError("name http or https: no_proxy alone means nothing")
         return self
@@ -73,30 +59,23 @@ class Proxy(Strict):
 class HostNames(Strict):
     """How the cluster will name machines of this image."""
 
-    netbios_compatible: Annotated[
-        bool,
-        pydantic.Field(
-            description="Cut host names to the 15 characters that NetBIOS takes, as cloudbase-init does.",
-            examples=[False],
-        ),
-    ] = True
-    longest: Annotated[
-        str | None,
-        pydantic.Field(
-            description="The longest name that a machine will have, to be checked against what Windows takes.",
-            pattern=r"^[A-Za-z0-9-]{1,253}$",
-            examples=["win-md-0-x7k2p"],
-        ),
-    ] = None
-    pool: Annotated[
-        str | None,
-        pydantic.Field(
-            description="The machine pool's name, to be checked against what the cloud takes for Windows.",
-            pattern=r"^[A-Za-z0-9-]{1,253}$",
-            examples=["winp"],
-        ),
-    ] = None
-    dns_suffix: Annotated[
-        HostName | None,
-        pydantic.Field(description="The machines' primary DNS suffix.", examples=["nodes.example.com"]),
-    ] = None
+    netbios_compatible: bool = pydantic.Field(
+        default=True,
+        description="Cut host names to the 15 characters that NetBIOS takes, as cloudbase-init does.",
+        examples=[False],
+    )
+    longest: str | None = pydantic.Field(
+        default=None,
+        description="The longest name that a machine will have, to be checked against what Windows takes.",
+        pattern=r"^[A-Za-z0-9-]{1,253}$",
+        examples=["win-md-0-x7k2p"],
+    )
+    pool: str | None = pydantic.Field(
+        default=None,
+        description="The machine pool's name, to be checked against what the cloud takes for Windows.",
+        pattern=r"^[A-Za-z0-9-]{1,253}$",
+        examples=["winp"],
+    )
+    dns_suffix: HostName | None = pydantic.Field(
+        default=None, description="The machines' primary DNS suffix.", examples=["nodes.example.com"]
+    )

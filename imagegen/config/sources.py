@@ -1,7 +1,5 @@
 """What a config says about where bytes come from and what they must be."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import pydantic
@@ -13,23 +11,18 @@ from imagegen.resources.model import Sha256, Strict
 class PinnedUrl(Strict):
     """Where an artifact comes from instead, and what its bytes must be."""
 
-    url: Annotated[
-        HttpsUrl,
-        pydantic.Field(
-            description="https URL; for a base URL the folder that holds the files.",
-            examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
-        ),
-    ]
-    sha256: Annotated[
-        Sha256 | None, pydantic.Field(description="What the bytes must be, in lower-case hex.", examples=["0" * 64])
-    ] = None
-    signer: Annotated[
-        Line | None,
-        pydantic.Field(
-            description="The Authenticode signer whose signature every program of it must carry.",
-            examples=["CN=Example Corporation"],
-        ),
-    ] = None
+    url: HttpsUrl = pydantic.Field(
+        description="https URL; for a base URL the folder that holds the files.",
+        examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
+    )
+    sha256: Sha256 | None = pydantic.Field(
+        default=None, description="What the bytes must be, in lower-case hex.", examples=["0" * 64]
+    )
+    signer: Line | None = pydantic.Field(
+        default=None,
+        description="The Authenticode signer whose signature every program of it must carry.",
+        examples=["CN=Example Corporation"],
+    )
 
 
 def _form_of_override(asked: object) -> str:
@@ -46,46 +39,36 @@ AskedOverride = Annotated[
 class Signatures(Strict):
     """Authenticode, checked before the build and again in the guest."""
 
-    own_scripts: Annotated[
-        bool,
-        pydantic.Field(
-            description="imagegen's scripts are signed by you, and run under the policy AllSigned.", examples=[True]
-        ),
-    ] = False
-    signers: Annotated[
-        list[Line],
-        pydantic.Field(
-            description="Who may have signed; anybody that the machine trusts when empty.",
-            examples=[["CN=Example Corporation"]],
-        ),
-    ] = []
+    own_scripts: bool = pydantic.Field(
+        default=False,
+        description="imagegen's scripts are signed by you, and run under the policy AllSigned.",
+        examples=[True],
+    )
+    signers: list[Line] = pydantic.Field(
+        default=[],
+        description="Who may have signed; anybody that the machine trusts when empty.",
+        examples=[["CN=Example Corporation"]],
+    )
 
 
 class ArtifactPolicy(Strict):
     """What holds for everything that is downloaded."""
 
-    mirror: Annotated[
-        HttpsUrl | None,
-        pydantic.Field(
-            description="A mirror of the public addresses: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
-            examples=["https://artifacts.example.com/mirror"],
-        ),
-    ] = None
-    allowed_hosts: Annotated[
-        list[HostName],
-        pydantic.Field(
-            description="The only hosts that anything is downloaded from; any when empty.",
-            examples=[["artifacts.example.com"]],
-        ),
-    ] = []
-    require_sha256: Annotated[
-        bool,
-        pydantic.Field(
-            description="Refuse an override, a program or a credential provider that does not say its sha256.",
-            examples=[True],
-        ),
-    ] = False
-    signatures: Annotated[
-        Signatures | None,
-        pydantic.Field(description="Refuse programs without a good signature; not asked for when left out."),
-    ] = None
+    mirror: HttpsUrl | None = pydantic.Field(
+        default=None,
+        description="A mirror of the public addresses: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
+        examples=["https://artifacts.example.com/mirror"],
+    )
+    allowed_hosts: list[HostName] = pydantic.Field(
+        default=[],
+        description="The only hosts that anything is downloaded from; any when empty.",
+        examples=[["artifacts.example.com"]],
+    )
+    require_sha256: bool = pydantic.Field(
+        default=False,
+        description="Refuse an override, a program or a credential provider that does not say its sha256.",
+        examples=[True],
+    )
+    signatures: Signatures | None = pydantic.Field(
+        default=None, description="Refuse programs without a good signature; not asked for when left out."
+    )

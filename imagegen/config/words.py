@@ -1,7 +1,5 @@
 """The small typed words that a config's values are made of."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import pydantic

@@ -4,11 +4,10 @@ Reads the files that a config extends, all of them in its repository."""
 
 from __future__ import annotations
 
-import dataclasses
 import os.path
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from imagegen.documents.yaml import MAX_DEPTH, MAX_VALUES, Document, Place, dotted, parse_yaml, plain_text, read_yaml
 from imagegen.errors import ConfigError, Problem
@@ -76,8 +75,7 @@ def _paths(value: Any, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - an
             yield from _paths(inner, (*at, index))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Reading:
+class _Reading(NamedTuple):
     """What has been read for one config; `layers` are in the order in which they are merged."""
 
     repository: Path

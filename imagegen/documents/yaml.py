@@ -3,10 +3,9 @@ duplicate keys, deep nesting, huge files. Touches nothing but the file it is giv
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import ruamel.yaml
 import ruamel.yaml.error
@@ -55,8 +54,7 @@ _WORD: Final = re.compile(r"[^\s.\[\]=\"']+")
 YamlPath = tuple[str | int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a value was written: a line of a file, or what was said on the command line (line 0)."""
 
     file: str
@@ -66,8 +64,7 @@ class Place:
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-@dataclasses.dataclass(frozen=True)
-class Document:
+class Document(NamedTuple):
     """YAML as data, and where each value stands.
 
     `lines` has every path; it is a line of `file`, unless `elsewhere` names another place for that path.
@@ -77,7 +74,7 @@ class Document:
     file: str
     data: Any
     lines: dict[YamlPath, int]
-    elsewhere: Mapping[YamlPath, Place] = dataclasses.field(default_factory=dict)
+    elsewhere: Mapping[YamlPath, Place] = {}
     sets: tuple[tuple[str, Any], ...] = ()
 
     def place(self, path: YamlPath) -> Place:
@@ -230,8 +227,7 @@ def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str
     return ConfigError(f"{file} is not YAML", problems=[Problem(file, line, "", f"{within}{problem}", hint)])
 
 
-@dataclasses.dataclass(frozen=True)
-class _Reading:
+class _Reading(NamedTuple):
     """One pass over the events of a document, and what it has found so far."""
 
     file: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 PROVIDERS = {"aws": "imagegen.providers.aws.provider", "azure": "imagegen.providers.azure.provider"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """The facts of one run that a provider may use; none of them is rendered into a tree."""
 
     environ: Mapping[str, str]
@@ -26,8 +24,7 @@ class Run:
     """When the run began, RFC 3339 in UTC."""
 
 
-@dataclasses.dataclass(frozen=True)
-class CloudImage:
+class CloudImage(NamedTuple):
     """An image as a cloud has it."""
 
     id: str
@@ -37,8 +34,7 @@ class CloudImage:
     """`available`, `pending` or the cloud's own word for anything else."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Published:
+class Published(NamedTuple):
     """Where an image can be used from, and under which name and version."""
 
     images: tuple[CloudImage, ...]

@@ -1,7 +1,5 @@
 """Typed words that the clouds' settings share."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import pydantic

@@ -1,7 +1,5 @@
 """The base of every kind of resource, and the small typed words their fields are made of."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import pydantic
@@ -18,7 +16,9 @@ Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-
 class Strict(pydantic.BaseModel):
     """Closed and frozen: an unknown key is an error, a value of another type is not converted.
 
-    A model is built when it is first used: `imagegen validate` uses few of them and is to start fast.
+    A model is built when it is first used: `imagegen validate` uses few of them and is to start fast. For the same reason
+    modules of models do not postpone their annotations, which pydantic would compile one by one at every start, and
+    write a field's words as its default.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)

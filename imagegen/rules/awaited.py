@@ -6,7 +6,6 @@ row names values, where it is one of these. A row goes when its work is done; a 
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from functools import cache
 from pathlib import Path
@@ -40,7 +39,7 @@ def awaited(config: ImageConfig, document: Document) -> list[Problem]:
             for path in _asking(config, tuple(asked_by["path"].split(".")), asked_by.get("values"), ()):
                 message = f"{feature['what']} is not built yet ({name})"
                 problem = document.problem(path, message, "leave it out until a later version of imagegen")
-                problems.append(dataclasses.replace(problem, severity=WARNING, rule=RULE))
+                problems.append(problem._replace(severity=WARNING, rule=RULE))
     return problems
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.rules import artifacts, aws, azure, first_boot, network, nodes, runtime, support, versions, windows
@@ -29,5 +28,5 @@ def broken_rules(asked: Asked, *, unread: Collection[str] = ()) -> list[Problem]
             if finding.path and finding.path[0] in unread:
                 continue
             problem = asked.document.problem(finding.path, finding.message, finding.hint)
-            problems.append(dataclasses.replace(problem, severity=rule.severity, rule=rule.id))
+            problems.append(problem._replace(severity=rule.severity, rule=rule.id))
     return problems

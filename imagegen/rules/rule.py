@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imagegen.errors import ERROR, WARNING
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["ERROR", "WARNING", "Asked", "Finding", "Rule", "rule"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Asked:
+class Asked(NamedTuple):
     """What a rule may look at."""
 
     config: ImageConfig
@@ -29,8 +27,7 @@ class Asked:
     """Asked for only where a rule needs them: reading the steps takes longer than all rules together."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """A place of the config that breaks a rule: why it cannot work, and what to choose instead."""
 
     path: YamlPath
@@ -38,8 +35,7 @@ class Finding:
     hint: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """One rule; its cases lie in tests/rules/<id>."""
 
     id: str

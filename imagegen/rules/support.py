@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imagegen.catalog.facts import known, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
 _SOON: Final = datetime.timedelta(days=90)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Product:
+class _Product(NamedTuple):
     """Something whose support ends."""
 
     path: YamlPath

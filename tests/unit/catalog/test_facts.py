@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from imagegen.catalog.facts import Versions, facts_for, known, minor, numbers, pause_for, table, windows_for
+from imagegen.catalog.facts import Known, Versions, facts_for, known, minor, numbers, pause_for, table, windows_for
 from imagegen.providers import PROVIDERS
 
 MINORS = table("kubernetes")["minors"]
@@ -51,10 +49,7 @@ def test_unknown_minor(version: str) -> None:
 
 
 def test_lines_compare_as_numbers_and_a_gap_is_unknown() -> None:
-    assert known({"1.9": {"it": 9}, "1.10": {"it": 10}}, "1.11.0") == dataclasses.replace(
-        known({"1.10": {"it": 10}}, "1.10.0"),  # type: ignore[type-var]  # None would fail the test
-        newer=True,
-    )
+    assert known({"1.9": {"it": 9}, "1.10": {"it": 10}}, "1.11.0") == Known({"it": 10}, "1.10", newer=True)
     assert known(LINES, "1.8.0") is None
     assert known(LINES, "3.0.0") is None
 
@@ -97,9 +92,9 @@ def test_facts_of_a_config(target: str) -> None:
 
 
 def test_facts_of_newer_and_older_minors() -> None:
-    newer = dataclasses.replace(ASKED, kubernetes="1.37.0", containerd="2.4.0")
+    newer = ASKED._replace(kubernetes="1.37.0", containerd="2.4.0")
     assert facts_for(newer, "aws") == facts_for(ASKED, "aws")
-    older = facts_for(dataclasses.replace(ASKED, kubernetes="1.30.1", containerd="1.7.30"), "aws")
+    older = facts_for(ASKED._replace(kubernetes="1.30.1", containerd="1.7.30"), "aws")
     assert (older["pause"], older["crictl"], older["containerd_config_version"]) == (
         *("registry.k8s.io/pause:3.9", "1.30.0", 2),
     )
@@ -111,8 +106,8 @@ def test_what_is_unknown_is_empty() -> None:
     assert {key: facts[key] for key in ("pause", "crictl", "hot_fixes", "containerd_config_version")} == {
         **{"pause": None, "crictl": None, "hot_fixes": [], "containerd_config_version": None}
     }
-    assert facts_for(dataclasses.replace(ASKED, containerd="0.9.0"), "aws")["containerd_config_version"] is None
-    assert facts_for(dataclasses.replace(ASKED, windows="annual"), "aws")["hot_fixes"] == []
+    assert facts_for(ASKED._replace(containerd="0.9.0"), "aws")["containerd_config_version"] is None
+    assert facts_for(ASKED._replace(windows="annual"), "aws")["hot_fixes"] == []
 
 
 def test_windows_of_a_config() -> None:
@@ -129,4 +124,4 @@ def test_windows_of_a_config() -> None:
 )
 def test_windows_that_a_cloud_does_not_have(release: str, edition: str, target: str, why: str) -> None:
     with pytest.raises(KeyError, match=why):
-        windows_for(dataclasses.replace(ASKED, windows=release, edition=edition), target)
+        windows_for(ASKED._replace(windows=release, edition=edition), target)
