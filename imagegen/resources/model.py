@@ -16,7 +16,7 @@ Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-
 class Strict(pydantic.BaseModel):
     """Closed and frozen: an unknown key is an error, a value of another type is not converted.
 
-    A model is built when it is first used: `imagegen validate` uses few of them and is to start fast. For the same reason
+    A model is built when it is first used: `imagegen validate` uses few of them and is to start fast. As much for that,
     modules of models do not postpone their annotations, which pydantic would compile one by one at every start, and
     write a field's words as its default.
     """
