@@ -181,6 +181,47 @@ KINDS: dict[str, st.SearchStrategy[bytes]] = {
 }
 
 
+def spelt_otherwise(value: Any, depth: int = 0) -> str:  # noqa: ANN401 - any part of a config
+    """The same value in block style, its keys the other way round, with comments and the other quotes."""
+    indent = "  " * depth
+    if isinstance(value, dict) and value:
+        return "".join(
+            f"\n{indent}{json.dumps(key)}: # a comment{spelt_otherwise(inner, depth + 1)}"
+            if isinstance(inner, dict) and inner
+            else f"\n{indent}{key if key.isidentifier() else json.dumps(key)}: {spelt_otherwise(inner, depth + 1)}"
+            for key, inner in reversed(value.items())
+        )
+    if isinstance(value, list) and value:
+        return "".join(f"\n{indent}- {json.dumps(item)}" for item in value)
+    if isinstance(value, str) and "\n" not in value:
+        return "'" + value.replace("'", "''") + "'"
+    return json.dumps(value)
+
+
+@hypothesis.given(config=valid())
+@hypothesis.settings(
+    max_examples=FEW,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+def test_two_spellings_have_one_plan(
+    config: dict[str, Any], tmp_path: Path, decide: Callable[[Path, str], Any]
+) -> None:
+    files = [tmp_path / "one.yaml", tmp_path / "other.yaml"]
+    for file, text in zip(files, (json.dumps(config), spelt_otherwise(config)), strict=True):
+        file.write_text(text)
+
+    def outcome(file: Path, target: str) -> object:
+        try:
+            return decide(file, target).decision.plan
+        except ImagegenError as refused:
+            return sorted((problem.path, problem.message) for problem in refused.problems)
+
+    for target in ("aws", "azure"):
+        assert outcome(files[0], target) == outcome(files[1], target)
+
+
 @pytest.fixture(name="complaints")
 def complaints_of(load: Callable[[Path], pipeline.Loaded]) -> Callable[[Path, dict[str, int]], None]:
     """Takes a config as far as its steps, and judges what is said where that does not go."""
