@@ -113,6 +113,10 @@ def _manifest_text(manifest: ImageManifest) -> str:
     ]
     if manifest.labels:
         lines.append(f"  labels     {', '.join(f'{key}={value}' for key, value in sorted(manifest.labels.items()))}")
+    if manifest.inputs.stated.get("allow_eol"):
+        lines.append("  allowed    support that has ended")
+    if sets := manifest.inputs.stated.get("set"):
+        lines.append(f"  --set      {json.dumps(sets)}")
     if manifest.published is None:
         lines.append(
             f"  built      {manifest.built.region} {manifest.built.id}; not published"

@@ -37,12 +37,16 @@ class RecordedArtifact(Strict):
 
 
 class Inputs(Strict):
-    """What went in. `config_sha256` is of the canonical config: a comment does not change it."""
+    """What went in. `config_sha256` is of the canonical config: a comment does not change it.
+
+    `stated` is what the config says of its policy and of the cluster: ended support that was allowed, values of --set.
+    """
 
     config_file: str
     config_sha256: Sha256
     base: LockedBase
     artifacts: dict[str, RecordedArtifact]
+    stated: Json = {}
 
 
 class Plugin(Strict):

@@ -65,7 +65,8 @@ def _inputs(plan: BuildPlan, config: tuple[str, str], base_request: Mapping[str,
         for name, artifact in plan.image.artifacts.items()
     }
     base = LockedBase(request=dict(base_request), identity=dict(plan.image.base), place=dict(plan.build.base_place))
-    return Inputs(config_file=config[0], config_sha256=config[1], base=base, artifacts=artifacts)
+    stated = dict(plan.build.stated)
+    return Inputs(config_file=config[0], config_sha256=config[1], base=base, artifacts=artifacts, stated=stated)
 
 
 def _tools(target: str, tools: Toolchain) -> Tools:

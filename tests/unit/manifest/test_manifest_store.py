@@ -244,7 +244,16 @@ PLAN = BuildPlan(
     ImagePart(
         "aws", {}, {"name": "base"}, {"kubernetes": "1.35.6"}, (), {"containerd": PlannedArtifact(SHA, 3)}, {}, {}
     ),
-    BuildPart("node", {"ami_id": "ami-0"}, {}, {"containerd": "https://x.test/c.tar.gz?sig=secret"}, {}, {}, {}, {}),
+    BuildPart(
+        "node",
+        {"ami_id": "ami-0"},
+        {},
+        {"containerd": "https://x.test/c.tar.gz?sig=secret"},
+        {},
+        {},
+        {},
+        {"allow_eol": True},
+    ),
     PublishPart({}),
 )
 
@@ -281,6 +290,7 @@ def test_a_run_is_recorded(
     assert made.image_id == PLAN.image_id
     assert made.labels == {"rehearsal": "true"}
     assert made.inputs.artifacts["containerd"].url == "https://x.test/c.tar.gz"
+    assert made.inputs.stated == {"allow_eol": True}
     assert made.inputs.base == LockedBase(
         request={"region": "us-east-1"}, identity={"name": "base"}, place={"ami_id": "ami-0"}
     )
