@@ -81,10 +81,12 @@ def load_steps() -> dict[str, Step]:
 def load(asked: Asked) -> Loaded:
     """What was asked, or every problem of it: of its form and of its meaning at once."""
     check_parts(ROLES)
-    read = read_config(asked.file, asked.sets, overrides=_override_names)
+    read = read_config(asked.file, asked.sets, overrides=override_names)
     config, problems = read.config, list(read.problems)
     if config is not None:
         problems += broken_rules(rule.Asked(config, read.document, asked.today, load_steps), unread=read.unread)
+        if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
+            problems += _refused_hosts(config, read.document)
     wrong = sum(problem.severity == ERROR for problem in problems)
     if wrong or config is None:
         raise ConfigError(f"{asked.file}: {wrong} problem{'s' if wrong != 1 else ''}", problems=problems)
@@ -92,10 +94,22 @@ def load(asked: Asked) -> Loaded:
     return Loaded(asked.file, config, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 
-def _override_names() -> list[str]:
-    from imagegen.steps.discover import override_names
+def _refused_hosts(config: ImageConfig, document: Document) -> list[Problem]:
+    """Every address that the policy does not allow; the one rule for which the steps have to be evaluated."""
+    from imagegen.plan.context import evaluate_steps
+    from imagegen.plan.sourcing import refused_hosts
 
-    return sorted(override_names(load_steps()))
+    steps = load_steps()
+    evaluated = [step for target in config.targets.named() for step in evaluate_steps(config, target, steps)]
+    return refused_hosts(config, evaluated, document)
+
+
+def override_names() -> list[str]:
+    """The names by which a config moves artifacts: those of the steps, and of the steps that are not built yet."""
+    from imagegen.rules import awaited
+    from imagegen.steps import discover
+
+    return sorted({*discover.override_names(load_steps()), *awaited.override_names()})
 
 
 def check_target(loaded: Loaded, target: str) -> None:
@@ -109,17 +123,14 @@ def check_target(loaded: Loaded, target: str) -> None:
 
 
 def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
-    """The steps for one target; what cannot be made yet, or comes from where it may not, is refused by name."""
+    """The steps for one target; what cannot be made yet is refused by name."""
     from imagegen.plan.context import evaluate_steps
-    from imagegen.plan.sourcing import refused_hosts
 
     check_target(loaded, target)
     if missing := awaited_for(loaded, target):
-        raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=missing)
-    steps = evaluate_steps(loaded.config, target, loaded.steps)
-    if refused := refused_hosts(loaded.config, steps, loaded.document):
-        raise RefusedError(f"{loaded.file}: artifacts may not come from there", problems=refused)
-    return steps
+        refused = [problem._replace(severity=ERROR) for problem in missing]
+        raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
+    return evaluate_steps(loaded.config, target, loaded.steps)
 
 
 def awaited_for(loaded: Loaded, target: str) -> list[Problem]:
@@ -279,7 +290,9 @@ def _run_packer(
             variables=variables,
             log=folder.log,
             display=display,
-            timeout_s=_AROUND_PHASES_S + sum(plan.build.phase_timeouts_s.values()),
+            timeout_s=_AROUND_PHASES_S
+            + sum(plan.build.phase_timeouts_s.values())
+            + 60 * sum(plan.build.timeouts_min.values()),
             secret_names=provider(plan.image.target).secret_variables(plan),
         )
 

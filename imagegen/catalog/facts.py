@@ -72,6 +72,11 @@ def stock_paths(target: str) -> frozenset[str]:
     return frozenset([*layout["stock"], *layout["stock_on"][target]])
 
 
+def limit_of(name: str) -> JsonObject:
+    """What a cloud or Windows takes as one kind of name or number: `max`, `pattern` and the `reason`."""
+    return cast("JsonObject", table("limits")["limits"][name])
+
+
 class Versions(NamedTuple):
     """What a config asks for, as far as the catalogue has something to say about it."""
 
@@ -116,10 +121,10 @@ def pause_for(kubernetes_version: str, windows_release: str) -> str:
 
 
 def windows_for(versions: Versions, target: str, generation: str = "2") -> JsonObject:
-    """The Windows that the base image must be, and how that cloud names it; KeyError where the cloud has none."""
+    """The Windows that the base image must be, and how that cloud names it; no name where the cloud has no such image:
+    one of the operator's own is that Windows all the same."""
     release = table("windows")["releases"][versions.windows]
     image = release["images"][versions.edition][target]
     named = {"name": image["name"]} if target == "aws" else {"offer": image["offer"], "sku": image["sku"][generation]}
-    if None in named.values():
-        raise KeyError(image["reason"])
-    return {"release": versions.windows, "edition": versions.edition, "build": release["build"], target: named}
+    offered = None if None in named.values() else named
+    return {"release": versions.windows, "edition": versions.edition, "build": release["build"], target: offered}

@@ -23,10 +23,10 @@ def asked(config: Path, sets: tuple[str, ...]) -> Asked:
     """The config as this command means it."""
     from imagegen.pipeline import Asked
 
-    return Asked(config, _today(), sets)
+    return Asked(config, today(), sets)
 
 
-def _today() -> datetime.date:
+def today() -> datetime.date:
     """The day on which support is judged; SOURCE_DATE_EPOCH makes it another one, as reproducible builds know it."""
     import datetime
 
@@ -40,12 +40,13 @@ def _today() -> datetime.date:
 
 
 def loaded(asked: Asked) -> Loaded:
-    """The config, with its warnings on standard error."""
+    """The config; how much `validate` would say of it is told on standard error."""
     from imagegen import pipeline
 
     found = pipeline.load(asked)
-    for problem in found.warnings:
-        click.echo(str(problem), err=True)
+    if count := len(found.warnings) + len(found.awaited):
+        words = "a warning" if count == 1 else f"{count} warnings"
+        click.echo(f"{asked.file}: {words}, told by `imagegen validate`", err=True)
     return found
 
 
@@ -56,7 +57,8 @@ def target_of(loaded: Loaded, target: str | None) -> str:
 
     known = list(loaded.config.targets.named())
     if target is None and len(known) > 1:
-        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: --target {known[0]}")
+        choices = " or ".join(f"--target {name}" for name in known)
+        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: {choices}")
     chosen = target or known[0]
     pipeline.evaluated(loaded, chosen)
     return chosen

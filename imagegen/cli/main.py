@@ -5,6 +5,7 @@ Nothing heavy is imported before a verb runs: `imagegen --help` costs what click
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -40,7 +41,7 @@ def cli() -> None:
     """
 
 
-@cli.command()
+@cli.command(short_help="Check configs.")
 @options.CONFIGS
 @click.option("--target", metavar="NAME", help="Also check that the config has this target.")
 @options.SET
@@ -69,7 +70,7 @@ def validate(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...
     validate_configs(configs, target, sets, form)
 
 
-@cli.command()
+@cli.command(short_help="Pin base images and artifacts.")
 @options.CONFIG
 @click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
 @options.SET
@@ -101,7 +102,7 @@ def lock(
     click.echo(str(file))
 
 
-@cli.command()
+@cli.command(short_help="Show what will be on the machine.")
 @options.CONFIG
 @options.TARGET
 @options.SET
@@ -122,7 +123,7 @@ def plan(config: Path, target: str | None, sets: tuple[str, ...], lock_file: Pat
         click.echo(plan_text(decision.plan))
 
 
-@cli.command()
+@cli.command(short_help="Write the tree for Packer.")
 @options.CONFIG
 @options.TARGET
 @options.SET
@@ -145,7 +146,7 @@ def render(config: Path, target: str | None, sets: tuple[str, ...], lock_file: P
     click.echo(str(pipeline.write(decision, pipeline.render_tree(decision), out).tree))
 
 
-@cli.command()
+@cli.command(short_help="Build, publish and record an image.")
 @options.CONFIG
 @options.TARGET
 @options.SET
@@ -209,7 +210,7 @@ def build(
     print_manifest(manifest, form)
 
 
-@cli.command()
+@cli.command(short_help="Publish a built image.")
 @options.CONFIG
 @options.TARGET
 @options.SET
@@ -242,7 +243,7 @@ def publish(
     print_manifest(manifest, form)
 
 
-@cli.command()
+@cli.command(short_help="Find Packer and its plugins, or build them.")
 @click.option(
     "--env", "as_exports", is_flag=True, help='Print shell exports for a plain packer: eval "$(imagegen tools --env)".'
 )
@@ -291,6 +292,10 @@ for _verb in (teach.init, teach.explain, teach.schema, teach.catalog, teach.rule
 
 def main() -> NoReturn:
     """Run the command line; the one place that turns an error into an exit."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A file's name may hold bytes that are no text.
+            stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(prog_name="imagegen", standalone_mode=False)
     except click.exceptions.Abort:
@@ -298,6 +303,12 @@ def main() -> NoReturn:
         sys.exit(130)
     except click.ClickException as error:
         error.show()
+        sys.exit(2)
+    except OSError as error:
+        # A place that somebody named and that cannot be read or written; anything else is a bug.
+        if error.filename is None:
+            raise
+        click.echo(f"error: {error.filename}: {error.strerror}", err=True)
         sys.exit(2)
     except Exception as error:
         from imagegen.errors import ImagegenError

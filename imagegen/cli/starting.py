@@ -127,11 +127,18 @@ def _clouds(answer: str | Sequence[str]) -> list[str]:
 
 
 def _networks(answer: str | Sequence[str]) -> list[str]:
+    import ipaddress
+
     from imagegen.config.starter import complaint
 
     words = answer.replace(",", " ").split() if isinstance(answer, str) else list(answer)
     if wrong := complaint("allow_cidr", words) or ("" if words else "name at least one network"):
         raise click.UsageError(wrong)
+    for word in words:
+        try:
+            ipaddress.ip_network(word)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
     return words
 
 
@@ -182,6 +189,8 @@ def write_starter(answers: Answers, file: Path, *, force: bool, today: datetime.
 
 def refuse_existing(file: Path, *, force: bool) -> None:
     """Somebody's config is not replaced by accident."""
+    if file.exists() and not file.is_file():
+        raise ConfigError(f"{file} is no ordinary file", hint="choose another")
     if file.exists() and not force:
         raise ConfigError(f"{file} is there already", hint="choose another file, or --force to replace it")
 

@@ -18,7 +18,7 @@ _NARROWEST, _WIDEST = 60, 100
 _OVERRIDES = "overrides"
 
 
-@click.command()
+@click.command(short_help="Write a first config.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--name", help="The image's name; also the file's when FILE is left out.")
 @click.option("--release", help="The Windows release: `imagegen catalog windows` lists them.")
@@ -51,7 +51,7 @@ def init(file: Path | None, force: bool, **given: Any) -> None:  # noqa: ANN401 
     if file is not None:
         refuse_existing(file, force=force)
         given["file_name"] = "" if complaint("name", file.stem) else file.stem
-    today = asking.asked(file or Path(), ()).today
+    today = asking.today()
     answers = answers_to(given, terminal=sys.stdin.isatty(), today=today)
     file = file or Path(f"{answers.name}.yaml")
     for problem in write_starter(answers, file, force=force, today=today):
@@ -60,7 +60,7 @@ def init(file: Path | None, force: bool, **given: Any) -> None:  # noqa: ANN401 
     click.echo(f"next: imagegen lock {shlex.quote(str(file))}")
 
 
-@click.command()
+@click.command(short_help="Show where every value comes from.")
 @options.CONFIG
 @click.argument("path", required=False)
 @click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
@@ -82,8 +82,6 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
     from imagegen.explain.text import explanation_json, explanation_text
 
     loaded = asking.loaded(asking.asked(config, sets))
-    for problem in loaded.awaited:
-        click.echo(str(problem), err=True)
     if target is not None:
         pipeline.check_target(loaded, target)
     targets = [target] if target else list(loaded.config.targets.named())
@@ -93,7 +91,7 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
     _print(explanation_json(explanation), [explanation_text(explanation, _width())], form)
 
 
-@click.command()
+@click.command(short_help="Print everything that a config may say.")
 @click.option(
     "--format",
     "form",
@@ -115,14 +113,14 @@ def schema(form: str) -> None:
     from imagegen.catalog.facts import table
     from imagegen.config.reference import reference_text
     from imagegen.config.schema import config_schema, schema_text
-    from imagegen.steps.discover import override_names
+    from imagegen.rules.awaited import notes
 
-    releases, overrides = list(table("windows")["releases"]), sorted(override_names(pipeline.load_steps()))
+    releases, overrides = list(table("windows")["releases"]), pipeline.override_names()
     written = reference_text if form == "yaml" else lambda *known: schema_text(config_schema(*known))
-    click.echo(written(releases, overrides), nl=False)
+    click.echo(written(releases, overrides, notes()), nl=False)
 
 
-@click.command()
+@click.command(short_help="Show versions, releases and what is known of them.")
 @click.argument("table", required=False)
 @options.FORMAT
 def catalog(table: str | None, form: str) -> None:
@@ -137,7 +135,7 @@ def catalog(table: str | None, form: str) -> None:
     from imagegen.catalog import facts, listing
 
     titles = {name: facts.table(name)["title"] for name in listing.tables()}
-    titles[_OVERRIDES] = "the names that configs move artifacts by, with the artifacts and their public addresses"
+    titles[_OVERRIDES] = "The names that configs move artifacts by, with the artifacts and their public addresses"
     if table is None:
         shown: Any = titles
         lines = list(_columns(list(titles.items()), _width()))
@@ -171,7 +169,7 @@ def _override_lines(found: dict[str, list[dict[str, str]]]) -> Iterator[str]:
             yield f"    {item['address']}"
 
 
-@click.command()
+@click.command(short_help="List the rules, and what is not built yet.")
 @click.argument("identifier", metavar="[ID]", required=False)
 @options.FORMAT
 def rules(identifier: str | None, form: str) -> None:
@@ -189,9 +187,9 @@ def rules(identifier: str | None, form: str) -> None:
     known = [(rule.id, rule.severity, rule.summary) for rule in RULES]
     awaited = [(name, RULE, f"{item['what']}: {_asked_by(item['asked_by'])}") for name, item in features().items()]
     if identifier is not None:
-        _check_known("rule", identifier, [row[0] for row in (*known, *awaited)])
+        _check_known("rule", identifier, [RULE, *(row[0] for row in (*known, *awaited))])
         known = [row for row in known if row[0] == identifier]
-        awaited = [row for row in awaited if row[0] == identifier]
+        awaited = [row for row in awaited if identifier in (row[0], RULE)]
     lines = list(_columns(known, _width()))
     if awaited:
         between = [""] if known else []

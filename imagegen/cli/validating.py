@@ -25,17 +25,16 @@ class Verdict(NamedTuple):
     failure: ConfigError | None
 
     def as_json(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
+        return {
             "file": str(self.file),
             "ok": self.failure is None,
             "buildable": self.failure is None and not self.awaited,
             "name": self.name,
             "targets": self.targets,
             "problems": [problem._asdict() for problem in [*self.problems, *self.awaited]],
+            "message": self.failure.message if self.failure else "",
+            "hint": self.failure.hint if self.failure else "",
         }
-        if self.failure is not None:
-            found |= {"message": self.failure.message, "hint": self.failure.hint, "details": list(self.failure.details)}
-        return found
 
 
 def validate_configs(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...], form: str) -> None:
@@ -45,10 +44,12 @@ def validate_configs(configs: tuple[Path, ...], target: str | None, sets: tuple[
         from imagegen.cli.show import print_json
 
         told = [verdict.as_json() for verdict in verdicts]
-        print_json(told[0] if len(told) == 1 else told)
+        print_json({"ok": all(one["ok"] for one in told), "configs": told})
     else:
         for verdict in verdicts:
             (_annotate if form == "github" else _tell)(verdict)
+        if form == "text" and len(verdicts) > 1:
+            click.echo(_summary(verdicts))
     if any(verdict.failure for verdict in verdicts):
         raise click.exceptions.Exit(int(ExitCode.USAGE))
 
@@ -63,8 +64,9 @@ def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
             pipeline.check_target(loaded, target)
     except ConfigError as error:
         return Verdict(config, "", [], list(error.problems), [], error)
-    targets = list(loaded.config.targets.named())
-    return Verdict(config, loaded.config.name, targets, list(loaded.warnings), list(loaded.awaited), None)
+    targets = [target] if target else list(loaded.config.targets.named())
+    awaited = list(loaded.awaited) if target is None else pipeline.awaited_for(loaded, target)
+    return Verdict(config, loaded.config.name, targets, list(loaded.warnings), awaited, None)
 
 
 def _tell(verdict: Verdict) -> None:
@@ -79,12 +81,23 @@ def _tell(verdict: Verdict) -> None:
     click.echo(f"{verdict.file}: {ok} ({verdict.name} for {', '.join(verdict.targets)})")
 
 
+def _summary(verdicts: list[Verdict]) -> str:
+    wrong = sum(verdict.failure is not None for verdict in verdicts)
+    later = sum(verdict.failure is None and bool(verdict.awaited) for verdict in verdicts)
+    warnings = sum(problem.severity != ERROR for verdict in verdicts for problem in verdict.problems)
+    parts = [f"{len(verdicts) - wrong - later} ok", f"{later} cannot be built yet", f"{wrong} wrong"]
+    return f"{len(verdicts)} configs: {', '.join(parts)}; {warnings} warnings"
+
+
 def _annotate(verdict: Verdict) -> None:
     for problem in [*verdict.problems, *verdict.awaited]:
         kind = "error" if problem.severity == ERROR else "warning"
         words = [f"{problem.path}: {problem.message}" if problem.path else problem.message]
         words += [f"hint: {problem.hint}"] if problem.hint else []
-        place = [f"file={_property(problem.file)}", *([f"line={problem.line}"] if problem.line else [])]
+        # What --set said stands in no file: the config is what the annotation can be shown at.
+        file = problem.file if problem.line else str(verdict.file)
+        words += [] if problem.line or problem.file == file else [f"said by {problem.file}"]
+        place = [f"file={_property(file)}", *([f"line={problem.line}"] if problem.line else [])]
         title = [f"title={_property(problem.rule)}"] if problem.rule else []
         click.echo(f"::{kind} {','.join([*place, *title])}::{_escaped(chr(10).join(words))}")
     if verdict.failure is not None and not verdict.problems:

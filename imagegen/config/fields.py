@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pydantic
 
 from imagegen.config.model import ImageConfig
+from imagegen.documents.problems import models_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,8 @@ class Key(NamedTuple):
     field: FieldInfo
     inner: tuple[type[pydantic.BaseModel], ...]
     """The sections that it may hold."""
+    mark: str
+    """What stands in paths between the key and the keys of these sections: `.*`, `[]` or nothing."""
 
     @property
     def name(self) -> str:
@@ -47,8 +50,8 @@ def keys(of: type[pydantic.BaseModel] = ImageConfig, under: str = "") -> Iterato
     """Every key of a section and of the sections in it, in the order in which they are declared."""
     for name, field in of.model_fields.items():
         inner = tuple(models_in(field.annotation))
-        yield Key(f"{under}{name}", field, inner)
         mark = _mark(field.annotation)
+        yield Key(f"{under}{name}", field, inner, mark)
         for section in inner:
             yield from keys(section, f"{under}{name}{mark}.")
 
@@ -56,15 +59,6 @@ def keys(of: type[pydantic.BaseModel] = ImageConfig, under: str = "") -> Iterato
 def leaves() -> list[Key]:
     """The keys that hold a value and not a section; of a key that may hold either, what the section has."""
     return [key for key in keys() if not key.inner]
-
-
-def models_in(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
-    """The sections that a type may hold."""
-    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
-        yield annotation
-    else:
-        for part in typing.get_args(annotation):
-            yield from models_in(part)
 
 
 def _mark(annotation: Any) -> str:  # noqa: ANN401 - as above
@@ -76,13 +70,13 @@ def _mark(annotation: Any) -> str:  # noqa: ANN401 - as above
 
 
 def takes_text(path: YamlPath) -> bool:
-    """Whether the value at a place is always a text: what `--set` gives there is not read as YAML."""
+    """Whether the value at a place is a text, if it is there: what `--set` gives there is not read as YAML."""
     annotation: Any = ImageConfig
     for part in path:
         annotation = _inside(annotation, part)
         if annotation is None:
             return False
-    return {_plain(part) for part in _members(annotation)} == {str}
+    return {_plain(part) for part in _members(annotation)} - {types.NoneType} == {str}
 
 
 def _inside(annotation: Any, part: str | int) -> Any:  # noqa: ANN401 - as above

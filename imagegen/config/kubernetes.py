@@ -29,7 +29,7 @@ class Kubernetes(Strict):
         default="windows", description="What keeps kubelet running: Windows itself, or nssm.", examples=["nssm"]
     )
     feature_gates: dict[GateName, bool] = pydantic.Field(
-        default={}, description="kubelet's feature gates.", examples=[{"WindowsHostNetwork": True}]
+        default={}, description="kubelet's feature gates.", examples=[{"WindowsGracefulNodeShutdown": False}]
     )
     kubelet_flags: dict[FlagName, Line] = pydantic.Field(
         default={},

@@ -10,7 +10,7 @@ import pydantic
 from imagegen.config.fields import takes_text
 from imagegen.config.model import ImageConfig
 from imagegen.documents.compose import compose
-from imagegen.documents.problems import model_problems, nearest
+from imagegen.documents.problems import model_problems, nearest, place_of
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -42,15 +42,32 @@ def read_config(path: Path, sets: Sequence[str], *, overrides: Callable[[], Sequ
     try:
         return Read(document, ImageConfig.model_validate(document.data), tuple(problems), frozenset())
     except pydantic.ValidationError as error:
-        problems += model_problems(error, document, ImageConfig)
-        wrong = [item["loc"] for item in error.errors(include_url=False)]
+        problems += [_in_our_words(problem) for problem in model_problems(error, document, ImageConfig)]
+        wrong = [_wrong_part(item, document) for item in error.errors(include_url=False)]
         config = _without(document.data, wrong)
-        return Read(document, config, tuple(problems), frozenset(str(loc[0]) for loc in wrong if loc))
+        return Read(document, config, tuple(problems), frozenset(str(path[0]) for path in wrong if path))
+
+
+def _in_our_words(problem: Problem) -> Problem:
+    """A complaint about a key that image-builder knows by that name, with the key that says the same here."""
+    if not problem.message.startswith("unknown key"):
+        return problem
+    from imagegen.catalog.facts import table
+
+    name = problem.path.rpartition(".")[2]
+    known = table("image-builder")["variables"].get(name)
+    return problem._replace(hint=f"image-builder's {name} is {known['key']} here") if known else problem
+
+
+def _wrong_part(item: Any, document: Document) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails
+    """The value without which the rest may be a config: the section, where it lacks something."""
+    path = place_of(item, document)
+    return path[:-1] if item["type"] == "missing" else path
 
 
 def _without(data: dict[str, Any], wrong: Sequence[YamlPath]) -> ImageConfig | None:
     """The config without the values that have no right form, where it is one without them."""
-    left = _pruned(data, [loc for loc in wrong if loc], ())
+    left = _pruned(data, [path for path in wrong if path], ())
     try:
         return ImageConfig.model_validate(left)
     except pydantic.ValidationError:
@@ -66,8 +83,8 @@ def _pruned(value: Any, wrong: Sequence[YamlPath], at: YamlPath) -> Any:  # noqa
 
 
 def _is_wrong(path: YamlPath, wrong: Sequence[YamlPath]) -> bool:
-    # In a list everything moves when one item goes: the list goes. So does what stands below a union's tag.
-    return any(loc == path or (loc[: len(path)] == path and not isinstance(loc[len(path)], str)) for loc in wrong)
+    # In a list everything moves when one item goes: the list goes.
+    return any(at == path or (at[: len(path)] == path and isinstance(at[len(path)], int)) for at in wrong)
 
 
 def _unknown_overrides(document: Document, overrides: Callable[[], Sequence[str]]) -> list[Problem]:

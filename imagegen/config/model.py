@@ -51,26 +51,26 @@ class Targets(Strict):
 class PhaseMinutes(Strict):
     """How long a phase of the guest may take, instead of what its steps say."""
 
-    base: Minutes | None = pydantic.Field(default=None, description="Windows itself.", examples=[90])
-    node: Minutes | None = pydantic.Field(default=None, description="What makes it a node.", examples=[60])
+    base: Minutes | None = pydantic.Field(default=None, description="Minutes for Windows itself.", examples=[90])
+    node: Minutes | None = pydantic.Field(default=None, description="Minutes for what makes it a node.", examples=[60])
 
 
 class Timeouts(Strict):
     """How long what may take, in minutes; a build that takes longer fails."""
 
     phases: PhaseMinutes = pydantic.Field(
-        description="The guest's phases.", default_factory=PhaseMinutes.model_construct
+        description="The guest's phases, in minutes.", default_factory=PhaseMinutes.model_construct
     )
-    winrm: Minutes = pydantic.Field(default=30, description="Until the new machine answers.", examples=[45])
-    restart: Minutes = pydantic.Field(default=30, description="A restart of the machine.", examples=[60])
-    generalise: Minutes = pydantic.Field(default=45, description="Sysprep.", examples=[60])
+    winrm: Minutes = pydantic.Field(default=30, description="Minutes until the new machine answers.", examples=[45])
+    restart: Minutes = pydantic.Field(default=30, description="Minutes for a restart of the machine.", examples=[60])
+    generalise: Minutes = pydantic.Field(default=45, description="Minutes for sysprep.", examples=[60])
 
 
 class ImageConfig(Strict):
     """One image."""
 
     name: str = pydantic.Field(
-        description="The image's name: lower-case words with dashes.",
+        description="The image's name: 3 to 63 lower-case letters, digits and dashes, a letter first.",
         pattern=r"^[a-z][a-z0-9-]{2,62}$",
         examples=["windows-2022-containerd"],
     )
@@ -123,7 +123,9 @@ class ImageConfig(Strict):
     artifacts: ArtifactPolicy = pydantic.Field(
         description="What holds for everything that is downloaded.", default_factory=ArtifactPolicy.model_construct
     )
-    timeouts: Timeouts = pydantic.Field(description="How long what may take.", default_factory=Timeouts.model_construct)
+    timeouts: Timeouts = pydantic.Field(
+        description="How long what may take, in minutes.", default_factory=Timeouts.model_construct
+    )
     allow_eol: bool = pydantic.Field(
         default=False,
         description="Build with releases whose support has ended; recorded in the manifest.",

@@ -20,7 +20,9 @@ class Cni(Strict):
         examples=["calico"],
     )
     version: Version | None = pydantic.Field(
-        default=None, description="The plugin's version; the catalogue's when left out.", examples=["3.31.0"]
+        default=None,
+        description="The plugin's version; the catalogue's, where it knows one, when left out.",
+        examples=["3.31.0"],
     )
     mode: Literal["host-gw", "vxlan"] | None = pydantic.Field(
         default=None, description="How flannel carries packets.", examples=["vxlan"]

@@ -10,16 +10,16 @@ import re
 import textwrap
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pydantic
 
-from imagegen.config.fields import keys, models_in
+from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
 from imagegen.config.schema import MODELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from imagegen.config.fields import Key
 
@@ -32,8 +32,10 @@ _HEAD = """\
 """
 
 # Beside the required keys: one runtime, both clouds, and who may reach the builder, which nobody should leave open.
-_SAID: Final = frozenset({"runtime.containerd", "targets.aws", "targets.azure", "targets.aws.network"})
-_SAID_VALUES: Final = frozenset({"targets.aws.network.allowed_cidrs"})
+_SAID: Final = frozenset(
+    {"runtime.containerd", "targets.aws", "targets.azure", "targets.aws.network", "targets.azure.network"}
+)
+_SAID_VALUES: Final = frozenset({"targets.aws.network.allowed_cidrs", "targets.azure.network.allowed_cidrs"})
 
 _WIDTH: Final = 112
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|https://[A-Za-z0-9./_-]+")
@@ -42,13 +44,22 @@ _NO_TEXT: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", 
 _NAMES: Final = {str: "text", int: "whole number", bool: "true or false", float: "number"}
 
 
-def reference_text(releases: Sequence[str], overrides: Sequence[str]) -> str:
-    """Every key; `releases` are the catalogue's, `overrides` the names that artifacts answer to."""
+class _Known(NamedTuple):
+    """What the model itself does not know of its keys: words to choose from, and notes."""
+
+    choices: dict[str, list[str]]
+    notes: Mapping[str, str]
+
+
+def reference_text(releases: Sequence[str], overrides: Sequence[str], notes: Mapping[str, str]) -> str:
+    """Every key; `releases` are the catalogue's, `overrides` the names that artifacts answer to, and `notes` what is to
+    be said of keys beside their types, by their paths."""
     choices = {"windows.release": [scalar(name) for name in releases], "overrides": list(overrides)}
+    noted = _Known(choices, notes)
     lines = [MODELINE, *_HEAD.splitlines()]
     every = {key.path: key for key in keys(ConfigFile)}
     for key in _directly_below("", every):
-        lines += ["", *_key(key, every, choices, 0)]
+        lines += ["", *_key(key, every, noted, 0)]
     return "\n".join(lines) + "\n"
 
 
@@ -56,26 +67,24 @@ def _directly_below(prefix: str, every: dict[str, Key]) -> list[Key]:
     return [key for path, key in every.items() if path.startswith(prefix) and "." not in path.removeprefix(prefix)]
 
 
-def _key(key: Key, every: dict[str, Key], choices: dict[str, list[str]], depth: int, lead: str = "") -> Iterator[str]:
+def _key(key: Key, every: dict[str, Key], known: _Known, depth: int, lead: str = "") -> Iterator[str]:
     """What is said of a key, and the key; `lead` is the dash of the first key of an item."""
     indent = "  " * depth
-    yield from _prose([key.description, _takes(key, choices)], indent + "  " * bool(lead))
+    yield from _prose([key.description, _takes(key, known)], indent + "  " * bool(lead))
     mark = indent if _is_said(key, every) else f"{indent}#"
     if not key.inner:
         yield f"{mark}{lead}{key.name}: {flow(_example(key))}"
         return
     yield f"{mark}{lead}{key.name}:"
-    origin = _container(key.field.annotation)
-    inside = f"{key.path}{'.*' if origin is dict else '[]' if origin is list else ''}."
-    members = _directly_below(inside, every)
-    if origin is dict:
-        yield from _named(key, members, every, choices, depth + 1)
-    elif origin is list:
+    members = _directly_below(f"{key.path}{key.mark}.", every)
+    if key.mark == ".*":
+        yield from _named(key, members, every, known, depth + 1)
+    elif key.mark == "[]":
         for number, member in enumerate(members):
-            yield from _key(member, every, choices, depth + 1 + (number > 0), "" if number else "- ")
+            yield from _key(member, every, known, depth + 1 + (number > 0), "" if number else "- ")
     else:
         for member in members:
-            yield from _key(member, every, choices, depth + 1)
+            yield from _key(member, every, known, depth + 1)
 
 
 def _is_said(key: Key, every: dict[str, Key]) -> bool:
@@ -86,29 +95,28 @@ def _is_said(key: Key, every: dict[str, Key]) -> bool:
     return key.required and (not section or (section in every and _is_said(every[section], every)))
 
 
-def _named(
-    key: Key, members: list[Key], every: dict[str, Key], choices: dict[str, list[str]], depth: int
-) -> Iterator[str]:
+def _named(key: Key, members: list[Key], every: dict[str, Key], known: _Known, depth: int) -> Iterator[str]:
     """Sections by names of free choice: one in its short form, one in its long form."""
     indent = "  " * depth
     (name, short), *_ = _example(key).items()
     yield f"{indent}#{name}: {flow(short)}"
     yield from _prose(["or, with more to say of it:"], indent)
-    yield f"{indent}#{next(other for other in choices[key.path] if other != name)}:"
+    yield f"{indent}#{next(other for other in known.choices[key.path] if other != name)}:"
     for member in members:
-        yield from _key(member, every, choices, depth + 1)
+        yield from _key(member, every, known, depth + 1)
 
 
 def _example(key: Key) -> Any:  # noqa: ANN401 - any value
     return key.field.examples[0] if key.field.examples else key.default
 
 
-def _takes(key: Key, choices: dict[str, list[str]]) -> str:
+def _takes(key: Key, known: _Known) -> str:
     """The type in plain words, and what holds when the key is left out."""
     words = type_words(key.field.annotation, key.field.metadata)
-    if known := choices.get(key.path):
-        words += f" ({', '.join(known)})"
-    return f"{words}; {_left_out(key)}"
+    if choices := known.choices.get(key.path):
+        words += f" ({', '.join(choices)})"
+    note = known.notes.get(key.path)
+    return "; ".join([words, _left_out(key), *([note] if note else [])])
 
 
 def _left_out(key: Key) -> str:
@@ -150,18 +158,6 @@ def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
 def _bounds(metadata: Iterable[Any]) -> str:
     bounds = {name: getattr(item, name) for item in metadata for name in ("ge", "le") if hasattr(item, name)}
     return f" from {bounds['ge']} to {bounds['le']}" if len(bounds) > 1 else ""
-
-
-def _container(annotation: Any) -> Any:  # noqa: ANN401 - any annotation
-    """`dict` or `list` where the sections stand in one, else None."""
-    return next(
-        (
-            typing.get_origin(part)
-            for part in (annotation, *typing.get_args(annotation))
-            if typing.get_origin(part) in (dict, list) and any(models_in(part))
-        ),
-        None,
-    )
 
 
 def _prose(sentences: Iterable[str], indent: str) -> Iterator[str]:

@@ -29,10 +29,15 @@ class _Untitled(GenerateJsonSchema):
         return False
 
 
-def config_schema(releases: Sequence[str], overrides: Sequence[str]) -> Schema:
-    """The schema of a config file; `releases` are the catalogue's, `overrides` the names that artifacts answer to."""
+def config_schema(releases: Sequence[str], overrides: Sequence[str], notes: Mapping[str, str]) -> Schema:
+    """The schema of a config file; `releases` are the catalogue's, `overrides` the names that artifacts answer to, and
+    `notes` what is to be said of keys beside their descriptions, by their paths."""
     whole = _renamed(ConfigFile.model_json_schema(schema_generator=_Untitled))
     definitions: dict[str, Schema] = whole.pop("$defs")
+    for path, note in notes.items():
+        _note(whole, path.split("."), note, definitions)
+    for node in (whole, *definitions.values()):
+        _tidy(node, definitions)
     definitions["Windows"]["properties"]["release"]["examples"] = list(releases)
     asked = whole["properties"]["overrides"]
     asked["properties"] = dict.fromkeys(overrides, asked["additionalProperties"])
@@ -79,6 +84,39 @@ def _renamed(schema: Schema) -> Schema:
 def _short(name: str) -> str:
     *modules, section = name.split("__")
     return f"{modules[-2].title()}{section}" if modules else section
+
+
+def _note(node: Schema, path: Sequence[str], note: str, definitions: Mapping[str, Schema]) -> None:
+    first, *rest = path
+    for member in _members(node, definitions):
+        inner = member.get("additionalProperties") if first == "*" else member.get("properties", {}).get(first)
+        if not isinstance(inner, dict):
+            continue
+        if rest:
+            _note(inner, rest, note, definitions)
+        else:
+            inner["description"] = f"{inner['description']} ({note})"
+
+
+def _tidy(node: Any, definitions: Mapping[str, Schema]) -> None:  # noqa: ANN401 - any part of a schema
+    """Maps closed as the model closes them, and optional sections without a union: an editor then says what is wrong
+    in them, and not that no member fits."""
+    if isinstance(node, list):
+        for item in node:
+            _tidy(item, definitions)
+    if not isinstance(node, dict):
+        return
+    if "patternProperties" in node:
+        node.setdefault("additionalProperties", False)
+    match node.get("anyOf"):
+        case [{"$ref": str(reference)}, {"type": "null"}]:
+            del node["anyOf"]
+            node["$ref"] = reference
+            definitions[reference.removeprefix(_REF)]["type"] = ["object", "null"]
+        case _:
+            pass
+    for value in node.values():
+        _tidy(value, definitions)
 
 
 def _complete(node: Any, definitions: Mapping[str, Schema]) -> Schema:  # noqa: ANN401 - any part of a schema

@@ -72,3 +72,8 @@ class ArtifactPolicy(Strict):
     signatures: Signatures | None = pydantic.Field(
         default=None, description="Refuse programs without a good signature; not asked for when left out."
     )
+
+
+def plain_host(host: str) -> str:
+    """A host as it is compared: in lower case, without the port that https has anyway."""
+    return host.lower().removesuffix(":443")

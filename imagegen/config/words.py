@@ -4,10 +4,16 @@ from typing import Annotated
 
 import pydantic
 
-Version = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]+\.[0-9]+\.[0-9]+(-[a-z]+\.[0-9]+)?$")]
+# Without leading zeros: one version has one spelling.
+Version = Annotated[
+    str,
+    pydantic.StringConstraints(
+        pattern=r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[a-z]+\.[0-9]+)?$", max_length=40
+    ),
+]
 # Without user, query and fragment: the trees, the lock and the machine hold it, and a secret may be in these.
 HttpsUrl = Annotated[
-    str, pydantic.StringConstraints(pattern=r'^https://[A-Za-z0-9.-]+(:[0-9]+)?/[!"$->@-~]*$', max_length=2000)
+    str, pydantic.StringConstraints(pattern=r'^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[!"$->@-~]*)?$', max_length=2000)
 ]
 # Without user and password: a proxy's credentials would lie on every node.
 ProxyUrl = Annotated[str, pydantic.StringConstraints(pattern=r"^https?://[A-Za-z0-9.-]+(:[0-9]+)?/?$")]

@@ -9,7 +9,17 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from imagegen.documents.yaml import MAX_DEPTH, MAX_VALUES, Document, Place, dotted, parse_yaml, plain_text, read_yaml
+from imagegen.documents.yaml import (
+    MAX_DEPTH,
+    MAX_VALUES,
+    Document,
+    Place,
+    dotted,
+    parse_yaml,
+    plain_text,
+    read_yaml,
+    short,
+)
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -20,13 +30,14 @@ if TYPE_CHECKING:
 EXTENDS: Final = "extends"
 MAX_LEVELS: Final = 8
 MAX_FILES: Final = 32
-_LONGEST_QUOTE: Final = 60
 
 _WORD: Final = r"""(?P<word>[^\s.\[\]="']+)"""
 _BRACKETS: Final = r"""\[(?P<index>[0-9]{1,6})\]|\["(?P<quoted>(?:[^"\\]|\\.)*)"\]"""
 # Compiled where a path is read: most runs read none.
 _FIRST: Final = rf"(?s){_WORD}|{_BRACKETS}"
 _NEXT: Final = rf"(?s)\.{_WORD}|{_BRACKETS}"
+
+_NOTHING: Final = ("null", "~")
 
 _PATH_HINT: Final = 'write it as in targets.aws.publish.regions[0], and a key with a point as in tags["a.b"]'
 _VALUE_HINT: Final = 'the value is one line of YAML: 5, true, null, [a, b], {a: 1}, "a text"'
@@ -35,9 +46,9 @@ _VALUE_HINT: Final = 'the value is one line of YAML: 5, true, null, [a, b], {a: 
 def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath], bool]) -> Document:
     """The config at `path`, laid over what it extends, with the values of `--set` over all.
 
-    Keys and values merge key by key; anything else replaces what stands below it, null as well. Each file counts once,
-    before everything that extends it. `is_text` tells where the model wants a text: there a value of `--set` needs no
-    quotes."""
+    Keys and values merge key by key; null takes away what stands below it; anything else replaces it. Each file counts
+    once, before everything that extends it. `is_text` tells where the model wants a text: there a value of `--set`
+    needs no quotes."""
     own = read_yaml(path)
     # A document that is no config is for the reader of configs to refuse.
     if not isinstance(own.data, dict) or not (sets or EXTENDS in own.data):
@@ -62,7 +73,8 @@ def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath
 def _laid_over(below: Any, above: Any) -> Any:  # noqa: ANN401 - any part of a document
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return above
-    return below | {key: _laid_over(below[key], value) if key in below else value for key, value in above.items()}
+    merged = below | {key: _laid_over(below[key], value) if key in below else value for key, value in above.items()}
+    return {key: value for key, value in merged.items() if value is not None or key not in above}
 
 
 def _paths(value: Any, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a document
@@ -170,7 +182,7 @@ def parse_path(text: str) -> YamlPath:
     """What `dotted` wrote, or people, as a path; anything else is a ConfigError."""
     path, rest = _leading_path(text)
     if rest or not path:
-        raise ConfigError(f"{_short(text)!r} is not a path into a config", hint=_PATH_HINT)
+        raise ConfigError(f"{short(text)!r} is not a path into a config", hint=_PATH_HINT)
     return path
 
 
@@ -181,10 +193,6 @@ def _leading_path(text: str) -> tuple[YamlPath, str]:
         part = int(index) if index else word or re.sub(r"(?s)\\(.)", r"\1", quoted)
         path, text = (*path, part), text[match.end() :]
     return path, text
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def _with_sets(
@@ -198,7 +206,7 @@ def _with_sets(
         try:
             # Bytes that a shell passed and that are no UTF-8 are lone halves here; as bytes again they are refused.
             said_so = plain_text(text.encode("utf-8", "surrogatepass"), where)
-            where = f"--set {_short(said_so.partition('=')[0])}"
+            where = f"--set {short(said_so.partition('=')[0])}"
             path, raw = _split(said_so)
             where = f"--set {dotted(path)}"
             value = _value(raw, where, wants_text=is_text(path))
@@ -231,7 +239,7 @@ def _split(text: str) -> tuple[YamlPath, str]:
 
 def _value(raw: str, where: str, *, wants_text: bool) -> Any:  # noqa: ANN401 - whatever YAML can hold
     quoted = len(raw) > 1 and raw[0] in "'\"" and raw[0] == raw[-1]
-    if wants_text and not quoted:
+    if wants_text and not quoted and raw not in _NOTHING:
         return raw
     document = parse_yaml(raw.encode(), where)
     if document.lines and isinstance(document.data, (dict, list)) and not raw.lstrip().startswith(("{", "[")):
@@ -267,4 +275,6 @@ def _put(value: Any, path: YamlPath, new: Any, at: YamlPath) -> Any:  # noqa: AN
     inside = {} if value is None else value
     if not isinstance(inside, dict):
         raise ConfigError(f"{dotted(at)} has no keys, so none can be set in it", hint=f"set {dotted(at)} itself")
+    if new is None and not rest:
+        return {key: other for key, other in inside.items() if key != part}
     return inside | {part: _put(inside.get(part), rest, new, (*at, part))}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import types
 import typing
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 
 # How alike two names must be for one to be offered for the other.
 _CLOSE: Final = 0.6
+# What older YAML took for true and false.
+_SPOKEN: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _LONGEST_QUOTE: Final = 100
 
 
@@ -28,7 +29,7 @@ def model_problems(
 ) -> list[Problem]:
     """A model's complaints as problems with places; `under` is where in the document the model's data stands."""
     problems: dict[tuple[YamlPath, str], Problem] = {}
-    found = [(item, _without_union_tags(item["loc"], document, under)) for item in error.errors(include_url=False)]
+    found = [(item, place_of(item, document, under)) for item in error.errors(include_url=False)]
     misspelt = {_meant(location, model) for item, location in found if item["type"] == "extra_forbidden"}
     for item, location in found:
         # Said once: the misspelt key's own hint names the one that is missing.
@@ -40,12 +41,12 @@ def model_problems(
     return list(problems.values())
 
 
-def _without_union_tags(loc: tuple[str | int, ...], document: Document, under: YamlPath) -> YamlPath:
-    """pydantic names the tried member of a union in the location; the document knows no such key."""
+def place_of(item: Any, document: Document, under: YamlPath = ()) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails
+    """Where a complaint stands. pydantic names the tried member of a union too; the document knows no such key."""
     kept: YamlPath = ()
-    for index, part in enumerate(loc):
-        known = (*under, *kept, part) in document.lines
-        if known or (index == len(loc) - 1 and not any(mark in str(part) for mark in "([")):
+    for index, part in enumerate(item["loc"]):
+        is_name = item["type"] in ("missing", "extra_forbidden") and index == len(item["loc"]) - 1
+        if is_name or (*under, *kept, part) in document.lines:
             kept = (*kept, part)
     return kept
 
@@ -60,7 +61,7 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
         case "string_type" if isinstance(given, Unquoted):
             read_as = "a date" if math.isnan(given) else f"the number {float(given)!r}"
             return f"{given.text} without quotes is {read_as}, not a text", f'write "{given.text}"'
-        case "string_type" if isinstance(given, (int, float)):
+        case "string_type" if isinstance(given, (int, float)) and not isinstance(given, bool):
             return f"{given} is a number, not a text", f'write "{given}"'
         case "string_type":
             return f"must be a text, not {_name_of(given)}", ""
@@ -69,7 +70,9 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
             return f"{_quoted(_without_secrets(given))} has a user, a query or a fragment in it", hint
         case "string_pattern_mismatch":
             hint = f"{_description(model, location)} {_form(model, location, context['pattern'])}".strip()
-            return f"{_quoted(_without_secrets(given))} does not have the right form", hint
+            # Where a secret's variable is to be named, the secret itself is easily put.
+            shown = "this" if str(item["loc"][-1]).endswith("_env") else _quoted(given)
+            return f"{shown} does not have the right form", hint
         case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
             return f"{given} is a number, not a text", f'write "{given}"'
         case "literal_error":
@@ -79,7 +82,9 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
             wanted = {"int_type": "a whole number", "bool_type": "true or false", "list_type": "a list"}.get(
                 kind, "keys and values"
             )
-            return f"must be {wanted}, not {_name_of(given)}", ""
+            meant = _SPOKEN.get(given) if isinstance(given, str) and kind == "bool_type" else None
+            hint = f"write {meant}" if meant else ""
+            return f"must be {wanted}, not {_name_of(given)}", hint
         case "greater_than_equal":
             return f"{given} is too small", f"at least {context['ge']}"
         case "less_than_equal":
@@ -94,8 +99,9 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
 
 
 def _without_secrets(text: str) -> str:
-    """A text that may be a URL, without the user and the query that it may hold."""
-    return re.sub(r"(?<=//)[^/@]*@|[?#].*", "", text) if "://" in text else text
+    """A text that may be a URL, without the user and the query that it may hold; up to the last @, which a password may
+    hold too, as it may hold a slash."""
+    return re.sub(r"(?s)(?<=://).*@|[?#].*", "", text) if "://" in text else text
 
 
 def _name_of(value: object) -> str:
@@ -158,15 +164,13 @@ def _at(
         if current is None or not isinstance(part, str) or part not in current.model_fields:
             continue
         field = current.model_fields[part]
-        models = _models_in(field.annotation)
+        models = models_in(field.annotation)
         current, found = (models[0] if models else None), field
     return current, found
 
 
-def _models_in(annotation: Any) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
+def models_in(annotation: Any) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
+    """The sections that a type may hold."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return [annotation]
-    origin = typing.get_origin(annotation)
-    if origin in (typing.Annotated, typing.Union, types.UnionType, list, dict):
-        return [model for part in typing.get_args(annotation) for model in _models_in(part)]
-    return []
+    return [model for part in typing.get_args(annotation) for model in models_in(part)]

@@ -110,7 +110,9 @@ def read_yaml(path: Path, shown_as: str | None = None) -> Document:
     """The file as a document; every way in which it cannot be read is a ConfigError with its place."""
     file = shown_as or str(path)
     try:
-        raw = path.read_bytes()
+        # No more than tells that it is too long: it may have no end.
+        with path.open("rb") as stream:
+            raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise ConfigError(
             f"{file} does not exist", hint="give the path of a config, for example one of configs/"
@@ -137,7 +139,7 @@ def parse_yaml(raw: bytes, file: str) -> Document:
 def plain_text(raw: bytes, file: str) -> str:
     """Bytes as a text of a bearable size, in which every character can be seen."""
     if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{file} has {len(raw)} bytes", hint=f"a file here has at most {MAX_BYTES}")
+        raise ConfigError(f"{file} is too long", hint=f"a file here has at most {MAX_BYTES} bytes")
     try:
         text = raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
@@ -206,12 +208,13 @@ def _refused(file: str, event: Any, message: str, hint: str) -> ConfigError:  # 
     return ConfigError(f"{file} cannot be used", problems=[problem])
 
 
-def _short(text: str) -> str:
+def short(text: str) -> str:
+    """So much of a text as a message shows of it."""
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def _short_tag(tag: str) -> str:
-    return _short(f"!!{tag.removeprefix(_YAMLS_OWN)}" if tag.startswith(_YAMLS_OWN) else tag)
+    return short(f"!!{tag.removeprefix(_YAMLS_OWN)}" if tag.startswith(_YAMLS_OWN) else tag)
 
 
 def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str) -> ConfigError:
@@ -327,7 +330,7 @@ def _plain(event: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN40
             case _:
                 return text
     except ValueError:
-        reading.refuse(event, path, f"{_short(text)!r} is not a plain number", "put it in quotes")
+        reading.refuse(event, path, f"{short(text)!r} is not a plain number", "put it in quotes")
 
 
 def _whole(text: str) -> int:

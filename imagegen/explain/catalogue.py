@@ -47,11 +47,7 @@ def _of_keys(config: ImageConfig, versions: Versions, facts: JsonObject, target:
     yield _value(("cloudbase_init", "plugins", target), first_boot["plugins"], said)
     yield _value(("cloudbase_init", "metadata_services", target), [first_boot["metadata_service"]], said)
     generation = str(getattr(config.targets.named()[target], "generation", "2"))
-    try:
-        image = windows_for(versions, target, generation)[target]
-    except KeyError:
-        # A cloud that has no image of this release: a base image of one's own is the config's to name.
-        return
+    image = windows_for(versions, target, generation)[target]
     source = table("windows")["releases"][versions.windows]["images"][versions.edition][target]["source"]
     yield _value(("targets", target, "base_image"), image, _said("windows", versions.windows, source))
 

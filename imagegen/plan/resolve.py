@@ -124,11 +124,16 @@ def _stated(config: ImageConfig, sets: Mapping[str, Any]) -> dict[str, Any]:
         "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
         "artifacts": {
             **config.artifacts.model_dump(mode="json", include={"allowed_hosts", "require_sha256"}),
-            "pinned": {name: asked.sha256 for name, asked in config.overrides.items() if not isinstance(asked, str)},
+            "pinned": _pinned(config),
         },
         "allow_eol": config.allow_eol,
         "set": dict(sets),
     }
+
+
+def _pinned(config: ImageConfig) -> dict[str, str]:
+    named = {name: asked.sha256 for name, asked in config.overrides.items() if not isinstance(asked, str)}
+    return {name: digest for name, digest in named.items() if digest}
 
 
 def _phase_timeout_s(name: str, config: ImageConfig, evaluated: tuple[EvaluatedStep, ...]) -> int:

@@ -6,9 +6,11 @@ import dataclasses
 import urllib.parse
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.request import shown_url
+from imagegen.config.sources import plain_host
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document
     from imagegen.errors import Problem
@@ -33,17 +35,20 @@ def _mirrored(mirror: str, url: str) -> str:
     return f"{mirror.rstrip('/')}/{url.removeprefix('https://')}"
 
 
-def refused_hosts(config: ImageConfig, evaluated: tuple[EvaluatedStep, ...], document: Document) -> list[Problem]:
-    """Each artifact whose address names a host that the policy does not allow."""
-    allowed = set(config.artifacts.allowed_hosts)
-    if not allowed:
-        return []
+def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], document: Document) -> list[Problem]:
+    """Each host that the policy does not allow, with the artifacts that would come from it."""
+    allowed = {plain_host(host) for host in config.artifacts.allowed_hosts}
+    refused: dict[str, set[str]] = {}
+    overrides: dict[str, set[str]] = {}
+    for request in (request for step in evaluated for request in step.requests.values()):
+        host = plain_host(urllib.parse.urlsplit(request.url).netloc)
+        if host not in allowed:
+            refused.setdefault(host, set()).add(request.name)
+            overrides.setdefault(host, set()).add(f"overrides.{request.override}")
     problems = []
-    for step in evaluated:
-        for request in step.requests.values():
-            host = urllib.parse.urlsplit(request.url).netloc
-            if host not in allowed:
-                message = f"{request.name} would come from {shown_url(request.url)}, and {host} is not allowed"
-                hint = f"set overrides.{request.override} or artifacts.mirror, or allow the host"
-                problems.append(document.problem(("artifacts", "allowed_hosts"), message, hint))
+    for host, names in sorted(refused.items()):
+        message = f"{', '.join(sorted(names))} would come from {host}, which is not among them"
+        hint = f"set artifacts.mirror, or {', '.join(sorted(overrides[host]))}; or allow the host"
+        problem = document.problem(("artifacts", "allowed_hosts"), message, hint)
+        problems.append(problem._replace(rule="host-allowed"))
     return problems

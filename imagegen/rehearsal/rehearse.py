@@ -19,7 +19,7 @@ from imagegen.build.tools import find_tools
 from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import provider
-from imagegen.rehearsal.scenery import refuse_accounts, scene_for
+from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for
 from imagegen.rehearsal.stage import Stage
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def rehearse_build(
 ) -> ImageManifest:
     """The manifest of the rehearsed build, with what it cost and what it did not check."""
     loaded = pipeline.load(asked)
-    refuse_accounts(loaded, target)
+    refuse_what_is_not_played(loaded, target)
     # Tools are built, where they must be, with the network that the user has.
     cloud = provider(target)
     find_tools(environ=environ, console=console, needed={cloud.PLUGIN: cloud.PLUGIN_SINCE})

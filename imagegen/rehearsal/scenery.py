@@ -5,34 +5,53 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
+from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
+
 from imagegen import pipeline
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.network.aws.edge import AwsOptions
 from imagegen.rehearsal.network.aws.standing import Standing
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, own_base
 from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup, GalleryDefinition
+from imagegen.rehearsal.network.azure.resources import REGIONS
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS
 from imagegen.rehearsal.stage import Scene
 from imagegen.rehearsal.supplies import make_supplies
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from imagegen.errors import Problem
     from imagegen.providers.aws.settings import Settings as AwsSettings
     from imagegen.providers.azure.settings import Settings as AzureSettings
 
 _STANDARD = "Standard"
 
 
-def refuse_accounts(loaded: pipeline.Loaded, target: str) -> None:
-    """The rehearsal's Azure has a subscription and a secret of its own: a config that names others is refused."""
+def refuse_what_is_not_played(loaded: pipeline.Loaded, target: str) -> None:
+    """A config that names what the rehearsal's clouds do not have is refused, before they say it in other words."""
+    if problems := [*_unknown_accounts(loaded, target), *_unknown_regions(loaded, target)]:
+        raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=problems)
+
+
+def _unknown_accounts(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
     azure = loaded.config.targets.azure
-    if target != "azure" or azure is None or azure.auth == type(azure.auth)():
-        return
-    message = "a rehearsal signs in to a subscription of its own, and to no other"
-    problem = loaded.document.problem(("targets", target, "auth"), message, "--set 'targets.azure.auth={}'")
-    raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=[problem])
+    if target == "azure" and azure is not None and azure.auth != type(azure.auth)():
+        message = "a rehearsal signs in to a subscription of its own, and to no other"
+        yield loaded.document.problem(("targets", target, "auth"), message, "--set 'targets.azure.auth={}'")
+
+
+def _unknown_regions(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
+    """Those of other clouds (government, China), which have other hosts, and those that moto has no machines for."""
+    settings = loaded.config.targets.named()[target]
+    home, known = ("region", INSTANCE_TYPE_OFFERINGS["region"]) if target == "aws" else ("location", REGIONS)
+    places: dict[tuple[str | int, ...], str] = {(home,): getattr(settings, home)}
+    places |= {("publish", "regions", number): region for number, region in enumerate(settings.publish.regions)}
+    for path, region in places.items():
+        if region not in known:
+            message, instead = f"a rehearsal has no region {region}", ", ".join(sorted(known))
+            yield loaded.document.problem(("targets", target, *path), message, f"with --set, one of {instead}")
 
 
 def scene_for(loaded: pipeline.Loaded, target: str, folder: Path) -> Scene:
@@ -86,7 +105,11 @@ def _azure(azure: AzureSettings) -> AzureOptions:
         name, subnet = azure.network.resource_group or "networks", azure.network.subnet or "default"
         groups.append(ExistingGroup(name, azure.location, azure.network.virtual_network, subnet))
     return AzureOptions(
-        definitions=(definition,), groups=tuple(groups), operator=_operator(azure.network.allowed_cidrs)
+        definitions=(definition,),
+        groups=tuple(groups),
+        operator=_operator(azure.network.allowed_cidrs),
+        encryption_sets={azure.disk_encryption_set: azure.location} if azure.disk_encryption_set else {},
+        inside="" if azure.network.public_address else azure.network.virtual_network or "",
     )
 
 

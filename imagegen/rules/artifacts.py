@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 
-from imagegen.config.sources import PinnedUrl
+from imagegen.config.sources import PinnedUrl, plain_host
 from imagegen.rules.rule import ERROR, Finding, rule
 
 if TYPE_CHECKING:
@@ -52,14 +52,48 @@ def sha256_required(asked: Asked) -> Iterator[Finding]:
         yield Finding(path, message, "add its sha256, and the address under url")
 
 
+@rule("sha256-of-its-url", ERROR, "A digest stands where its URL stands")
+def sha256_of_its_url(asked: Asked) -> Iterator[Finding]:
+    """A config that extends another and says one of both anew has the other's digest, or the other's URL."""
+    config = asked.config
+    asked_for: list[tuple[YamlPath, object]] = [
+        *((("overrides", name), item) for name, item in config.overrides.items()),
+        *((("credential_providers", index), item) for index, item in enumerate(config.credential_providers)),
+        *((("executables", index), item) for index, item in enumerate(config.executables)),
+    ]
+    for path, item in asked_for:
+        url, digest = _said_in(asked, (*path, "url")), _said_in(asked, (*path, "sha256"))
+        if getattr(item, "sha256", None) and url != digest:
+            message = f"the URL is said in {url} and the digest in {digest}, so it is the digest of another URL"
+            yield Finding((*path, "sha256"), message, "say both in one place")
+
+
+def _said_in(asked: Asked, path: YamlPath) -> str:
+    """The file; all that `--set` says is said in one place."""
+    place = asked.document.place(path)
+    return place.file if place.line else "--set"
+
+
+@rule("mirror-idle", ERROR, "A mirror is asked for something")
+def mirror_idle(asked: Asked) -> Iterator[Finding]:
+    """What is overridden has an address of its own."""
+    config = asked.config
+    if config.artifacts.mirror is None:
+        return
+    named = {item.override for step in asked.steps().values() for item in step.meta.artifacts.values()}
+    if named <= set(config.overrides):
+        message = "every artifact is overridden, so nothing is asked for at the mirror"
+        yield Finding(("artifacts", "mirror"), message, "leave it out, or leave out an override")
+
+
 @rule("host-allowed", ERROR, "Addresses are of the hosts that are allowed")
 def host_allowed(asked: Asked) -> Iterator[Finding]:
-    allowed = set(asked.config.artifacts.allowed_hosts)
+    allowed = {plain_host(host) for host in asked.config.artifacts.allowed_hosts}
     if not allowed:
         return
     for path, url in _addresses(asked):
         host = url.split("/")[2]
-        if host not in allowed:
+        if plain_host(host) not in allowed:
             message = f"{host} is not among artifacts.allowed_hosts, so nothing is downloaded from it"
             yield Finding(path, message, "add the host there, or take the file from one that is")
 

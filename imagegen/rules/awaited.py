@@ -37,10 +37,30 @@ def awaited(config: ImageConfig, document: Document) -> list[Problem]:
     for name, feature in features().items():
         for asked_by in feature["asked_by"]:
             for path in _asking(config, tuple(asked_by["path"].split(".")), asked_by.get("values"), ()):
-                message = f"{feature['what']} is not built yet ({name})"
-                problem = document.problem(path, message, "leave it out until a later version of imagegen")
-                problems.append(problem._replace(severity=WARNING, rule=RULE))
+                problems.append(_problem(name, feature, document, path))
+        problems += [
+            _problem(name, feature, document, ("overrides", asked))
+            for asked in feature.get("overrides", [])
+            if asked in config.overrides
+        ]
     return problems
+
+
+def _problem(name: str, feature: dict[str, Any], document: Document, path: YamlPath) -> Problem:
+    message = f"{feature['what']} is not built yet ({name})"
+    problem = document.problem(path, message, f"leave it out; `imagegen rules {name}` says what asks for it")
+    return problem._replace(severity=WARNING, rule=RULE)
+
+
+def override_names() -> list[str]:
+    """The names that artifacts of steps which are not built yet will answer to."""
+    return [name for feature in features().values() for name in feature.get("overrides", [])]
+
+
+def notes() -> dict[str, str]:
+    """What is to be said of a key that asks for something that is not built yet, by its path."""
+    rows = [asked_by for feature in features().values() for asked_by in feature["asked_by"]]
+    return {row["path"]: ", ".join(["not built yet", *row.get("values", [])]).replace(", ", ": ", 1) for row in rows}
 
 
 def _asking(value: Any, path: YamlPath, values: list[object] | None, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a config

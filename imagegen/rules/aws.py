@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import table
+from imagegen.catalog.facts import limit_of, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -84,9 +84,56 @@ def aws_imds_tokens(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "require_imds_tokens"), cloudbase["ec2_service_finding"], hint)
 
 
+@rule("aws-vpc-and-subnet", ERROR, "A VPC is said so that the builder stands in it")
+def aws_vpc_and_subnet(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    network = aws.network if aws else None
+    if network and network.vpc_id and not network.subnet_id and network.public_address is None:
+        message = "without a subnet or public_address Packer's plugin takes one of the default VPC instead"
+        yield Finding((*_AWS, "network", "vpc_id"), message, "name the subnet_id, or say public_address")
+
+
+@rule("aws-instance-runs-windows", ERROR, "The builder's instance types run Windows Server")
+def aws_instance_runs_windows(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    for index, kind in enumerate(aws.instance_types if aws else ()):
+        row = next((row for row in table("aws-instances")["families"] if re.fullmatch(row["pattern"], kind)), None)
+        if row:
+            path = (*_AWS, "instance_types", index)
+            yield Finding(path, f"Windows Server does not run on {kind} ({row['note']})", "choose one as m6i.large")
+
+
+@rule("aws-one-partition", ERROR, "Regions, keys and roles are of one partition of AWS")
+def aws_one_partition(asked: Asked) -> Iterator[Finding]:
+    aws = asked.config.targets.aws
+    if aws is None:
+        return
+    own = _partition(aws.region)
+    places: list[tuple[YamlPath, str]] = [
+        (("publish", "regions", index), _partition(region)) for index, region in enumerate(aws.publish.regions)
+    ]
+    named: list[tuple[YamlPath, str | None]] = []
+    if aws.encryption:
+        keys = aws.encryption.region_kms_keys.items()
+        named.append((("encryption", "kms_key"), aws.encryption.kms_key))
+        named += [(("encryption", "region_kms_keys", region), key) for region, key in keys]
+    if aws.auth.assume_role:
+        named.append((("auth", "assume_role", "role_arn"), aws.auth.assume_role.role_arn))
+    places += [(path, arn.split(":")[1]) for path, arn in named if arn and arn.startswith("arn:")]
+    for path, partition in places:
+        if partition != own:
+            message = f"it is of the partition {partition}, and {aws.region} is of {own}: no account has both"
+            yield Finding((*_AWS, *path), message, f"name one of {own}, and use a config of its own for {partition}")
+
+
+def _partition(region: str) -> str:
+    rows = table("clouds")["aws_partitions"]
+    return next(str(row["partition"]) for row in rows if region.startswith(row["prefix"]))
+
+
 @rule("aws-image-name", ERROR, "AWS takes the image's name")
 def aws_image_name(asked: Asked) -> Iterator[Finding]:
-    aws, limit = asked.config.targets.aws, table("limits")["limits"]["ami_name"]
+    aws, limit = asked.config.targets.aws, limit_of("ami_name")
     if aws is None:
         return
     name = f"{aws.name_prefix}-windows-{asked.config.windows.release}-v{asked.config.kubernetes.version}-YYYYMMDDhhmmss"
@@ -182,7 +229,7 @@ def aws_tag_name(asked: Asked) -> Iterator[Finding]:
 
 @rule("aws-tag-count", ERROR, "AWS takes as many tags")
 def aws_tag_count(asked: Asked) -> Iterator[Finding]:
-    aws, limit = asked.config.targets.aws, table("limits")["limits"]["aws_tags"]
+    aws, limit = asked.config.targets.aws, limit_of("aws_tags")
     room = limit["max"] - len(OWN_TAGS)
     if aws and len(aws.tags) > room:
         message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(aws.tags)}"

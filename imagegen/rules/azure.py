@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import table
+from imagegen.catalog.facts import limit_of, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ OWN_TAGS: Final = frozenset(
 _AZURES_OWN: Final = ("azure", "microsoft", "windows")
 
 
-def _limit(name: str) -> JsonObject:
-    row: JsonObject = table("limits")["limits"][name]
-    return row
-
-
 @rule("azure-replica-in-build-region", ERROR, "The build region is not named among the others")
 def azure_replica_in_build_region(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
@@ -42,9 +37,37 @@ def azure_replica_in_build_region(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AZURE, "publish", "regions", index), message, "leave it out")
 
 
+@rule("azure-public-cloud", ERROR, "Locations are of the Azure that imagegen speaks to")
+def azure_public_cloud(asked: Asked) -> Iterator[Finding]:
+    azure, rows = asked.config.targets.azure, table("clouds")["azure_clouds"]
+    if azure is None:
+        return
+    places: list[tuple[YamlPath, str]] = [(("location",), azure.location)]
+    places += [(("publish", "regions", index), region) for index, region in enumerate(azure.publish.regions)]
+    for path, location in places:
+        row = next((row for row in rows if location.startswith(row["prefix"])), None)
+        if row:
+            message = f"{location} is in another Azure cloud ({row['cloud']}), which imagegen does not speak to yet"
+            yield Finding((*_AZURE, *path), message, "choose a location of the public cloud, as eastus2")
+
+
+@rule("azure-open-to-everybody", WARNING, "The builder's WinRM port is not open to everybody")
+def azure_open_to_everybody(asked: Asked) -> Iterator[Finding]:
+    azure = asked.config.targets.azure
+    if azure is None:
+        return
+    message = "everybody may try passwords at the builder's WinRM port while it runs"
+    if not azure.network.virtual_network and not azure.network.allowed_cidrs:
+        hint = "name the networks that Packer comes from under allowed_cidrs"
+        yield Finding((*_AZURE, "network"), f"a temporary network admits any address: {message}", hint)
+    for index, cidr in enumerate(azure.network.allowed_cidrs):
+        if cidr.endswith("/0"):
+            yield Finding((*_AZURE, "network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
+
+
 @rule("gallery-version", ERROR, "A gallery version is three numbers")
 def gallery_version(asked: Asked) -> Iterator[Finding]:
-    azure, limit = asked.config.targets.azure, _limit("gallery_version")
+    azure, limit = asked.config.targets.azure, limit_of("gallery_version")
     if azure is None:
         return
     path, version, kubernetes = (*_AZURE, "gallery", "version"), azure.gallery.version, asked.config.kubernetes.version
@@ -68,13 +91,13 @@ def _is_small(number: str, most: int) -> bool:
 @rule("gallery-name", ERROR, "Azure takes the gallery's name")
 def gallery_name(asked: Asked) -> Iterator[Finding]:
     if azure := asked.config.targets.azure:
-        yield from _name((*_AZURE, "gallery", "name"), azure.gallery.name, _limit("gallery"))
+        yield from _name((*_AZURE, "gallery", "name"), azure.gallery.name, limit_of("gallery"))
 
 
 @rule("gallery-definition-name", ERROR, "Azure takes the image definition's name")
 def gallery_definition_name(asked: Asked) -> Iterator[Finding]:
     if azure := asked.config.targets.azure:
-        yield from _name((*_AZURE, "gallery", "definition"), azure.gallery.definition, _limit("gallery_definition"))
+        yield from _name((*_AZURE, "gallery", "definition"), azure.gallery.definition, limit_of("gallery_definition"))
 
 
 def _name(path: YamlPath, name: str, limit: JsonObject) -> Iterator[Finding]:
@@ -147,7 +170,7 @@ def azure_subnet_and_group(asked: Asked) -> Iterator[Finding]:
 
 @rule("azure-replica-count", ERROR, "A gallery version has no more replicas than Azure makes")
 def azure_replica_count(asked: Asked) -> Iterator[Finding]:
-    azure, limit = asked.config.targets.azure, _limit("gallery_replicas")
+    azure, limit = asked.config.targets.azure, limit_of("gallery_replicas")
     if azure and azure.publish.replicas * (len(azure.publish.regions) + 1) > limit["max"]:
         message = f"in all regions together that is more than the {limit['max']} that a version may have"
         yield Finding((*_AZURE, "publish", "replicas"), message, "ask for fewer, or for fewer regions")
@@ -216,7 +239,7 @@ def azure_tag_name(asked: Asked) -> Iterator[Finding]:
 
 @rule("azure-tag-count", ERROR, "Azure takes as many tags")
 def azure_tag_count(asked: Asked) -> Iterator[Finding]:
-    azure, limit = asked.config.targets.azure, _limit("azure_tags")
+    azure, limit = asked.config.targets.azure, limit_of("azure_tags")
     room = limit["max"] - len(OWN_TAGS)
     if azure and len(azure.tags) > room:
         message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(azure.tags)}"

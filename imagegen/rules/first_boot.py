@@ -23,6 +23,11 @@ _WINDOWS_OWN: Final = frozenset(
     }
 )
 
+# The account by which Packer reaches the machine on Azure, and the log of the first boot's first part; a test holds
+# them against the templates.
+BUILD_ACCOUNT: Final = "packer"
+UNATTENDED_LOG: Final = "cloudbase-init-unattend.log"
+
 # What is read by these plugins alone.
 _READ_BY: Final[dict[YamlPath, tuple[str, ...]]] = {
     ("cloudbase_init", "user"): ("CreateUserPlugin", "SetUserPasswordPlugin", "SetUserSSHPublicKeysPlugin"),
@@ -98,6 +103,29 @@ def first_boot_user(asked: Asked) -> Iterator[Finding]:
     if user in _WINDOWS_OWN:
         message = f"Windows has an account or a group {user} of its own, and makes no second one"
         yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
+    elif user == BUILD_ACCOUNT and asked.config.targets.azure:
+        message = f"on Azure {user} is the account that builds the image, with a password of the build"
+        yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
+
+
+@rule("first-boot-log", ERROR, "The log is none that cloudbase-init writes besides")
+def first_boot_log(asked: Asked) -> Iterator[Finding]:
+    file = asked.config.cloudbase_init.logging.file
+    if file.lower() == UNATTENDED_LOG:
+        message = f"cloudbase-init's first part writes {UNATTENDED_LOG} itself, and one would overwrite the other"
+        yield Finding(("cloudbase_init", "logging", "file"), message, "choose another name, as first-boot.log")
+
+
+@rule("first-boot-class-of-cloud", ERROR, "A cloud's own class is not asked for on another")
+def first_boot_class_of_cloud(asked: Asked) -> Iterator[Finding]:
+    own, cloudbase = table("cloudbase-init")["of_one_cloud"], asked.config.cloudbase_init
+    for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
+        for target, listed in lists:
+            for index, name in enumerate(listed or ()):
+                row = own.get(name.rpartition(".")[2])
+                if row and row["cloud"] != target:
+                    message = f"{name.rpartition('.')[2]} is of {row['cloud']}, and does nothing on {target}"
+                    yield Finding(("cloudbase_init", kind, target, index), message, "leave it out")
 
 
 @rule("ssh-version-of-zip", ERROR, "A version of OpenSSH is said only of its archive")

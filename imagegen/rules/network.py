@@ -6,7 +6,7 @@ import contextlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import table
+from imagegen.catalog.facts import limit_of, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
     from imagegen.rules.rule import Asked
-
-# A label of a DNS name: https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4
-_LONGEST_LABEL: Final = 63
 
 # Where a machine asks its own cloud: metadata on both, and on Azure what provisions it.
 _ASKED_DIRECTLY: Final = {"aws": ("169.254.169.254",), "azure": ("169.254.169.254", "168.63.129.16")}
@@ -76,8 +73,12 @@ def cni_windows_untested(asked: Asked) -> Iterator[Finding]:
 
 def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
     release = asked.config.windows.release
-    row = _plugin(asked)["windows"].get(release)
-    if row and row["verdict"] == verdict:
+    known_release, plugin = table("windows")["releases"].get(release), _plugin(asked)
+    if known_release is None or asked.config.cni.plugin == "none":
+        return
+    nothing = f"the catalogue does not say whether {plugin['title']} runs on {known_release['title']}"
+    row = plugin["windows"].get(release, {"verdict": "untested", "reason": nothing})
+    if row["verdict"] == verdict:
         tested = [
             name
             for name, other in table("cni")["plugins"].items()
@@ -100,7 +101,7 @@ def overlay_on_release(asked: Asked) -> Iterator[Finding]:
 def overlay_vni(asked: Asked) -> Iterator[Finding]:
     vxlan, vni = table("cni")["vxlan"], asked.config.cni.vni
     if vni is not None and _is_overlay(asked) and vni < vxlan["vni_at_least"]:
-        yield Finding(("cni", "vni"), vxlan["reason"], f"choose {vxlan['vni_at_least']}")
+        yield Finding(("cni", "vni"), vxlan["reason"], f"choose {vxlan['vni_at_least']} or more")
 
 
 @rule("overlay-port", ERROR, "Windows takes the overlay's UDP port")
@@ -121,21 +122,32 @@ def overlay_mtu_on_azure(asked: Asked) -> Iterator[Finding]:
 @rule("host-name-length", ERROR, "The longest host name is not cut")
 def host_name_length(asked: Asked) -> Iterator[Finding]:
     names, path = asked.config.host_names, ("host_names", "longest")
-    netbios = table("limits")["limits"]["computer_name"]
+    netbios, azure, label = limit_of("computer_name"), limit_of("azure_computer_name"), limit_of("host_name")
     if names.longest is None:
         return
     length = len(names.longest)
-    if length > _LONGEST_LABEL:
-        message = f"it has {length} characters, and a host name has at most {_LONGEST_LABEL}"
+    if length > label["max"]:
+        message = f"it has {length} characters, and a host name has at most {label['max']}"
+        yield Finding(path, message, "shorten the names of cluster and machines")
+    elif asked.config.targets.azure and length > azure["max"]:
+        message = f"it has {length} characters: {azure['reason']}"
         yield Finding(path, message, "shorten the names of cluster and machines")
     elif names.netbios_compatible and length > netbios["max"]:
         message = f"it has {length} characters: {netbios['reason']}, and two machines may get one name"
         yield Finding(path, message, "shorten the names, or say netbios_compatible: false")
 
 
+@rule("host-name-form", ERROR, "Windows takes the host name")
+def host_name_form(asked: Asked) -> Iterator[Finding]:
+    longest, limit = asked.config.host_names.longest, limit_of("host_name")
+    if longest is not None and not re.search(limit["pattern"], longest):
+        message = f"Windows takes no {longest}: {limit['reason']}"
+        yield Finding(("host_names", "longest"), message, "choose such a name, as win-md-0-x7k2p")
+
+
 @rule("pool-name-scale-set", ERROR, "A pool's name leaves room for Azure's numbers")
 def pool_name_scale_set(asked: Asked) -> Iterator[Finding]:
-    pool, limit = asked.config.host_names.pool, table("limits")["limits"]["scale_set_prefix"]
+    pool, limit = asked.config.host_names.pool, limit_of("scale_set_prefix")
     if pool is not None and asked.config.targets.azure and len(pool) > limit["max"]:
         message = f"{pool} has {len(pool)} characters: {limit['reason']}"
         yield Finding(("host_names", "pool"), message, f"choose a name of at most {limit['max']}")
@@ -143,7 +155,7 @@ def pool_name_scale_set(asked: Asked) -> Iterator[Finding]:
 
 @rule("pool-name-aks", WARNING, "AKS takes the pool's name")
 def pool_name_aks(asked: Asked) -> Iterator[Finding]:
-    pool, limit = asked.config.host_names.pool, table("limits")["limits"]["aks_windows_pool"]
+    pool, limit = asked.config.host_names.pool, limit_of("aks_windows_pool")
     if pool is None or not asked.config.targets.azure:
         return
     if len(pool) > limit["max"] or not re.search(limit["pattern"], pool):
@@ -166,7 +178,8 @@ def proxy_hides_metadata(asked: Asked) -> Iterator[Finding]:
         return
     targets = asked.config.targets.named()
     addresses = dict.fromkeys(address for target in targets for address in _ASKED_DIRECTLY[target])
-    if "*" in proxy.no_proxy:
+    # Python, in which cloudbase-init asks, knows it only alone.
+    if proxy.no_proxy == ["*"]:
         return
     missing = [address for address in _without(addresses, proxy.no_proxy) if address not in proxy.no_proxy]
     if missing:

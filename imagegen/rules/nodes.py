@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import known, paths, stock_paths, table
-from imagegen.rules.rule import ERROR, Finding, rule
+from imagegen.catalog.facts import known, minor, numbers, paths, stock_paths, table
+from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +78,15 @@ def _runtime_lacks(asked: Asked) -> tuple[str, ...]:
     return ()
 
 
+@rule("kube-proxy-by-host-process", WARNING, "kube-proxy's default runs on the node")
+def kube_proxy_by_host_process(asked: Asked) -> Iterator[Finding]:
+    """Where it is written, it asks for what is missing, and that is an error."""
+    lack = _kubernetes_lacks(asked) or _runtime_lacks(asked)
+    if lack and asked.config.kube_proxy == "hostprocess" and ("kube_proxy",) not in asked.document.lines:
+        message = f"kube-proxy runs in HostProcess containers where nothing else is said, and {lack[0]}"
+        yield Finding(("kube_proxy",), message, "say kube_proxy: none, wins or service")
+
+
 @rule("wins-where-host-process-is-missing", ERROR, "wins is only for nodes without HostProcess containers")
 def wins_where_host_process_is_missing(asked: Asked) -> Iterator[Finding]:
     judged = known(table("kubernetes")["minors"], asked.config.kubernetes.version)
@@ -112,6 +121,38 @@ def kubelet_flag_of_imagegen(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "write them under kubernetes.feature_gates")
 
 
+@rule("kubelet-flag-known", ERROR, "This kubelet has the flag")
+def kubelet_flag_known(asked: Asked) -> Iterator[Finding]:
+    """Of flags that the catalogue does not name nothing is said."""
+    version, flags = minor(asked.config.kubernetes.version), table("kubelet")["flags"]
+    for flag in asked.config.kubernetes.kubelet_flags:
+        if flag in flags and numbers(version) > numbers(flags[flag]["last"]):
+            message = f"kubelet has --{flag} up to {flags[flag]['last']} only, and {version} ends with an error"
+            yield Finding(("kubernetes", "kubelet_flags", flag), message, "leave it out")
+
+
+@rule("feature-gate-known", ERROR, "This kubelet has the feature gate, and it can be set so")
+def feature_gate_known(asked: Asked) -> Iterator[Finding]:
+    """Of gates that the catalogue does not name nothing is said."""
+    gates, version = table("kubelet")["feature_gates"], minor(asked.config.kubernetes.version)
+    if known(table("kubernetes")["minors"], asked.config.kubernetes.version) is None:
+        return
+    for gate, on in asked.config.kubernetes.feature_gates.items():
+        row, path = gates.get(gate), ("kubernetes", "feature_gates", gate)
+        if row is None:
+            continue
+        first, last, locked = (numbers(row[key] or "") for key in ("first", "last", "locked"))
+        ends = f"and kubelet {version} ends with `unrecognized feature gate`"
+        if first and numbers(version) < first:
+            hint = f"leave it out, or choose Kubernetes {row['first']} or later"
+            yield Finding(path, f"there is no such gate before {row['first']}, {ends}", hint)
+        elif last and numbers(version) > last:
+            yield Finding(path, f"there is no such gate after {row['last']}, {ends}", "leave it out")
+        elif locked and not on and numbers(version) >= locked:
+            message = f"it cannot be switched off from {row['locked']} on: kubelet {version} ends with an error"
+            yield Finding(path, message, "leave it out")
+
+
 @rule("install-path-of-its-own", ERROR, "The install path is a folder of its own")
 def install_path_of_its_own(asked: Asked) -> Iterator[Finding]:
     """Only SYSTEM and administrators reach it: around another folder it would lock others out."""
@@ -122,6 +163,7 @@ def install_path_of_its_own(asked: Asked) -> Iterator[Finding]:
     clash = next((place for place in taken if _inside(folder, place) or _inside(place, folder)), None)
     clash = clash or next((place for place in stock if _inside(place, folder)), None)
     system = layout["system32"].rpartition("\\")[0]
+    clash = clash or next((place for place in table("layout")["system_folders"] if _inside(place, folder)), None)
     if clash or _inside(folder, system):
         message = f"{folder} does not lie apart from {clash or system}, and each has rights of its own"
         hint = f"choose a folder that is nothing else's, as {layout['kubernetes']}"
@@ -134,12 +176,29 @@ def _inside(inner: str, outer: str) -> bool:
 
 @rule("on-the-images-drive", ERROR, "What lies on the image lies on its only drive")
 def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
-    places: list[tuple[YamlPath, str]] = [(("kubernetes", "install_path"), asked.config.kubernetes.install_path)]
-    places += [(("executables", index, "path"), item.path) for index, item in enumerate(asked.config.executables)]
-    for path, place in places:
+    for path, place in _places(asked):
         if not place.startswith("C:"):
             message = f"an image holds the drive C: alone, and {place[:2]} is each machine's own"
             yield Finding(path, message, "choose a path on C:")
+
+
+@rule("no-device-name", ERROR, "No file or folder is called like a device")
+def no_device_name(asked: Asked) -> Iterator[Finding]:
+    devices = table("layout")["device_names"]
+    for path, place in _places(asked):
+        for part in place.split("\\")[1:]:
+            if part.partition(".")[0].lower() in devices:
+                message = f"{part} is a device of Windows, whatever follows its dot, and no file or folder"
+                yield Finding(path, message, "choose another name")
+
+
+def _places(asked: Asked) -> list[tuple[YamlPath, str]]:
+    """The paths on the machine that a config names."""
+    executables = enumerate(asked.config.executables)
+    return [
+        (("kubernetes", "install_path"), asked.config.kubernetes.install_path),
+        *((("executables", index, "path"), item.path) for index, item in executables),
+    ]
 
 
 @rule("same-place-twice", ERROR, "Two programs do not lie at one place")

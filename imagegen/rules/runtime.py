@@ -37,14 +37,32 @@ _OWN_KEYS: Final[dict[int, tuple[tuple[str, ...], ...]]] = {
         ("plugins", _IMAGES, "max_concurrent_downloads"),
         ("plugins", _IMAGES, "pinned_images", "sandbox"),
         ("plugins", _IMAGES, "registry", "config_path"),
+        # The older form of the same: beside config_path containerd refuses it, and the node has no CRI.
+        ("plugins", _IMAGES, "registry", "mirrors"),
         ("plugins", _RUNTIME, "cni", "bin_dir"),
         ("plugins", _RUNTIME, "cni", "bin_dirs"),
         ("plugins", _RUNTIME, "cni", "conf_dir"),
     ),
 }
+_MIRRORS: Final = "runtime.containerd.registry_mirrors"
+# Where a config says it instead, by the key in containerd's own.
+_SAID_BY: Final = {
+    **{"sandbox": "kubernetes.pause_image", "sandbox_image": "kubernetes.pause_image"},
+    **{"config_path": _MIRRORS, "mirrors": _MIRRORS, "registry": _MIRRORS},
+    **{
+        name: f"runtime.containerd.{name}"
+        for name in ("discard_unpacked_layers", "image_pull_progress_timeout", "max_concurrent_downloads")
+    },
+}
+# Up to this schema one plugin was all of them.
+_MERGED_CRI: Final = 2
 # What the schema calls the plugins that Kubernetes speaks to, and what other schemas call them.
 _NAMED: Final = {2: (_OLD_CRI,), 3: (_IMAGES, _RUNTIME)}
-_NAMED_ELSEWHERE: Final = {2: (_IMAGES, _RUNTIME, "cri"), 3: (_OLD_CRI, "cri")}
+_NAMED_ELSEWHERE: Final = {2: (_IMAGES, _RUNTIME, "cri"), 3: ("cri",)}
+# Without one of these kubelet finds no runtime.
+_CRI_PLUGINS: Final = (_OLD_CRI, _IMAGES, _RUNTIME, "cri")
+# The pipe that kubelet's start script names, and the one beside it.
+_LISTENERS: Final = (("grpc", "address"), ("ttrpc", "address"))
 
 
 @rule("docker-needs-cri-dockerd", ERROR, "Docker as runtime needs cri-dockerd from Kubernetes 1.24 on")
@@ -143,6 +161,40 @@ def containerd_settings_of_imagegen(asked: Asked) -> Iterator[Finding]:
             key = ".".join(path[2:])
             said = f"{path[1]}: {key}" if key else f"the section {path[1]}, which this would replace"
             yield Finding(_SETTINGS, f"imagegen's own config says {said}", f"leave it out, or {_instead(path, schema)}")
+    for path in _LISTENERS:
+        if _has(settings, path):
+            message = (
+                f"kubelet looks for containerd where it listens by itself, and {'.'.join(path)} says another place"
+            )
+            yield Finding(_SETTINGS, message, "leave it out")
+    disabled = settings.get("disabled_plugins")
+    for plugin in disabled if isinstance(disabled, list) else ():
+        if plugin in _CRI_PLUGINS:
+            message = f"disabled_plugins names {plugin}, and without it kubelet has no runtime"
+            yield Finding(_SETTINGS, message, "leave it out of the list")
+
+
+@rule("registry-mirror-beside-configs", ERROR, "Registries with mirrors are not configured in the older form too")
+def registry_mirror_beside_configs(asked: Asked) -> Iterator[Finding]:
+    containerd, (settings, _) = asked.config.runtime.containerd, _settings(asked)
+    if containerd and containerd.registry_mirrors and _has(settings, ("plugins", _IMAGES, "registry", "configs")):
+        message = f"with registry_mirrors containerd reads one folder, and passes over registry.configs of {_IMAGES}"
+        yield Finding(_SETTINGS, message, "leave one of both out")
+
+
+@rule("registry-secret", ERROR, "No registry's password lies on the image")
+def registry_secret(asked: Asked) -> Iterator[Finding]:
+    settings, _ = _settings(asked)
+    plugins = settings.get("plugins")
+    for plugin, table_of in plugins.items() if isinstance(plugins, dict) else ():
+        registry = table_of.get("registry") if isinstance(table_of, dict) else None
+        registry = registry if isinstance(registry, dict) else {}
+        configs = registry.get("configs")
+        parts = configs.values() if isinstance(configs, dict) else ()
+        if "auths" in registry or any("auth" in part for part in parts if isinstance(part, dict)):
+            message = f"{plugin} gets a registry's credentials, and whoever has the image or a node of it reads them"
+            hint = "leave them out: pods have imagePullSecrets, and kubelet has credential_providers"
+            yield Finding(_SETTINGS, message, hint)
 
 
 def _instead(path: tuple[str, ...], schema: int) -> str:
@@ -150,8 +202,7 @@ def _instead(path: tuple[str, ...], schema: int) -> str:
         return "choose containerd 2.x, which merges"
     if path[-2] == "cni":
         return "put the plugins into the folders that it names"
-    keys = {"sandbox": "kubernetes.pause_image", "config_path": "runtime.containerd.registry_mirrors"}
-    return f"say {keys.get(path[-1], f'runtime.containerd.{path[-1]}')}"
+    return f"say {_SAID_BY[path[-1]]}"
 
 
 @rule("containerd-settings-schema", ERROR, "containerd's further settings name the plugins of its own schema")
@@ -161,6 +212,13 @@ def containerd_settings_schema(asked: Asked) -> Iterator[Finding]:
         if _has(settings, ("plugins", plugin)):
             message = f"containerd's config is written in schema {schema}, which has no plugin {plugin}"
             yield Finding(_SETTINGS, message, f"write it for {' or '.join(_NAMED[schema])}")
+    # What listens for kubelet has kept its name; what it once said of images and of containers is said elsewhere.
+    for row in table("containerd")["moved"] if schema > _MERGED_CRI else ():
+        for key in row["keys"]:
+            if _has(settings, ("plugins", _OLD_CRI, key)):
+                message = f"in schema {schema} {key} is no key of {_OLD_CRI} any more, which would pass it over"
+                hint = f"say {_SAID_BY[key]}" if key in _SAID_BY else f"write it for {row['to']}"
+                yield Finding(_SETTINGS, message, hint)
 
 
 def _settings(asked: Asked) -> tuple[dict[str, Any], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import known, minor, table
@@ -10,6 +11,7 @@ from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
     from imagegen.rules.rule import Asked
 
@@ -43,7 +45,10 @@ def containerd_newer(asked: Asked) -> Iterator[Finding]:
 def _unknown(path: YamlPath, product: str, version: str, name: str, rows: str) -> Iterator[Finding]:
     if known(table(name)[rows], version) is None:
         message = f"the catalogue knows no {product} {minor(version)}"
-        yield Finding(path, message, f"known: {', '.join(table(name)[rows])}")
+        known_ones = list(table(name)[rows])
+        # Of so many without a gap the ends say it.
+        listed = f"{known_ones[0]} to {known_ones[-1]}" if name == "kubernetes" else ", ".join(known_ones)
+        yield Finding(path, message, f"known: {listed}")
 
 
 def _newer(path: YamlPath, product: str, version: str, name: str, rows: str) -> Iterator[Finding]:
@@ -99,3 +104,52 @@ def windows_offered(asked: Asked) -> Iterator[Finding]:
     if azure and not azure.base_image and images["azure"]["sku"][str(azure.generation)] is None:
         hint = "choose the other generation, or name an image of your own choice under base_image"
         yield Finding(("targets", "azure", "generation"), images["azure"]["reason"], hint)
+
+
+@rule("disk-holds-base-image", ERROR, "The disk is not smaller than the base image's")
+def disk_holds_base_image(asked: Asked) -> Iterator[Finding]:
+    """Of a base image of the operator's own nobody here knows the size."""
+    windows, targets = asked.config.windows, asked.config.targets
+    images = table("windows")["releases"].get(windows.release, {}).get("images", {}).get(windows.edition, {})
+    sizes: list[tuple[str, YamlPath, int | None]] = []
+    if targets.aws and not targets.aws.base_image:
+        sizes.append(("aws", ("targets", "aws", "disk", "size_gb"), targets.aws.disk.size_gb))
+    if targets.azure and not targets.azure.base_image:
+        sizes.append(("azure", ("targets", "azure", "disk_size_gb"), targets.azure.disk_size_gb))
+    for target, path, size in sizes:
+        least = images.get(target, {}).get("disk_gb")
+        if size is not None and least is not None and size < least:
+            message = f"the base image has a disk of {least} GB, and no cloud makes it smaller"
+            yield Finding(path, message, f"choose {least} or more, or leave it out")
+
+
+@rule("base-image-release", ERROR, "A base image of one's own is the Windows that is asked for")
+def base_image_release(asked: Asked) -> Iterator[Finding]:
+    """A name that says nothing of it is believed: the machine looks when it is built."""
+    aws, azure = asked.config.targets.aws, asked.config.targets.azure
+    if aws and aws.base_image:
+        yield from _another(asked, "aws", aws.base_image.name, None)
+    if azure and azure.base_image:
+        image = azure.base_image
+        yield from _another(asked, "azure", f"{image.publisher}/{image.offer}/{image.sku}", azure.generation)
+
+
+def _another(asked: Asked, target: str, name: str, generation: int | None) -> Iterator[Finding]:
+    """What the name plainly says that the config does not."""
+    windows, facts, plain = asked.config.windows, table("windows"), name.lower()
+    patterns: JsonObject = facts["base_images"][target]
+    path: YamlPath = ("targets", target, "base_image")
+    words = re.findall(patterns["release"], plain)
+    named = {facts["release_words"][word] for word in words if word in facts["release_words"]}
+    if named and windows.release not in named:
+        message = (
+            f"{name} is of Windows {' or '.join(sorted(named))} by its name, and the config is of {windows.release}"
+        )
+        yield Finding(path, message, "name an image of the release, or choose the release of the image")
+    other = "full" if windows.edition == "core" else "core"
+    if re.search(patterns[other], plain) and not re.search(patterns[windows.edition], plain):
+        message = f"{name} is of the edition {other!r} by its name, and the config is of {windows.edition!r}"
+        yield Finding(path, message, f"name an image of the edition, or say windows.edition: {other}")
+    if generation == 1 and re.search(patterns["generation_2"], plain):
+        message = f"{name} is of generation 2 by its name, and the config is of generation 1"
+        yield Finding(path, message, "name an image of the generation, or say generation: 2")

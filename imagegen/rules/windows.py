@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import known, numbers, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
     from imagegen.rules.rule import Asked
 
-_IMAGES: YamlPath = ("windows", "container_images")
+_MICROSOFTS: Final = "mcr.microsoft.com/"
+_BASE_IMAGES: Final = "mcr.microsoft.com/windows/"
+_WINDOWS_WORDS: Final = ("windows", "nanoserver", "servercore")
+# Where the build stands in 10.0.20348.1.
+_BUILD: Final = 2
 
 
 @rule("windows-kubernetes-refused", ERROR, "Kubernetes runs on the Windows release")
@@ -30,14 +34,19 @@ def windows_kubernetes_untested(asked: Asked) -> Iterator[Finding]:
 def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
     release, minors = asked.config.windows.release, table("kubernetes")["minors"]
     found = known(minors, asked.config.kubernetes.version)
-    row = found.row["windows"].get(release) if found else None
-    if not found or not row or row["verdict"] != verdict:
+    known_release = table("windows")["releases"].get(release)
+    if not found or not known_release:
+        return
+    nothing = f"the catalogue does not say whether Kubernetes {found.minor} runs on {known_release['title']}"
+    row = found.row["windows"].get(release, {"verdict": "untested", "reason": nothing})
+    if row["verdict"] != verdict:
         return
     releases = [name for name, other in found.row["windows"].items() if other["verdict"] == "tested"]
     others = [name for name, other in minors.items() if other["windows"].get(release, {}).get("verdict") == "tested"]
     choices = [f"Windows {' or '.join(releases)}"] if releases else []
     choices += [f"Kubernetes {others[0]} to {others[-1]}"] if others else []
-    yield Finding(("windows", "release"), row["reason"], f"tested together: {'; or '.join(choices)}")
+    hint = f"tested together: {'; or '.join(choices)}" if choices else "choose another release"
+    yield Finding(("windows", "release"), row["reason"], hint)
 
 
 @rule("container-image-release", ERROR, "The host runs the containers of the container images")
@@ -46,31 +55,47 @@ def container_image_release(asked: Asked) -> Iterator[Finding]:
     if release is None:
         return
     runs = _runs(asked)
-    for index, image in enumerate(asked.config.windows.container_images):
-        of = _release_of(image)
+    for path, image in _container_images(asked):
+        of = _release_of(image, of_windows=path[0] == "windows")
         if of and of not in runs:
             message = f"{image} is of Windows {of}, whose containers {release['title']} does not run"
             tags = ", ".join(tag for tag, name in table("images")["tags"].items() if name in runs)
-            yield Finding((*_IMAGES, index), message, f"choose an image with one of the tags {tags}")
+            yield Finding(path, message, f"choose an image with one of the tags {tags}")
 
 
 @rule("container-image-tag-known", WARNING, "It is known to which release a container image belongs")
 def container_image_tag_known(asked: Asked) -> Iterator[Finding]:
-    for index, image in enumerate(asked.config.windows.container_images):
-        if _release_of(image) is None:
+    for path, image in _container_images(asked):
+        # Other images may be of several releases at once, or of none that matters.
+        if (path[0] == "windows" or image.startswith(_BASE_IMAGES)) and _release_of(image, of_windows=True) is None:
             message = f"nothing says of which Windows release {image} is, so nobody knows whether the host runs it"
             hint = f"name a tag: {', '.join(table('images')['tags'])}, or one with the build, as 10.0.20348.1"
-            yield Finding((*_IMAGES, index), message, hint)
+            yield Finding(path, message, hint)
 
 
-def _release_of(image: str) -> str | None:
-    """The release that a container image's tag names, in its own word or by its build."""
-    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
-    if of := table("images")["tags"].get(tag.partition("-")[0]):
-        return str(of)
-    builds = {str(row["build"]): name for name, row in table("windows")["releases"].items()}
-    parts = tag.split(".")
-    return builds.get(parts[2]) if parts[:2] == ["10", "0"] and len(parts) > 2 else None
+def _container_images(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
+    for index, image in enumerate(asked.config.windows.container_images):
+        yield ("windows", "container_images", index), image
+    for index, image in enumerate(asked.config.images):
+        yield ("images", index), image
+
+
+def _release_of(image: str, *, of_windows: bool) -> str | None:
+    """The release that a part of a container image's tag names, in its own word or by its build."""
+    tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2].lower()
+    images, releases = table("images"), table("windows")["releases"]
+    words = images["tags"] | {word: row["release"] for word, row in images["former_tags"].items()}
+    builds = {str(row["build"]): row["release"] for row in images["former_tags"].values()}
+    builds |= {str(row["build"]): name for name, row in releases.items()}
+    # Elsewhere 2004 may be a version like any other.
+    plain = of_windows or image.startswith(_MICROSOFTS) or any(word in tag for word in _WINDOWS_WORDS)
+    for part in tag.split("-"):
+        numbered = part.split(".")
+        if part in words and (plain or not part.isdigit()):
+            return str(words[part])
+        if numbered[:2] == ["10", "0"] and len(numbered) > _BUILD and numbered[_BUILD] in builds:
+            return str(builds[numbered[_BUILD]])
+    return None
 
 
 def _runs(asked: Asked) -> set[str]:
@@ -80,6 +105,8 @@ def _runs(asked: Asked) -> set[str]:
     runs = set(host["runs_images_of"])
     if windows.hyper_v == "isolation":
         runs |= {name for name, row in releases.items() if row["build"] <= host["build"]}
+        former = table("images")["former_tags"].values()
+        runs |= {row["release"] for row in former if row["build"] <= host["build"]}
     return runs
 
 

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "artifacts": {"errors", "resources"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "providers": {"artifacts", "errors", "resources"},
-    "config": {"documents", "errors", "providers", "resources"},
+    "config": {"catalog", "documents", "errors", "providers", "resources"},
     "rules": {"catalog", "config", "errors"},
     "plan": {"artifacts", "catalog", "config", "documents", "errors", "resources", "steps"},
     "explain": {"catalog", "config", "documents", "errors", "plan", "steps"},
@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rehearsal": {"build", "errors", "manifest", "pipeline", "providers", "resources"},
     "cli": {
         *("build", "catalog", "config", "console", "documents", "errors", "explain", "imagegen"),
-        *("manifest", "pipeline", "providers", "rehearsal", "rules", "steps"),
+        *("manifest", "pipeline", "providers", "rehearsal", "rules"),
     },
     "__main__": {"cli"},
 }

@@ -4,10 +4,12 @@ from typing import Annotated, Literal, Self
 
 import pydantic
 
-from imagegen.providers.words import Cidr, Days, Price, TagName, TagValue
+from imagegen.providers.words import Cidr, Days, Price, TagValue
 from imagegen.resources.model import Strict
 
-Region = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
+Region = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$")]
+# CAPA and EKS know nodes by tags as kubernetes.io/cluster/prod.
+AwsTagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/=+@-]{0,126}$")]
 InstanceType = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
 AccountId = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{12}$")]
 Arn = Annotated[str, pydantic.StringConstraints(pattern=r"^arn:aws[a-z-]*:[!-~]+$", max_length=2048)]
@@ -89,13 +91,17 @@ class BaseImage(Strict):
 class Disk(Strict):
     """The image's disk."""
 
-    size_gb: int = pydantic.Field(default=50, description="Its size.", ge=30, le=2048, examples=[100])
+    size_gb: int = pydantic.Field(default=50, description="Its size in GB.", ge=30, le=2048, examples=[100])
     type: Literal["gp3", "gp2"] = pydantic.Field(default="gp3", description="Its kind.", examples=["gp2"])
     iops: int | None = pydantic.Field(
         default=None, description="Of a gp3 disk; AWS' own when left out.", ge=3000, le=16000, examples=[4000]
     )
     throughput: int | None = pydantic.Field(
-        default=None, description="MiB/s of a gp3 disk; AWS' own when left out.", ge=125, le=1000, examples=[250]
+        default=None,
+        description="Speed of a gp3 disk in MiB/s; AWS' own when left out.",
+        ge=125,
+        le=1000,
+        examples=[250],
     )
 
 
@@ -190,7 +196,7 @@ class Publish(Strict):
         default=None, description="When AWS begins to call it deprecated.", examples=[180]
     )
     deregistration_protection: bool = pydantic.Field(
-        default=False, description="Nobody deletes it by mistake.", examples=[True]
+        default=False, description="Protect the AMI from deregistration.", examples=[True]
     )
     fast_launch: FastLaunch | None = pydantic.Field(default=None, description="Faster starts; none when left out.")
     keep_newest: int | None = pydantic.Field(
@@ -240,7 +246,7 @@ class Settings(Strict):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9()./_-]{0,127}$",
         examples=["platform-ami"],
     )
-    tags: dict[TagName, TagValue] = pydantic.Field(
+    tags: dict[AwsTagName, TagValue] = pydantic.Field(
         default={},
         description="Tags of image, snapshots and builder, beside imagegen's own.",
         examples=[{"team": "platform"}],

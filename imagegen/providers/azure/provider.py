@@ -28,6 +28,7 @@ NO_CAPACITY: Final = frozenset(
         "OverconstrainedAllocationRequest",
         "OverconstrainedZonalAllocationRequest",
         "QuotaExceeded",
+        "azureskunotavailable",
         "SkuNotAvailable",
         "ZonalAllocationFailed",
     }

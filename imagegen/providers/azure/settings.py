@@ -10,9 +10,7 @@ from imagegen.resources.model import Strict
 Location = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9]+$", max_length=60)]
 ResourceGroup = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._()-]{0,89}[A-Za-z0-9_()-]$")]
 VmSize = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9]+(_[A-Za-z0-9-]+)+$", max_length=60)]
-Guid = Annotated[
-    str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$")
-]
+Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")]
 ResourceName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
 ResourceId = Annotated[str, pydantic.StringConstraints(pattern=r"^/subscriptions/[A-Za-z0-9/._()-]+$", max_length=1024)]
 

@@ -36,6 +36,7 @@ RELEASES = {
     "2019": Release(17763, 8389, "KB5075904"),
     "2022": Release(20348, 5499, "KB5082142"),
     "2025": Release(26100, 33296, "KB5082063"),
+    "annual": Release(25398, 1913, "KB5066780"),
 }
 FEATURES = {
     "Containers": "Available",
@@ -57,6 +58,7 @@ RELEASE_FEATURES = {
     "2019": {"Telnet-Server": "Removed", "PowerShell-V2": "Installed"},
     "2022": {"PowerShell-V2": "Installed", "System-DataArchiver": "Installed"},
     "2025": {"AzureArcSetup": "Installed", "System-DataArchiver": "Installed"},
+    "annual": {},
 }
 NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
 TOOLS = (

@@ -159,6 +159,12 @@ def test_releases_are_complete() -> None:
             Registry(key=fix["key"], name=fix["name"], type="DWord", data=fix["data"])
             assert day(fix["expires"]) > day(sources("windows")[fix["source"]]["read"])
     assert set(tags.values()) <= set(RELEASES)
+    former = table("images")["former_tags"]
+    assert not set(former) & set(tags)
+    builds = {row["release"]: row["build"] for row in former.values()}
+    refused = table("windows")["refused"]
+    assert {name: row["build"] for name, row in refused.items()}.items() <= builds.items()
+    assert not set(builds.values()) & {row["build"] for row in RELEASES.values()}
     assert {name: row["runs_images_of"] for name, row in RELEASES.items()} == {
         **{"2019": ["2019"], "2022": ["2022"], "2025": ["2025", "2022"], "annual": ["2022"]}
     }
@@ -176,6 +182,82 @@ def test_images_say_their_release_edition_and_generation() -> None:
                 assert sku.startswith("23h2" if release == "annual" else release)
                 assert ("core" in sku) == (edition == "core")
                 assert sku.endswith(("-g2", "-gensecond")) == (generation == "2")
+
+
+def test_disks_of_the_clouds_images() -> None:
+    for row in RELEASES.values():
+        for clouds in row["images"].values():
+            assert clouds["aws"]["disk_gb"] == (None if clouds["aws"]["name"] is None else 30)
+            smalls = {"smalldisk" in sku for sku in clouds["azure"]["sku"].values()}
+            assert [clouds["azure"]["disk_gb"]] == [30 if small else 127 for small in smalls]
+
+
+def test_names_of_base_images_say_what_they_are() -> None:
+    facts = table("windows")
+    assert set(facts["release_words"].values()) >= {*RELEASES, *facts["refused"]}
+    for release, row in RELEASES.items():
+        for edition, clouds in row["images"].items():
+            names = {"aws": [clouds["aws"]["name"]] if clouds["aws"]["name"] else []}
+            offer = clouds["azure"]["offer"]
+            names["azure"] = [f"microsoftwindowsserver/{offer}/{sku}" for sku in clouds["azure"]["sku"].values()]
+            for cloud, named in names.items():
+                patterns = facts["base_images"][cloud]
+                for name in map(str.lower, named):
+                    words = re.findall(patterns["release"], name)
+                    assert {facts["release_words"][word] for word in words} == {release}, name
+                    assert [kind for kind in ("core", "full") if re.search(patterns[kind], name)] == [edition], name
+            generation_2 = facts["base_images"]["azure"]["generation_2"]
+            assert [bool(re.search(generation_2, name)) for name in names["azure"]] == [False, True]
+
+
+def test_gates_and_flags_of_kubelet() -> None:
+    for row in table("kubelet")["feature_gates"].values():
+        first, locked, last = (numbers(row[key] or "") for key in ("first", "locked", "last"))
+        assert first or last
+        assert not (first and locked) or first <= locked
+        assert not (locked and last) or locked <= last
+    gate = table("kubelet")["feature_gates"]["WindowsHostProcessContainers"]
+    assert MINORS[gate["first"]]["host_process"] == "gate"
+    for row in table("kubelet")["flags"].values():
+        assert row["last"] in MINORS
+
+
+@pytest.mark.parametrize(
+    ("instance", "runs"),
+    [
+        *(
+            ("m6i.large", True),
+            ("g4dn.xlarge", True),
+            ("g6e.xlarge", True),
+            ("x2iedn.xlarge", True),
+            ("u-6tb1.metal", True),
+        ),
+        *(
+            ("m8g.large", False),
+            ("c6gn.large", False),
+            ("t4g.small", False),
+            ("a1.large", False),
+            ("g5g.xlarge", False),
+        ),
+        *(("im4gn.large", False), ("is4gen.large", False), ("x2gd.large", False), ("i4g.large", False)),
+        *(("r7gd.large", False), ("hpc7g.4xlarge", False), ("mac1.metal", False), ("mac2-m2pro.metal", False)),
+    ],
+)
+def test_aws_instance(instance: str, runs: bool) -> None:
+    rows = table("aws-instances")["families"]
+    assert any(re.fullmatch(row["pattern"], instance) for row in rows) != runs
+
+
+@pytest.mark.parametrize(
+    ("region", "partition"),
+    [
+        *(("us-east-1", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")),
+        *(("eusc-de-east-1", "aws-eusc"), ("us-isob-east-1", "aws-iso-b"), ("eu-west-1", "aws")),
+    ],
+)
+def test_partition_of_a_region(region: str, partition: str) -> None:
+    rows = table("clouds")["aws_partitions"]
+    assert next(row["partition"] for row in rows if region.startswith(row["prefix"])) == partition
 
 
 def test_plugins() -> None:
@@ -236,6 +318,8 @@ def test_azure_size(size: str, generations: list[int] | None, security: set[str]
         ("ami_name", "capa-ami windows (1.36.2) [a]./'@_", "capa:ami"),
         ("aks_windows_pool", "winp2", "2win"),
         ("computer_name", "win-md-0-x7k2p", "win_md"),
+        ("host_name", "1-win-md-0", "win-md-"),
+        ("host_name", "a1", "2026"),
     ],
 )
 def test_name_limit(limit: str, fits: str, refused: str) -> None:
@@ -255,6 +339,7 @@ def test_limits_are_the_clouds_own() -> None:
             "aws_tags": 50,
         },
         **{"scale_set_prefix": 9, "aks_windows_pool": 6, "ami_name": 128, "computer_name": 15},
+        **{"azure_computer_name": 15, "host_name": 63},
     }
 
 

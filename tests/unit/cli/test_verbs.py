@@ -49,18 +49,25 @@ def locked(tmp_path: Path, decide: Callable[..., Any]) -> tuple[Any, Path]:
 def test_validate_says_what_it_read(run: Callable[..., tuple[object, str, str]]) -> None:
     code, out, err = run("validate", SHIPPED)
     assert (code, out) == (0, f"{SHIPPED}: ok (windows-2022-containerd for aws, azure)\n")
-    # The one thing of the shipped config that whoever copies it should narrow.
+    # On each cloud the one thing of the shipped config that whoever copies it should narrow.
     assert err.startswith(f"{SHIPPED}:37: targets.aws.network.allowed_cidrs[0]: warning: ")
-    assert err.count("\n") == 2
+    assert f"{SHIPPED}:41: targets.azure.network: warning: " in err
+    assert err.count("\n") == 4
 
 
 def test_validate_for_machines(run: Callable[..., tuple[object, str, str]]) -> None:
     code, out, _ = run("validate", SHIPPED, "--format", "json")
     assert code == 0
-    told = json.loads(out)
-    (warning,) = told.pop("problems")
-    assert (warning["severity"], warning["rule"], warning["line"]) == ("warning", "aws-open-to-everybody", 37)
+    whole = json.loads(out)
+    (told,) = whole["configs"]
+    assert [(warning["severity"], warning["rule"], warning["line"]) for warning in told.pop("problems")] == [
+        ("warning", "aws-open-to-everybody", 37),
+        ("warning", "azure-open-to-everybody", 41),
+    ]
+    assert whole["ok"]
     assert told == {
+        "message": "",
+        "hint": "",
         "file": str(SHIPPED),
         "ok": True,
         "buildable": True,
@@ -98,7 +105,7 @@ def test_render_prints_where_the_tree_is(
     code, out, err = run(*words)
     tree = tmp_path / "out" / "windows-2022-containerd" / decision.plan.short_id / "tree"
     assert (code, out) == (0, f"{tree}\n")
-    assert "[aws-open-to-everybody]" in err
+    assert err == f"{SHIPPED}: 2 warnings, told by `imagegen validate`\n"
     assert contents.read_folder(tree) == pipeline.render_tree(decision)
     before = {path: path.stat().st_mtime_ns for path in tree.rglob("*")}
     assert run(*words)[0] == 0
@@ -209,7 +216,7 @@ def test_validate_tells_machines_what_is_wrong(run: Callable[..., tuple[object, 
     file = tmp_path / "wrong.yaml"
     file.write_text(SHIPPED.read_text().replace("windows:", "windos:", 1))
     code, out, err = run("validate", file, "--format", "json")
-    told = json.loads(out)
+    (told,) = json.loads(out)["configs"]
     assert (code, err, told["ok"]) == (2, "", False)
     assert [(item["path"], item["hint"]) for item in told["problems"]] == [("windos", "did you mean 'windows'?")]
 
@@ -265,7 +272,7 @@ def test_validate_annotates_a_pull_request(run: Callable[..., tuple[object, str,
     code, out, _ = run("validate", file, "--format", "github")
     assert code == 2
     place = str(file).replace("%", "%25").replace(",", "%2C")
-    warning, line = out.splitlines()
+    warning, line, _ = out.splitlines()
     assert warning.startswith(f"::warning file={place},line=37,title=aws-open-to-everybody::")
     assert line.startswith(
         f"::error file={place},line=39,title=aws-copy-to-build-region::targets.aws.publish.regions[0]: "
@@ -277,10 +284,12 @@ def test_validate_judges_many(run: Callable[..., tuple[object, str, str]], tmp_p
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text("name: x\n")
     code, out, err = run("validate", wrong, SHIPPED)
-    assert (code, out) == (2, f"{SHIPPED}: ok (windows-2022-containerd for aws, azure)\n")
+    summary = "2 configs: 1 ok, 0 cannot be built yet, 1 wrong; 2 warnings"
+    assert (code, out) == (2, f"{SHIPPED}: ok (windows-2022-containerd for aws, azure)\n{summary}\n")
     assert f"error: {wrong}: " in err
     code, out, _ = run("validate", wrong, SHIPPED, "--format", "json")
-    assert (code, [item["ok"] for item in json.loads(out)]) == (2, [False, True])
+    told = json.loads(out)
+    assert (code, told["ok"], [item["ok"] for item in told["configs"]]) == (2, False, [False, True])
 
 
 def test_set_wins_and_is_recorded(run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path]) -> None:
@@ -293,6 +302,18 @@ def test_set_wins_and_is_recorded(run: Callable[..., tuple[object, str, str]], l
     code, _, err = run(*words[:-1], "timeouts.winrn=90")
     assert code == 2
     assert "did you mean 'winrm'?" in err
+
+
+@pytest.mark.parametrize("place", [".", "x" * 300, "shipped.yaml/below"])
+def test_a_place_that_cannot_be_is_told(
+    place: str, run: Callable[..., tuple[object, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shipped.yaml").write_bytes(SHIPPED.read_bytes())
+    for words in (("plan", "shipped.yaml", "--target", "aws", "--lock", place), ("validate", place)):
+        code, out, err = run(*words)
+        assert (words, code, out) == (words, 2, "")
+        assert "error: " in err.lower()
 
 
 def test_the_day_is_said_by_the_environment(

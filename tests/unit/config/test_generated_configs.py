@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from imagegen.artifacts.lock import Lock
+
 FEW = 25
 MANY = {"valid": 3000, "mutated": 4000, "hostile": 3000}
 LIMIT_S = 1.0
@@ -223,8 +225,10 @@ def test_two_spellings_have_one_plan(
 
 
 @pytest.fixture(name="complaints")
-def complaints_of(load: Callable[[Path], pipeline.Loaded]) -> Callable[[Path, dict[str, int]], None]:
-    """Takes a config as far as its steps, and judges what is said where that does not go."""
+def complaints_of(
+    load: Callable[[Path], pipeline.Loaded], make_lock: Callable[..., Lock]
+) -> Callable[[Path, dict[str, int]], None]:
+    """Takes a config as far as its plan, and judges what is said where that does not go."""
     steps = pipeline.load_steps()
 
     def complaints(file: Path, outcomes: dict[str, int]) -> None:
@@ -233,7 +237,7 @@ def complaints_of(load: Callable[[Path], pipeline.Loaded]) -> Callable[[Path, di
             vars(loaded)["steps"] = steps
             outcomes["loaded"] += 1
             for target in loaded.config.targets.named():
-                pipeline.evaluated(loaded, target)
+                pipeline.decide(loaded, target, make_lock(loaded, target))
         except ImagegenError as wrong:
             error = wrong
         else:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from imagegen.config.fields import models_in
 from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.config.sources import PinnedUrl
+from imagegen.documents.problems import models_in
 from imagegen.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -114,6 +114,26 @@ PLACES = list(_places(MAXIMAL))
 ODD: st.SearchStrategy[object] = st.sampled_from(
     [None, True, -1, 10**9, 1.5, "", "x", "-", "A" * 300, "https://x/y", [], [None], {}, {"x": 1}, [[]]]
 )
+
+
+@pytest.mark.parametrize(
+    ("section", "value"),
+    [
+        ("overrides", {"containerd_url": {"url": "https://x/y", "sha256": "z"}}),
+        ("overrides", {"containerd_url": {"url": "https://x/y", "sha": "z"}}),
+        ("overrides", {"containerd_url": {"sha256": "0" * 64}}),
+        ("ansible", {"before": ["roles/x"], "variables": {"x": [1]}}),
+        ("images", ["registry.example.com/a:1", 5]),
+        ("kubernetes", {"version": "1.36.2", "feature_gates": {"small": True}}),
+    ],
+)
+def test_what_is_left_of_a_wrong_section_is_for_the_rules(tmp_path: Path, section: str, value: object) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps({**MAXIMAL, section: value}))
+    found = read(file)
+    assert found.problems
+    assert found.config is not None
+    assert found.unread == {section}
 
 
 @given(place=st.sampled_from(PLACES), value=ODD)

@@ -18,7 +18,7 @@ from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
 from imagegen.config.reference import reference_text, scalar
 from imagegen.documents.yaml import Document, parse_yaml
-from imagegen.steps.discover import override_names
+from imagegen.rules.awaited import notes
 
 FILE = Path(__file__).parents[3] / "configs" / "reference.yaml"
 # Alone they say nothing: their section asks for one of their neighbours too.
@@ -59,11 +59,11 @@ def read(text: str) -> list[Line]:
         above = [*((at, name) for at, name in above if at < depth), (depth, match["name"])]
         path = tuple(name for _, name in above)
         line = f"{match['indent']}{match['dash'] or ''}{match['name']}:{match['value'] or ''}"
-        found.append(Line(path, line, bool(match["mark"]), prose.endswith("; required"), bool(match["dash"])))
+        found.append(Line(path, line, bool(match["mark"]), "; required" in prose, bool(match["dash"])))
     return found
 
 
-TEXT = reference_text(list(table("windows")["releases"]), sorted(override_names(pipeline.load_steps())))
+TEXT = reference_text(list(table("windows")["releases"]), pipeline.override_names(), notes())
 LINES = read(TEXT)
 
 

@@ -16,7 +16,7 @@ from imagegen.catalog.facts import table
 from imagegen.config.fields import keys
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text
 from imagegen.documents.yaml import parse_yaml, read_yaml
-from imagegen.steps.discover import override_names
+from imagegen.rules.awaited import notes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 
 @cache
 def schema() -> dict[str, Any]:
-    return config_schema(list(table("windows")["releases"]), sorted(override_names(pipeline.load_steps())))
+    return config_schema(list(table("windows")["releases"]), pipeline.override_names(), notes())
 
 
 @cache

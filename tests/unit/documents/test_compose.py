@@ -87,7 +87,6 @@ def test_layers_merge_and_each_value_has_its_place(repository: Path) -> None:
     document = composed(repository, "configs/config.yaml", "again.b=2", "map.list[0]=8", "again.c.d=[x]")
     assert document.data == {
         "map": {"base": 1, "both": "more", "list": [8], "own": 1},
-        "gone": None,
         "again": {"b": 2, "c": {"d": ["x"]}},
     }
     assert {dotted(path): str(document.place(path)) for path in document.lines} == {
@@ -98,7 +97,6 @@ def test_layers_merge_and_each_value_has_its_place(repository: Path) -> None:
         "map.list": "configs/more.yaml:2",
         "map.list[0]": "--set map.list[0]",
         "map.own": "configs/config.yaml:3",
-        "gone": "configs/config.yaml:4",
         "again": "--set again.b",
         "again.b": "--set again.b",
         "again.c": "--set again.c.d",
@@ -138,7 +136,7 @@ def test_sets_win_in_their_order_and_are_recorded(repository: Path) -> None:
     document = composed(
         repository, "config.yaml", "b.c=2", "b={e: 3}", "a=4", "a=5", "b.f=6", 'tags["a.b/c=d"]=x', "g=", "h={}"
     )
-    assert document.data == {"a": 5, "b": {"e": 3, "f": 6}, "tags": {"a.b/c=d": "x"}, "g": None, "h": {}}
+    assert document.data == {"a": 5, "b": {"e": 3, "f": 6}, "tags": {"a.b/c=d": "x"}, "h": {}}
     assert document.sets == (
         ("b", {"e": 3}),
         ("a", 5),
@@ -156,8 +154,6 @@ def test_sets_win_in_their_order_and_are_recorded(repository: Path) -> None:
         ('"2025"', "2025", "2025"),
         ("'it''s'", "it's", "it's"),
         ("true", True, "true"),
-        ("null", None, "null"),
-        ("", None, ""),
         ("a=b", "a=b", "a=b"),
         ("https://x.example.com/y#z", "https://x.example.com/y#z", "https://x.example.com/y#z"),
         ("[a, {b: 1}]", ["a", {"b": 1}], "[a, {b: 1}]"),
@@ -167,6 +163,15 @@ def test_values_of_sets(repository: Path, said: str, plain: Any, text: str) -> N
     write(repository, {"config.yaml": "a: 1\n"})
     assert composed(repository, "config.yaml", f"b.c={said}").data == {"a": 1, "b": {"c": plain}}
     assert composed(repository, "config.yaml", f"b.c={said}", texts=[("b", "c")]).data == {"a": 1, "b": {"c": text}}
+
+
+def test_null_takes_away(repository: Path) -> None:
+    write(repository, {"config.yaml": "a: 1\nb: {c: 2, d: 3}\n"})
+    for said in ("b.c=null", "b.c=~", "b.c="):
+        assert composed(repository, "config.yaml", said).data == {"a": 1, "b": {"d": 3}}
+    for said, text in (("b.c=null", None), ("b.c=~", None), ("b.c=", ""), ('b.c="null"', "null")):
+        expected = {"a": 1, "b": {"d": 3} if text is None else {"c": text, "d": 3}}
+        assert composed(repository, "config.yaml", said, texts=[("b", "c")]).data == expected
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ class Outer(Strict):
     inner: Inner
     more: dict[str, Inner] = {}
     words: Annotated[list[str], pydantic.Field(description="Words.", min_length=1)] = ["one"]
+    either: dict[str, str | int] = {}
+    key_env: Annotated[str, pydantic.Field(description="Its variable.", pattern="^[A-Z_]+$")] = "KEY"
 
 
 GOOD: dict[str, Any] = {"name": "a", "inner": {"colour": "red"}}
@@ -46,7 +48,7 @@ def problems(**changes: object) -> list[tuple[str, str, str]]:
     [
         ({"name": 5}, "name", "5 is a number, not a text", 'write "5"'),
         ({"name": 1.5}, "name", "1.5 without quotes is the number 1.5, not a text", 'write "1.5"'),
-        ({"name": True}, "name", "True is a number, not a text", 'write "True"'),
+        ({"name": True}, "name", "must be a text, not true or false", ""),
         ({"name": None}, "name", "must be a text, not nothing", ""),
         ({"name": "A"}, "name", "'A' does not have the right form", "The name. It must match ^[a-z]+$"),
         ({"name": "a", "inner": []}, "inner", "must be keys and values, not a list", ""),
@@ -55,7 +57,7 @@ def problems(**changes: object) -> list[tuple[str, str, str]]:
         ({"inner": {"colour": "red", "size": 0}}, "inner.size", "0 is too small", "at least 1"),
         ({"inner": {"colour": "red", "size": 10}}, "inner.size", "10 is too large", "at most 9"),
         ({"inner": {"colour": "red", "size": "3"}}, "inner.size", "must be a whole number, not a text", ""),
-        ({"inner": {"colour": "red", "on": "yes"}}, "inner.on", "must be true or false, not a text", ""),
+        ({"inner": {"colour": "red", "on": "yes"}}, "inner.on", "must be true or false, not a text", "write true"),
         ({"inner": {"colour": "red", "sise": 3}}, "inner.sise", "unknown key 'sise'", "did you mean 'size'?"),
         ({"inner": {"colour": "red", "x": 3}}, "inner.x", "unknown key 'x'", "known here: colour, size, on"),
         ({"inner": {"color": "red"}}, "inner.color", "unknown key 'color'", "did you mean 'colour'?"),
@@ -86,6 +88,8 @@ def test_a_missing_key_is_left_to_the_misspelt_one() -> None:
         ("http://user:word@host/a", "'http://host/a' has a user, a query or a fragment in it"),
         ("https://host/a?sig=word", "'https://host/a' has a user, a query or a fragment in it"),
         ("http://host/a#word", "'http://host/a' has a user, a query or a fragment in it"),
+        ("https://user:w@rd@host/a", "'https://host/a' has a user, a query or a fragment in it"),
+        ("https://user:w/o?r#d@host/a", "'https://host/a' has a user, a query or a fragment in it"),
         ("a@B?c", "'a@B?c' does not have the right form"),
         ("B" * 200, f"'{'B' * 99}… does not have the right form"),
     ],
@@ -93,6 +97,15 @@ def test_a_missing_key_is_left_to_the_misspelt_one() -> None:
 def test_secrets_of_a_url_are_not_shown(given: str, shown: str) -> None:
     ((_, message, _),) = problems(name=given)
     assert message == shown
+
+
+def test_a_secret_where_its_variable_is_to_be_named_is_not_shown() -> None:
+    (told,) = problems(key_env="word~8Q")
+    assert told == ("key_env", "this does not have the right form", "Its variable. It must match ^[A-Z_]+$")
+
+
+def test_what_no_member_of_a_union_takes_is_told_at_its_own_place() -> None:
+    assert {path for path, _, _ in problems(either={"one": []})} == {"either.one"}
 
 
 def test_problems_stand_below_a_place() -> None:
@@ -106,7 +119,7 @@ def test_problems_stand_below_a_place() -> None:
 @pytest.mark.parametrize(
     ("path", "keys"),
     [
-        ((), ["name", "inner", "more", "words"]),
+        ((), ["name", "inner", "more", "words", "either", "key_env"]),
         (("inner",), ["colour", "size", "on"]),
         (("more", "anything"), ["colour", "size", "on"]),
         (("inner", "colour"), []),

@@ -130,7 +130,7 @@ def test_depth_is_bounded(depth: int, fine: bool) -> None:
 
 def test_size_is_bounded() -> None:
     parse_yaml(b"#" * MAX_BYTES, "f")
-    with pytest.raises(ConfigError, match="has 1048577 bytes"):
+    with pytest.raises(ConfigError, match="f is too long"):
         parse_yaml(b"#" * (MAX_BYTES + 1), "f")
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 _VERSION = "1.36.1"
+_KEYS_FAR_AWAY = "/keys/of/another/region"
 
 
 @functools.cache
@@ -155,10 +156,11 @@ def _vm_template(certificate_url: str) -> Json:
 class _Cloud:
     """An Azure with one definition, and whoever is logged in to it."""
 
-    def __init__(self, **definition: str) -> None:
+    def __init__(self, inside: str = "", **definition: str) -> None:
         self.machines: list[MachineIdentity] = []
         wanted = GalleryDefinition("images", "gal", "win-2025", **definition)
-        self.azure = Azure(AzureOptions(definitions=(wanted,)), self.machines.append)
+        options = AzureOptions(definitions=(wanted,), inside=inside, encryption_sets={_KEYS_FAR_AWAY: "uksouth"})
+        self.azure = Azure(options, self.machines.append)
         self.application = self.azure.application
         self.token = self.log_in("https://management.azure.com/.default")
         self.base = f"/subscriptions/{self.application.subscription}"
@@ -307,6 +309,24 @@ def test_a_machine_without_a_listener_stays_shut(cloud: _Cloud) -> None:
 
 
 @pytest.mark.parametrize(
+    ("inside", "reason"),
+    [
+        ("Net", ""),
+        ("", "the machine has no public address, and the operator is not in its network net"),
+        ("other", "the machine has no public address, and the operator is not in its network net"),
+    ],
+)
+def test_a_machine_without_a_public_address_is_reached_from_its_network(inside: str, reason: str) -> None:
+    cloud = _Cloud(inside)
+    template = _vm_template(cloud.vault())
+    del template["resources"][3]["properties"]["ipConfigurations"][0]["properties"]["publicIPAddress"]
+    assert cloud.deploy("vm", template).status == 201
+    [machine] = cloud.machines
+    assert machine.address == "10.0.0.4"
+    assert cloud.azure.closed_because(machine.address) == reason
+
+
+@pytest.mark.parametrize(
     ("rule", "is_open"),
     [
         ({"sourceAddressPrefixes": ["203.0.113.0/24"], "destinationPortRange": "5986"}, True),
@@ -351,6 +371,8 @@ def test_a_security_group_must_admit_the_port(cloud: _Cloud, rule: Json, *, is_o
         ("storageProfile.imageReference.version", "1.2.3", "PlatformImageNotFound"),
         ("storageProfile.imageReference.sku", "2025-desktop", "NotFound"),
         ("storageProfile.osDisk.managedDisk", None, "InvalidParameter"),
+        ("storageProfile.osDisk.managedDisk", {"diskEncryptionSet": {"id": "/nowhere"}}, "ResourceNotFound"),
+        ("storageProfile.osDisk.managedDisk", {"diskEncryptionSet": {"id": _KEYS_FAR_AWAY}}, "BadRequest"),
         ("networkProfile.networkInterfaces", [{"id": "/nic"}], "ResourceNotFound"),
     ],
 )

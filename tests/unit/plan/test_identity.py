@@ -36,6 +36,7 @@ targets: # the order of keys, quotes, comments and defaults that are written out
       {version: date, definition: capi-win-2022-containerd, name: "clusterapi", resource_group: 'cluster-api-gallery'}
     vm_sizes: ["Standard_D4s_v5", Standard_D4as_v5]
     generation: 2
+    disk_size_gb: 50
     location: "eastus2"
   aws:
     publish:

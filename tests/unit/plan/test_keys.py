@@ -79,6 +79,15 @@ def test_key_has_its_effect(path: str, decide: Decide, tmp_path: Path) -> None:
         assert _decided(before, other, decide, tmp_path) == _decided(after, other, decide, tmp_path)
 
 
+def test_a_base_image_of_ones_own_needs_no_offer_of_the_cloud(decide: Decide, tmp_path: Path) -> None:
+    config = copy.deepcopy(BASE)
+    _put(config, "windows.release", "annual")
+    _put(config, "allow_eol", True)
+    _put(config, "targets.aws.base_image", {"name": "own-*"})
+    plan = _decided(config, "aws", decide, tmp_path)
+    assert (plan.image.windows["release"], plan.image.base["owner"]) == ("annual", "self")
+
+
 def _put(config: dict[str, Any], path: str, value: object) -> None:
     inner: Any = config
     *parents, last = path.replace("overrides.*", "overrides.crictl_url").split(".")

@@ -34,6 +34,8 @@ class Azure:
             galleries.prepare(self._world, definition)
         for group in options.groups:
             landscape.prepare(self._world, group)
+        for set_id, location in options.encryption_sets.items():
+            landscape.prepare_encryption_set(self._world, set_id, location)
 
     @property
     def credentials(self) -> dict[str, str]:

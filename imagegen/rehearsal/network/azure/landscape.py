@@ -5,11 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.network.azure import groups, networks, vaults
-from imagegen.rehearsal.network.azure.resources import GroupId, Resource
+from imagegen.rehearsal.network.azure.resources import GroupId, Resource, region
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.network.azure.options import ExistingGroup
     from imagegen.rehearsal.network.azure.world import World
+
+
+def prepare_encryption_set(world: World, set_id: str, location: str) -> None:
+    """Make a disk encryption set that exists from the start; a config names it by its whole id."""
+    world.resources.put({"id": set_id, "type": "Microsoft.Compute/diskEncryptionSets", "location": region(location)})
 
 
 def prepare(world: World, wanted: ExistingGroup) -> None:

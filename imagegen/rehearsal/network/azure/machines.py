@@ -31,7 +31,7 @@ def create(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
     identity = MachineIdentity(
         cloud="azure",
         name=group.resource(MACHINE, name),
-        address=next(filter(None, (networks.public_address(world, each) for each in interfaces)), ""),
+        address=networks.address(world, interfaces[0]),
         image=reference.name,
         username=str(profile["adminUsername"]),
         password=str(profile["adminPassword"]),
@@ -61,6 +61,11 @@ def _shown(world: World, group: GroupId, spec: Resource) -> Resource:
 def _disk(world: World, group: GroupId, wanted: Resource, location: str) -> Resource:
     if wanted.get("managedDisk") is None:
         raise ArmError(400, "InvalidParameter", f"The disk '{wanted.get('name')}' is not a managed disk.")
+    key = wanted["managedDisk"].get("diskEncryptionSet")
+    if key is not None and world.resources.get(key["id"])["location"] != location:
+        raise ArmError(
+            400, "BadRequest", f"The disk encryption set '{key['id']}' is not in {location}, as the disk is."
+        )
     disk = new_resource(group, DISK, wanted["name"], location, {"diskState": "Attached"}, None)
     return {**wanted["managedDisk"], "id": world.resources.put(disk)["id"]}
 

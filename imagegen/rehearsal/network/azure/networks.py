@@ -19,6 +19,9 @@ NETWORK = "Microsoft.Network/virtualNetworks"
 SECURITY_GROUP = "Microsoft.Network/networkSecurityGroups"
 # A documentation network: nothing real has these addresses.
 _PUBLIC = ipaddress.ip_network("198.51.100.0/24")
+_PRIVATE = ipaddress.ip_network("10.0.0.0/24")
+# The first addresses of a subnet are Azure's own.
+_RESERVED = 4
 
 
 def create_address(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
@@ -54,9 +57,18 @@ def create_interface(world: World, group: GroupId, name: str, spec: Resource) ->
         find_subnet(world, wanted.get("subnet", {}).get("id", ""))
         if "publicIPAddress" in wanted:
             world.resources.get(wanted["publicIPAddress"]["id"])
-        shown.append({**configuration, "properties": {**wanted, "privateIPAddress": "10.0.0.4"}})
+        shown.append({**configuration, "properties": {**wanted, "privateIPAddress": _private_address(world)}})
     properties["ipConfigurations"] = shown
     return new_resource(group, INTERFACE, name, spec["location"], properties, spec.get("tags"))
+
+
+def _private_address(world: World) -> str:
+    """Another one for each interface: machines are told apart by their addresses."""
+    number = world.private_addresses_given + _RESERVED
+    if number > _PRIVATE.num_addresses - 2:
+        raise ArmError(400, "SubnetIsFull", "The subnet does not have enough capacity for 1 IP addresses.")
+    world.private_addresses_given += 1
+    return str(_PRIVATE[number])
 
 
 def list_all(world: World, call: Call) -> Response:
@@ -90,18 +102,31 @@ def delete(kind: str, world: World, call: Call) -> Response:
     return Response(204)
 
 
-def public_address(world: World, interface: Resource) -> str:
-    """The public address of an interface, or "" when it has none."""
+def address(world: World, interface: Resource) -> str:
+    """The address by which an interface is reached: its public one, or its private one where it has no other."""
+    configurations = interface["properties"]["ipConfigurations"]
+    return _public_address(world, interface) or str(configurations[0]["properties"]["privateIPAddress"])
+
+
+def _public_address(world: World, interface: Resource) -> str:
     for configuration in interface["properties"]["ipConfigurations"]:
-        address = configuration["properties"].get("publicIPAddress")
-        if address is not None:
-            return str(world.resources.get(address["id"])["properties"]["ipAddress"])
+        found = configuration["properties"].get("publicIPAddress")
+        if found is not None:
+            return str(world.resources.get(found["id"])["properties"]["ipAddress"])
     return ""
 
 
+def _network_of(interface: Resource) -> str:
+    subnet_id = str(interface["properties"]["ipConfigurations"][0]["properties"]["subnet"]["id"])
+    return subnet_id.partition("/subnets/")[0].rpartition("/")[2]
+
+
 def closed_because(world: World, interface: Resource) -> str:
-    """Why WinRM's port is shut on an interface; "" when every security group on the way admits it."""
+    """Why WinRM's port is shut on an interface; "" when the operator gets there and every security group admits it."""
     operator = world.options.operator
+    network = _network_of(interface)
+    if not _public_address(world, interface) and network.lower() != world.options.inside.lower():
+        return f"the machine has no public address, and the operator is not in its network {network}"
     guards = [interface["properties"].get("networkSecurityGroup")]
     for configuration in interface["properties"]["ipConfigurations"]:
         subnet = find_subnet(world, configuration["properties"].get("subnet", {}).get("id", ""))

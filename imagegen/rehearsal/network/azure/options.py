@@ -31,6 +31,9 @@ def default_marketplace() -> dict[tuple[str, str], tuple[str, ...]]:
     }
     # The one SKU whose second generation has a name of its own.
     skus["windowsserver", "2019-datacenter-gensecond"] = _RELEASES["2019"][1]
+    # The annual channel is core alone, and has no small disk; its support ended with the second of these.
+    annual = ("25398.1791.250812", "25398.1913.251014")
+    skus |= {("windowsserver", f"23h2-datacenter-core{generation_end}"): annual for generation_end in ("", "-g2")}
     return skus
 
 
@@ -65,10 +68,16 @@ class ExistingGroup:
 
 @dataclasses.dataclass(frozen=True)
 class AzureOptions:
-    """`looks`: how many looks at a gallery version, or at its operation, see it being replicated."""
+    """`looks`: how many looks at a gallery version, or at its operation, see it being replicated.
+
+    `inside` is the network in which the operator stands: only from there a machine without a public address is reached.
+    `encryption_sets` are the ids of the disk encryption sets, each with its location.
+    """
 
     definitions: tuple[GalleryDefinition, ...] = ()
     groups: tuple[ExistingGroup, ...] = ()
     marketplace: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=default_marketplace)
     looks: int = 1
     operator: str = OPERATOR_ADDRESS
+    inside: str = ""
+    encryption_sets: Mapping[str, str] = dataclasses.field(default_factory=dict)

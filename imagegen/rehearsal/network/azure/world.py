@@ -62,6 +62,7 @@ class World:
     # Where each gallery version has arrived, by its id.
     replicated: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     addresses_given: int = 0
+    private_addresses_given: int = 0
 
     def group(self, group: GroupId) -> Resource:
         """The resource group, which must exist."""

@@ -53,6 +53,8 @@ variable "azure" {
     definition     = string
     version        = string
     storage        = string
+
+    allowed_cidrs = list(string)
   })
 }
 
@@ -89,6 +91,8 @@ source "azure-arm" "image" {
   image_offer     = var.image.base["offer"]
   image_sku       = var.image.base["sku"]
   image_version   = var.image.base["version"]
+
+  allowed_inbound_ip_addresses = var.azure.allowed_cidrs
 
   # Straight into the gallery, unseen by whoever asks for the latest until it is published.
   shared_image_gallery_destination {

@@ -1,0 +1,256 @@
+"""All that a config can say, taken by real Packer: trees, whole rehearsals, the builder's sizes, a secret's name."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen import pipeline
+from imagegen.build import process
+from imagegen.console import Console
+from imagegen.errors import ExitCode, RefusedError
+from imagegen.providers import Run
+from imagegen.rehearsal.network.aws.fleets import not_started
+from imagegen.rehearsal.network.aws.instances import Refused
+from imagegen.rehearsal.network.messages import Response
+from imagegen.rehearsal.scenery import refuse_what_is_not_played
+from tests.conftest import REPOSITORY, load_today
+from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, TARGETS, imagegen, scene_of, stage_of, user_environ
+from tests.golden.test_golden import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from imagegen.build.process import Completed
+    from imagegen.rehearsal.network.messages import Request
+    from imagegen.rehearsal.stage import Stage
+    from tests.conftest import Decided
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
+
+_MAXIMAL = REPOSITORY / "tests" / "golden" / "maximal.yaml"
+# It asks for more than the plugin that imagegen builds from source can do.
+_NEWER_PLUGIN = "newer-plugin"
+_SECRET_NAME = "IMAGES_CLIENT_SECRET"  # noqa: S105 - the name of a variable
+
+
+def _check(decided: Decided, out: Path, environ: dict[str, str]) -> None:
+    """`packer fmt -check` and `packer validate`, as every build begins."""
+    decision = decided.decision
+    run = Run(environ, {}, "2026-11-18T10:00:00Z")
+    folder = pipeline.write(decision, pipeline.render_tree(decision), out)
+    tools = pipeline.find_toolchain(decision.plan, run, Console(io.StringIO(), plain=True))
+    pipeline.check(decision.plan, tools, folder, run)
+
+
+def test_packer_accepts_the_trees_of_all_configs(decide: Callable[[Path, str], Decided], tmp_path: Path) -> None:
+    cases = [(file, target) for file, target in CASES if file.stem != _NEWER_PLUGIN]
+    assert {file.stem for file, _ in cases} >= {"minimal", "maximal", "air-gapped", "annual-channel", CONFIG.stem}
+    for file, target in cases:
+        _check(decide(file, target), tmp_path / target, user_environ(tmp_path))
+
+
+def test_packer_gets_the_secret_by_the_name_of_the_config(
+    decide: Callable[[Path, str], Decided], tmp_path: Path
+) -> None:
+    decided = decide(_MAXIMAL, "azure")
+    known = user_environ(tmp_path, AZURE_CLIENT_ID="a-client", AZURE_TENANT_ID="a-tenant")
+    _check(decided, tmp_path, known | {_SECRET_NAME: "a-secret-of-the-user"})
+    with pytest.raises(RefusedError) as refused:
+        _check(decided, tmp_path, known)
+    assert "client_secret" in "\n".join(refused.value.details)
+
+
+# What is played instead of the regions and the accounts of others.
+_PLAYED = {
+    "aws": (
+        "targets.aws.region=eu-west-1",
+        "targets.aws.publish.regions=[us-east-1]",
+        "targets.aws.encryption.region_kms_keys={us-east-1: alias/images}",
+        "targets.aws.auth.assume_role.role_arn=arn:aws:iam::111122223333:role/images",
+        # A security group for the occasion, in the operator's own network, that admits few.
+        "targets.aws.network.security_group_ids=[]",
+        "targets.aws.network.allowed_cidrs=[10.20.7.16/28]",
+    ),
+    "azure": (
+        "targets.azure.auth={}",
+        # From inside of the operator's own network.
+        "targets.azure.network.public_address=false",
+    ),
+}
+
+
+_PLACES = {"aws": ["eu-west-1", "us-east-1"], "azure": ["westeurope", "northeurope", "uksouth"]}
+_BASES = {
+    "aws": {"owner": "111122223333", "name": "hardened-windows-2019-2026.11.11"},
+    "azure": {
+        "publisher": "MicrosoftWindowsServer",
+        "offer": "WindowsServer",
+        "sku": "2019-Datacenter",
+        "version": "17763.8389.260210",
+    },
+}
+
+
+def test_what_a_rehearsal_does_not_play_is_refused_by_name() -> None:
+    elsewhere = ("targets.azure.location=mexicocentral", "targets.azure.publish.regions=[uksouth, chilecentral]")
+    for target, paths in (
+        ("aws", ["publish.regions[0]", "region"]),
+        ("azure", ["auth", "location", "publish.regions[1]"]),
+    ):
+        with pytest.raises(RefusedError) as refused:
+            refuse_what_is_not_played(load_today(_MAXIMAL, *elsewhere), target)
+        assert sorted(problem.path for problem in refused.value.problems) == [f"targets.{target}.{it}" for it in paths]
+
+
+# An AMI's name is its version; the gallery's is Kubernetes' own.
+_VERSIONS = {"aws": "platform-windows-2019-v1.34.9-", "azure": "1.34.9"}
+# What the machine says of itself, of many sections of the config.
+_FOUND = {
+    "system/environment:HTTPS_PROXY": {"value": "http://proxy.example.com:3128"},
+    "kubernetes/path:C:\\opt\\kubernetes": {"entry": "C:\\opt\\kubernetes"},
+    "containerd/directory:C:\\Program Files\\containerd\\certs.d\\registry.example.com_5000_": {"exists": True},
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) -> None:
+    sets = [word for said in _PLAYED[target] for word in ("--set", said)]
+    words = imagegen("build", _MAXIMAL, "--target", target, "--rehearse", "--out", tmp_path / "out", *sets)
+    done = process.run([*words, "--format", "json"], environ=user_environ(tmp_path), cwd=tmp_path, timeout=DEADLINE_S)
+    assert done.returncode == ExitCode.OK, done.stderr
+    manifest: dict[str, Any] = json.loads(done.stdout)
+    inputs, published = manifest["inputs"], manifest["published"]
+    assert manifest["versions"] == {"cloudbase_init": "1.1.7", "containerd": "1.7.29", "kubernetes": "1.34.9"}
+    assert list(inputs["stated"]["set"]) == sorted(said.partition("=")[0] for said in _PLAYED[target])
+    assert inputs["base"]["identity"] == _BASES[target]
+    assert {urllib.parse.urlsplit(each["url"]).hostname for each in inputs["artifacts"].values()} == {
+        "artifacts.example.com"
+    }
+    assert [image["region"] for image in published["images"]] == _PLACES[target]
+    assert published["version"].startswith(_VERSIONS[target])
+    assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished", "finished"]
+    facts = {each["id"]: each["facts"] for each in manifest["report"]["resources"]}
+    assert {name: facts[name] for name in _FOUND} == _FOUND
+
+
+# What Packer's plugin takes for an answer at once. InsufficientInstanceCapacity is none: EC2 sends it with status 500,
+# and the plugin asks ten times, for two minutes; as an answer of a fleet it asks again as well.
+_QUOTA = Response(
+    400,
+    b"<Response><Errors><Error><Code>VcpuLimitExceeded</Code><Message>You have requested more vCPU capacity than your "
+    b"current vCPU limit of 8 allows for the instance bucket that the specified instance type belongs to. Please visit "
+    b"http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.</Message></Error></Errors>"
+    b"<RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>",
+    (("Content-Type", "text/xml;charset=UTF-8"),),
+)
+_NO_SPOT = Refused(
+    "UnfulfillableCapacity",
+    "Unable to fulfill capacity due to your request configuration. Please adjust your request and try again.",
+)
+
+
+def _sku_not_available(size: str, more: str = "") -> Response:
+    """As the Resource Manager refuses a template, in its validation and again in its deployment."""
+    inner = (
+        f"The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: {size}' is "
+        "currently not available in location 'eastus2'. Please try another size or deploy to a different location or "
+        f"different zone. See https://aka.ms/azureskunotavailable for details.{more}"
+    )
+    outer = "The template deployment is not valid according to the validation procedure. See inner errors for details."
+    details = [{"code": "SkuNotAvailable", "message": inner}]
+    return Response.of_json(400, {"error": {"code": "InvalidTemplateDeployment", "message": outer, "details": details}})
+
+
+_FIRST = {"aws": "m6i.large", "azure": "Standard_D4s_v5"}
+_SECOND = {"aws": "m5.large", "azure": "Standard_D4as_v5"}
+_HOSTS = {"aws": "ec2.us-east-1.amazonaws.com", "azure": "management.azure.com"}
+# A template is validated, where the plugin takes a 400 for no error, and then deployed.
+_TIMES = {"aws": 1, "azure": 2}
+
+
+def _launching(size: str) -> Callable[[Request], bool]:
+    words = re.compile(rf'(\bInstanceType=|"){re.escape(size)}(&|"|\Z)')
+    return lambda request: words.search(request.body.decode()) is not None
+
+
+def _refuse(stage: Stage, target: str, answer: Response) -> None:
+    when = _launching(_FIRST[target])
+    stage.network.inject(_HOSTS[target], response=answer, when=when, times=_TIMES[target])
+
+
+@contextlib.contextmanager
+def _stage(target: str, folder: Path) -> Iterator[Stage]:
+    with stage_of(scene_of(target, folder / "out", load_today(CONFIG)), folder) as stage:
+        yield stage
+        assert (stage.faults, stage.missing, stage.network.unused_injections) == ([], [], 0)
+
+
+def _build(stage: Stage, target: str, folder: Path, *words: str, without: Sequence[str] = (), **more: str) -> Completed:
+    argv = imagegen("build", CONFIG, "--target", target, "--out", folder / "out", "--lock", folder / "lock", *words)
+    environ = {name: value for name, value in stage.child_environ(user_environ(folder)).items() if name not in without}
+    return process.run([*argv, "--no-publish"], environ=environ | more, cwd=folder, timeout=DEADLINE_S)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_second_size_is_taken_where_the_first_cannot_be_had(target: str, tmp_path: Path) -> None:
+    code, answer = {
+        "aws": ("VcpuLimitExceeded", _QUOTA),
+        "azure": ("SkuNotAvailable", _sku_not_available(_FIRST[target])),
+    }[target]
+    with _stage(target, tmp_path) as stage:
+        _refuse(stage, target, answer)
+        # Answered as ever: it shows that the second size was asked for.
+        asked = _launching(_SECOND[target])
+        stage.network.inject(_HOSTS[target], mutate=lambda _, answer: answer, when=asked, times=_TIMES[target])
+        done = _build(stage, target, tmp_path, "--format", "json")
+        assert done.returncode == ExitCode.OK, done.stderr
+        assert len(stage.network.machines) == 1
+    assert f"warning: {_FIRST[target]} cannot be had now ({code}): trying {_SECOND[target]}\n" in done.stderr
+    manifest = json.loads(done.stdout)
+    assert manifest["built"]["state"] == "available"
+    assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished", "finished"]
+
+
+def test_the_only_size_on_spare_capacity_cannot_be_had(tmp_path: Path) -> None:
+    with _stage("aws", tmp_path) as stage:
+        _refuse(stage, "aws", Response(200, not_started(_NO_SPOT), (("Content-Type", "text/xml"),)))
+        sets = ("--set", "targets.aws.instance_types=[m6i.large]", "--set", "targets.aws.spot={}")
+        done = _build(stage, "aws", tmp_path, *sets)
+        assert stage.network.machines == []
+    _assert_failed_for(done, _NO_SPOT.message)
+
+
+def test_the_only_size_cannot_be_had_and_the_secret_stays_one(tmp_path: Path) -> None:
+    with _stage("azure", tmp_path) as stage:
+        assert stage.network.azure is not None
+        secret = stage.network.azure.application.secret
+        # A cloud that echoes what it was told: whoever cannot sign in by this secret does not come so far.
+        _refuse(stage, "azure", _sku_not_available(_FIRST["azure"], f" Asked with {secret}."))
+        sets = ("targets.azure.vm_sizes=[Standard_D4s_v5]", f"targets.azure.auth.client_secret_env={_SECRET_NAME}")
+        words = [word for said in sets for word in ("--set", said)]
+        usual = ("AZURE_CLIENT_SECRET", "ARM_CLIENT_SECRET")
+        done = _build(stage, "azure", tmp_path, *words, without=usual, **{_SECRET_NAME: secret})
+        assert stage.network.machines == []
+    _assert_failed_for(done, "SkuNotAvailable")
+    # Packer's own word for it: the value reached it as a secret.
+    assert "Asked with <sensitive>." in done.stderr
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    [log] = [path for path in written if path.name == "packer.log"]
+    assert "Asked with <sensitive>." in log.read_text()
+    told = [done.stdout.encode(), done.stderr.encode(), *(path.read_bytes() for path in written)]
+    assert [text for text in told if secret.encode() in text] == []
+
+
+def _assert_failed_for(done: Completed, reason: str) -> None:
+    assert (done.returncode, done.stdout) == (ExitCode.BUILD, "")
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert reason in line
+    assert "cannot be had now" not in done.stderr
