@@ -61,6 +61,12 @@ def known(rows: Mapping[str, JsonObject], version: str) -> Known | None:
     return None
 
 
+def goes_with(line: JsonObject, kubernetes: str) -> bool:
+    """Whether a containerd line works with a Kubernetes version."""
+    first, last, asked = line["kubernetes"]["first"], line["kubernetes"]["last"], numbers(minor(kubernetes))
+    return not (first and asked < numbers(first)) and not (last and asked > numbers(last))
+
+
 def paths() -> dict[str, str]:
     """Where things lie on the machine."""
     return cast("dict[str, str]", table("layout")["paths"])

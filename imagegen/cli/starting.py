@@ -153,21 +153,17 @@ def _refuse_idle(given: Mapping[str, Any], clouds: Sequence[str]) -> None:
 
 def _newest(release: str, today: datetime.date) -> tuple[str, str]:
     """The newest Kubernetes that is tested on the release and still supported, and the newest containerd for it."""
-    from imagegen.catalog.facts import numbers, table
+    from imagegen.catalog.facts import goes_with, numbers, table
 
     minors = table("kubernetes")["minors"]
     good = [
         minor
         for minor, row in minors.items()
-        if row["windows"].get(release, {}).get("verdict") == "tested" and row["end_of_life"] > today.isoformat()
+        if row["windows"].get(release, {}).get("verdict") == "tested" and row["end_of_life"] >= today.isoformat()
     ]
     minor = max(good or minors, key=numbers)
     lines = table("containerd")["lines"]
-    fitting = [
-        line
-        for line, row in lines.items()
-        if numbers(row["kubernetes"]["first"] or "0") <= numbers(minor) <= numbers(row["kubernetes"]["last"] or "99")
-    ]
+    fitting = [line for line, row in lines.items() if goes_with(row, minor)]
     return minors[minor]["latest_patch"], lines[max(fitting or lines, key=numbers)]["newest_patch"]
 
 

@@ -50,12 +50,11 @@ class Provider(Protocol):
     """The Packer plugin's name."""
     PLUGIN_SINCE: str
     """The lowest version of the plugin that any plan can be built with."""
+    NO_CAPACITY: frozenset[str]
+    """The cloud's words for a size that cannot be had now: the next one is tried."""
 
     def base_request(self, settings: Any, windows: Mapping[str, Any]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
         """What to look up as base image; pure."""
-
-    NO_CAPACITY: frozenset[str]
-    """The cloud's words for a size that cannot be had now: the next one is tried."""
 
     def look_up_base(self, settings: Any, request: Mapping[str, str], run: Run) -> LockedBase:  # noqa: ANN401 - as above
         """The newest image that the request describes."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.catalog.facts import known, minor, numbers, table
+from imagegen.catalog.facts import goes_with, known, minor, numbers, table
 from imagegen.rules.rule import ERROR, Finding, rule
 
 if TYPE_CHECKING:
@@ -90,17 +90,11 @@ def host_network_is_dockers(asked: Asked) -> Iterator[Finding]:
 def containerd_kubernetes(asked: Asked) -> Iterator[Finding]:
     containerd, lines = asked.config.runtime.containerd, table("containerd")["lines"]
     found = known(lines, containerd.version) if containerd else None
-    kubernetes = known(table("kubernetes")["minors"], asked.config.kubernetes.version)
-    asked_minor = numbers(minor(asked.config.kubernetes.version))
-    if found and kubernetes and not _works(found.row["kubernetes"], asked_minor):
-        others = [name for name, row in lines.items() if _works(row["kubernetes"], asked_minor)]
-        hint = f"with Kubernetes {minor(asked.config.kubernetes.version)} choose one of {', '.join(others)}"
+    version = asked.config.kubernetes.version
+    if found and known(table("kubernetes")["minors"], version) and not goes_with(found.row, version):
+        others = [name for name, row in lines.items() if goes_with(row, version)]
+        hint = f"with Kubernetes {minor(version)} choose one of {', '.join(others)}"
         yield Finding(("runtime", "containerd", "version"), found.row["kubernetes"]["reason"], hint)
-
-
-def _works(span: dict[str, Any], kubernetes: tuple[int, ...]) -> bool:
-    first, last = span["first"], span["last"]
-    return not (first and kubernetes < numbers(first)) and not (last and kubernetes > numbers(last))
 
 
 @rule("registry-mirror-named", ERROR, "A registry with mirrors names one")

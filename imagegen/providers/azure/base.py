@@ -76,5 +76,5 @@ def _check_generation(client: ComputeManagementClient, request: Mapping[str, str
     if found is not None and found != f"V{request['generation']}":
         raise ConfigError(
             f"the base image {label} is of generation {found.removeprefix('V')}, the config of {request['generation']}",
-            hint="set azure.generation to the image's, or choose its sku of the other generation",
+            hint="set targets.azure.generation to the image's, or choose its sku of the other generation",
         )

@@ -24,7 +24,7 @@ READ_TIMEOUT_S = 120
 
 _CREDENTIALS_HINT = (
     "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or the same names with ARM_), "
-    "or run where a managed identity or `az login` is; with azure.auth.method cli, only `az login` counts"
+    "or run where a managed identity or `az login` is; with targets.azure.auth.method cli, only `az login` counts"
 )
 
 
@@ -49,7 +49,7 @@ def subscription_id(environ: Mapping[str, str]) -> str:
     if not found:
         raise ConfigError(
             "no Azure subscription is named",
-            hint="set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID to its id, or say it as azure.auth.subscription_id",
+            hint="set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID, or say targets.azure.auth.subscription_id",
         )
     return found
 
@@ -71,7 +71,7 @@ def _credential(
         # Falling back to another identity would not be what the config says.
         raise ConfigError(
             f"{named} is to hold the client secret, and it or the tenant's or the client's id is not set",
-            hint=f"set {named}, AZURE_TENANT_ID and AZURE_CLIENT_ID, or leave azure.auth.client_secret_env out",
+            hint=f"set {named}, AZURE_TENANT_ID and AZURE_CLIENT_ID, or leave targets.azure.auth.client_secret_env out",
         )
     # Federated tokens, managed identities and the CLI's login; it reads the process's environment, as the SDK does for
     # proxies and certificates: there is no way to hand it one.

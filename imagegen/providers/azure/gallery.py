@@ -45,7 +45,7 @@ class Definition:
     def versions(self, client: ComputeManagementClient) -> list[GalleryImageVersion]:
         missing = (
             f"the gallery {self.gallery} in resource group {self.resource_group} and its image definition {self.name} "
-            "must exist: create them, or correct azure.gallery in the config"
+            "must exist: create them, or correct targets.azure.gallery in the config"
         )
         with explained(f"listing the versions of {self}", RefusedError, missing=missing):
             pages = client.gallery_image_versions.list_by_gallery_image(self.resource_group, self.gallery, self.name)
@@ -153,13 +153,13 @@ def _free(version: str, rule: str, definition: Definition, taken: list[str]) -> 
         what = f"Kubernetes {version}" if rule == "kubernetes" else version
         raise RefusedError(
             f"{what} cannot number an image version: a gallery wants three integers",
-            hint="set azure.gallery.version to date",
+            hint="set targets.azure.gallery.version to date",
         )
     if version in taken:
         instead = "date" if rule == "kubernetes" else "another number or to date"
         raise RefusedError(
             f"{definition}/{version} exists already, and a published version is never overwritten",
-            hint=f"set azure.gallery.version to {instead}, or delete that version yourself",
+            hint=f"set targets.azure.gallery.version to {instead}, or delete that version yourself",
         )
     return version
 

@@ -137,7 +137,7 @@ def test_a_named_secret_is_never_replaced_by_another_identity(left_out: str, mon
 def test_no_subscription_names_what_to_set(environ: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="no Azure subscription") as raised, client.compute(environ, AUTH):
         pytest.fail("a client without a subscription")
-    assert raised.value.hint.startswith("set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID to its id")
+    assert raised.value.hint.startswith("set AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID,")
 
 
 def recorded_credentials(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
