@@ -27,6 +27,15 @@ def test_what_is_shipped() -> None:
     }
 
 
+def test_the_readmes_config_is_one(tmp_path: Path, load: Callable[[Path], Loaded]) -> None:
+    readme = Path(__file__).parents[3].joinpath("README.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    file = tmp_path / "readme.yaml"
+    file.write_text(text)
+    loaded = load(file)
+    assert (loaded.warnings, loaded.awaited) == ((), ())
+
+
 @pytest.mark.parametrize("file", CONFIGS, ids=[file.stem for file in CONFIGS])
 def test_it_is_planned_or_refused_for_what_it_says(
     file: Path, load: Callable[[Path], Loaded], decide: Callable[[Path, str], Any]
