@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import pydantic
@@ -105,6 +106,9 @@ def narrowed(explanation: Explanation, asked: str) -> Explanation:
         f"{STEPS}.{step.name}" for step in explanation.steps
     ]
     written, known_keys = asked, {key.path for key in keys()}
+    # Problems name items of lists; a list of values is explained as a whole.
+    if not any(is_below(path, asked) for path in every):
+        asked = re.sub(r"\[[0-9]+\]$", "", asked)
     # A key of a section that is left out has no value: the section says why.
     while not any(is_below(path, asked) for path in every):
         if asked not in known_keys or "." not in asked:

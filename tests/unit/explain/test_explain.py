@@ -166,6 +166,7 @@ def test_whatever_a_step_reads_has_a_value(explanation: Explanation) -> None:
         ("runtime.containerd", "runtime.containerd.version", 6),
         ("ssh.port", "ssh", 1),
         ("executables[0]", "executables[0].url", 3),
+        ("targets.aws.publish.regions[0]", "targets.aws.publish.regions", 1),
         ("facts", "facts.hot_fixes", 5),
     ],
 )
