@@ -50,13 +50,20 @@ def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: Run, mem
     answer = memory.recall(key)
     if answer is not None:
         return parse_plugins(answer)
-    done = run([packer, "plugins", "installed"], environ=child_environ, timeout=_ANSWER_TIMEOUT_S)
-    folder = parse_plugins(done.stdout if done.returncode == 0 else "")
+
+    def ask() -> str:
+        done = run([packer, "plugins", "installed"], environ=child_environ, timeout=_ANSWER_TIMEOUT_S)
+        return done.stdout if done.returncode == 0 else ""
+
+    said = ask()
+    folder = parse_plugins(said)
     if folder.plugins:
-        # The folders' own times tell of a plugin that was added or removed; where there is none, it is asked again.
+        # The folders tell of a plugin that was added or removed; where there is none, it is asked again.
         files = [plugin.path for plugin in folder.plugins.values()]
-        rests_on = {packer, *files, *(file.parent for file in files), *(file.parents[1] for file in files)}
-        memory.remember(key, done.stdout, sorted(rests_on))
+        owners = {file.parents[1] for file in files}
+        beside = {path for owner in owners for path in owner.iterdir() if path.is_dir()}
+        # Another run may be installing one just now: what it says once more must be what it said.
+        memory.remember(key, said, sorted({packer, *files, *owners, *beside}), still=lambda: ask() == said)
     return folder
 
 

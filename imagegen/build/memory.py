@@ -6,15 +6,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pydantic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class _Answer(pydantic.BaseModel):
@@ -45,10 +46,15 @@ class Memory:
             return None
         return known.answer
 
-    def remember(self, question: str, answer: str, files: Iterable[Path]) -> None:
-        """Keep an answer together with the files and folders that it rests on; not when one of them is not there."""
+    def remember(
+        self, question: str, answer: str, files: Iterable[Path], *, still: Callable[[], bool] = lambda: True
+    ) -> None:
+        """Keep an answer together with the files and folders that it rests on; not when one of them is not there.
+
+        `still` is asked once these have been looked at: an answer that is older than its files would be believed.
+        """
         prints = _prints(files)
-        if prints is None or not _can_hold(self._file.parent):
+        if prints is None or not _can_hold(self._file.parent) or not still():
             return
         # Read again: another run may have learned something meanwhile.
         self._answers = {**_read(self._file), question: _Answer(answer=answer, files=prints)}
@@ -77,8 +83,14 @@ def _prints(files: Iterable[Path]) -> dict[str, tuple[int, int]] | None:
         if not file.exists():
             return None
         status = file.stat()
-        prints[str(file)] = (status.st_size, status.st_mtime_ns)
+        # A folder's time is no finer than some milliseconds, in which several things may be put into it.
+        size = _sum_of_names(file) if file.is_dir() else status.st_size
+        prints[str(file)] = (size, status.st_mtime_ns)
     return prints
+
+
+def _sum_of_names(folder: Path) -> int:
+    return zlib.crc32("/".join(sorted(path.name for path in folder.iterdir())).encode())
 
 
 def _can_hold(folder: Path) -> bool:

@@ -132,6 +132,27 @@ def test_the_second_time_nothing_is_asked(machine: Machine) -> None:
     assert machine.asked == []
 
 
+def test_an_answer_is_not_remembered_while_another_run_installs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.packer("Packer v1.16.0\n")
+    machine.plugin("amazon", "1.8.2")
+    answer = machine.run
+
+    def answer_then_install(
+        argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
+    ) -> Completed:
+        done = answer(argv, environ=environ, cwd=cwd, timeout=timeout)
+        if list(argv[1:]) == ["plugins", "installed"]:
+            machine.plugin("azure", "1.4.5")
+        return done
+
+    monkeypatch.setattr(machine, "run", answer_then_install)
+    assert set(machine.find({"amazon": "1.8.2"}).plugins) == {"amazon"}
+    monkeypatch.setattr(machine, "run", answer)
+    assert set(machine.find({"azure": "1.4.5"}, build=False).plugins) == {"amazon", "azure"}
+
+
 def test_what_is_remembered_is_not_believed_when_a_plugin_or_packer_changed(machine: Machine) -> None:
     machine.packer("Packer v1.16.0\n")
     machine.plugin("azure", "1.4.5").with_name("other").write_text("")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.lock import Lock
 
-FEW = 25
+FEW = 20
 MANY = {"valid": 3000, "mutated": 4000, "hostile": 3000}
 LIMIT_S = 1.0
 # A problem is read by people.

@@ -137,7 +137,7 @@ def test_what_is_left_of_a_wrong_section_is_for_the_rules(tmp_path: Path, sectio
 
 
 @given(place=st.sampled_from(PLACES), value=ODD)
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_anywhere_is_taken_or_told_with_its_line(
     tmp_path: Path, place: tuple[Any, ...], value: object
 ) -> None:
