@@ -54,7 +54,9 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         message = self.message if self.severity == ERROR else f"{self.severity}: {self.message}"
-        text = ": ".join(part for part in (place, self.path, message) if part)
+        # What was said on the command line is placed by its path already.
+        path = "" if place == f"--set {self.path}" else self.path
+        text = ": ".join(part for part in (place, path, message) if part)
         text = f"{text} [{self.rule}]" if self.rule else text
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 

@@ -107,7 +107,7 @@ def test_layers_merge_and_each_value_has_its_place(repository: Path) -> None:
     problem = document.problem(("map", "base", "deeper"), "m", "h")
     assert (problem.file, problem.line, problem.path) == ("shared/base.yaml", 2, "map.base.deeper")
     assert document.place(("map", "not there")) == Place("configs/config.yaml", 2)
-    assert str(document.problem(("again", "b"), "m")) == "--set again.b: again.b: m"
+    assert str(document.problem(("again", "b"), "m")) == "--set again.b: m"
 
 
 def test_a_shared_base_does_not_undo_what_stands_over_it(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
