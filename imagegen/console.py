@@ -17,11 +17,18 @@ if TYPE_CHECKING:
     import rich.console
     import rich.progress
 
+    Now = Callable[[], float]
+
 
 def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
     """The console of a run; `plain` None asks whether standard error is a terminal."""
     is_plain = not sys.stderr.isatty() if plain is None else plain
     return Console(sys.stderr, plain=is_plain, quiet=quiet)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 base image`, `2 base images`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def seconds(value: float) -> str:
@@ -39,13 +46,19 @@ def seconds(value: float) -> str:
 
 
 class Console:
-    """Narration. Usable from several threads; text is never read as markup."""
+    """Narration. Usable from several threads; text is never read as markup.
 
-    def __init__(self, stream: TextIO, *, plain: bool, quiet: bool = False, width: int | None = None) -> None:
+    Plain lines begin with the time of day, in UTC as packer.log has it: whoever reads a CI log asks when.
+    """
+
+    def __init__(
+        self, stream: TextIO, *, plain: bool, quiet: bool = False, width: int | None = None, now: Now = time.time
+    ) -> None:
         self.plain = plain
         self.quiet = quiet
         self._stream = stream
         self._width = width
+        self._now = now
         self._rich: rich.console.Console | None = None
         self._progress: rich.progress.Progress | None = None
         self._tasks = 0
@@ -69,6 +82,10 @@ class Console:
     def warn(self, text: str) -> None:
         """Tell something that should be read even when quiet."""
         self._line(f"warning: {text}", style="yellow")
+
+    def relay(self, line: str) -> None:
+        """Pass on a line of a child that has a console of its own: it decided already what to say and when it was."""
+        self._write(line, style=None)
 
     @contextlib.contextmanager
     def task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
@@ -130,6 +147,10 @@ class Console:
         )
 
     def _line(self, text: str, *, style: str | None) -> None:
+        stamp = time.strftime("%H:%M:%SZ ", time.gmtime(self._now())) if self.plain else ""
+        self._write(f"{stamp}{text}", style=style)
+
+    def _write(self, text: str, *, style: str | None) -> None:
         if self.plain:
             with self._lock:
                 self._stream.write(text + "\n")

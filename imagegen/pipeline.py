@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import imagegen
 from imagegen.config.load import read_config
+from imagegen.console import counted
 from imagegen.contents import GUEST, PACKER, ROLES, read_folder
 from imagegen.errors import ERROR, BuildError, ConfigError, RefusedError
 from imagegen.rules import rule
@@ -186,7 +187,7 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
     lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases)
     if lock != old:
         write_file(file, lock_bytes(lock))
-        console.say(f"locked {len(artifacts)} artifacts and {len(bases)} base images in {file}")
+        console.say(f"locked {counted(len(artifacts), 'artifact')} and {counted(len(bases), 'base image')} in {file}")
     return lock
 
 

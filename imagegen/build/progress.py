@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent
-from imagegen.console import seconds
+from imagegen.console import counted, seconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +105,7 @@ def describe(event: GuestEvent) -> str:
     """An event as one line; empty for a resource that was in order, which the phase's end counts."""
     match event:
         case PhaseEvent(status="started"):
-            return f"{event.phase}  {event.resources} resources"
+            return f"{event.phase}  {counted(event.resources, 'resource')}"
         case PhaseEvent(status="finished"):
             restart = ", restart due" if event.restart else ""
             return f"{event.phase}  finished: {_counts(event)}{restart}  {_took(event.ms)}"
@@ -121,7 +121,7 @@ def describe(event: GuestEvent) -> str:
             reason = f": {event.reason}" if event.reason and event.status != "changed" else ""
             return f"{event.phase}  {event.status} {event.id}{reason}  {_took(event.ms)}"
         case ReportEvent():
-            return f"report  {event.sha256[:12]}"
+            return "the machine wrote its report"
         case BrokenEvent():
             return f"the guest sent an event that is none ({event.why}): {event.text}"
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import datetime
     from pathlib import Path
 
+    from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.pipeline import Asked, Loaded
     from imagegen.providers import Run
@@ -40,13 +41,13 @@ def today() -> datetime.date:
 
 
 def loaded(asked: Asked) -> Loaded:
-    """The config; how much `validate` would say of it is told on standard error."""
+    """The config; how many warnings `validate` has for it is printed on standard error."""
     from imagegen import pipeline
+    from imagegen.console import counted
 
     found = pipeline.load(asked)
     if count := len(found.warnings) + len(found.awaited):
-        words = "a warning" if count == 1 else f"{count} warnings"
-        click.echo(f"{asked.file}: {words}, told by `imagegen validate`", err=True)
+        click.echo(f"{asked.file}: {counted(count, 'warning')}: run `imagegen validate` to see them", err=True)
     return found
 
 
@@ -67,6 +68,18 @@ def target_of(loaded: Loaded, target: str | None) -> str:
 def lock_file_of(config: Path, lock_file: Path | None) -> Path:
     """The lock: beside the config unless another is named."""
     return lock_file or config.with_name(f"{config.stem}.lock.json")
+
+
+def lock_for(request: Asked, loaded: Loaded, target: str, lock_file: Path | None, *, rehearse: bool) -> Lock:
+    """The lock of the config; with `rehearse` one that is made of stand-ins now."""
+    if not rehearse:
+        from imagegen import pipeline
+
+        return pipeline.read_lock_for(loaded, target, lock_file_of(request.file, lock_file))
+    from imagegen.cli.rehearsing import refuse_lock_file, rehearse_lock
+
+    refuse_lock_file(lock_file)
+    return rehearse_lock(request, target, console=console_for(plain=False, quiet=False))
 
 
 def console_for(plain: bool, quiet: bool) -> Console:

@@ -20,10 +20,6 @@ from imagegen.cli.manifests import manifest as manifest_group
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.console import Console
-    from imagegen.manifest.model import ImageManifest
-    from imagegen.pipeline import Asked
-
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(imagegen.__version__, prog_name="imagegen")
@@ -107,15 +103,24 @@ def lock(
 @options.TARGET
 @options.SET
 @options.LOCK
+@options.REHEARSED_LOCK
 @options.FORMAT
-def plan(config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, form: str) -> None:
-    """Show what will be on the machine: phases, steps and every resource with its final values."""
+def plan(
+    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, rehearse: bool, form: str
+) -> None:
+    """Show what will be on the machine: phases, steps and every resource with its final values.
+
+    \b
+    It needs a lock, and the lock an account. Without one:
+      imagegen plan image.yaml --target aws --rehearse
+    """
     from imagegen import pipeline
     from imagegen.cli.show import plan_text, print_json
 
-    loaded = asking.loaded(asking.asked(config, sets))
+    request = asking.asked(config, sets)
+    loaded = asking.loaded(request)
     name = asking.target_of(loaded, target)
-    lock = pipeline.read_lock_for(loaded, name, asking.lock_file_of(config, lock_file))
+    lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
     decision = pipeline.decide(loaded, name, lock)
     if form == "json":
         print_json(decision.plan.as_json())
@@ -128,22 +133,30 @@ def plan(config: Path, target: str | None, sets: tuple[str, ...], lock_file: Pat
 @options.TARGET
 @options.SET
 @options.LOCK
+@options.REHEARSED_LOCK
 @options.OUT
-def render(config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, out: Path) -> None:
+def render(
+    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, rehearse: bool, out: Path
+) -> None:
     """Write the tree that Packer builds to OUT/<name>/<id>/tree and print its path.
 
     \b
     The tree is complete for a plain Packer:
       eval "$(imagegen tools --env)"
       packer build OUT/<name>/<id>/tree
+
+    With --rehearse the tree names the rehearsal's base image and artifacts: read it, but do not build it. It goes to
+    OUT/rehearsal/<name>/<id>/tree.
     """
     from imagegen import pipeline
 
-    loaded = asking.loaded(asking.asked(config, sets))
+    request = asking.asked(config, sets)
+    loaded = asking.loaded(request)
     name = asking.target_of(loaded, target)
-    lock = pipeline.read_lock_for(loaded, name, asking.lock_file_of(config, lock_file))
+    lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
     decision = pipeline.decide(loaded, name, lock)
-    click.echo(str(pipeline.write(decision, pipeline.render_tree(decision), out).tree))
+    folder = out / "rehearsal" if rehearse else out
+    click.echo(str(pipeline.write(decision, pipeline.render_tree(decision), folder).tree))
 
 
 @cli.command(short_help="Build, publish and record an image.")
@@ -188,14 +201,18 @@ def build(
     An image of the same identity is not built twice, and nothing is published twice: run it again after a failure.
     """
     from imagegen import pipeline
+    from imagegen.cli import rehearsing
     from imagegen.cli.show import print_manifest
 
     asked = asking.asked(config, sets)
-    name = asking.target_of(asking.loaded(asked), target)
+    # The child of a rehearsal says itself that there are warnings.
+    name = asking.target_of(pipeline.load(asked) if rehearse else asking.loaded(asked), target)
     console = asking.console_for(plain, quiet)
     if rehearse:
-        flags = [flag for flag, on in (("--no-publish", no_publish), ("--rebuild", rebuild)) if on]
-        manifest = _rehearse(asked, name, out, labels, flags, console)
+        rehearsing.refuse_lock_file(lock_file)
+        told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
+        flags = [flag for flag, on in told if on]
+        manifest = rehearsing.rehearse_build(asked, name, out=out, labels=labels, flags=flags, console=console)
     else:
         manifest = pipeline.build_and_publish(
             asked,
@@ -266,26 +283,6 @@ def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool)
         click.echo(tools_text(found))
 
 
-def _rehearse(
-    asked: Asked, target: str, out: Path, labels: tuple[str, ...], flags: list[str], console: Console
-) -> ImageManifest:
-    from imagegen.cli.labels import parse_labels
-    from imagegen.errors import ToolError
-
-    parse_labels(labels)
-    # moto asks boto3 while it is imported, and boto3 then reads the user's profile, which need not even be there.
-    for variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
-        os.environ.pop(variable, None)
-    # Nothing should be found that is not there: moto's sample images, which also take long to load.
-    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
-    try:
-        from imagegen.rehearsal.rehearse import rehearse_build
-    except ModuleNotFoundError as missing:
-        message = f"a rehearsal needs {missing.name}, which is not installed"
-        raise ToolError(message, hint="pip install 'imagegen[rehearsal]'") from None
-    return rehearse_build(asked, target, out=out, labels=labels, flags=flags, environ=os.environ, console=console)
-
-
 for _verb in (teach.init, teach.explain, teach.schema, teach.catalog, teach.rules, manifest_group):
     cli.add_command(_verb)
 
@@ -315,9 +312,9 @@ def main() -> NoReturn:
 
         if not isinstance(error, ImagegenError):
             raise
-        from imagegen.cli.show import error_text
+        from imagegen.cli.show import coloured, error_text
 
-        click.echo(error_text(error), err=True)
+        click.echo(coloured(error_text(error)), err=True)
         sys.exit(int(error.exit_code))
     sys.exit(code if isinstance(code, int) else 0)
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from imagegen.cli import options
+from imagegen.console import counted
 
-if TYPE_CHECKING:
-    from pathlib import Path
+_FOLDER = click.argument("folder", required=False, type=click.Path(path_type=Path))
 
 
 @click.group()
@@ -18,14 +18,23 @@ def manifest() -> None:
 
 
 @manifest.command("list")
+@_FOLDER
 @options.OUT
 @options.FORMAT
-def manifest_list(out: Path, form: str) -> None:
-    """List the manifests, newest first."""
+def manifest_list(folder: Path | None, out: Path, form: str) -> None:
+    """List the manifests, newest first.
+
+    \b
+    Those of FOLDER instead of OUT, for example of a rehearsal:
+      imagegen manifest list out/rehearsal/windows-2022-containerd-aws-x1y2z3
+    """
     from imagegen.cli.show import manifest_line, print_json
     from imagegen.manifest.store import LocalStore
 
-    found = LocalStore(out / "manifests").list()
+    place = folder or out
+    found = LocalStore(place / "manifests").list()
+    if not found:
+        _tell_where_else(place)
     if form == "json":
         print_json([item.model_dump(mode="json") for item in found])
     else:
@@ -33,20 +42,31 @@ def manifest_list(out: Path, form: str) -> None:
             click.echo(manifest_line(item))
 
 
+def _tell_where_else(place: Path) -> None:
+    """An empty list says where it looked; rehearsals keep their manifests in folders of their own."""
+    click.echo(f"there are no manifests in {place / 'manifests'}", err=True)
+    rehearsals = sorted((place / "rehearsal").glob("*/manifests"), key=lambda path: path.stat().st_mtime)
+    if rehearsals:
+        click.echo(f"hint: the newest rehearsal's: imagegen manifest list {rehearsals[-1].parent}", err=True)
+
+
 @manifest.command("show")
 @click.argument("image_id")
+@_FOLDER
 @options.OUT
 @options.FORMAT
-def manifest_show(image_id: str, out: Path, form: str) -> None:
-    """Show the manifest of the image whose id begins with IMAGE_ID."""
+def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> None:
+    """Show the manifest of the image whose id begins with IMAGE_ID, of FOLDER instead of OUT where it is given."""
     from imagegen.cli.show import print_manifest
     from imagegen.errors import ConfigError
     from imagegen.manifest.store import LocalStore
 
-    found = [item for item in LocalStore(out / "manifests").list() if item.image_id.startswith(image_id)]
+    place = folder or out
+    found = [item for item in LocalStore(place / "manifests").list() if item.image_id.startswith(image_id)]
     if len(found) != 1:
-        what = "no manifest" if not found else f"{len(found)} manifests"
+        what = "no manifest" if not found else counted(len(found), "manifest")
         raise ConfigError(
-            f"{what} in {out / 'manifests'} of an image {image_id!r}", hint="`imagegen manifest list` shows them"
+            f"{what} in {place / 'manifests'} of an image {image_id!r}",
+            hint=f"`imagegen manifest list {place}` shows them",
         )
     print_manifest(found[0], form)

@@ -22,6 +22,9 @@ LOCK = click.option(
     type=click.Path(path_type=Path),
     help="The lock; by default <config>.lock.json beside the config.",
 )
+REHEARSED_LOCK = click.option(
+    "--rehearse", is_flag=True, help="Without a lock: make one against stand-ins of the cloud on this machine."
+)
 OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan, PlannedResource
 
+_COLOURS = {"error": "red", "warning": "yellow", "hint": "cyan"}
+_LEADS = re.compile(r"(?m)(?:(?<=: )|^)( *)(error|warning|hint):(?= )")
 # What a reader of a plan wants to see of a resource beside its name; digests are for machines.
 _SHOWN = {
     "archive": ("into",),
@@ -35,6 +39,13 @@ def error_text(error: ImagegenError) -> str:
     if error.hint:
         lines.append(f"hint: {error.hint}")
     return "\n".join(lines)
+
+
+def coloured(text: str) -> str:
+    """The text for a terminal: `error:`, `warning:` and `hint:` stand out. click takes colours away elsewhere."""
+    if os.environ.get("NO_COLOR"):
+        return text
+    return _LEADS.sub(lambda found: found[1] + click.style(f"{found[2]}:", fg=_COLOURS[found[2]], bold=True), text)
 
 
 def print_json(value: object) -> None:

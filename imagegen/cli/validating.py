@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from imagegen.console import counted
 from imagegen.errors import ERROR, ConfigError, ExitCode
 
 if TYPE_CHECKING:
@@ -70,13 +71,13 @@ def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
 
 
 def _tell(verdict: Verdict) -> None:
-    if verdict.failure is not None:
-        from imagegen.cli.show import error_text
+    from imagegen.cli.show import coloured, error_text
 
-        click.echo(error_text(verdict.failure), err=True)
+    if verdict.failure is not None:
+        click.echo(coloured(error_text(verdict.failure)), err=True)
         return
     for problem in [*verdict.problems, *verdict.awaited]:
-        click.echo(str(problem), err=True)
+        click.echo(coloured(str(problem)), err=True)
     ok = "ok, and cannot be built yet" if verdict.awaited else "ok"
     click.echo(f"{verdict.file}: {ok} ({verdict.name} for {', '.join(verdict.targets)})")
 
@@ -86,7 +87,7 @@ def _summary(verdicts: list[Verdict]) -> str:
     later = sum(verdict.failure is None and bool(verdict.awaited) for verdict in verdicts)
     warnings = sum(problem.severity != ERROR for verdict in verdicts for problem in verdict.problems)
     parts = [f"{len(verdicts) - wrong - later} ok", f"{later} cannot be built yet", f"{wrong} wrong"]
-    return f"{len(verdicts)} configs: {', '.join(parts)}; {warnings} warnings"
+    return f"{len(verdicts)} configs: {', '.join(parts)}; {counted(warnings, 'warning')}"
 
 
 def _annotate(verdict: Verdict) -> None:

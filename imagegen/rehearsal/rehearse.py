@@ -1,12 +1,14 @@
 """`--rehearse`: hosts the private network and runs the ordinary `imagegen build` in it as a child.
 
 The child is told nothing of a rehearsal but a label; its environment is the stage's. The lock, the tree, the logs and
-the manifest stay below out/rehearsal; everything else is cleaned up, whatever happens.
+the manifest stay below out/rehearsal, of the newest rehearsals; everything else is cleaned up, whatever happens.
+`rehearse_lock` runs `imagegen lock` in the same way: a lock is all that `plan` and `render` need.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
 import tempfile
 import time
@@ -14,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen import pipeline
+from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
 from imagegen.build.tools import find_tools
+from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import provider
@@ -23,10 +27,11 @@ from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for
 from imagegen.rehearsal.stage import Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pydantic import JsonValue
 
+    from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
 
@@ -38,6 +43,10 @@ NOT_CHECKED = (
     "the accounts' permissions, quotas and networks",
 )
 _TIMEOUT_S = 900.0
+# Of one config and target, the new one included: enough to compare a failure with what worked.
+_KEPT_REHEARSALS = 5
+# What main prints when it is interrupted; both processes are, and one line says it.
+_INTERRUPTED = "interrupted"
 
 
 class _StoppedByFault(Exception):
@@ -61,45 +70,79 @@ def rehearse_build(
     cloud = provider(target)
     find_tools(environ=environ, console=console, needed={cloud.PLUGIN: cloud.PLUGIN_SINCE})
     began = time.monotonic()
-    (out / "rehearsal").mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f"{loaded.config.name}-{target}-", dir=out / "rehearsal"))
-    argv = [
-        *(
-            sys.executable,
-            "-m",
-            "imagegen",
-            "build",
-            str(asked.file),
-            "--target",
-            target,
-            "--plain",
-            "--format",
-            "none",
-        ),
-        *("--lock", str(folder / "lock.json"), "--out", str(folder), "--label", LABEL),
-        *(word for label in labels for word in ("--label", label)),
-        *(word for given in asked.sets for word in ("--set", given)),
-        *flags,
-    ]
+    folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")
+    words = [*("--out", str(folder), "--format", "none"), *_repeated("--label", labels), *flags]
+    argv = _child_argv("build", asked, target, folder / "lock.json", words)
     console.say(f"{target}  rehearsal in {folder}")
     with tempfile.TemporaryDirectory(prefix="imagegen-rehearsal-") as scratch:
         with Stage(scene_for(loaded, target, folder), Path(scratch)) as stage:
-            code = _run_child(argv, stage, environ, console)
+            code = _run_child(argv, stage, environ, console.relay)
         _judge(stage, code, folder)
         cost = stage.cost
+    took = time.monotonic() - began
     store = LocalStore(folder / "manifests")
     note: dict[str, JsonValue] = {
-        "seconds": round(time.monotonic() - began, 1),
+        "seconds": round(took, 1),
         "winrm": dataclasses.asdict(cost),
         "not_checked": list(NOT_CHECKED),
     }
-    return store.annotate(store.list()[0], "rehearsal", note)
+    manifest = store.annotate(store.list()[0], "rehearsal", note)
+    console.say(f"{target}  rehearsal passed in {seconds(took)}: `imagegen manifest list {folder}` shows its manifest")
+    return manifest
 
 
-def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], console: Console) -> int:
+def rehearse_lock(asked: pipeline.Asked, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
+    """A lock of stand-ins, for who plans or renders without an account; it is labelled as a rehearsal's."""
+    loaded = pipeline.load(asked)
+    refuse_what_is_not_played(loaded, target)
+    heard: list[str] = []
+    with console.task(f"locking stand-ins for {target}", None), tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch, "lock.json")
+        argv = _child_argv("lock", asked, target, file, [])
+        with Stage(scene_for(loaded, target, Path(scratch)), Path(scratch)) as stage:
+            code = _run_child(argv, stage, environ, heard.append)
+            faults = stage.faults
+        lock = read_lock(file)
+    if faults or code != ExitCode.OK or lock is None:
+        raise BuildError("no lock could be made on the stand-ins", details=[*faults, *heard])
+    return lock
+
+
+def _child_argv(verb: str, asked: pipeline.Asked, target: str, lock: Path, words: Sequence[str]) -> list[str]:
+    """The command line of the child; `words` come last."""
+    return [
+        *(sys.executable, "-m", "imagegen", verb, str(asked.file), "--target", target, "--plain"),
+        *("--lock", str(lock), "--label", LABEL),
+        *_repeated("--set", asked.sets),
+        *words,
+    ]
+
+
+def _repeated(option: str, values: Sequence[str]) -> list[str]:
+    return [word for value in values for word in (option, value)]
+
+
+def _new_folder(parent: Path, prefix: str) -> Path:
+    """A folder for one rehearsal. Older ones of the same config and target are deleted but for the newest few."""
+    parent.mkdir(parents=True, exist_ok=True)
+    newest_first = sorted(
+        ((path.stat().st_mtime, path) for path in parent.glob(f"{prefix}*") if path.is_dir()), reverse=True
+    )
+    for changed, path in newest_first[_KEPT_REHEARSALS - 1 :]:
+        # One that still runs began less than its deadline ago.
+        if time.time() - changed > _TIMEOUT_S:
+            shutil.rmtree(path)
+    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+
+
+def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], tell: Callable[[str], None]) -> int:
     def watch() -> None:
         if stage.faults:
             raise _StoppedByFault
+
+    def on_line(line: str) -> None:
+        if line != _INTERRUPTED:
+            tell(line)
 
     try:
         return process.stream(
@@ -107,7 +150,7 @@ def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], co
             environ=stage.child_environ(environ),
             cwd=Path.cwd(),
             timeout=_TIMEOUT_S,
-            on_line=console.say,
+            on_line=on_line,
             watch=watch,
         )
     except _StoppedByFault:
@@ -123,7 +166,7 @@ def _judge(stage: Stage, code: int, folder: Path) -> None:
         raise BuildError("the rehearsal failed", details=faults, hint=f"everything it left is in {folder}")
     if code != ExitCode.OK:
         error = BuildError(
-            f"the rehearsed build ended with exit code {code}", hint=f"its own words are above; logs are in {folder}"
+            f"the rehearsed build ended with exit code {code}", hint=f"read its error above; its logs are in {folder}"
         )
         error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.BUILD
         raise error

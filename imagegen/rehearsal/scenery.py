@@ -31,7 +31,11 @@ _STANDARD = "Standard"
 
 def refuse_what_is_not_played(loaded: pipeline.Loaded, target: str) -> None:
     """A config that names what the rehearsal's clouds do not have is refused, before they say it in other words."""
-    if problems := [*_unknown_accounts(loaded, target), *_unknown_regions(loaded, target)]:
+    if problems := [
+        *_unknown_accounts(loaded, target),
+        *_unknown_regions(loaded, target),
+        *_pinned_overrides(loaded, target),
+    ]:
         raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=problems)
 
 
@@ -52,6 +56,16 @@ def _unknown_regions(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
         if region not in known:
             message, instead = f"a rehearsal has no region {region}", ", ".join(sorted(known))
             yield loaded.document.problem(("targets", target, *path), message, f"with --set, one of {instead}")
+
+
+def _pinned_overrides(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
+    """Stand-ins are served for every artifact, and none has the bytes that an operator pinned."""
+    policy = " --set artifacts.require_sha256=false" if loaded.config.artifacts.require_sha256 else ""
+    requests = [request for step in pipeline.evaluated(loaded, target) for request in step.requests.values()]
+    for name, url in {request.override: request.url for request in requests if request.sha256}.items():
+        message = "a rehearsal serves a stand-in for this artifact, which cannot have the config's sha256"
+        hint = f"rehearse without the digest: --set overrides.{name}={url}{policy}"
+        yield loaded.document.problem(("overrides", name), message, hint)
 
 
 def scene_for(loaded: pipeline.Loaded, target: str, folder: Path) -> Scene:

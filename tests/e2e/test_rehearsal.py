@@ -21,6 +21,7 @@ import pytest
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import process
 from imagegen.errors import ExitCode
+from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.network.aws.edge import Aws
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import (
@@ -259,6 +260,45 @@ def test_a_rendered_tree_builds_with_a_plain_packer_again_and_again(target: str,
     _assert_nothing_left(environ)
 
 
+def test_a_quiet_rehearsal_that_fails_says_why(tmp_path: Path) -> None:
+    wanted = ("--set", "targets.azure.security_type=TrustedLaunch", "--quiet")
+    words = imagegen("build", CONFIG, "--target", "azure", "--rehearse", "--out", tmp_path / "out", *wanted)
+    environ = user_environ(tmp_path) | {"PATH": "/usr/bin:/bin"}
+    done = _run(words, environ, tmp_path)
+    assert (done.returncode, done.stdout) == (ExitCode.TOOL, "")
+    assert "Packer sees no plugin azure >= 2.0.5" in done.stderr
+    assert "rehearsal in" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["plan", "render"])
+def test_a_plan_and_a_tree_can_be_had_without_an_account(verb: str, tmp_path: Path) -> None:
+    words = imagegen(verb, CONFIG, "--target", "azure", "--rehearse")
+    done = _run(words, user_environ(tmp_path, **_a_users_own(tmp_path)), tmp_path)
+    assert done.returncode == ExitCode.OK, done.stderr
+    if verb == "plan":
+        assert "phase base, then a restart\n" in done.stdout
+    else:
+        assert f"{tmp_path}/out/rehearsal/" in done.stdout
+        assert (tmp_path / done.stdout.strip() / "build.pkr.hcl").is_file()
+    assert list(CONFIG.parent.glob("*.lock.json")) == []
+    assert not (tmp_path / "asked").exists()
+
+
+def test_only_the_newest_rehearsals_are_kept_and_none_that_may_still_run(tmp_path: Path) -> None:
+    now = time.time()
+    names = [f"image-aws-{number}" for number in range(8)] + ["image-aws-running", "image-azure-x", "other"]
+    for number, name in enumerate(names):
+        (tmp_path / name / "manifests").mkdir(parents=True)
+        age = 10 if name == "image-aws-running" else 10_000 + number
+        os.utime(tmp_path / name, (now - age, now - age))
+    made = rehearse._new_folder(tmp_path, "image-aws-")
+    kept = {path.name for path in tmp_path.iterdir()}
+    # The running one is the newest of five with the new one.
+    assert kept == {made.name, *names[:3], "image-aws-running", "image-azure-x", "other"}
+    again = rehearse._new_folder(tmp_path, "image-aws-")
+    assert {path.name for path in tmp_path.iterdir()} == (kept - {names[2]}) | {again.name}
+
+
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="what still runs is read from Linux' /proc")
 @pytest.mark.parametrize("target", TARGETS)
 def test_an_interrupt_in_the_middle_leaves_nothing(target: str, tmp_path: Path) -> None:
@@ -287,6 +327,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(target: str, tmp_path: Path) 
     assert len(running) >= 4
     assert child.returncode == ExitCode.INTERRUPTED, said
     assert heard[-1].strip() == "interrupted"
+    assert (said.count("interrupted"), said.count("imagegen validate")) == (1, 1)
     assert "Traceback" not in said
     assert "node  finished" not in said
     assert ("Terminating the source AWS instance" if target == "aws" else "Resource group has been deleted") in said

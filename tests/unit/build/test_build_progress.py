@@ -44,19 +44,19 @@ def tell(display: Display) -> None:
 
 def test_lines_tell_phases_changes_and_packers_steps() -> None:
     output = io.StringIO()
-    tell(LineDisplay(Console(output, plain=True), "aws"))
-    assert output.getvalue().splitlines() == [
+    tell(LineDisplay(Console(output, plain=True, now=lambda: 0.0), "aws"))
+    assert [line.removeprefix("00:00:00Z ") for line in output.getvalue().splitlines()] == [
         "aws  packer  Creating temporary keypair",
         "aws  base  3 resources",
         "aws  fetching containerd (31.4 MB)",
         "aws  base  changed system/feature:Containers  1.2s",
         "aws  base  finished: 1 changed, 2 ok, restart due  31s",
         "aws  packer  Restarting Machine",
-        "aws  runtime  1 resources",
+        "aws  runtime  1 resource",
         f"aws  runtime  failed {_LONG}: did not come up  1m30s",
         "warning: aws  the guest sent an event that is none (not JSON): {",
         "aws  runtime  failed: as said  1m40s",
-        "aws  report  0123456789ab",
+        "aws  the machine wrote its report",
     ]
 
 

@@ -132,7 +132,7 @@ def test_explain_prints_and_narrows() -> None:
 
 def test_explain_says_what_is_not_built_yet() -> None:
     result = run(teach.explain, CONFIGS / "reference.yaml", "windows", "--set", "windows.hyper_v=tools")
-    assert result.stderr == f"{CONFIGS / 'reference.yaml'}: a warning, told by `imagegen validate`\n"
+    assert result.stderr == f"{CONFIGS / 'reference.yaml'}: 1 warning: run `imagegen validate` to see them\n"
 
 
 def test_schema_and_reference_are_the_shipped_ones() -> None:

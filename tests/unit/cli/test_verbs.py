@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from imagegen import contents, errors, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.cli.labels import parse_labels
 from imagegen.cli.main import cli, main
-from imagegen.cli.show import error_text
+from imagegen.cli.show import coloured, error_text
 from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def test_render_prints_where_the_tree_is(
     code, out, err = run(*words)
     tree = tmp_path / "out" / "windows-2022-containerd" / decision.plan.short_id / "tree"
     assert (code, out) == (0, f"{tree}\n")
-    assert err == f"{SHIPPED}: 2 warnings, told by `imagegen validate`\n"
+    assert err == f"{SHIPPED}: 2 warnings: run `imagegen validate` to see them\n"
     assert contents.read_folder(tree) == pipeline.render_tree(decision)
     before = {path: path.stat().st_mtime_ns for path in tree.rglob("*")}
     assert run(*words)[0] == 0
@@ -125,8 +126,18 @@ def test_lock_beside_the_config_is_found(
 def test_lists_of_manifests_are_empty_where_there_are_none(
     run: Callable[..., tuple[object, str, str]], tmp_path: Path
 ) -> None:
-    assert run("manifest", "list", "--out", tmp_path) == (0, "", "")
-    assert run("manifest", "list", "--out", tmp_path, "--format", "json") == (0, "[]\n", "")
+    empty = f"there are no manifests in {tmp_path / 'manifests'}\n"
+    assert run("manifest", "list", "--out", tmp_path) == (0, "", empty)
+    assert run("manifest", "list", tmp_path, "--format", "json") == (0, "[]\n", empty)
+
+
+def test_an_empty_list_names_the_newest_rehearsal(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:
+    for number, name in enumerate(("newest-aws-x1", "older-aws-x2")):
+        folder = tmp_path / "rehearsal" / name / "manifests"
+        folder.mkdir(parents=True)
+        os.utime(folder, (1000 - number, 1000 - number))
+    _, _, err = run("manifest", "list", "--out", tmp_path)
+    assert err.endswith(f"hint: the newest rehearsal's: imagegen manifest list {tmp_path}/rehearsal/newest-aws-x1\n")
 
 
 def test_version(run: Callable[..., tuple[object, str, str]]) -> None:
@@ -363,3 +374,19 @@ def test_labels(words: list[str], labels: dict[str, str]) -> None:
 def test_what_no_cloud_takes_as_a_tag_is_no_label(word: str) -> None:
     with pytest.raises(ConfigError, match="is not a label"):
         parse_labels([word])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("error: x", "\x1b[31m\x1b[1merror:\x1b[0m x"),
+        ("  hint: y", "  \x1b[36m\x1b[1mhint:\x1b[0m y"),
+        ("a.yaml:3: k: warning: z", "a.yaml:3: k: \x1b[33m\x1b[1mwarning:\x1b[0m z"),
+        ("a.yaml:3: k: no error:here", "a.yaml:3: k: no error:here"),
+    ],
+)
+def test_a_terminal_shows_errors_in_colour(text: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert coloured(text) == shown
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert coloured(text) == text

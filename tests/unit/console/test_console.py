@@ -7,18 +7,35 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.console import Console, make_console, seconds
+from imagegen.console import Console, counted, make_console, seconds
 
 if TYPE_CHECKING:
     import rich.progress
 
 
-def test_plain_lines_are_whole_and_never_markup() -> None:
+def _at_noon() -> float:
+    return 12 * 3600.0
+
+
+def test_plain_lines_are_whole_never_markup_and_say_when() -> None:
     output = io.StringIO()
-    console = Console(output, plain=True)
+    console = Console(output, plain=True, now=_at_noon)
     console.say("[bold]C:\\x[/bold] :smile: " + "y" * 200)
     console.warn("careful")
-    assert output.getvalue() == f"[bold]C:\\x[/bold] :smile: {'y' * 200}\nwarning: careful\n"
+    said = f"12:00:00Z [bold]C:\\x[/bold] :smile: {'y' * 200}\n12:00:00Z warning: careful\n"
+    assert output.getvalue() == said
+
+
+@pytest.mark.parametrize("plain", [True, False])
+@pytest.mark.parametrize("quiet", [True, False])
+def test_a_childs_line_is_passed_on_as_it_is(plain: bool, quiet: bool) -> None:
+    output = io.StringIO()
+    Console(output, plain=plain, quiet=quiet, now=_at_noon).relay("10:00:00Z error: [red]x[/red]")
+    assert output.getvalue() == "10:00:00Z error: [red]x[/red]\n"
+
+
+def test_a_number_agrees_with_its_noun() -> None:
+    assert [counted(number, "base image") for number in (0, 1, 2)] == ["0 base images", "1 base image", "2 base images"]
 
 
 def test_drawn_lines_are_whole_and_never_markup() -> None:
@@ -30,27 +47,27 @@ def test_drawn_lines_are_whole_and_never_markup() -> None:
 @pytest.mark.parametrize("plain", [True, False])
 def test_quiet_keeps_warnings(plain: bool) -> None:
     output = io.StringIO()
-    console = Console(output, plain=plain, quiet=True)
+    console = Console(output, plain=plain, quiet=True, now=_at_noon)
     console.say("nothing")
     console.warn("careful")
     with console.task("work", 3) as advance:
         advance(3)
-    assert output.getvalue() == "warning: careful\n"
+    assert output.getvalue() == f"{'12:00:00Z ' if plain else ''}warning: careful\n"
 
 
 def test_a_plain_task_says_when_it_begins_and_ends() -> None:
     output = io.StringIO()
-    with Console(output, plain=True).task("downloading", 10) as advance:
-        assert output.getvalue() == "downloading ...\n"
+    with Console(output, plain=True, now=_at_noon).task("downloading", 10) as advance:
+        assert output.getvalue() == "12:00:00Z downloading ...\n"
         advance(10)
-    assert output.getvalue() == "downloading ...\ndownloading: done in 0.0s\n"
+    assert output.getvalue() == "12:00:00Z downloading ...\n12:00:00Z downloading: done in 0.0s\n"
 
 
 def test_a_plain_task_that_fails_does_not_say_done() -> None:
     output = io.StringIO()
-    with pytest.raises(ValueError, match="no"), Console(output, plain=True).task("downloading", None):
+    with pytest.raises(ValueError, match="no"), Console(output, plain=True, now=_at_noon).task("downloading", None):
         raise ValueError("no")
-    assert output.getvalue() == "downloading ...\n"
+    assert output.getvalue() == "12:00:00Z downloading ...\n"
 
 
 def test_drawn_tasks_of_several_threads_share_one_drawing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,63 @@
+"""`--rehearse` of every verb. The rehearsal is imported only here: it needs an extra of the package."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from imagegen.errors import ConfigError, ToolError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import ModuleType
+
+    from imagegen.artifacts.lock import Lock
+    from imagegen.console import Console
+    from imagegen.manifest.model import ImageManifest
+    from imagegen.pipeline import Asked
+
+_MARK = "rehearsal"
+
+
+def rehearse_build(
+    asked: Asked, target: str, *, out: Path, labels: Sequence[str], flags: Sequence[str], console: Console
+) -> ImageManifest:
+    """The manifest of a rehearsed build."""
+    from imagegen.cli.labels import parse_labels
+
+    if _MARK in parse_labels(labels):
+        message = f"--label {_MARK}=… cannot be set together with --rehearse"
+        raise ConfigError(message, hint="leave it out: every rehearsal is labelled rehearsal=true")
+    room = _rehearsal_room()
+    made: ImageManifest = room.rehearse_build(
+        asked, target, out=out, labels=labels, flags=flags, environ=os.environ, console=console
+    )
+    return made
+
+
+def rehearse_lock(asked: Asked, target: str, *, console: Console) -> Lock:
+    """A lock of stand-ins."""
+    made: Lock = _rehearsal_room().rehearse_lock(asked, target, environ=os.environ, console=console)
+    return made
+
+
+def refuse_lock_file(lock_file: Path | None) -> None:
+    """A lock of real artifacts says what no stand-in is."""
+    if lock_file is not None:
+        message = "--lock cannot be used together with --rehearse"
+        raise ConfigError(message, hint="leave --lock out: a rehearsal makes a lock of its own, for its stand-ins")
+
+
+def _rehearsal_room() -> ModuleType:
+    # moto asks boto3 while it is imported, and boto3 then reads the user's profile, which need not even be there.
+    for variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        os.environ.pop(variable, None)
+    # Nothing should be found that is not there: moto's sample images, which also take long to load.
+    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+    try:
+        from imagegen.rehearsal import rehearse
+    except ModuleNotFoundError as missing:
+        message = f"a rehearsal needs {missing.name}, which is not installed"
+        raise ToolError(message, hint="pip install 'imagegen[rehearsal]'") from None
+    return rehearse
