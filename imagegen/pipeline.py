@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 import itertools
 import json
 from typing import TYPE_CHECKING, NamedTuple
@@ -87,22 +88,15 @@ def load(asked: Asked) -> Loaded:
     if config is not None:
         problems += broken_rules(rule.Asked(config, read.document, asked.today, load_steps), unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
-            problems += _refused_hosts(config, read.document)
+            from imagegen.plan.context import refused_hosts
+
+            # The one rule for which the steps have to be evaluated.
+            problems += refused_hosts(config, read.document, load_steps())
     wrong = sum(problem.severity == ERROR for problem in problems)
     if wrong or config is None:
         raise ConfigError(f"{asked.file}: {wrong} problem{'s' if wrong != 1 else ''}", problems=problems)
     missing = awaited(config, read.document)
     return Loaded(asked.file, config, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
-
-
-def _refused_hosts(config: ImageConfig, document: Document) -> list[Problem]:
-    """Every address that the policy does not allow; the one rule for which the steps have to be evaluated."""
-    from imagegen.plan.context import evaluate_steps
-    from imagegen.plan.sourcing import refused_hosts
-
-    steps = load_steps()
-    evaluated = [step for target in config.targets.named() for step in evaluate_steps(config, target, steps)]
-    return refused_hosts(config, evaluated, document)
 
 
 def override_names() -> list[str]:
@@ -247,7 +241,9 @@ def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> N
 
 def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, console: Console) -> CloudImage:
     """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
+    from imagegen.manifest.report import ExpectedReport, forget_reports, require_report
     from imagegen.providers import provider
+    from imagegen.render.bundle import guest_plan
 
     cloud = provider(plan.image.target)
     variables = {
@@ -257,7 +253,7 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
         "report_file": str(folder.report),
         **cloud.build_variables(plan, run),
     }
-    folder.report.unlink(missing_ok=True)
+    forget_reports(folder.report)
     sizes = cloud.builder_sizes(plan)
     for size, following in itertools.zip_longest(sizes, sizes[1:]):
         try:
@@ -273,6 +269,7 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
         raise BuildError(
             "Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}"
         )
+    require_report(folder.report, ExpectedReport.of(plan, guest_plan(plan)))
     return built
 
 
@@ -317,11 +314,11 @@ def record(
     out: Path,
 ) -> ImageManifest:
     """What was made, from which inputs, where it is, and what the guest found on itself."""
-    import hashlib
-
     from imagegen.manifest.record import make_manifest
+    from imagegen.manifest.report import ExpectedReport
     from imagegen.manifest.store import LocalStore
     from imagegen.plan.model import canonical
+    from imagegen.render.bundle import guest_plan
 
     config_sha256 = hashlib.sha256(canonical(loaded.config.model_dump(mode="json"))).hexdigest()
     manifest = make_manifest(
@@ -332,6 +329,7 @@ def record(
         built=built,
         published=published,
         report=folder.report,
+        expected=ExpectedReport.of(decision.plan, guest_plan(decision.plan)),
         run=run,
     )
     return LocalStore(out / "manifests").put(manifest)
@@ -349,6 +347,7 @@ def build_and_publish(
     with_publish: bool,
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
+    from imagegen.manifest.report import refuse_rejected
     from imagegen.providers import provider
 
     loaded = load(asked)
@@ -361,12 +360,17 @@ def build_and_publish(
     check(decision.plan, tools, folder, run)
     found = None if rebuild else provider(target).find_built(decision.plan, run)
     if found is not None:
+        refuse_rejected(folder.report)
         console.say(f"{target} has this image already: {found.id}")
     built = found or build(decision.plan, tools, folder, run, console)
-    published = publish(decision.plan, built, run, console) if with_publish else None
     # Tools that did not make the image are no part of its record.
     made_by = tools if found is None else None
-    return record(loaded, lock, decision, folder, made_by, built, published, run, out)
+    # Recorded before it is published: if publishing fails, the next run completes this record.
+    manifest = record(loaded, lock, decision, folder, made_by, built, None, run, out)
+    if with_publish:
+        published = publish(decision.plan, built, run, console)
+        manifest = record(loaded, lock, decision, folder, made_by, built, published, run, out)
+    return manifest
 
 
 def publish_built(
@@ -375,6 +379,7 @@ def publish_built(
     """Publish what was built before, found by the cloud's own tags."""
     from imagegen.build.workspace import BuildFolder
     from imagegen.errors import PublishError
+    from imagegen.manifest.report import refuse_rejected
     from imagegen.providers import provider
 
     loaded = load(asked)
@@ -385,5 +390,6 @@ def publish_built(
         message = f"{target} has no image {decision.plan.short_id}"
         raise PublishError(message, hint=f"run `imagegen build {asked.file} --target {target}` first")
     folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
+    refuse_rejected(folder.report)
     published = publish(decision.plan, built, run, console)
     return record(loaded, lock, decision, folder, None, built, published, run, out)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from imagegen.console import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -150,7 +152,9 @@ def _manifest_text(manifest: ImageManifest) -> str:
 def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/guest.md fixes
     resources = report["resources"]
     changed = sum(item["status"] == "changed" for item in resources)
-    return f"{len(resources)} resources, {changed} changed by the build, all as planned"
+    other = [item["id"] for item in resources if item["status"] not in ("ok", "changed")]
+    verdict = f"not as planned: {', '.join(other)}" if other else "all as planned"
+    return f"{counted(len(resources), 'resource')}, {changed} changed by the build, {verdict}"
 
 
 def _note_lines(note: Any) -> Iterator[str]:  # noqa: ANN401 - a note is any JSON

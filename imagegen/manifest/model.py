@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Self
 import pydantic
 
 from imagegen.artifacts.lock import LockedBase
+from imagegen.manifest.report import Json
 from imagegen.resources.model import Name, Sha256, Strict
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ def _without_secrets(url: str) -> str:
 
 
 RecordedUrl = Annotated[str, pydantic.AfterValidator(_without_secrets)]
-Json = dict[str, pydantic.JsonValue]
 
 
 class RecordedArtifact(Strict):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import imagegen
@@ -11,13 +10,13 @@ from imagegen.artifacts.request import shown_url
 from imagegen.manifest.model import (
     ImageManifest,
     Inputs,
-    Json,
     Plugin,
     RecordedArtifact,
     RecordedImage,
     RecordedPublish,
     Tools,
 )
+from imagegen.manifest.report import read_report
 from imagegen.providers import provider
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.build.toolchain import Toolchain
+    from imagegen.manifest.report import ExpectedReport
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Published, Run
 
@@ -38,10 +38,11 @@ def make_manifest(
     built: CloudImage | None,
     published: Published | None,
     report: Path,
+    expected: ExpectedReport,
     run: Run,
 ) -> ImageManifest:
     """The record. `config` is the file's name and the canonical config's sha256; `tools` None: this run needed none."""
-    told, missing = _read_report(report)
+    told, missing = read_report(report, expected)
     return ImageManifest(
         name=plan.build.name,
         image_id=plan.image_id,
@@ -72,16 +73,3 @@ def _inputs(plan: BuildPlan, config: tuple[str, str], base_request: Mapping[str,
 def _tools(target: str, tools: Toolchain) -> Tools:
     name = provider(target).PLUGIN
     return Tools(packer=tools.packer_version, plugin=Plugin(name=name, version=tools.plugins[name].version))
-
-
-def _read_report(report: Path) -> tuple[Json | None, str | None]:
-    """The machine's own report, or why there is none: a record without it is still worth keeping."""
-    try:
-        told = json.loads(report.read_bytes())
-    except FileNotFoundError:
-        return None, f"no report of this build is at {report.name}: the image was made by another run"
-    except ValueError as error:
-        return None, f"the report is not JSON: {error}"
-    if not isinstance(told, dict):
-        return None, "the report is not a JSON object"
-    return told, None

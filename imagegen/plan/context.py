@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from imagegen.artifacts.override import Override
 from imagegen.catalog.facts import Versions, facts_for, paths
 from imagegen.errors import ConfigError
-from imagegen.plan.sourcing import sourced
+from imagegen.plan import sourcing
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import PHASES
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.config.model import ImageConfig
+    from imagegen.documents.yaml import Document
+    from imagegen.errors import Problem
     from imagegen.steps.model import Step
 
 # The sections that say what is on the machine: a step may read these and no others.
@@ -72,10 +74,16 @@ def evaluate_steps(config: ImageConfig, target: str, steps: Mapping[str, Step]) 
         for name, asked in config.overrides.items()
     }
     return tuple(
-        sourced(evaluate_step(steps[name], context, overrides), config)
+        sourcing.sourced(evaluate_step(steps[name], context, overrides), config)
         for name in _in_order(steps)
         if applies(steps[name], context)
     )
+
+
+def refused_hosts(config: ImageConfig, document: Document, steps: Mapping[str, Step]) -> list[Problem]:
+    """Every address, on any target, that the config's policy does not allow."""
+    evaluated = [step for target in config.targets.named() for step in evaluate_steps(config, target, steps)]
+    return sourcing.refused_hosts(config, evaluated, document)
 
 
 def _in_order(steps: Mapping[str, Step]) -> list[str]:

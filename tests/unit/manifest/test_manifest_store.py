@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import re
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import pytest
 from imagegen.artifacts.lock import LockedBase
 from imagegen.build.toolchain import Plugin as InstalledPlugin
 from imagegen.build.toolchain import Toolchain
-from imagegen.errors import ConflictError
+from imagegen.errors import BuildError, ConflictError
 from imagegen.manifest.model import (
     ImageManifest,
     Inputs,
@@ -24,6 +25,7 @@ from imagegen.manifest.model import (
     Tools,
 )
 from imagegen.manifest.record import make_manifest
+from imagegen.manifest.report import ExpectedReport, require_report
 from imagegen.manifest.store import LocalStore
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact, PublishPart
 from imagegen.providers import CloudImage, Published, Run
@@ -258,21 +260,64 @@ PLAN = BuildPlan(
 )
 
 
+EXPECTED = ExpectedReport("c3" * 32, "node", "aws", ["base"], ["system/feature:Containers", "system/file:a"])
+
+
+def reported(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
+    """What a machine reports that carried the expected plan out, but for the changes."""
+    resources = [
+        {"id": name, "phase": "base", "step": "system", "kind": "file", "status": "ok", "ms": 1, "facts": {}}
+        for name in EXPECTED.resources
+    ]
+    return {
+        "report_version": 1,
+        "plan_sha256": EXPECTED.plan_sha256,
+        "name": "node",
+        "target": "aws",
+        "machine": {"build": 20348},
+        "phases": [{"name": "base", "status": "finished", "changed": 1, "restart": True, "ms": 2}],
+        "resources": resources,
+    } | changes
+
+
+FAILED = {**reported()["resources"][0], "status": "failed"}
+OF_ANOTHER = "the report is of another build: "
+UNREADABLE = "the report is not one that this version reads: "
+
+
 @pytest.mark.parametrize(
-    ("text", "report", "missing"),
+    ("text", "missing"),
     [
-        ('{"report_version": 1}', {"report_version": 1}, None),
-        (None, None, "no report of this build is at report.json: the image was made by another run"),
-        ("[]", None, "the report is not a JSON object"),
-        ("{", None, "the report is not JSON: "),
+        (json.dumps(reported()), None),
+        (None, "no report of this build is at report.json: the image was made by another run"),
+        ("[]", f"{UNREADABLE}the whole: "),
+        ("{", "the report is not JSON: "),
+        ('{"report_version": 1}', f"{UNREADABLE}plan_sha256: Field required"),
+        (json.dumps(reported(plan_sha256=SHA)), f"{OF_ANOTHER}plan_sha256 is {SHA}, expected {'c3' * 32}"),
+        (json.dumps(reported(name="other")), f"{OF_ANOTHER}name is other, expected node"),
+        (json.dumps(reported(target="azure")), f"{OF_ANOTHER}target is azure, expected aws"),
+        (json.dumps(reported(phases=[])), f"{OF_ANOTHER}phases is [], expected ['base']"),
+        (
+            json.dumps(reported(resources=reported()["resources"][1:])),
+            f"{OF_ANOTHER}its resources are not the plan's: system/feature:Containers",
+        ),
+        (
+            json.dumps(reported(resources=reported()["resources"][::-1])),
+            f"{OF_ANOTHER}its resources are not the plan's: their order",
+        ),
+        (json.dumps(reported(resources=[FAILED])), f"{UNREADABLE}resources.0.status: "),
     ],
 )
-def test_a_run_is_recorded(
-    tmp_path: Path, text: str | None, report: dict[str, Any] | None, missing: str | None
-) -> None:
+def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None) -> None:
     file = tmp_path / "report.json"
     if text is not None:
         file.write_text(text)
+    if missing is None:
+        require_report(file, EXPECTED)
+    else:
+        with pytest.raises(BuildError, match=re.escape(missing)):
+            require_report(file, EXPECTED)
+    report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     made = make_manifest(
         plan=PLAN,
@@ -282,6 +327,7 @@ def test_a_run_is_recorded(
         built=image,
         published=Published((image,), "node", 0),
         report=file,
+        expected=EXPECTED,
         run=Run({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
     )
     assert made.report == report

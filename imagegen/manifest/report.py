@@ -1,0 +1,134 @@
+"""report.json, what the machine found on itself at the end of a build: read with distrust, compared with the plan."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Literal, NamedTuple, Self
+
+import pydantic
+
+from imagegen.errors import BuildError, RefusedError
+from imagegen.plan.model import BuildPlan
+from imagegen.resources.model import Strict
+
+Json = dict[str, pydantic.JsonValue]
+
+_REBUILD = "build again with --rebuild; if the report is wrong again, the image is not what was planned"
+
+
+class ReportedPhase(Strict):
+    """A phase as the machine carried it out."""
+
+    name: str
+    status: Literal["finished"]
+    changed: int
+    restart: bool
+    ms: int
+
+
+class ReportedResource(Strict):
+    """A resource that is as planned; one that is not fails the build, and there is no report."""
+
+    id: str
+    phase: str
+    step: str
+    kind: str
+    status: Literal["ok", "changed"]
+    ms: int
+    facts: Json | None
+
+
+class GuestReport(Strict):
+    """The whole report (docs/guest.md)."""
+
+    report_version: Literal[1]
+    plan_sha256: str
+    name: str
+    target: str
+    machine: Json
+    phases: list[ReportedPhase]
+    resources: list[ReportedResource]
+
+
+class ExpectedReport(NamedTuple):
+    """What the report of one plan must say."""
+
+    plan_sha256: str
+    name: str
+    target: str
+    phases: list[str]
+    resources: list[str]
+
+    @classmethod
+    def of(cls, plan: BuildPlan, plan_json: bytes) -> Self:
+        """Of this plan, which the machine had as `plan_json`: every resource, in order."""
+        phases = plan.image.phases
+        return cls(
+            plan_sha256=hashlib.sha256(plan_json).hexdigest(),
+            name=plan.build.name,
+            target=plan.image.target,
+            phases=[phase.name for phase in phases],
+            resources=[resource.id for phase in phases for resource in phase.resources()],
+        )
+
+
+def read_report(file: Path, expected: ExpectedReport) -> tuple[Json | None, str | None]:
+    """The report as JSON, or why there is none of this plan."""
+    try:
+        told = json.loads(file.read_bytes())
+        report = GuestReport.model_validate(told)
+    except FileNotFoundError:
+        return None, f"no report of this build is at {file.name}: the image was made by another run"
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        return None, f"the report is not one that this version reads: {place}: {first['msg']}"
+    except ValueError as error:
+        return None, f"the report is not JSON: {error}"
+    if wrong := _differences(report, expected):
+        return None, f"the report is of another build: {'; '.join(wrong)}"
+    return told, None
+
+
+def require_report(file: Path, expected: ExpectedReport) -> None:
+    """BuildError unless the machine that was just built reported this plan, every resource of it."""
+    _, missing = read_report(file, expected)
+    if missing is None:
+        return
+    rejected = _rejected(file)
+    rejected.parent.mkdir(parents=True, exist_ok=True)
+    # A report that never arrived leaves an empty file: it is the mark that counts.
+    rejected.write_bytes(file.read_bytes() if file.is_file() else b"")
+    raise BuildError(f"the image was built, and is not published: {missing}", hint=_REBUILD)
+
+
+def refuse_rejected(file: Path) -> None:
+    """An image whose report was rejected when it was built is not published by a later run either."""
+    if _rejected(file).exists():
+        message = f"the report of this image was rejected when it was built: {_rejected(file)}"
+        raise RefusedError(message, hint=_REBUILD)
+
+
+def forget_reports(file: Path) -> None:
+    """What an earlier build left says nothing about the one that begins."""
+    for old in (file, _rejected(file)):
+        old.unlink(missing_ok=True)
+
+
+def _rejected(file: Path) -> Path:
+    return file.with_suffix(".rejected.json")
+
+
+def _differences(report: GuestReport, expected: ExpectedReport) -> list[str]:
+    pairs = (
+        ("plan_sha256", report.plan_sha256, expected.plan_sha256),
+        ("name", report.name, expected.name),
+        ("target", report.target, expected.target),
+        ("phases", [phase.name for phase in report.phases], expected.phases),
+    )
+    wrong = [f"{name} is {was}, expected {wanted}" for name, was, wanted in pairs if was != wanted]
+    reported = [resource.id for resource in report.resources]
+    if reported != expected.resources:
+        odd = sorted(set(reported) ^ set(expected.resources)) or ["their order"]
+        wrong.append(f"its resources are not the plan's: {', '.join(odd[:3])}")
+    return wrong

@@ -1,0 +1,26 @@
+"""What the Makefile passes on."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.build import process
+from tests.conftest import REPOSITORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.parametrize("verb", ["build-aws", "build-azure", "validate"])
+def test_make_passes_args_on(verb: str, tmp_path: Path) -> None:
+    wanted = "--set kubernetes.version=1.36.3 --set 'name=x'"
+    # What only exists on a developer's machine, the environment's time stamp, counts as up to date.
+    argv = ["make", "-n", "-o", ".venv/.set-up", verb, f"ARGS={wanted}", f"OUT={tmp_path}"]
+    done = process.run(argv, environ=dict(os.environ), cwd=REPOSITORY, timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].endswith(f" {wanted}")

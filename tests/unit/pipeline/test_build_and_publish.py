@@ -1,0 +1,156 @@
+"""The story from Packer's end to the record: no image is published on another machine's word, and no record is lost."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen import pipeline
+from imagegen.artifacts.lock import lock_bytes
+from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.console import make_console
+from imagegen.errors import BuildError, PublishError, RefusedError
+from imagegen.manifest.store import LocalStore
+from imagegen.providers import CloudImage, Published, Run
+from imagegen.providers.aws import provider as aws
+from imagegen.render.bundle import guest_plan
+from tests.conftest import TODAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imagegen.manifest.model import ImageManifest
+    from imagegen.plan.model import BuildPlan
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
+BUILT = CloudImage("ami-1", "us-east-1", "node", "available")
+
+
+def _as_it_is(_report: dict[str, Any]) -> None:
+    """An honest machine."""
+
+
+class World:
+    """A cloud that has an image once Packer made it, and fails to publish as often as it is told."""
+
+    def __init__(self) -> None:
+        self.image: CloudImage | None = None
+        self.failures = 0
+        self.published = 0
+        self.change: Callable[[dict[str, Any]], None] = _as_it_is
+
+    def run_packer(self, plan: BuildPlan, _tools: object, folder: Any, *_rest: object) -> None:  # noqa: ANN401 - a BuildFolder
+        self.image = BUILT
+        report = report_of(plan)
+        self.change(report)
+        folder.root.mkdir(parents=True, exist_ok=True)
+        folder.report.write_text(json.dumps(report))
+
+    def publish(self, *_: object) -> Published:
+        if self.failures:
+            self.failures -= 1
+            raise PublishError("the region is away")
+        self.published += 1
+        return Published((BUILT,), "node", 1)
+
+
+def report_of(plan: BuildPlan) -> dict[str, Any]:
+    """What a machine reports that carried the plan out."""
+    phases = plan.image.phases
+    return {
+        "report_version": 1,
+        "plan_sha256": hashlib.sha256(guest_plan(plan)).hexdigest(),
+        "name": plan.build.name,
+        "target": plan.image.target,
+        "machine": {},
+        "phases": [
+            {"name": phase.name, "status": "finished", "changed": 0, "restart": phase.restart, "ms": 1}
+            for phase in phases
+        ],
+        "resources": [
+            {"id": item.id, "phase": phase.name, "step": "s", "kind": item.kind, "status": "ok", "ms": 1, "facts": {}}
+            for phase in phases
+            for item in phase.resources()
+        ],
+    }
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    tools = Toolchain(Path("packer"), "1.16.0", {"amazon": Plugin("1.8.2", Path("plugin"))}, {})
+    monkeypatch.setattr(pipeline, "find_toolchain", lambda *_: tools)
+    monkeypatch.setattr(pipeline, "check", lambda *_: None)
+    monkeypatch.setattr(pipeline, "_run_packer", made.run_packer)
+    monkeypatch.setattr(aws, "find_built", lambda *_: made.image)
+    monkeypatch.setattr(aws, "publish", made.publish)
+    return made
+
+
+@pytest.fixture
+def build(tmp_path: Path, load: Any, make_lock: Any) -> Callable[[], ImageManifest]:  # noqa: ANN401 - the shared fixtures
+    lock = tmp_path / "lock.json"
+    lock.write_bytes(lock_bytes(make_lock(load(SHIPPED))))
+
+    def built() -> ImageManifest:
+        return pipeline.build_and_publish(
+            pipeline.Asked(SHIPPED, TODAY),
+            "aws",
+            lock_file=lock,
+            out=tmp_path / "out",
+            run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z"),
+            console=make_console(plain=True, quiet=True),
+            rebuild=False,
+            with_publish=True,
+        )
+
+    return built
+
+
+def _of_another_plan(report: dict[str, Any]) -> None:
+    report["plan_sha256"] = "0" * 64
+
+
+def _of_another_target(report: dict[str, Any]) -> None:
+    report["target"] = "azure"
+
+
+def _without_a_resource(report: dict[str, Any]) -> None:
+    report["resources"].pop()
+
+
+@pytest.mark.parametrize("change", [_of_another_plan, _of_another_target, _without_a_resource])
+def test_an_image_with_another_builds_report_is_not_published(
+    change: Callable[[dict[str, Any]], None], world: World, build: Callable[[], ImageManifest]
+) -> None:
+    world.change = change
+    with pytest.raises(BuildError, match="is not published: the report is of another build"):
+        build()
+    with pytest.raises(RefusedError, match="was rejected when it was built"):
+        build()
+    assert world.published == 0
+    world.change = _as_it_is
+    world.image = None
+    assert build().published is not None
+
+
+def test_a_record_survives_a_publish_that_fails(
+    world: World, build: Callable[[], ImageManifest], tmp_path: Path
+) -> None:
+    world.failures = 1
+    with pytest.raises(PublishError):
+        build()
+    (first,) = LocalStore(tmp_path / "out" / "manifests").list()
+    assert first.published is None
+    assert first.tools is not None
+    shutil.rmtree(tmp_path / "out" / "windows-2022-containerd")
+    done = build()
+    assert world.published == 1
+    assert done.published is not None
+    assert (done.tools, done.report, done.created) == (first.tools, first.report, first.created)
+    assert done.report is not None
