@@ -12,6 +12,7 @@ import ruamel.yaml.error
 import ruamel.yaml.events
 
 from imagegen.errors import ConfigError, Problem
+from imagegen.files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -110,15 +111,11 @@ def read_yaml(path: Path, shown_as: str | None = None) -> Document:
     """The file as a document; every way in which it cannot be read is a ConfigError with its place."""
     file = shown_as or str(path)
     try:
-        # No more than tells that it is too long: it may have no end.
-        with path.open("rb") as stream:
-            raw = stream.read(MAX_BYTES + 1)
+        raw = read_file(path, limit=MAX_BYTES, shown_as=file)
     except FileNotFoundError:
         raise ConfigError(
             f"{file} does not exist", hint="give the path of a config, for example one of configs/"
         ) from None
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
     return parse_yaml(raw, file)
 
 
