@@ -71,8 +71,7 @@ class _Members:
         path = written.removesuffix("/")
         while path.startswith("./"):
             path = path.removeprefix("./")
-        # A colon is a drive or, further in, one of NTFS's streams.
-        if path.startswith("/") or "\\" in path or ":" in path or ".." in path.split("/"):
+        if _leads_out(path):
             raise self.refuse(written, "a path outside of the folder it is unpacked into")
         if _CONTROL.search(path) or not _is_text(path):
             raise self.refuse(written, "a name that Windows cannot have")
@@ -96,6 +95,16 @@ class _Members:
 
     def refuse(self, written: str, why: str) -> VerificationError:
         return VerificationError(f"{self._name} holds {written!a}: {why}")
+
+
+def is_contained(path: str) -> bool:
+    """Whether a member's path stays below the folder that its archive is unpacked into, on Windows too."""
+    return bool(path) and not _leads_out(path) and not _CONTROL.search(path) and _is_text(path)
+
+
+def _leads_out(path: str) -> bool:
+    # A colon is a drive or, further in, one of NTFS's streams.
+    return path.startswith("/") or "\\" in path or ":" in path or ".." in path.split("/")
 
 
 def _is_text(path: str) -> bool:

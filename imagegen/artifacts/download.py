@@ -84,7 +84,8 @@ def fetch(
             part.complete()
     except OSError as error:
         raise RefusedError(
-            f"{into} cannot be written: {error.strerror or error}", hint="see to the room and the rights of that folder"
+            f"{into} cannot be written: {error.strerror or error}",
+            hint=f"check free space and permissions of {into.parent}",
         ) from error
     return found
 
@@ -169,6 +170,7 @@ class _Download:
                     raise RefusedError(
                         f"{self.label} could not be downloaded: {_reason(error)}", hint=self.hint("try again later")
                     ) from error
+                self.console.say(f"{self.label}: {_reason(error)}; trying again in {wait:g} s")
                 self.timing.pause(wait)
                 self.heed_stop()
             else:

@@ -1,64 +1,136 @@
 """The lock: everything that floats, looked up once. Read by resolve; written by `imagegen lock`
 beside the user's config.
 
-A digest in a lock was always computed from bytes that were downloaded.
+A digest in a lock was always computed from bytes that were downloaded. A lock comes from a repository, so it is
+distrusted: its model is closed and bounded, and what it answers must belong to what was asked.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import json
-from typing import TYPE_CHECKING, Literal
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import pydantic
 
+from imagegen.artifacts.archive import LIMIT_MEMBERS, is_contained
+from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.errors import ConfigError, Problem
-from imagegen.resources.model import Sha256, Strict
+from imagegen.files import read_file
+from imagegen.resources.model import Name, Sha256, Strict
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+# The members of the largest archives make some megabytes.
+_LIMIT_LOCK_BYTES: Final = 64 * 2**20
+_SHOWN_PROBLEMS: Final = 10
+_HINT: Final = "restore it from your repository, or delete it and run `imagegen lock`"
+# What clouds' names, ids, versions and patterns are made of; nothing that means something to HCL or a shell.
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_/*-][A-Za-z0-9 ._:/()*?\[\]@+,=-]{0,255}")
+_ADDRESS: Final = re.compile(r"https://[!-~]{1,2040}")
+
+
+def _plain_text(text: str) -> str:
+    if _PLAIN.fullmatch(text) is None:
+        raise ValueError(f"{text[:80]!a} is not a plain name")
+    return text
+
+
+def _address(url: str) -> str:
+    if _ADDRESS.fullmatch(url) is None:
+        raise ValueError(f"{url[:80]!a} is not an https:// URL")
+    return url
+
+
+def _contained(path: str) -> str:
+    if len(path) > 1024 or not is_contained(path):
+        raise ValueError(f"{path[:80]!a} is a path outside of the folder that the archive is unpacked into")
+    return path
+
+
+Plain = Annotated[str, pydantic.AfterValidator(_plain_text)]
+Address = Annotated[str, pydantic.AfterValidator(_address)]
+Member = Annotated[str, pydantic.AfterValidator(_contained)]
+Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
+LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
+LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
 
 
 class LockedArtifact(Strict):
     """One download: the URL that was asked for, and what its bytes were. `members` lists an archive's files."""
 
-    url: str
+    url: Address
     sha256: Sha256
-    size: int
-    members: dict[str, Sha256] | None = None
+    size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
+    members: Annotated[dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS)] | None = None
 
 
 class LockedBase(Strict):
     """A base image: what was asked for (`request`), what it is everywhere (`identity`), where it lies (`place`)."""
 
-    request: dict[str, str]
-    identity: dict[str, str]
-    place: dict[str, str]
+    request: Answers
+    identity: Answers
+    place: Answers
+
+    @pydantic.model_validator(mode="after")
+    def _answers_the_request(self) -> Self:
+        # A request may be a pattern, such as the name of Amazon's newest image.
+        for answer in (self.identity, self.place):
+            for key in self.request.keys() & answer.keys():
+                if not fnmatch.fnmatchcase(answer[key], self.request[key]):
+                    raise ValueError(f"{key} is {answer[key]}, and {self.request[key]} was asked for")
+        return self
 
 
 class Lock(Strict):
     """All that was looked up for one config; `labels` mark a lock that is not production's."""
 
     lock_version: Literal[1] = 1
-    labels: dict[str, str] = {}
-    artifacts: dict[str, LockedArtifact] = {}
-    base_images: dict[str, LockedBase] = {}
+    labels: dict[LabelName, LabelValue] = {}
+    artifacts: Annotated[dict[Name, LockedArtifact], pydantic.Field(max_length=1000)] = {}
+    base_images: Annotated[dict[Name, LockedBase], pydantic.Field(max_length=100)] = {}
 
 
 def read_lock(path: Path) -> Lock | None:
     """The lock at this path; None when there is none."""
     try:
-        text = path.read_bytes()
+        text = read_file(path, limit=_LIMIT_LOCK_BYTES)
     except FileNotFoundError:
         return None
     try:
-        return Lock.model_validate_json(text)
+        return Lock.model_validate(json.loads(text, object_pairs_hook=_unique))
     except pydantic.ValidationError as error:
-        problems = [
-            Problem(str(path), 0, ".".join(str(part) for part in item["loc"]), item["msg"]) for item in error.errors()
-        ]
-        raise ConfigError(
-            f"{path} is not a lock that this version reads", problems=problems, hint="delete it and run `imagegen lock`"
-        ) from None
+        problems = [_problem(path, item) for item in error.errors(include_url=False)]
+        hidden = len(problems) - _SHOWN_PROBLEMS
+        details = [f"and {hidden} more"] if hidden > 0 else []
+        raise _unreadable(path, problems[:_SHOWN_PROBLEMS], details) from None
+    except (ValueError, RecursionError) as error:
+        problem = Problem(str(path), 0, "", f"it is not JSON: {error}")
+        raise _unreadable(path, [problem]) from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is there twice, JSON readers take one or the other."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
+        raise ValueError(f"the key {twice[:80]!a} is there twice")
+    return found
+
+
+def _problem(path: Path, item: Any) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+    place = ".".join(str(part) for part in item["loc"] if part != "[key]")
+    if item["type"] == "string_pattern_mismatch":
+        return Problem(str(path), 0, place, f"{item['input'][:80]!a} is not a valid value or name")
+    message = item["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+    return Problem(str(path), 0, place, message)
+
+
+def _unreadable(path: Path, problems: Sequence[Problem], details: Sequence[str] = ()) -> ConfigError:
+    return ConfigError(f"{path} is not a valid lock", problems=problems, details=details, hint=_HINT)
 
 
 def lock_bytes(lock: Lock) -> bytes:

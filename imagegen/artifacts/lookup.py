@@ -147,6 +147,9 @@ def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
             wrong.append(error)
     if not wrong:
         return found
-    first = wrong[0]
-    others = [detail for error in wrong[1:] for detail in (error.message, *error.details)]
-    raise type(first)(first.message, hint=first.hint, details=(*first.details, *others)) from first
+    # Wrong bytes are the gravest: their exit code must not hide behind a server that is away.
+    first = min(wrong, key=lambda error: not isinstance(error, VerificationError))
+    if len(wrong) == 1:
+        raise first
+    details = [line for error in wrong for line in (error.message, *error.details, f"  hint: {error.hint}")]
+    raise type(first)(f"{len(wrong)} of {len(finished)} downloads failed", details=details) from first

@@ -15,13 +15,14 @@ import click
 import imagegen
 import imagegen.cli.startup
 from imagegen.cli import asking, options, teach
+from imagegen.cli.ending import Verbs, end_without_place
 from imagegen.cli.manifests import manifest as manifest_group
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(imagegen.__version__, prog_name="imagegen")
 def cli() -> None:
     """Windows Kubernetes node images for Azure and AWS from one declarative config.
@@ -295,6 +296,9 @@ def main() -> NoReturn:
             stream.reconfigure(errors="backslashreplace")
     try:
         code = cli.main(prog_name="imagegen", standalone_mode=False)
+        # Here and not when the interpreter ends: what cannot be printed is an error.
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Abort:
         click.echo("interrupted", err=True)
         sys.exit(130)
@@ -302,11 +306,10 @@ def main() -> NoReturn:
         error.show()
         sys.exit(2)
     except OSError as error:
-        # A place that somebody named and that cannot be read or written; anything else is a bug.
-        if error.filename is None:
+        ended = end_without_place(error)
+        if ended is None:
             raise
-        click.echo(f"error: {error.filename}: {error.strerror}", err=True)
-        sys.exit(2)
+        sys.exit(ended)
     except Exception as error:
         from imagegen.errors import ImagegenError
 

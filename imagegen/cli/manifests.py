@@ -33,13 +33,14 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
 
     place = folder or out
     found = LocalStore(place / "manifests").list()
-    if not found:
+    if not found.records and not found.bad:
         _tell_where_else(place)
     if form == "json":
-        print_json([item.model_dump(mode="json") for item in found])
+        print_json([item.model_dump(mode="json") for item in found.records])
     else:
-        for item in found:
+        for item in found.records:
             click.echo(manifest_line(item))
+    found.refuse_bad()
 
 
 def _tell_where_else(place: Path) -> None:
@@ -62,7 +63,10 @@ def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> N
     from imagegen.manifest.store import LocalStore
 
     place = folder or out
-    found = [item for item in LocalStore(place / "manifests").list() if item.image_id.startswith(image_id)]
+    listing = LocalStore(place / "manifests").list()
+    found = [item for item in listing.records if item.image_id.startswith(image_id)]
+    if not found:
+        listing.refuse_bad()
     if len(found) != 1:
         what = "no manifest" if not found else counted(len(found), "manifest")
         raise ConfigError(
@@ -70,3 +74,4 @@ def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> N
             hint=f"`imagegen manifest list {place}` shows them",
         )
     print_manifest(found[0], form)
+    listing.refuse_bad()

@@ -56,7 +56,7 @@ def _rehearsal_room() -> ModuleType:
     # Nothing should be found that is not there: moto's sample images, which also take long to load.
     os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
     try:
-        from imagegen.rehearsal import rehearse
+        import imagegen.rehearsal.rehearse as rehearse
     except ModuleNotFoundError as missing:
         message = f"a rehearsal needs {missing.name}, which is not installed"
         raise ToolError(message, hint="pip install 'imagegen[rehearsal]'") from None

@@ -7,12 +7,14 @@ from typing import Literal, NamedTuple, Self
 
 import pydantic
 
-from imagegen.errors import BuildError, RefusedError
+from imagegen.errors import BuildError, ConfigError, RefusedError
+from imagegen.files import read_file
 from imagegen.plan.model import BuildPlan
 from imagegen.resources.model import Strict
 
 Json = dict[str, pydantic.JsonValue]
 
+_LIMIT_BYTES = 32 * 2**20
 _REBUILD = "build again with --rebuild; if the report is wrong again, the image is not what was planned"
 
 
@@ -75,7 +77,7 @@ class ExpectedReport(NamedTuple):
 def read_report(file: Path, expected: ExpectedReport) -> tuple[Json | None, str | None]:
     """The report as JSON, or why there is none of this plan."""
     try:
-        told = json.loads(file.read_bytes())
+        told = json.loads(read_file(file, limit=_LIMIT_BYTES))
         report = GuestReport.model_validate(told)
     except FileNotFoundError:
         return None, f"no report of this build is at {file.name}: the image was made by another run"
@@ -83,7 +85,9 @@ def read_report(file: Path, expected: ExpectedReport) -> tuple[Json | None, str 
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "the whole"
         return None, f"the report is not one that this version reads: {place}: {first['msg']}"
-    except ValueError as error:
+    except ConfigError as error:
+        return None, error.message
+    except (ValueError, RecursionError) as error:
         return None, f"the report is not JSON: {error}"
     if wrong := _differences(report, expected):
         return None, f"the report is of another build: {'; '.join(wrong)}"

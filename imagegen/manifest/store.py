@@ -8,12 +8,13 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pydantic
 
 from imagegen.build.folder_lock import locked
 from imagegen.errors import ConflictError
+from imagegen.files import read_file
 from imagegen.manifest.merge import merge
 from imagegen.manifest.model import ImageManifest
 from imagegen.plan.model import canonical
@@ -23,6 +24,24 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_S = 60.0
 LOCK_FILE = ".lock"
+# A report of a machine with thousands of files makes some megabytes.
+_LIMIT_BYTES = 64 * 2**20
+
+
+class Listing(NamedTuple):
+    """What a store holds."""
+
+    records: tuple[ImageManifest, ...]
+    bad: tuple[ConflictError, ...]
+
+    def refuse_bad(self) -> None:
+        """ConflictError that names every file which is no manifest."""
+        if self.bad:
+            details = [line for error in self.bad for line in (error.message, *(f"  {text}" for text in error.details))]
+            count = "1 file" if len(self.bad) == 1 else f"{len(self.bad)} files"
+            raise ConflictError(
+                f"{count} in the store cannot be read as a manifest", hint=self.bad[0].hint, details=details
+            )
 
 
 class LocalStore:
@@ -51,11 +70,19 @@ class LocalStore:
         found = _read(self.path(name, target, image_id, labels))
         return found if found is not None and found.image_id == image_id else None
 
-    def list(self, name: str | None = None, target: str | None = None) -> tuple[ImageManifest, ...]:
-        """All records, or a name's or a target's; newest first."""
-        found = [_read(path) for path in sorted(self._root.glob(f"{name or '*'}/{target or '*'}/*.json"))]
-        records = [manifest for manifest in found if manifest is not None]
-        return tuple(sorted(records, key=lambda manifest: manifest.created, reverse=True))
+    def list(self) -> Listing:
+        """All records, newest first, and what is in the store and is none: one bad file hides no other."""
+        records: list[ImageManifest] = []
+        bad: list[ConflictError] = []
+        for path in sorted(self._root.glob("*/*/*.json")):
+            try:
+                found = _read(path)
+            except ConflictError as error:
+                bad.append(error)
+            else:
+                records += [found] if found is not None else []
+        records.sort(key=lambda manifest: manifest.created, reverse=True)
+        return Listing(tuple(records), tuple(bad))
 
     def annotate(self, manifest: ImageManifest, key: str, value: pydantic.JsonValue) -> ImageManifest:
         """Add a note to the record of this image as it is stored now; what is stored afterwards."""
@@ -89,7 +116,7 @@ def _wait_silently() -> None:
 
 def _read(path: Path) -> ImageManifest | None:
     try:
-        text = path.read_bytes()
+        text = read_file(path, limit=_LIMIT_BYTES, error=ConflictError)
     except FileNotFoundError:
         return None
     try:

@@ -86,7 +86,7 @@ def rehearse_build(
         "winrm": dataclasses.asdict(cost),
         "not_checked": list(NOT_CHECKED),
     }
-    manifest = store.annotate(store.list()[0], "rehearsal", note)
+    manifest = store.annotate(store.list().records[0], "rehearsal", note)
     console.say(f"{target}  rehearsal passed in {seconds(took)}: `imagegen manifest list {folder}` shows its manifest")
     return manifest
 

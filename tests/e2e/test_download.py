@@ -51,13 +51,14 @@ class Server:
     answers: list[Answer] = dataclasses.field(default_factory=list)
     asked: list[tuple[str, dict[str, str]]] = dataclasses.field(default_factory=list)
     pauses: list[float] = dataclasses.field(default_factory=list)
+    said: io.StringIO = dataclasses.field(default_factory=io.StringIO)
 
     def fetch(self, into: Path, path: str = "/containerd.tar.gz", **options: Any) -> Fetched:  # noqa: ANN401 - passed on
         return fetch(
             f"{self.url}{path}",
             into,
             environ={"SSL_CERT_FILE": self.ca},
-            console=Console(io.StringIO(), plain=True),
+            console=Console(self.said, plain=True),
             timing=Timing(pause=self.pauses.append),
             **options,
         )
@@ -185,10 +186,12 @@ def test_what_may_pass_is_tried_again(server: Server, into: Path, status: int) -
 
 
 def test_it_gives_up_after_growing_pauses(server: Server, into: Path) -> None:
-    server.answers = [Answer(503)] * 6
+    server.answers, server.said = [Answer(503)] * 6, io.StringIO()
     with pytest.raises(RefusedError, match="could not be downloaded: the server answered 503") as raised:
         server.fetch(into, override="overrides.containerd")
     assert server.pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
+    said = [line.partition(".gz: ")[2] for line in server.said.getvalue().splitlines() if "again" in line]
+    assert said == [f"the server answered 503; trying again in {pause} s" for pause in (1, 2, 4, 8, 16)]
     assert raised.value.hint == "try again later, or set overrides.containerd to another URL"
 
 

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"errors", "files"},
     "catalog": {"contents"},
     "resources": set(),
-    "artifacts": {"errors", "resources"},
+    "artifacts": {"errors", "files", "resources"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "providers": {"artifacts", "errors", "resources"},
     "config": {"catalog", "documents", "errors", "providers", "resources"},
@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": {"catalog", "config", "documents", "errors", "plan", "steps"},
     "render": {"plan", "templating"},
     "build": {"console", "errors"},
-    "manifest": {"artifacts", "build", "errors", "imagegen", "plan", "providers", "resources"},
+    "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "resources"},
     "pipeline": {
         *("artifacts", "build", "catalog", "config", "console", "contents", "errors", "imagegen", "manifest"),
         *("plan", "providers", "render", "rules", "steps"),

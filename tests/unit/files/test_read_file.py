@@ -64,7 +64,7 @@ def test_refused_with_its_name(case: str, tmp_path: Path) -> None:
 
 
 def test_the_caller_chooses_name_and_error(tmp_path: Path) -> None:
-    with pytest.raises(ConflictError, match="^steps/a is too large"):
+    with pytest.raises(ConflictError, match=r"^steps/a is too large"):
         read_file(_written(LIMIT + 1)(tmp_path / "a"), limit=LIMIT, shown_as="steps/a", error=ConflictError)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import os
 import re
 import stat
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from imagegen.manifest.model import (
 )
 from imagegen.manifest.record import make_manifest
 from imagegen.manifest.report import ExpectedReport, require_report
-from imagegen.manifest.store import LocalStore
+from imagegen.manifest.store import LocalStore, manifest_bytes
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact, PublishPart
 from imagegen.providers import CloudImage, Published, Run
 
@@ -174,18 +175,30 @@ def test_a_rehearsals_record_never_meets_productions(store: LocalStore) -> None:
     assert production is not None
     assert rehearsed is not None
     assert (production.built, rehearsed.built) == (HOME, FAR)
-    assert len(store.list()) == 2
+    assert len(store.list().records) == 2
 
 
-def test_list_is_newest_first_and_can_be_narrowed(store: LocalStore) -> None:
-    assert store.list() == ()
+def test_list_is_newest_first(store: LocalStore) -> None:
+    assert store.list() == ((), ())
     old = store.put(manifest(image_id="1" * 64, created="2026-11-01T00:00:00Z"))
     new = store.put(manifest(image_id="2" * 64, created="2026-11-02T00:00:00Z"))
     azure = store.put(manifest(image_id="3" * 64, target="azure", created="2026-11-03T00:00:00Z"))
     other = store.put(manifest(name="other", created="2026-11-04T00:00:00Z"))
-    assert store.list() == (other, azure, new, old)
-    assert store.list("node", "aws") == (new, old)
-    assert store.list(target="azure") == (azure,)
+    assert store.list() == ((other, azure, new, old), ())
+
+
+def test_one_bad_file_hides_no_other(store: LocalStore, tmp_path: Path) -> None:
+    good = store.put(manifest())
+    beside = tmp_path / "manifests" / "node" / "aws"
+    (beside / "truncated.json").write_text(manifest_bytes(good)[:100].decode())
+    (beside / "folder.json").mkdir()
+    os.mkfifo(beside / "pipe.json")
+    listing = store.list()
+    assert listing.records == (good,)
+    with pytest.raises(ConflictError, match="3 files in the store cannot be read as a manifest") as raised:
+        listing.refuse_bad()
+    said = "\n".join(raised.value.details)
+    assert all(f"{beside / name}.json" in said for name in ("truncated", "folder", "pipe"))
 
 
 def test_annotate_adds_to_what_is_stored_now(store: LocalStore) -> None:
@@ -204,7 +217,7 @@ def test_of_runs_that_finish_together_none_loses_its_region(store: LocalStore) -
         list(
             pool.map(lambda image: store.put(manifest(published=RecordedPublish(version="v", images=[image]))), images)
         )
-    (kept,) = store.list()
+    (kept,) = store.list().records
     assert kept.published is not None
     assert {image.region for image in kept.published.images} == {image.region for image in images}
 

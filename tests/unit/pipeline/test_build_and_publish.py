@@ -145,7 +145,7 @@ def test_a_record_survives_a_publish_that_fails(
     world.failures = 1
     with pytest.raises(PublishError):
         build()
-    (first,) = LocalStore(tmp_path / "out" / "manifests").list()
+    (first,) = LocalStore(tmp_path / "out" / "manifests").list().records
     assert first.published is None
     assert first.tools is not None
     shutil.rmtree(tmp_path / "out" / "windows-2022-containerd")
