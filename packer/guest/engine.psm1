@@ -15,6 +15,8 @@ function Write-Line {
     [CmdletBinding()]
     param($Session, [string]$Text)
     [System.Console]::Out.WriteLine($Text)
+    # Who only looks leaves no log behind.
+    if ($null -eq $Session.Log) { return }
     $stamp = [System.DateTime]::UtcNow.ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture)
     [System.IO.File]::AppendAllText($Session.Log, "$stamp $Text`n")
 }
@@ -439,6 +441,7 @@ function Invoke-Engine {
     }
     $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest
     if ($Mode -ceq 'apply') { return (Invoke-Phase -Session $session -Name $Phase) }
+    $session.Log = $null
     return (Invoke-Inspection -Session $session -Name $Phase -WhatIfOnly:($Mode -ceq 'whatif'))
 }
 

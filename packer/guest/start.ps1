@@ -1,21 +1,8 @@
 # The entry: verifies the bundle byte by byte, unpacks it where only SYSTEM and Administrators reach, and runs one phase. See docs/guest.md.
-[CmdletBinding(PositionalBinding = $false)]
-param(
-    [string]$Phase = '',
-    [string]$Bundle = '',
-    [string]$BundleSha256 = '',
-    [string]$PlanSha256 = '',
-    [switch]$Check,
-    [switch]$WhatIf,
-    # Whatever else was said: refused with the exit code for wrong arguments, not by the binder.
-    [Parameter(ValueFromRemainingArguments = $true)]
-    [string[]]$Rest = @()
-)
+# It has no parameters: PowerShell's binder would end with 1 at a wrong argument, and would accept a name that is cut short.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
-
-$root = 'C:\ProgramData\imagegen'
 
 function Get-EntryError {
     [CmdletBinding()]
@@ -25,29 +12,77 @@ function Get-EntryError {
     $failure
 }
 
-# Every argument, judged before anything is touched. Returns the full path of the bundle.
+# The words of the command line by name: full names in any case, each once. -Name:value arrives as two words.
+function Read-Argument {
+    [CmdletBinding()]
+    param([string[]]$Word)
+    $given = @{}
+    for ($index = 0; $index -lt $Word.Count; $index++) {
+        $name = $Word[$index].TrimEnd(':')
+        if ($name -notin '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check', '-WhatIf') {
+            throw (Get-EntryError -ExitCode 2 -Message "unknown argument: $name")
+        }
+        if ($given.ContainsKey($name)) { throw (Get-EntryError -ExitCode 2 -Message "$name is there twice") }
+        if ($name -in '-Check', '-WhatIf') {
+            $given[$name] = $true
+            continue
+        }
+        $index++
+        if ($index -ge $Word.Count -or $Word[$index] -match '\A-') { throw (Get-EntryError -ExitCode 2 -Message "$name has no value") }
+        $given[$name] = $Word[$index]
+    }
+    return $given
+}
+
+# Every argument, judged before anything is touched. Returns them with the bundle's full path, and the mode.
 function Resolve-Argument {
     [CmdletBinding()]
-    param([string]$Name, [string]$Path, [string]$ZipDigest, [string]$PlanDigest, [bool]$Both, [bool]$Looking, [string[]]$Unknown)
-    if ($Unknown.Count -gt 0) { throw (Get-EntryError -ExitCode 2 -Message "unknown arguments: $($Unknown -join ' ')") }
-    if ($Name -eq '') { throw (Get-EntryError -ExitCode 2 -Message '-Phase is missing') }
-    if ($Path -eq '') { throw (Get-EntryError -ExitCode 2 -Message '-Bundle is missing') }
-    if ($ZipDigest -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message '-BundleSha256 must be 64 lower-case hex digits') }
-    if ($PlanDigest -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message '-PlanSha256 must be 64 lower-case hex digits') }
-    if ($Both) { throw (Get-EntryError -ExitCode 2 -Message '-Check and -WhatIf exclude each other') }
-    if ($Name -ceq 'all' -and -not $Looking) { throw (Get-EntryError -ExitCode 2 -Message '-Phase all goes with -Check or -WhatIf only') }
+    param([hashtable]$Given)
+    foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
+        if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
+    }
+    foreach ($name in '-BundleSha256', '-PlanSha256') {
+        if ($Given[$name] -cnotmatch '\A[0-9a-f]{64}\z') { throw (Get-EntryError -ExitCode 2 -Message "$name must be 64 lower-case hex digits") }
+    }
+    $mode = 'apply'
+    if ($Given.ContainsKey('-Check')) { $mode = 'check' }
+    if ($Given.ContainsKey('-WhatIf')) {
+        if ($mode -ceq 'check') { throw (Get-EntryError -ExitCode 2 -Message '-Check and -WhatIf exclude each other') }
+        $mode = 'whatif'
+    }
+    if ($Given['-Phase'] -ceq 'all' -and $mode -ceq 'apply') { throw (Get-EntryError -ExitCode 2 -Message '-Phase all goes with -Check or -WhatIf only') }
     # Exists first: 5.1's GetFullPath throws at what cannot be a path.
-    if (-not [System.IO.File]::Exists($Path)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $Path") }
-    return [System.IO.Path]::GetFullPath($Path)
+    $path = $Given['-Bundle']
+    if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $path") }
+    return @{
+        Phase = $Given['-Phase']; Bundle = [System.IO.Path]::GetFullPath($path); Mode = $mode
+        BundleSha256 = $Given['-BundleSha256']; PlanSha256 = $Given['-PlanSha256']
+    }
 }
 
 # Access first, content after: by SID, since names are localised.
-function Initialize-Root {
+function Protect-Folder {
     [CmdletBinding()]
     param([string]$Path)
-    $null = [System.IO.Directory]::CreateDirectory($Path)
     $output = & ([System.IO.Path]::Combine($env:SystemRoot, 'System32', 'icacls.exe')) $Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'
     if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
+}
+
+# A virus scanner may hold a file for a moment.
+function Remove-Folder {
+    [CmdletBinding()]
+    param([string]$Path)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ([System.IO.Directory]::Exists($Path)) {
+        try {
+            [System.IO.Directory]::Delete($Path, $true)
+            return
+        }
+        catch {
+            if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
+            Start-Sleep -Milliseconds 250
+        }
+    }
 }
 
 # Only plain relative names; '/' between the parts, and no part that Windows would read as another.
@@ -120,24 +155,35 @@ function Read-Plan {
 }
 
 $code = 1
+$root = 'C:\ProgramData\imagegen'
+$mine = ''
 try {
-    $looking = $Check.IsPresent -or $WhatIf.IsPresent
-    $both = $Check.IsPresent -and $WhatIf.IsPresent
-    $zip = Resolve-Argument -Name $Phase -Path $Bundle -ZipDigest $BundleSha256 -PlanDigest $PlanSha256 -Both $both -Looking $looking -Unknown $Rest
-    $mode = 'apply'
-    if ($Check) { $mode = 'check' }
-    if ($WhatIf) { $mode = 'whatif' }
-    Initialize-Root -Path $root
+    $asked = Resolve-Argument -Given (Read-Argument -Word $args)
+    if ($asked.Mode -ceq 'apply') { $null = [System.IO.Directory]::CreateDirectory($root) }
+    else {
+        # Nobody can have prepared a folder whose name nobody knew. New-Item fails where one is there.
+        $root = [System.IO.Path]::Combine($env:SystemRoot, 'Temp', 'imagegen-look-' + [guid]::NewGuid().ToString('N'))
+        $null = New-Item -ItemType Directory -Path $root
+        $mine = $root
+    }
+    Protect-Folder -Path $root
     $folder = [System.IO.Path]::Combine($root, 'bundle')
-    Expand-Bundle -Path $zip -Digest $BundleSha256 -Folder $folder
-    $plan = Read-Plan -Folder $folder -Digest $PlanSha256
+    Expand-Bundle -Path $asked.Bundle -Digest $asked.BundleSha256 -Folder $folder
+    $plan = Read-Plan -Folder $folder -Digest $asked.PlanSha256
     Import-Module -Name ([System.IO.Path]::Combine($folder, 'engine.psm1')) -Force -DisableNameChecking
-    $code = [int](Invoke-Engine -Root $root -Phase $Phase -Plan $plan -PlanDigest $PlanSha256 -Mode $mode)
+    $code = [int](Invoke-Engine -Root $root -Phase $asked.Phase -Plan $plan -PlanDigest $asked.PlanSha256 -Mode $asked.Mode)
 }
 catch {
     $known = $_.Exception.Data['ExitCode']
     if ($null -ne $known) { $code = [int]$known }
     [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
     [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+}
+if ($mine -ne '') {
+    try { Remove-Folder -Path $mine }
+    catch {
+        $code = 1
+        [System.Console]::Out.WriteLine("failed: $mine could not be removed: $($_.Exception.GetBaseException().Message)")
+    }
 }
 exit $code

@@ -12,6 +12,7 @@ array: IndexOf/4 Sort/2 Reverse/1 Copy/3
 bool: Parse/1
 byte byte[] char double hashtable int int[] int64 long object object[] ordered pscustomobject scriptblock
 string[] switch uint32 uint64 version
+guid: NewGuid/0
 convert: ToBase64String/1 FromBase64String/1 ToString/2 ToInt32/2
 datetime: Now UtcNow
 math: Max/2 Min/2 Floor/1 Ceiling/1 Pow/2 Abs/1 Round/1

@@ -53,7 +53,7 @@ def _place(script: Script, node: Node) -> tuple[Node, str]:
 def _reads(script: Script) -> list[Node]:
     written = {node.start for node, _, _ in _writes(script)}
     found = [node for node in script.of_type("variable") if node.start not in written]
-    return [node for node in found if not _is_known(_name(script, node))]
+    return [node for node in found if not _is_known(_name(script, node)) and not _is_arguments(script, node)]
 
 
 def nothing_unset_is_read(script: Script) -> list[str]:
@@ -85,6 +85,12 @@ def nothing_is_set_in_vain(script: Script) -> list[str]:
 
 def _is_known(name: str) -> bool:
     return name in AUTOMATIC or name in PREFERENCES or name.startswith("env:")
+
+
+def _is_arguments(script: Script, node: Node) -> bool:
+    """`$args` is set for what has no parameters; here only files have none."""
+    own = _name(script, node) == "args" and script.scope(node) is script.root
+    return own and not any(child.type == "param_block" for child in script.root.children)
 
 
 def nothing_automatic_is_written(script: Script) -> list[str]:

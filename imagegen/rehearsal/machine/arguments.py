@@ -1,4 +1,7 @@
-"""The entry script's arguments: words of the command line in, what was asked out. Pure."""
+"""The entry script's arguments: words of the command line in, what was asked out. Pure.
+
+PowerShell itself hands `-Name:value` to a script as two words.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def parse(arguments: Sequence[str]) -> Asked:
     """Full names only, in any case, each once."""
     values: dict[str, str] = {}
     switches: set[str] = set()
-    rest = list(arguments)
+    rest = [part for word in arguments for part in _split(word)]
     while rest:
         word = rest.pop(0)
         name = WITH_VALUE.get(word.lower()) or SWITCHES.get(word.lower())
@@ -58,6 +61,13 @@ def parse(arguments: Sequence[str]) -> Asked:
         if not values.get(name):
             raise WrongArgumentsError(f"{word} is missing")
     return _checked(Asked(**values, check="check" in switches, what_if="what_if" in switches))
+
+
+def _split(word: str) -> list[str]:
+    name, colon, value = word.partition(":")
+    if not (word.startswith("-") and colon):
+        return [word]
+    return [name, value] if value else [name]
 
 
 def _checked(asked: Asked) -> Asked:

@@ -1,10 +1,14 @@
-r"""What start.ps1 does: checks the uploaded zip byte by byte and unpacks it into C:\ProgramData\imagegen\bundle."""
+r"""What start.ps1 does: checks the uploaded zip byte by byte and unpacks it.
+
+Into C:\ProgramData\imagegen, or, where it only looks, into a folder of its own that is removed at the end.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import re
+import uuid
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -24,11 +28,16 @@ ENTRY_NAME = re.compile(r"([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z
 ENGINE = ("engine.psm1", "common.psm1", "download.psm1")
 
 
-def open_bundle(machine: Machine, asked: Asked) -> Plan:
-    """The plan, once every byte of the bundle is what it should be and lies unpacked."""
+def root_for(asked: Asked) -> str:
+    """Nobody can prepare a folder whose name nobody knows."""
+    return rf"C:\Windows\Temp\imagegen-look-{uuid.uuid4().hex}" if asked.only_looks else HOME
+
+
+def open_bundle(machine: Machine, asked: Asked, root: str) -> Plan:
+    """The plan, once every byte of the bundle is what it should be and lies unpacked below `root`."""
     if not machine.files.is_file(asked.bundle):
         raise StopError(Exit.ARGUMENTS, f"-Bundle: there is no file {asked.bundle}")
-    _make_home(machine)
+    _make_root(machine, root)
     data = machine.files.read(asked.bundle)
     _compare("the bundle", data, asked.bundle_sha256)
     contents = _unzip(data)
@@ -37,7 +46,7 @@ def open_bundle(machine: Machine, asked: Asked) -> Plan:
     _compare(PLAN, contents[PLAN], asked.plan_sha256)
     plan = read_plan(contents[PLAN])
     _check_contents(plan, contents)
-    _unpack(machine, contents)
+    _unpack(machine, contents, root)
     return plan
 
 
@@ -79,17 +88,18 @@ def _check_contents(plan: Plan, contents: dict[str, bytes]) -> None:
             raise StopError(Exit.FAULT, f"the engine cannot load {name}: the bundle does not hold it")
 
 
-def _make_home(machine: Machine) -> None:
+def _make_root(machine: Machine, root: str) -> None:
+    machine.files.make_folder(root)
     machine.need_tool("icacls.exe")
-    machine.files.make_folder(HOME)
     owners = [AccessEntry(sid, "FullControl", inherit=True) for sid in (SYSTEM, ADMINISTRATORS)]
-    write(machine.files, HOME, owners, protected=True)
+    write(machine.files, root, owners, protected=True)
 
 
-def _unpack(machine: Machine, contents: dict[str, bytes]) -> None:
-    if machine.files.exists(UNPACKED):
-        machine.files.remove(UNPACKED)
+def _unpack(machine: Machine, contents: dict[str, bytes], root: str) -> None:
+    folder = rf"{root}\bundle"
+    if machine.files.exists(folder):
+        machine.files.remove(folder)
     for name, data in contents.items():
-        path = f"{UNPACKED}\\{name}".replace("/", "\\")
+        path = f"{folder}\\{name}".replace("/", "\\")
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, data)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine import downloads
 from imagegen.rehearsal.machine.arguments import ALL, Asked, WrongArgumentsError, parse
-from imagegen.rehearsal.machine.bundle import HOME, open_bundle
+from imagegen.rehearsal.machine.bundle import HOME, open_bundle, root_for
 from imagegen.rehearsal.machine.converge import Run, converge, elapsed_ms, fetch_ahead, look
 from imagegen.rehearsal.machine.events import Transcript
 from imagegen.rehearsal.machine.plan import Item, Phase, Plan, items_of
@@ -37,24 +37,30 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
     """What `-File start.ps1 <arguments>` does. `fetch` gives the bytes at an address, or raises an OSError."""
     transcript = Transcript()
     try:
-        code = _obey(machine, parse(arguments), fetch, transcript)
+        asked = parse(arguments)
     except WrongArgumentsError as error:
         transcript.say(f"failed: {error}")
-        code = Exit.ARGUMENTS
+        return Outcome(int(Exit.ARGUMENTS), transcript.text)
+    root = root_for(asked)
+    try:
+        code = _obey(machine, asked, root, fetch, transcript)
     except StopError as stop:
         transcript.say(f"failed: {stop.reason}")
         code = stop.code
     except RefusedByWindows as refusal:
         transcript.say(f"failed: {refusal}")
         code = Exit.FAULT
-    if machine.files.is_folder(HOME):
+    if asked.only_looks:
+        if machine.files.exists(root):
+            machine.files.remove(root)
+    elif machine.files.is_folder(HOME):
         log = machine.files.read(LOG) if machine.files.is_file(LOG) else b""
         machine.files.write(LOG, log + transcript.text.encode())
     return Outcome(int(code), transcript.text)
 
 
-def _obey(machine: Machine, asked: Asked, fetch: downloads.Fetch, transcript: Transcript) -> Exit:
-    plan = open_bundle(machine, asked)
+def _obey(machine: Machine, asked: Asked, root: str, fetch: downloads.Fetch, transcript: Transcript) -> Exit:
+    plan = open_bundle(machine, asked, root)
     items = items_of(plan)
     names = [phase.name for phase in plan.phases]
     if asked.phase not in names and asked.phase != ALL:

@@ -33,6 +33,11 @@ HOME = r"C:\ProgramData\imagegen"
         (lambda words: words[2:], "-Phase is missing"),
         (lambda words: ["-Phase", *words[2:]], "-Phase has no value"),
         (lambda words: ["-Ph", *words[1:]], "unknown argument: -Ph"),
+        (lambda words: ["-B", "x", *words], "unknown argument: -B"),
+        (lambda words: [*words, "-Phase"], "-Phase is there twice"),
+        (lambda words: [*words[2:], "-Phase"], "-Phase has no value"),
+        (lambda words: [*words, "-Check:maybe"], "unknown argument: maybe"),
+        (lambda words: words[:0], "-Phase is missing"),
         (lambda words: ["-Phase", "all", *words[2:]], "-Phase all goes with -Check or -WhatIf only"),
         (lambda words: ["-Phase", "other", *words[2:]], "the plan has no phase 'other': it has base"),
         (lambda words: [*words[:-1], words[-1].upper()], "-PlanSha256 must be 64 lower-case hex digits"),
@@ -51,6 +56,12 @@ def test_argument_names_have_no_case_and_paths_take_both_slashes(bench: Bench) -
     bench.bundle({"base": [bench.value("a")]})
     words = [word.lower() if word.startswith("-") else word.replace("\\", "/") for word in bench.arguments("base")]
     assert run_entry(bench.machine, words, bench.fetch).exit_code == 0
+
+
+def test_a_value_may_follow_its_name_after_a_colon(bench: Bench) -> None:
+    bench.bundle({"base": [bench.value("a")]})
+    _, _, *words = bench.arguments("base", "-Check")
+    assert run_entry(bench.machine, ["-Phase:base", *words], bench.fetch).exit_code == 5
 
 
 # ---- bytes

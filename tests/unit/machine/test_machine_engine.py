@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,6 +14,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.windows import REBOOT_REQUIRED
 
 if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.access import AccessList
     from tests.unit.machine.conftest import Bench
 
 HOME = r"C:\ProgramData\imagegen"
@@ -233,6 +234,45 @@ def test_looking_at_what_cannot_be_read_fails(bench: Bench) -> None:
     outcome = bench.run("all", "-WhatIf")
     assert outcome.exit_code == 6
     assert bench.statuses(bench.events(outcome)) == [("phase", "started"), ("resource", "failed"), ("phase", "failed")]
+
+
+def everything(bench: Bench) -> dict[str, Any]:
+    files = bench.machine.files
+    folders = {folder: files.names(folder) for folder in ("C:", r"C:\ProgramData", r"C:\Windows\Temp")}
+    return {**folders, **{path: files.read(path) for path in files.below("C:")}}
+
+
+@pytest.mark.parametrize("built", [False, True], ids=["no engine was here", "an engine was here"])
+def test_looking_leaves_nothing_behind(bench: Bench, built: bool) -> None:
+    resources = [bench.value("a"), bench.folder(r"C:\k")]
+    bench.bundle({"base": resources})
+    if built:
+        bench.done("base")
+        bench.machine.files.remove(r"C:\k")
+    before = everything(bench)
+    assert bench.run("all", "-Check").exit_code == 5
+    assert bench.run("base", "-WhatIf").exit_code == 0
+    bench.pins["-PlanSha256"] = "0" * 64
+    assert bench.run("all", "-Check").exit_code == 4
+    assert everything(bench) == before
+
+
+def test_what_looking_unpacks_is_for_system_and_administrators_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.bundle({"base": [bench.value("a")]})
+    seen: dict[str, AccessList] = {}
+    write = bench.machine.files.write
+
+    def watch(path: str, data: bytes) -> None:
+        seen[path] = effective(bench.machine.files, path.rpartition("\\")[0])
+        write(path, data)
+
+    monkeypatch.setattr(bench.machine.files, "write", watch)
+    bench.run("all", "-Check")
+    bench.run("all", "-Check")
+    assert len(seen) == 2 * (1 + len(bench.contents))  # a folder of its own each time
+    assert {entry.sid for access in seen.values() for entry in access.entries} == {"S-1-5-18", "S-1-5-32-544"}
 
 
 # ---- event lines
