@@ -55,15 +55,13 @@ function Write-ResourceEvent {
 
 # ---- state.json
 
-# What earlier runs of this plan left; anything of another plan is discarded. A move that a crash cut short leaves only the .new file, whole.
-function Read-State {
+# A saved state, whosever it is; throws where it is of another form.
+function ConvertFrom-StateText {
     [CmdletBinding()]
-    param([string]$Path, [string]$PlanDigest)
-    $state = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }
-    $found = @(@($Path, ($Path + '.new')) | Where-Object -FilterScript { [System.IO.File]::Exists($_) })
-    if ($found.Count -eq 0) { return $state }
-    $saved = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($found[0]))
-    if ($saved.plan_sha256 -cne $PlanDigest) { return $state }
+    param([string]$Text)
+    $saved = ConvertFrom-Json -InputObject $Text
+    if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is no state of version 1' }
+    $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{} }
     foreach ($one in $saved.phases.PSObject.Properties) {
         $value = $one.Value
         $state.Phases[$one.Name] = [ordered]@{ status = [string]$value.status; changed = [int]$value.changed; restart = [bool]$value.restart; ms = [long]$value.ms }
@@ -72,6 +70,24 @@ function Read-State {
         $state.Resources[$one.Name] = [ordered]@{ status = [string]$one.Value.status; ms = [long]$one.Value.ms }
     }
     return $state
+}
+
+# What earlier runs of this plan left. A crash leaves a file empty or cut off, or in the middle of a move only the .new file, whole.
+function Read-State {
+    [CmdletBinding()]
+    param($Session)
+    foreach ($path in $Session.StatePath, ($Session.StatePath + '.new')) {
+        if (-not [System.IO.File]::Exists($path)) { continue }
+        $text = [System.IO.File]::ReadAllText($path)
+        try { $state = ConvertFrom-StateText -Text $text }
+        catch {
+            Write-Line -Session $Session -Text "discarded ${path}: it is not a whole state of version 1"
+            continue
+        }
+        if ($state.PlanDigest -ceq $Session.PlanDigest) { return $state }
+        Write-Line -Session $Session -Text "discarded ${path}: it is the state of another plan"
+    }
+    return $Session.State
 }
 
 function Save-State {
@@ -85,13 +101,13 @@ function Save-State {
             }))
 }
 
-# The resources of a phase that any run of this plan changed.
+# The resources of a phase that any run of this plan changed, or also those that one began to set.
 function Get-ChangedEntry {
     [CmdletBinding()]
-    param($Session, [string]$Phase)
+    param($Session, [string]$Phase, [string[]]$Status = @('changed'))
     foreach ($entry in $Session.Entries) {
         $saved = $Session.State.Resources[$entry.Id]
-        if ($entry.Phase -ceq $Phase -and $null -ne $saved -and $saved.status -ceq 'changed') { $entry }
+        if ($entry.Phase -ceq $Phase -and $null -ne $saved -and $Status -ccontains $saved.status) { $entry }
     }
 }
 
@@ -134,7 +150,7 @@ function Get-Session {
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}; Clocks = @{}
-        State = $null; Changed = 0; Restart = $false
+        State = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
     foreach ($entry in $session.Entries) {
         if (-not $session.Kinds.ContainsKey($entry.Kind)) {
@@ -204,12 +220,13 @@ function Get-Context {
     return $context
 }
 
-# set, and a second look. A restart that is due is kept before anything can fail.
+# set, and a second look. What it is about to do is saved first, and a restart that is due before anything can fail.
 function Invoke-Set {
     [CmdletBinding()]
     param($Session, $Entry)
     $context = Get-Context -Session $Session -Entry $Entry
     $kind = $Session.Kinds[$Entry.Kind]
+    Save-Outcome -Session $Session -Entry $Entry -Status 'setting' -Milliseconds 0
     $answer = & $kind.Set $Entry.Fields $context
     if ($answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must answer whether a restart is due" }
     if ($answer) {
@@ -237,15 +254,20 @@ function Invoke-Entry {
         Write-ResourceEvent -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $why)
         throw (Get-EntryFailure -Entry $Entry -ErrorRecord $why)
     }
+    $saved = $Session.State.Resources[$Entry.Id]
+    if ($reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'setting') { $reasons = @('a run that was cut off had begun to set it') }
     $status = 'ok'
     if ($reasons.Count -gt 0) {
         $status = 'changed'
         $Session.Changed++
     }
-    $saved = $Session.State.Resources[$Entry.Id]
     if ($Quiet -and $status -ceq 'ok' -and $null -ne $saved -and $saved.status -cne 'failed') { return }
     Save-Outcome -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds
     Write-ResourceEvent -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds -Reason ($reasons -join '; ')
+    # At once, and by name: no restart will follow this phase.
+    if ($Session.Restart -and -not $Session.MayRestart) {
+        throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs a restart, and the plan has none after phase $($Session.Phase)")
+    }
 }
 
 # ---- a phase
@@ -282,8 +304,11 @@ function Assert-Order {
     }
     if (-not (Test-RestartPending)) { return }
     $saved = $Session.State.Phases[$Own.name]
-    if ($null -ne $saved -and $saved.restart) { return }
-    if (@(Get-ChangedEntry -Session $Session -Phase $Own.name).Count -gt 0) { return }
+    $begun = ($null -ne $saved -and $saved.restart) -or @(Get-ChangedEntry -Session $Session -Phase $Own.name -Status 'changed', 'setting').Count -gt 0
+    if ($begun -and $Own.restart) { return }
+    if ($begun) {
+        throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending in the middle of phase $($Own.name), and the plan has none there: restart Windows and run the phase again")
+    }
     if ($Earlier.Count -eq 0) {
         throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before anything was changed: restart it, or take another')
     }
@@ -373,9 +398,12 @@ function Invoke-Phase {
     $earlier = @($phases | Select-Object -First $index)
     $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $Name })
     $Session.Phase = $Name
-    $Session.State = Read-State -Path $Session.StatePath -PlanDigest $Session.PlanDigest
+    $Session.MayRestart = [bool]$phases[$index].restart
     Write-PhaseEvent -Session $Session -Phase $Name -Status 'started' -Resources $entries.Count -Milliseconds 0
-    try { $code = Invoke-Sequence -Session $Session -Earlier $earlier -Own $phases[$index] -Entries $entries -Clock $clock }
+    try {
+        $Session.State = Read-State -Session $Session
+        $code = Invoke-Sequence -Session $Session -Earlier $earlier -Own $phases[$index] -Entries $entries -Clock $clock
+    }
     catch {
         $record = $Session.State.Phases[$Name]
         # A phase that was refused at once leaves no trace.

@@ -32,6 +32,7 @@ class Run:
     transcript: Transcript
     fetch: downloads.Fetch
     phase: str
+    may_restart: bool
     restart: bool = False
     changed: int = 0
     began: float = 0.0
@@ -67,11 +68,17 @@ def converge(run: Run, item: Item, *, quiet: bool = False) -> None:
         raise stop from error
     ms = elapsed_ms(run.machine, began)
     known = run.state.resources.get(item.id)
-    if quiet and not reasons and known is not None and known.status != "failed":
+    if quiet and not reasons and known is not None and known.status in ("ok", "changed"):
         return
+    if not reasons and known is not None and known.status == "setting":
+        reasons = ["a run that was cut off had begun to set it"]
     run.changed += bool(reasons)
     run.state.keep_resource(item.id, "changed" if reasons else "ok", ms)
     run.transcript.resource(item.phase, item.id, "changed" if reasons else "ok", ms, "; ".join(reasons))
+    # At once, and by name: no restart will follow this phase.
+    if run.restart and not run.may_restart:
+        reason = f"it was set and needs a restart, and the plan has none after phase {run.phase}"
+        raise StopError(Exit.FAILED, item.because(reason))
 
 
 def fetch_ahead(run: Run, items: Iterable[Item]) -> None:
@@ -102,6 +109,7 @@ def _is_not_so(machine: Machine, item: Item) -> bool:
 
 def _make_so(run: Run, item: Item) -> None:
     supplies = Supplies(bundle=UNPACKED, logs=HOME, timeout_s=item.timeout_s, artifact=_artifact(run, item))
+    run.state.keep_resource(item.id, "setting", 0)
     if BEHAVIOUR[item.kind].put(run.machine, item.resource, supplies):
         run.restart = True
         run.state.restart_is_due(run.phase)

@@ -74,14 +74,16 @@ def _obey(machine: Machine, asked: Asked, root: str, fetch: downloads.Fetch, tra
     if asked.only_looks:
         return _inspect(machine, asked, plan, items, transcript)
     state = State(machine, asked.plan_sha256, {item.id: item.phase for item in items})
-    run = Run(machine, plan, items, state, transcript, fetch, asked.phase, began=machine.clock())
-    return _run_phase(run, next(phase for phase in plan.phases if phase.name == asked.phase), asked.plan_sha256)
+    phase = next(phase for phase in plan.phases if phase.name == asked.phase)
+    run = Run(machine, plan, items, state, transcript, fetch, phase.name, phase.restart, began=machine.clock())
+    return _run_phase(run, phase, asked.plan_sha256)
 
 
 def _run_phase(run: Run, phase: Phase, plan_sha256: str) -> Exit:
     own = [item for item in run.items if item.phase == phase.name]
     run.transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
     try:
+        run.state.read(run.transcript)
         _steps(run, phase, own, plan_sha256)
     except StopError as stop:
         record = run.state.phases.get(phase.name)
@@ -131,9 +133,14 @@ def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
         record = run.state.phases.get(name)
         if record is None or record.status != "finished":
             raise StopError(Exit.FAILED, f"phase {name} is not finished: it comes before phase {phase.name}")
-    # What this phase itself left pending, in a run that did not come to its end, is its own business.
-    if not run.machine.restart_pending() or run.state.changed_in(phase.name):
+    if not run.machine.restart_pending():
         return
+    if run.state.is_begun(phase.name):
+        # What this phase itself left pending, in a run that did not come to its end, is its own business.
+        if phase.restart:
+            return
+        reason = f"Windows has a restart pending in the middle of phase {phase.name}, and the plan has none there"
+        raise StopError(Exit.FAILED, f"{reason}: restart Windows and run the phase again")
     if earlier:
         raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after phase {earlier[-1]} was not taken")
     raise StopError(

@@ -7,28 +7,34 @@ from typing import TYPE_CHECKING, Literal
 import pydantic
 
 from imagegen.rehearsal.machine.bundle import HOME
-from imagegen.rehearsal.machine.stop import Exit, StopError
 from imagegen.resources.model import Strict
 
 if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.events import Transcript
     from imagegen.rehearsal.machine.windows import Machine
 
 STATE = HOME + r"\state.json"
+# What a crash in the middle of a move leaves, whole.
+NEW = STATE + ".new"
+
+
+PhaseStatus = Literal["started", "finished", "failed"]
+ResourceStatus = Literal["ok", "setting", "changed", "failed"]
 
 
 class PhaseRecord(Strict):
     """How a phase stands."""
 
-    status: Literal["started", "finished", "failed"]
+    status: PhaseStatus
     changed: int
     restart: bool
     ms: int
 
 
 class ResourceRecord(Strict):
-    """What was done to a resource under this plan."""
+    """What was done to a resource under this plan; `setting`: a run began to set it."""
 
-    status: Literal["ok", "changed", "failed"]
+    status: ResourceStatus
     ms: int
 
 
@@ -48,26 +54,36 @@ class State:
         self._phase_of = phase_of
         self.phases: dict[str, PhaseRecord] = {}
         self.resources: dict[str, ResourceRecord] = {}
-        if not machine.files.is_file(STATE):
-            return
-        try:
-            saved = _Saved.model_validate_json(machine.files.read(STATE))
-        except pydantic.ValidationError as error:
-            raise StopError(Exit.FAULT, f"{STATE} cannot be read: {error}") from error
-        if saved.plan_sha256 == plan_sha256:
-            self.phases, self.resources = dict(saved.phases), dict(saved.resources)
+
+    def read(self, transcript: Transcript) -> None:
+        """Takes what earlier runs left; says what of it cannot be used."""
+        for path in (STATE, NEW):
+            if not self._machine.files.is_file(path):
+                continue
+            try:
+                saved = _Saved.model_validate_json(self._machine.files.read(path))
+            except pydantic.ValidationError:
+                transcript.say(f"discarded {path}: it is not a whole state of version 1")
+                continue
+            if saved.plan_sha256 == self._plan_sha256:
+                self.phases, self.resources = dict(saved.phases), dict(saved.resources)
+                return
+            transcript.say(f"discarded {path}: it is the state of another plan")
 
     def changed_in(self, phase: str) -> int:
         """How many of the phase's resources any run changed."""
-        return sum(
-            1
-            for known, record in self.resources.items()
-            if record.status == "changed" and self._phase_of.get(known) == phase
-        )
+        return self._count(phase, "changed")
 
-    def keep_phase(
-        self, name: str, status: Literal["started", "finished", "failed"], *, restart: bool, ms: int
-    ) -> None:
+    def is_begun(self, phase: str) -> bool:
+        """Whether a run of the phase changed something, began to, or was told that a restart is due."""
+        record = self.phases.get(phase)
+        return (record is not None and record.restart) or self._count(phase, "changed", "setting") > 0
+
+    def _count(self, phase: str, *statuses: ResourceStatus) -> int:
+        records = [record for known, record in self.resources.items() if self._phase_of.get(known) == phase]
+        return sum(record.status in statuses for record in records)
+
+    def keep_phase(self, name: str, status: PhaseStatus, *, restart: bool, ms: int) -> None:
         self.phases[name] = PhaseRecord(status=status, changed=0, restart=restart, ms=ms)
         self._save()
 
@@ -76,7 +92,7 @@ class State:
         self.phases[name] = self.phases[name].model_copy(update={"restart": True})
         self._save()
 
-    def keep_resource(self, identity: str, status: Literal["ok", "changed", "failed"], ms: int) -> None:
+    def keep_resource(self, identity: str, status: ResourceStatus, ms: int) -> None:
         """Once changed, changed for good."""
         known = self.resources.get(identity)
         if status == "changed" or known is None or known.status != "changed":
@@ -88,4 +104,5 @@ class State:
             name: record.model_copy(update={"changed": self.changed_in(name)}) for name, record in self.phases.items()
         }
         saved = _Saved(state_version=1, plan_sha256=self._plan_sha256, phases=self.phases, resources=self.resources)
-        self._machine.files.write(STATE, saved.model_dump_json().encode())
+        self._machine.files.write(NEW, saved.model_dump_json().encode())
+        self._machine.files.move(NEW, STATE)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.rehearsal.machine import run_entry
 from imagegen.rehearsal.machine.access import effective
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.registry import Value
@@ -77,7 +78,9 @@ def test_the_state_of_another_plan_is_discarded(bench: Bench) -> None:
     bench.bundle({"base": [bench.value("a")], "node": [bench.value("b")]})
     bench.done("base")
     bench.bundle({"base": [bench.value("a")], "node": [bench.value("c")]})
-    assert bench.run("node").exit_code == 6
+    outcome = bench.run("node")
+    assert outcome.exit_code == 6
+    assert rf"discarded {HOME}\state.json: it is the state of another plan" in outcome.output.splitlines()
 
 
 def test_a_restart_that_was_not_taken_is_refused(bench: Bench) -> None:
@@ -103,11 +106,26 @@ def test_a_base_image_with_a_restart_pending_is_refused(bench: Bench, key: str) 
 
 def test_a_restart_that_is_due_where_none_follows_fails(bench: Bench) -> None:
     bench.bundle({"base": [CONTAINERS], "node": [bench.value("b")]})
-    outcome = bench.run("base")
-    assert (outcome.exit_code, "and the plan has none there" in outcome.output) == (6, True)
+    assert bench.run("base").exit_code == 6
+    again = bench.run("base")
+    assert (again.exit_code, "in the middle of phase base, and the plan has none there" in again.output) == (6, True)
     assert bench.run("node").exit_code == 6
     bench.machine.restart()
     assert bench.run("base").exit_code == 0
+    bench.done("node")
+    assert [one["status"] for one in bench.kept("report.json")["resources"]] == ["changed", "changed"]
+
+
+def test_a_restart_that_no_resource_asked_for_fails_where_none_follows(bench: Bench) -> None:
+    bench.bundle({"base": [bench.binary("tool")], "node": [bench.value("b")]})
+    bench.machine.files.make_folder(r"C:\k")
+
+    def fetch(_url: str) -> bytes:
+        bench.machine.registry.make_key(REBOOT_REQUIRED)
+        return b"MZ"
+
+    outcome = run_entry(bench.machine, bench.arguments("base"), fetch)
+    assert (outcome.exit_code, "and the plan has none there" in outcome.output) == (6, True)
 
 
 def test_a_restart_called_for_by_a_failed_run_is_still_due(bench: Bench) -> None:
@@ -171,9 +189,19 @@ def test_a_feature_that_did_not_survive_the_restart_is_found(bench: Bench) -> No
     bench.machine.restart()
     bench.machine.features.uninstall("Containers")
     bench.machine.restart()
-    outcome = bench.run("node")
-    assert outcome.exit_code == 6
-    assert "a restart" in outcome.output
+    reasons = []
+    for _ in range(2):
+        outcome = bench.run("node")
+        assert outcome.exit_code == 6
+        assert not bench.machine.registry.has_key(r"HKLM:\SOFTWARE\Test")  # the phase itself never began
+        reasons.append(bench.events(outcome)[-1]["reason"])
+    assert reasons[0] == (
+        "step base-step, resource base-step/feature:Containers: it was set and needs a restart,"
+        " and the plan has none after phase node"
+    )
+    assert reasons[1].startswith("Windows has a restart pending in the middle of phase node")
+    bench.machine.restart()
+    bench.done("node")
 
 
 def test_a_later_resource_that_undoes_an_earlier_one_is_found(bench: Bench) -> None:
@@ -199,11 +227,94 @@ def test_the_guest_folder_is_for_system_and_administrators(bench: Bench) -> None
     assert b'"event": "phase"' in bench.machine.files.read(rf"{HOME}\engine.log")
 
 
-def test_a_state_that_cannot_be_read_is_a_fault(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+# ---- what a crash leaves
+
+
+class EndedError(BaseException):
+    """The engine's process is gone: nothing of it runs on."""
+
+
+def run_and_end(bench: Bench, phase: str, owner: object, name: str, argument: str) -> None:
+    """A run whose process is gone as soon as Windows has done this."""
+    real = getattr(owner, name)
+
+    def act(*arguments: object) -> None:
+        real(*arguments)
+        if arguments[0] == argument:
+            raise EndedError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(owner, name, act)
+        with pytest.raises(EndedError):
+            bench.run(phase)
+
+
+def test_what_was_set_when_the_engine_ended_counts_as_changed(bench: Bench) -> None:
+    bench.bundle({"base": [bench.value("a"), bench.folder(r"C:\k")], "node": [bench.folder(r"C:\Windows")]})
+    run_and_end(bench, "base", bench.machine.registry, "write", r"HKLM:\SOFTWARE\Test")
+    assert bench.kept("state.json")["resources"][r"base-step/registry:HKLM:\SOFTWARE\Test\a"]["status"] == "setting"
+    events = bench.done("base")
+    assert [event["reason"] for event in events if event["event"] == "resource"] == [
+        "a run that was cut off had begun to set it", r"there is no folder C:\k",
+    ]  # fmt: skip
+    assert events[-1]["changed"] == 2
+    bench.machine.files.remove(r"C:\k")
+    run_and_end(bench, "node", bench.machine.files, "make_folder", r"C:\k")
+    bench.done("node")
+    report = bench.kept("report.json")
+    assert [one["status"] for one in report["resources"]] == ["changed", "changed", "ok"]
+    assert [phase["changed"] for phase in report["phases"]] == [2, 0]
+
+
+def test_a_feature_that_was_set_when_the_engine_ended_is_the_phases_own(bench: Bench) -> None:
+    bench.bundle({"base": [CONTAINERS], "node": [bench.value("b")]}, restarts=["base"])
+    run_and_end(bench, "base", bench.machine.features, "install", "Containers")
+    assert bench.machine.restart_pending()
+    assert bench.run("base").exit_code == 3010
+    bench.machine.restart()
+    bench.done("node")
+    assert bench.kept("report.json")["resources"][0]["status"] == "changed"
+
+
+HALF = b'{"state_version":1,"plan_sha256":"'
+OTHER_FORM = b'{"state_version":2}'
+
+
+@pytest.mark.parametrize("spoilt", [b"", bytes(80), HALF, b"[]", b"null", OTHER_FORM])
+@pytest.mark.parametrize("name", ["state.json", "state.json.new"])
+def test_a_state_that_a_crash_spoilt_is_discarded(bench: Bench, spoilt: bytes, name: str) -> None:
+    bench.bundle({"base": [bench.value("a")], "node": [bench.value("b")]})
     bench.done("base")
-    bench.machine.files.write(rf"{HOME}\state.json", b"{")
-    assert bench.run("base").exit_code == 1
+    bench.machine.files.remove(rf"{HOME}\state.json")
+    bench.machine.files.write(rf"{HOME}\{name}", spoilt)
+    line = rf"discarded {HOME}\{name}: it is not a whole state of version 1"
+    outcome = bench.run("node")
+    assert (outcome.exit_code, "phase base is not finished" in outcome.output) == (6, True)
+    assert bench.statuses(bench.events(outcome)) == [("phase", "started"), ("phase", "failed")]
+    assert line in outcome.output.splitlines()
+    assert line in bench.machine.files.read(rf"{HOME}\engine.log").decode().splitlines()
+    bench.done("base")
+    assert line not in bench.run("node").output.splitlines()
+
+
+def test_a_whole_new_state_is_taken_where_the_other_is_missing_or_spoilt(bench: Bench) -> None:
+    bench.bundle({"base": [bench.value("a")], "node": [bench.value("b")], "last": [bench.value("c")]})
+    bench.done("base")
+    files = bench.machine.files
+    files.move(rf"{HOME}\state.json", rf"{HOME}\state.json.new")
+    bench.done("node")
+    files.move(rf"{HOME}\state.json", rf"{HOME}\state.json.new")
+    files.write(rf"{HOME}\state.json", b"")
+    bench.done("last")
+    assert [one["status"] for one in bench.kept("report.json")["resources"]] == ["changed"] * 3
+
+
+def test_a_good_state_is_taken_whatever_lies_beside_it(bench: Bench) -> None:
+    bench.bundle({"base": [bench.value("a")], "node": [bench.value("b")]})
+    bench.done("base")
+    bench.machine.files.write(rf"{HOME}\state.json.new", HALF)
+    outcome = bench.run("node")
+    assert (outcome.exit_code, "discarded" in outcome.output) == (0, False)
 
 
 # ---- -Check and -WhatIf
