@@ -45,7 +45,9 @@ class Proxy(Strict):
         default=None, description="HTTP_PROXY, without user and password.", examples=["http://proxy.example.com:3128"]
     )
     https: ProxyUrl | None = pydantic.Field(
-        default=None, description="HTTPS_PROXY, without user and password.", examples=["http://proxy.example.com:3128"]
+        default=None,
+        description="HTTPS_PROXY, without user and password. An `http://` proxy also carries the builder's downloads.",
+        examples=["http://proxy.example.com:3128"],
     )
     no_proxy: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/-]+$")]] = pydantic.Field(
         default=[], description="NO_PROXY: what is reached without it.", examples=[["169.254.169.254", ".svc"]]
@@ -56,6 +58,11 @@ class Proxy(Strict):
         if self.http is None and self.https is None:
             raise ValueError("name http or https: no_proxy alone means nothing")
         return self
+
+    @property
+    def for_downloads(self) -> ProxyUrl | None:
+        """The proxy that the builder downloads through: .NET Framework cannot speak TLS with a proxy."""
+        return self.https if self.https is not None and self.https.startswith("http://") else None
 
 
 class HostNames(Strict):

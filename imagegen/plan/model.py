@@ -85,6 +85,7 @@ class BuildPart:
     """How the image is made: names, machine, network, times, and where downloads come from.
 
     `stated` is what the config says of the cluster and of its own policy: it is on no machine, and is recorded.
+    `proxy` is what the builder downloads through.
     """
 
     name: str
@@ -95,6 +96,7 @@ class BuildPart:
     phase_timeouts_s: Mapping[str, int]
     timeouts_min: Mapping[str, int]
     stated: JsonObject
+    proxy: JsonObject | None = None
 
 
 @dataclasses.dataclass(frozen=True)

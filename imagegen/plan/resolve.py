@@ -25,6 +25,7 @@ from imagegen.plan.model import (
     PublishPart,
     StepNotes,
 )
+from imagegen.plan.proxy import download_proxy
 from imagegen.resources.kinds import KINDS
 from imagegen.steps.model import PHASES
 
@@ -89,6 +90,7 @@ def resolve(
         phase_timeouts_s={phase.name: _phase_timeout_s(phase.name, config, evaluated) for phase in phases},
         timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
         stated=_stated(config, sets),
+        proxy=download_proxy(config.proxy),
     )
     return Decision(BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts)
 

@@ -83,6 +83,7 @@ def scene_for(loaded: pipeline.Loaded, target: str, folder: Path) -> Scene:
         tree=tree,
         aws=_aws(aws, folder) if aws and target == "aws" else None,
         azure=_azure(azure) if azure and target == "azure" else None,
+        proxy=config.proxy.https if config.proxy else None,
     )
 
 

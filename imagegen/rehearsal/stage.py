@@ -47,6 +47,8 @@ class Scene:
     tree: Callable[[], Path]
     aws: AwsOptions | None = None
     azure: AzureOptions | None = None
+    proxy: str | None = None
+    """The one proxy that machines can reach, where the config names one."""
 
 
 class Stage:
@@ -145,10 +147,15 @@ class Stage:
         if self._scene.cloud == "aws" and identity.user_data.strip() != script.read_bytes().strip():
             raise VerificationError("the machine was started without the tree's own user data (guest/user-data.txt)")
 
-    def _fetch(self, url: str) -> bytes:
-        """A download as the guest makes it: through the proxy, trusting the rehearsal's authority alone."""
+    def _fetch(self, url: str, proxy: str | None) -> bytes:
+        """A download as the guest makes it: the network plays the config's proxy too, and no other.
+
+        The rehearsal's authority alone is trusted.
+        """
         import httpx
 
+        if proxy not in (None, self._scene.proxy):
+            raise ConnectionError(f"there is no proxy {proxy} in this network")
         environ = self.network.environ
         trust = ssl.create_default_context(cafile=environ["SSL_CERT_FILE"])
         try:

@@ -33,6 +33,7 @@ def guest_plan(plan: BuildPlan) -> bytes:
             for name, artifact in image.artifacts.items()
         },
         "files": image.files,
+        "proxy": plan.build.proxy,
     }
     return canonical(payload)
 

@@ -187,6 +187,14 @@ def proxy_hides_metadata(asked: Asked) -> Iterator[Finding]:
         yield Finding(("proxy", "no_proxy"), message, f"add {', '.join(missing)} to no_proxy")
 
 
+@rule("proxy-over-tls", WARNING, "Windows PowerShell reaches a proxy without TLS only")
+def proxy_over_tls(asked: Asked) -> Iterator[Finding]:
+    proxy = asked.config.proxy
+    if proxy is not None and proxy.https is not None and proxy.for_downloads is None:
+        message = f"Windows PowerShell cannot use {proxy.https} over TLS: the builder downloads without a proxy"
+        yield Finding(("proxy", "https"), message, "write http:// if the proxy listens without TLS too")
+
+
 def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
     """The addresses that lie in none of the networks of no_proxy."""
     written = [item for item in no_proxy if "/" in item]

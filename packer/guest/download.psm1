@@ -1,12 +1,14 @@
 # The one way bytes come from a network: several at once over https, resumed, retried, verified by size and sha256, and moved into place only when right.
-# Proxy and trust are the system's own. Uses common.psm1, which the engine imports before.
+# Trust is the system's own, and so is the proxy where the plan has none. Uses common.psm1, which the engine imports before.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 Add-Type -AssemblyName System.Net.Http
-# 5.1 begins with old TLS and two connections for each host.
-[System.Net.ServicePointManager]::SecurityProtocol = [System.Net.ServicePointManager]::SecurityProtocol -bor [System.Net.SecurityProtocolType]::Tls12
+# 0 is SystemDefault, Windows' own choice and with it the newest; only an older set of versions lacks 1.2.
+$script:Protocol = [System.Net.ServicePointManager]::SecurityProtocol
+if ([int]$script:Protocol -ne 0) { [System.Net.ServicePointManager]::SecurityProtocol = $script:Protocol -bor [System.Net.SecurityProtocolType]::Tls12 }
+# 5.1 begins with two connections for each host.
 [System.Net.ServicePointManager]::DefaultConnectionLimit = 16
 
 $script:MaxTries = 8
@@ -19,6 +21,16 @@ function Get-PublicAddress {
     [CmdletBinding()]
     param([System.Uri]$Address)
     '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath
+}
+
+# The plan's proxy as .NET takes it; $null for none. HttpClient of .NET Framework knows no HTTPS_PROXY.
+function Get-Proxy {
+    [CmdletBinding()]
+    param($Wanted)
+    if ($null -eq $Wanted) { return $null }
+    $proxy = New-Object -TypeName System.Net.WebProxy -ArgumentList $Wanted.url
+    $proxy.BypassList = [string[]]@($Wanted.bypass)
+    return $proxy
 }
 
 function Get-PartLength {
@@ -36,6 +48,7 @@ function Open-Attempt {
     $handler = New-Object -TypeName System.Net.Http.HttpClientHandler
     # Followed by hand, since .NET Framework would follow one to http.
     $handler.AllowAutoRedirect = $false
+    if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }
     $client = New-Object -TypeName System.Net.Http.HttpClient -ArgumentList $handler
     $client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
     $client.DefaultRequestHeaders.UserAgent.ParseAdd('imagegen')
@@ -154,7 +167,9 @@ function Resolve-Attempt {
     $Item.Tries++
     if ($code -eq 6 -or $Item.WrongBytes -ge $script:MaxWrongBytes -or $Item.Tries -ge $script:MaxTries) {
         if ($null -eq $code) { $code = 6 }
-        $failure = Get-Failure -ExitCode $code -Message "artifact $($Item.Name) from $(Get-PublicAddress -Address $Item.Url): $why"
+        $from = Get-PublicAddress -Address $Item.Url
+        if ($null -ne $Item.Proxy -and -not $Item.Proxy.IsBypassed($Item.Url)) { $from = "$from through $($Item.Proxy.Address)" }
+        $failure = Get-Failure -ExitCode $code -Message "artifact $($Item.Name) from ${from}: $why"
         $failure.Data['Artifact'] = $Item.Name
         throw $failure
     }
@@ -164,8 +179,9 @@ function Resolve-Attempt {
 # One download: what is asked, and how far it is.
 function Get-Download {
     [CmdletBinding()]
-    param($Artifact)
+    param($Artifact, $Proxy)
     @{
+        Proxy = $Proxy
         Name = $Artifact.Name; Url = [System.Uri]$Artifact.Url; Digest = $Artifact.Digest; Size = [long]$Artifact.Size
         Path = $Artifact.Path; Part = $Artifact.Path + '.part'; Done = $false
         Address = $null; Offset = [long]0; Client = $null; Send = $null; Response = $null; LengthKnown = $true; File = $null; Copy = $null
@@ -183,12 +199,13 @@ function Test-Download {
     return $false
 }
 
-# All at once, each with its own retries. $Announce is called with name, status and size.
+# All at once, each with its own retries. $Proxy is the plan's; $Announce is called with name, status and size.
 function Receive-Artifact {
     [CmdletBinding()]
-    param([object[]]$Artifact, [int]$TimeoutSeconds, [scriptblock]$Announce)
+    param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    $items = @(foreach ($one in $Artifact) { Get-Download -Artifact $one })
+    $through = Get-Proxy -Wanted $Proxy
+    $items = @(foreach ($one in $Artifact) { Get-Download -Artifact $one -Proxy $through })
     foreach ($item in $items) {
         $item.Done = Test-Download -Item $item
         if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }

@@ -196,7 +196,7 @@ function Receive-EntryArtifact {
     }
     if ($wanted.Count -eq 0) { return }
     $null = [System.IO.Directory]::CreateDirectory($Session.Artifacts)
-    Receive-Artifact -Artifact @($wanted.Values) -TimeoutSeconds $TimeoutSeconds -Announce {
+    Receive-Artifact -Artifact @($wanted.Values) -Proxy $Session.Plan.proxy -TimeoutSeconds $TimeoutSeconds -Announce {
         param($Name, $Status, $Size)
         Write-EventLine -Session $Session -Fields ([ordered]@{ event = 'artifact'; name = $Name; status = $Status; size = $Size })
     }

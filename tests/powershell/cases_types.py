@@ -22,9 +22,13 @@ GOOD = (
     Good(r.waits_have_a_time, "$p.WaitForExit(1000)\n$s.WaitForStatus('Running', $t)\n"),
     Good(r.waits_have_a_time, "[System.Threading.Tasks.Task]::WaitAll($t, 5)\n"),
     Good(r.waits_have_a_time, "$p.WaitForExit()\n", path=KUBELET),
+    Good(r.network_settings, "if ($a -ne 0) { [System.Net.ServicePointManager]::SecurityProtocol = $a }\n"),
+    Good(r.network_settings, "$h = New-Object -TypeName System.Net.Http.HttpClientHandler\n$h.Proxy = $p\n"),
 )  # fmt: skip
 
 BAD = (
+    Bad(r.network_settings, "$a = 1\n[System.Net.ServicePointManager]::SecurityProtocol = $a\n", "SecurityProtocol", 2),
+    Bad(r.network_settings, "$h = New-Object -TypeName System.Net.Http.HttpClientHandler\n", "the plan's proxy"),
     Bad(r.known_types, "$a = 1\n[System.IO.Nothing]::Exists($a)\n", "[io.nothing]", 2),
     Bad(r.known_types, "param([System.Half]$A)\n", "[half]"),
     Bad(r.known_types, "New-Object -TypeName System.Net.WebClient\n", "[net.webclient]"),

@@ -65,6 +65,7 @@ net.http.httpcompletionoption: ResponseHeadersRead
 net.http.httpmethod: Get Head
 net.http.httprequestmessage
 net.securityprotocoltype: Tls12
+net.webproxy
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
 security.principal.securityidentifier
 text.utf8encoding

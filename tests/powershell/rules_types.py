@@ -138,6 +138,23 @@ def waits_have_a_time(script: Script) -> list[str]:
     ]
 
 
+def network_settings(script: Script) -> list[str]:
+    """A fixed list of TLS versions shuts out newer ones; HttpClient of .NET Framework knows no HTTPS_PROXY."""
+    found = []
+    for node in script.of_type("assignment_expression"):
+        sets_protocol = script.text(node.children[0]).lower().endswith("::securityprotocol")
+        if sets_protocol and not any(above.type == "if_statement" for above in node.ancestors()):
+            found.append(
+                script.at(node, "SecurityProtocol is set without a look at what it is: 0 is Windows' own choice")
+            )
+    for node, name in _types(script):
+        scope = script.scope(node)
+        if name == "net.http.httpclienthandler" and not re.search(r"\.Proxy = ", script.text(scope)):
+            found.append(script.at(node, "HttpClientHandler without the plan's proxy"))
+    return found
+
+
 RULES = (
     known_types, network_types, process_types, new_object_names_a_type, static_members, old_members, waits_have_a_time,
+    network_settings,
 )  # fmt: skip

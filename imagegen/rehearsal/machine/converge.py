@@ -30,7 +30,7 @@ class Run:
     items: tuple[Item, ...]
     state: State
     transcript: Transcript
-    fetch: downloads.Fetch
+    web: downloads.Web
     phase: str
     may_restart: bool
     restart: bool = False
@@ -95,7 +95,7 @@ def fetch_ahead(run: Run, items: Iterable[Item]) -> None:
     ]
     for name, item in missing:
         try:
-            downloads.bring(run.machine, run.transcript, run.fetch, name, run.plan.artifacts[name])
+            downloads.bring(run.machine, run.transcript, run.web, name, run.plan.artifacts[name])
         except StopError as error:
             raise _stop(item, error) from error
 
@@ -126,7 +126,7 @@ def _artifact(run: Run, item: Item) -> str | None:
     path = downloads.path_of(artifact)
     # Not fetched ahead when it was still so then, and something undid it since.
     if not run.machine.files.is_file(path) and downloads.announce(run.machine, run.transcript, name, artifact):
-        downloads.bring(run.machine, run.transcript, run.fetch, name, artifact)
+        downloads.bring(run.machine, run.transcript, run.web, name, artifact)
     return path
 
 

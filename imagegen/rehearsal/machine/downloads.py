@@ -2,7 +2,10 @@ r"""Artifacts: from the caller's fetch, verified by size and sha256, kept under 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import re
+import urllib.parse
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,14 +14,40 @@ from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.events import Transcript
-    from imagegen.rehearsal.machine.plan import Artifact
+    from imagegen.rehearsal.machine.plan import Artifact, Proxy
     from imagegen.rehearsal.machine.windows import Machine
 
 ARTIFACTS = HOME + r"\artifacts"
-# The bytes at an address. ConnectionError and TimeoutError are worth another try, any other OSError is final.
-Fetch = Callable[[str], bytes]
+# The bytes at an address, through a proxy or, where that is None, without one.
+# ConnectionError and TimeoutError are worth another try, any other OSError is final.
+Fetch = Callable[[str, str | None], bytes]
 TRIES = 8
 TRIES_AT_WRONG_BYTES = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Web:
+    """What the plan lets a machine reach, and how."""
+
+    fetch: Fetch
+    proxy: Proxy | None
+
+    def through(self, url: str) -> str | None:
+        """The proxy for this address: as .NET's WebProxy, which compares scheme, host and any port but the usual."""
+        if self.proxy is None:
+            return None
+        parts = urllib.parse.urlsplit(url)
+        place = f"{parts.scheme}://{parts.hostname}" + (f":{parts.port}" if parts.port not in (None, 443) else "")
+        direct = any(re.search(pattern, place, re.IGNORECASE) for pattern in self.proxy.bypass)
+        return None if direct else self.proxy.url
+
+    def get(self, url: str) -> bytes:
+        return self.fetch(url, self.through(url))
+
+    def place(self, url: str) -> str:
+        """An address for people."""
+        proxy = self.through(url)
+        return f"{_public(url)} through {proxy}" if proxy else _public(url)
 
 
 def path_of(artifact: Artifact) -> str:
@@ -33,31 +62,31 @@ def announce(machine: Machine, transcript: Transcript, name: str, artifact: Arti
     return not ready
 
 
-def bring(machine: Machine, transcript: Transcript, fetch: Fetch, name: str, artifact: Artifact) -> None:
+def bring(machine: Machine, transcript: Transcript, web: Web, name: str, artifact: Artifact) -> None:
     """Makes the artifact's file be there."""
-    place = _public(artifact.url)
     if not artifact.url.startswith("https://"):
-        raise StopError(Exit.FAILED, f"artifact {name}: {place} is not https")
+        raise StopError(Exit.FAILED, f"artifact {name}: {_public(artifact.url)} is not https")
+    place = web.place(artifact.url)
     tries = 1
-    data = _fetch(fetch, name, artifact.url, place)
+    data = _fetch(web, name, artifact.url)
     while why := _wrong(data, artifact):
         if tries == TRIES_AT_WRONG_BYTES:
             raise StopError(Exit.WRONG_BYTES, f"artifact {name} from {place}: {why}")
         tries += 1
-        data = _fetch(fetch, name, artifact.url, place)
+        data = _fetch(web, name, artifact.url)
     machine.files.make_folder(ARTIFACTS)
     machine.files.write(path_of(artifact), data)
     transcript.artifact(name, "ready", artifact.size)
 
 
-def _fetch(fetch: Fetch, name: str, url: str, place: str) -> bytes:
+def _fetch(web: Web, name: str, url: str) -> bytes:
     attempt = 1
     while True:
         try:
-            return fetch(url)
+            return web.get(url)
         except OSError as error:
             if attempt == TRIES or not isinstance(error, ConnectionError | TimeoutError):
-                raise StopError(Exit.FAILED, f"artifact {name} from {place}: {error}") from error
+                raise StopError(Exit.FAILED, f"artifact {name} from {web.place(url)}: {error}") from error
             attempt += 1
 
 

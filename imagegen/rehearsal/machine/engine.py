@@ -34,7 +34,7 @@ class Outcome:
 
 
 def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch) -> Outcome:
-    """What `-File start.ps1 <arguments>` does. `fetch` gives the bytes at an address, or raises an OSError."""
+    """What `-File start.ps1 <arguments>` does. `fetch` gives the bytes at an address, or an OSError."""
     transcript = Transcript()
     try:
         asked = parse(arguments)
@@ -75,7 +75,8 @@ def _obey(machine: Machine, asked: Asked, root: str, fetch: downloads.Fetch, tra
         return _inspect(machine, asked, plan, items, transcript)
     state = State(machine, asked.plan_sha256, {item.id: item.phase for item in items})
     phase = next(phase for phase in plan.phases if phase.name == asked.phase)
-    run = Run(machine, plan, items, state, transcript, fetch, phase.name, phase.restart, began=machine.clock())
+    web = downloads.Web(fetch, plan.proxy)
+    run = Run(machine, plan, items, state, transcript, web, phase.name, phase.restart, began=machine.clock())
     return _run_phase(run, phase, asked.plan_sha256)
 
 

@@ -58,6 +58,13 @@ class Artifact(Strict):
     size: int
 
 
+class Proxy(Strict):
+    """What downloads go through; `bypass` are the expressions of what they do not."""
+
+    url: str
+    bypass: list[str]
+
+
 class Plan(Strict):
     """The whole decision."""
 
@@ -68,6 +75,7 @@ class Plan(Strict):
     phases: list[Phase]
     artifacts: dict[Name, Artifact]
     files: dict[str, Sha256]
+    proxy: Proxy | None
 
 
 @dataclasses.dataclass(frozen=True)

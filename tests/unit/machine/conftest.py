@@ -44,6 +44,9 @@ class Bench:
         self.machine = machine
         self.web: dict[str, bytes] = {}
         self.fetched: list[str] = []
+        self.proxy: dict[str, Any] | None = None
+        self.proxies: dict[str, list[str]] = {}
+        """What each proxy there is was asked for."""
         self.artifacts: dict[str, dict[str, Any]] = {}
         self.texts: dict[str, bytes] = {}
         self.contents: dict[str, bytes] = {}
@@ -98,6 +101,7 @@ class Bench:
             ],
             "artifacts": self.artifacts,
             "files": {name: sha(data) for name, data in self.contents.items()},
+            "proxy": self.proxy,
         }
         self.upload()
 
@@ -124,8 +128,12 @@ class Bench:
     def run(self, phase: str, *extra: str) -> Outcome:
         return run_entry(self.machine, self.arguments(phase, *extra), self.fetch)
 
-    def fetch(self, url: str) -> bytes:
+    def fetch(self, url: str, proxy: str | None) -> bytes:
         self.fetched.append(url)
+        if proxy is not None:
+            if proxy not in self.proxies:
+                raise ConnectionRefusedError(f"nothing listens at {proxy}")
+            self.proxies[proxy].append(url)
         if url not in self.web:
             raise FileNotFoundError("HTTP 404")
         return self.web[url]

@@ -217,7 +217,7 @@ def test_a_broken_line_is_tried_again_and_wrong_bytes_once_more(bench: Bench) ->
     bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
     answers: list[bytes | OSError] = [ConnectionResetError("reset"), b"MX", TimeoutError("slow"), b"MZ"]
 
-    def fetch(_url: str) -> bytes:
+    def fetch(_url: str, _proxy: str | None) -> bytes:
         answer = answers.pop(0)
         if isinstance(answer, OSError):
             raise answer
@@ -231,7 +231,7 @@ def test_a_line_that_stays_broken_fails(bench: Bench) -> None:
     bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
     asked = []
 
-    def fetch(url: str) -> bytes:
+    def fetch(url: str, _proxy: str | None) -> bytes:
         asked.append(url)
         raise ConnectionResetError("reset by peer")
 
@@ -271,3 +271,29 @@ def test_an_address_without_tls_is_refused(bench: Bench) -> None:
     outcome = bench.run("base")
     assert (outcome.exit_code, "http://artifacts.example/tool is not https" in outcome.output) == (6, True)
     assert not bench.fetched
+
+
+# ---- the plan's proxy
+
+PROXY = "http://proxy.example.com:3128"
+
+
+def test_downloads_go_through_the_plans_proxy_but_for_its_exceptions(bench: Bench) -> None:
+    bench.machine.files.make_folder(r"C:\k")
+    tool, other = bench.binary("tool"), bench.binary("other", b"MZ2")
+    bench.artifacts["other"]["url"] = url = "https://Mirror.corp:8443/other"
+    bench.web[url] = b"MZ2"
+    bench.proxy = {"url": PROXY, "bypass": [r"^https://([^/:]+\.)?corp:8443$", r"^https://example$"]}
+    bench.proxies[PROXY] = []
+    bench.bundle({"base": [tool, other]})
+    bench.done("base")
+    assert bench.proxies == {PROXY: ["https://artifacts.example/tool?sig=secret"]}
+    assert url in bench.fetched
+
+
+def test_a_proxy_that_nothing_listens_at_fails_the_download(bench: Bench) -> None:
+    bench.proxy = {"url": PROXY, "bypass": []}
+    bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
+    outcome = bench.run("base")
+    message = f"artifact tool from https://artifacts.example/tool through {PROXY}: nothing listens at {PROXY}"
+    assert (outcome.exit_code, message in outcome.output) == (6, True), outcome.output

@@ -94,6 +94,7 @@ FIELDS: dict[type, dict[str, object]] = {
         "phase_timeouts_s": {"another": 1},
         "timeouts_min": {"winrm": 1},
         "stated": {"allow_eol": True},
+        "proxy": {"url": "http://proxy.example.com:3128", "bypass": []},
     },
     PublishPart: {"settings": {"regions": ["another"]}},
 }
