@@ -21,6 +21,9 @@ _GP3_IOPS: Final = 3000
 _GP3_IOPS_PER_GIB: Final = 500
 _GP3_IOPS_PER_MIB: Final = 4
 
+# What the template ends an AMI's name with: the time, and the beginnings of the identity and of a random number.
+AMI_SUFFIX: Final = "YYYYMMDDhhmmss-xxxxxxxx-xxxxxx"
+
 # The tags that the templates write; a test holds this against them.
 OWN_TAGS: Final = frozenset(
     {
@@ -136,7 +139,8 @@ def aws_image_name(asked: Asked) -> Iterator[Finding]:
     aws, limit = asked.config.targets.aws, limit_of("ami_name")
     if aws is None:
         return
-    name = f"{aws.name_prefix}-windows-{asked.config.windows.release}-v{asked.config.kubernetes.version}-YYYYMMDDhhmmss"
+    image = f"windows-{asked.config.windows.release}-v{asked.config.kubernetes.version}"
+    name = f"{aws.name_prefix}-{image}-{AMI_SUFFIX}"
     if len(name) > limit["max"] or not re.search(limit["pattern"], name):
         message = f"{name} has {len(name)} characters: {limit['reason']}"
         yield Finding((*_AWS, "name_prefix"), message, "choose a shorter prefix, of such characters")

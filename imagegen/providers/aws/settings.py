@@ -242,7 +242,7 @@ class Settings(Strict):
     auth: Auth = pydantic.Field(description="Whose account it is.", default_factory=Auth.model_construct)
     name_prefix: str = pydantic.Field(
         default="capa-ami",
-        description="What AMI names begin with: `<prefix>-windows-<release>-v<kubernetes>-<time>`.",
+        description="What AMI names begin with: `<prefix>-windows-<release>-v<kubernetes>-<time>-<identity>-<random>`.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9()./_-]{0,127}$",
         examples=["platform-ami"],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import json
 import re
@@ -15,6 +16,7 @@ import pytest
 from imagegen.contents import PACKER
 from imagegen.providers.aws import provider, source
 from imagegen.providers.aws.settings import Settings
+from imagegen.rules.aws import AMI_SUFFIX
 from imagegen.templating import render_text
 
 REPOSITORY = Path(__file__).parents[3]
@@ -117,6 +119,36 @@ def test_the_role_is_a_block_of_its_own() -> None:
     document = hcl2.loads(render_text(TEMPLATE, {"source": values_of({**PLAIN, "auth": {"assume_role": ROLE}})}))
     (role,) = document["source"][0]['"amazon-ebs"']['"image"']["assume_role"]
     assert {name for name in role if not name.startswith("__")} == {"role_arn", "session_name"}
+
+
+def name_of_an_image(identity: str, random: str, second: str = "20261118101112") -> str:
+    """What Packer makes of the template's ami_name; an expression that is none of these is a KeyError."""
+    values = {
+        "var.aws.name_prefix": "capa-ami",
+        'var.image.base["release"]': "2022",
+        'var.image.versions["kubernetes"]': "1.36.2",
+        'formatdate("YYYYMMDDhhmmss", local.created)': second,
+        "substr(var.image.id, 0, 8)": identity[:8],
+        "substr(uuidv4(), 0, 6)": random[:6],
+    }
+    lines = dict(re.findall(r'^  (\w+) += "(.*)"$', TEMPLATE, re.MULTILINE))
+    name = lines["ami_name"].replace("${local.ami_suffix}", lines["ami_suffix"])
+    return re.sub(r"\$\{(.+?)\}", lambda match: values[match[1]], name)
+
+
+def test_the_names_of_two_builds_of_one_second_differ_and_cluster_api_finds_both() -> None:
+    one, another, again = (
+        name_of_an_image("0123456789abcdef", "4ba1f0de"),
+        name_of_an_image("fedcba9876543210", "4ba1f0de"),
+        name_of_an_image("0123456789abcdef", "9cc27d35"),
+    )
+    assert one == "capa-ami-windows-2022-v1.36.2-20261118101112-01234567-4ba1f0"
+    assert len({one, another, again}) == 3
+    assert one[-len(AMI_SUFFIX) :] == "20261118101112-01234567-4ba1f0"
+    # Cluster API's AWS provider: DefaultAmiNameFormat in pkg/cloud/services/ec2/ami.go, and EC2's filters know * and ?.
+    for base_os, found in (("windows-2022", True), ("windows-2025", False)):
+        assert fnmatch.fnmatchcase(one, f"capa-ami-{base_os}-?1.36.2-*") == found
+    assert not fnmatch.fnmatchcase(one, "capa-ami-windows-2022-?1.36.20-*")
 
 
 def test_keys_that_become_something_else_than_an_attribute() -> None:

@@ -26,8 +26,10 @@ locals {
     source_ami           = var.aws.source_ami
     source_ami_name      = var.image.base["name"]
   }
-  # With the prefix capa-ami, the form by which Cluster API's AWS provider looks images up.
-  ami_name      = "${var.aws.name_prefix}-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${formatdate("YYYYMMDDhhmmss", local.created)}"
+  # With the prefix capa-ami, the form by which Cluster API's AWS provider looks images up: anything may follow the
+  # version. Two builds may begin in the same second, of two images or of the same one; EC2 takes a name once.
+  ami_name      = "${var.aws.name_prefix}-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${local.ami_suffix}"
+  ami_suffix    = "${formatdate("YYYYMMDDhhmmss", local.created)}-${substr(var.image.id, 0, 8)}-${substr(uuidv4(), 0, 6)}"
   instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size
 }
 
