@@ -28,6 +28,8 @@ from imagegen.rehearsal.supplies import make_supplies
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from botocore.awsrequest import AWSResponse
+
     from imagegen.plan.resolve import Decision
 
 # As the command line does: moto's sample images take long to load, and no test wants them.
@@ -201,3 +203,19 @@ def cloud_descriptions() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(JSONFileLoader, "load_file", lambda _, path: read_once(path))
         yield
+
+
+@pytest.fixture(scope="session")
+def aws_answer() -> Callable[[int, bytes], AWSResponse]:
+    """What botocore has in its hands when an answer came: status and body."""
+    from botocore.awsrequest import AWSResponse
+    from botocore.compat import HTTPHeaders
+
+    class Body:
+        def __init__(self, data: bytes) -> None:
+            self._data = data
+
+        def stream(self) -> Iterator[bytes]:
+            yield self._data
+
+    return lambda status, body: AWSResponse("https://aws.invalid", status, HTTPHeaders(), Body(body))

@@ -6,7 +6,9 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
-from imagegen.errors import ConfigError
+from imagegen.errors import ConfigError, PublishError
+from imagegen.providers.aws.faults import is_unknown_host
+from imagegen.providers.aws.pages import PageError, refuse_pages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -35,12 +37,14 @@ _WHO = frozenset(
         "UnrecognizedClientException",
     }
 )
+_EXPIRED = frozenset({"ExpiredToken", "RequestExpired"})
 _MAY_NOT = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 _CREDENTIALS_HINT = (
     "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), "
     "or run where a role is given"
 )
-# A region that an account has not enabled answers as if the credentials were wrong.
+# A region that an account has not enabled answers with this, or as if the credentials were wrong.
+_NOT_ENABLED = "OptInRequired"
 _NOT_ACCEPTED_HINT = f"{_CREDENTIALS_HINT}; and check that the account has enabled the region"
 
 
@@ -56,6 +60,7 @@ def ec2_clients(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator
         session = session or session_for(environ, auth, region)
         if region not in clients:
             clients[region] = session.client("ec2", region_name=region, **_client_options(environ))
+            refuse_pages(clients[region])
         return clients[region]
 
     try:
@@ -130,14 +135,20 @@ def _client_options(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def explained(doing: str, failure: type[ImagegenError]) -> Iterator[None]:
-    """Errors of the SDK as errors to act on: `failure`, or ConfigError where the credentials are at fault."""
-    import botocore.exceptions as sdk
+def explained(doing: str, failure: type[ImagegenError], *, copied_to: str = "") -> Iterator[None]:
+    """Errors of the SDK as errors to act on: `failure`, or ConfigError where the credentials are at fault.
 
+    Whoever publishes had credentials that were accepted: what goes wrong with them then is publishing's failure.
+    `copied_to` is a region that gets a copy, where the fault may be that it is named at all.
+    """
+    import botocore.exceptions as sdk
+    from botocore.parsers import ResponseParserError
+
+    unusable = failure if issubclass(failure, PublishError) else ConfigError
     try:
         yield
     except sdk.ClientError as error:
-        raise _from_answer(doing, error, failure) from error
+        raise _from_answer(doing, error, failure, unusable, copied_to) from error
     except (
         sdk.NoCredentialsError,
         sdk.PartialCredentialsError,
@@ -146,18 +157,31 @@ def explained(doing: str, failure: type[ImagegenError]) -> Iterator[None]:
         sdk.SSOError,
         sdk.TokenRetrievalError,
     ) as error:
-        raise ConfigError(f"{doing}: no usable AWS credentials: {error}", hint=_CREDENTIALS_HINT) from error
+        raise unusable(f"{doing}: no usable AWS credentials: {error}", hint=_CREDENTIALS_HINT) from error
     except sdk.BotoCoreError as error:
-        raise failure(f"{doing}: {error}", hint="check the network and the region, and run it again") from error
+        hint = "check the network and the region, and run it again"
+        if copied_to and is_unknown_host(error):
+            hint = f"check that AWS has a region {copied_to}, {_without(copied_to)}"
+        raise failure(f"{doing}: {error}", hint=hint, details=_notes(error)) from error
+    except PageError as error:
+        hint = f"have {error.host} let through, or set HTTPS_PROXY to a proxy that lets it, and run it again"
+        raise failure(f"{doing}: {error}", hint=hint) from error
+    except ResponseParserError as error:
+        reason = str(error).partition("\n")[0]
+        raise failure(f"{doing}: AWS' answer is cut off or not AWS': {reason}", hint="run it again") from error
 
 
-def _from_answer(doing: str, error: ClientError, failure: type[ImagegenError]) -> ImagegenError:
+def _from_answer(
+    doing: str, error: ClientError, failure: type[ImagegenError], unusable: type[ImagegenError], copied_to: str
+) -> ImagegenError:
     told = error.response.get("Error", {})
-    code, message = told.get("Code", "unknown"), told.get("Message", "")
-    details = (f"request id: {error.response.get('ResponseMetadata', {}).get('RequestId', 'unknown')}",)
-    if code in _WHO:
-        return ConfigError(
-            f"{doing}: AWS does not accept the credentials: {code}", hint=_NOT_ACCEPTED_HINT, details=details
+    code, message = told.get("Code", ""), told.get("Message", "")
+    details = (f"request id: {error.response.get('ResponseMetadata', {}).get('RequestId', 'unknown')}", *_notes(error))
+    if code in _WHO or (copied_to and code == _NOT_ENABLED):
+        return unusable(
+            f"{doing}: AWS does not accept the credentials: {code}",
+            hint=_hint_about_credentials(code, copied_to),
+            details=details,
         )
     # What follows is an encoded blob of kilobytes.
     reason = message.partition("Encoded authorization failure message")[0].strip()
@@ -166,4 +190,21 @@ def _from_answer(doing: str, error: ClientError, failure: type[ImagegenError]) -
         hint = f"allow {service}:{error.operation_name} for these credentials, and run it again"
     else:
         hint = "run it again when the reason is gone"
-    return failure(f"{doing}: {code}: {reason}", hint=hint, details=details)
+    return failure(": ".join(part for part in (doing, code, reason) if part), hint=hint, details=details)
+
+
+def _hint_about_credentials(code: str, copied_to: str) -> str:
+    if code in _EXPIRED:
+        return "renew the credentials, and run it again: what is there is kept"
+    if not copied_to:
+        return _NOT_ACCEPTED_HINT
+    enable = f"aws account enable-region --region-name {copied_to}"
+    return f"enable the region for the account (`{enable}`, which takes minutes), {_without(copied_to)}"
+
+
+def _without(region: str) -> str:
+    return f"or leave {region} out of targets.aws.publish.regions. Then run it again: finished copies are kept"
+
+
+def _notes(error: BaseException) -> tuple[str, ...]:
+    return tuple(getattr(error, "__notes__", ()))

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
-AVAILABLE = "available"
-PENDING = "pending"
+AVAILABLE: Final = "available"
+PENDING: Final = "pending"
 IMDS_V2: Final = "v2.0"
 
 
@@ -33,6 +33,11 @@ def has_encrypted_disks(image: ImageTypeDef) -> bool:
     disks = [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
     encrypted = all(disk.get("Encrypted") for disk in disks)
     return tags_of(image).get("Name") == image["Name"] and (encrypted or image["State"] == PENDING)
+
+
+def snapshots_of(image: ImageTypeDef) -> list[str]:
+    disks = [mapping.get("Ebs", {}) for mapping in image.get("BlockDeviceMappings", [])]
+    return [disk["SnapshotId"] for disk in disks if "SnapshotId" in disk]
 
 
 def requires_tokens(image: ImageTypeDef) -> bool:

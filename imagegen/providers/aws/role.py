@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from imagegen.providers.aws.pages import refuse_pages
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -19,6 +21,7 @@ def take_on(
 
     def ask() -> dict[str, str]:
         sts = owner.client("sts", **options)
+        refuse_pages(sts)
         try:
             answer = sts.assume_role(RoleArn=role["role_arn"], RoleSessionName=role["session_name"])["Credentials"]
         finally:

@@ -219,6 +219,19 @@ def test_a_copy_is_pending_for_a_while_and_keeps_tags_when_asked(account: _Accou
     assert "<value>kept</value>" in seen[0]
 
 
+def test_a_client_token_keeps_its_answer_when_the_copy_is_deregistered(account: _Account) -> None:
+    fields = {"SourceRegion": _REGION, "SourceImageId": _stock_ami(_REGION), "Name": "copy", "ClientToken": "t-1"}
+    image = _one("imageId", account.text("CopyImage", **fields))
+    account.text("DeregisterImage", ImageId=image)
+    assert _one("imageId", account.text("CopyImage", **fields)) == image
+    assert image not in account.text("DescribeImages", Filter__1__Name="image-id", Filter__1__Value__1=image)
+    other = account.ask("CopyImage", **{**fields, "Description": "another"})
+    assert (other.status, _one("Code", other.body.decode())) == (400, "IdempotentParameterMismatch")
+    assert _one("imageId", account.text("CopyImage", **{**fields, "ClientToken": "t-2"})) != image
+    elsewhere = account.text("CopyImage", region="us-east-1", **{**fields, "Description": "another"})
+    assert _one("imageId", elsewhere) != image
+
+
 @pytest.mark.parametrize(
     ("host", "fault"),
     [

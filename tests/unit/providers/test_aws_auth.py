@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import types
 from typing import TYPE_CHECKING, Any
 
 import moto
 import pytest
+from botocore.hooks import HierarchicalEmitter
 
 from imagegen.errors import PublishError
 from imagegen.providers.aws import client
@@ -69,6 +71,8 @@ def test_one_session_serves_every_region(monkeypatch: pytest.MonkeyPatch) -> Non
     made: list[object] = []
 
     class Session:
+        meta = types.SimpleNamespace(endpoint_url="https://ec2.invalid", events=HierarchicalEmitter())
+
         def __init__(self, *asked: object) -> None:
             made.append(asked)
 

@@ -9,7 +9,7 @@ import botocore.exceptions
 import pytest
 
 from imagegen.console import Console
-from imagegen.errors import ConfigError, PublishError, RefusedError
+from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
 from imagegen.providers import Run, provider
 from imagegen.providers.aws import base, images, source
@@ -179,20 +179,26 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "says"),
+    ("code", "kinds", "says"),
     [
-        ("ExpiredToken", ConfigError, "does not accept the credentials: ExpiredToken"),
-        ("UnauthorizedOperation", PublishError, "UnauthorizedOperation: no"),
-        ("RequestLimitExceeded", PublishError, "RequestLimitExceeded: no"),
+        ("ExpiredToken", (ConfigError, PublishError), "does not accept the credentials: ExpiredToken"),
+        ("AuthFailure", (ConfigError, PublishError), "does not accept the credentials: AuthFailure"),
+        ("UnauthorizedOperation", (RefusedError, PublishError), "UnauthorizedOperation: no"),
+        ("RequestLimitExceeded", (RefusedError, PublishError), "RequestLimitExceeded: no"),
     ],
 )
-def test_answers_become_errors_with_a_hint_and_the_request_id(code: str, kind: type[Exception], says: str) -> None:
+def test_answers_become_errors_with_a_hint_and_the_request_id(
+    code: str, kinds: tuple[type[ImagegenError], ...], says: str
+) -> None:
     answer: Any = {"Error": {"Code": code, "Message": "no"}, "ResponseMetadata": {"RequestId": "req-1"}}
-    with pytest.raises(kind, match=says) as raised, explained("copying", PublishError):
-        raise botocore.exceptions.ClientError(answer, "CopyImage")
-    error: Any = raised.value
-    assert error.details == ("request id: req-1",)
-    assert error.hint
+    for kind, failure in zip(kinds, (RefusedError, PublishError), strict=True):
+        fault = botocore.exceptions.ClientError(answer, "CopyImage")
+        fault.add_note("every attempt failed for 30 minutes")
+        with pytest.raises(kind, match=says) as raised, explained("copying", failure):
+            raise fault
+        assert type(raised.value) is kind
+        assert raised.value.details == ("request id: req-1", "every attempt failed for 30 minutes")
+        assert raised.value.hint
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,8 @@ class Aws:
             stock(moto_call.ec2(region), self._options.images if region in self._options.regions else ())
         form = request.form()
         try:
+            if action == "CopyImage" and (known := self._images.answered(region, form)):
+                return Response(200, known, _FORM)
             self._check(region, action, form)
             if action == "GetPasswordData":
                 return _password_answer(form, self._instances.password_data(region, form.get("InstanceId", "")))

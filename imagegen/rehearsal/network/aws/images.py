@@ -36,6 +36,18 @@ class Images:
     def __init__(self, copy_polls: int) -> None:
         self._copy_polls = copy_polls
         self._pending: dict[tuple[str, str], int] = {}
+        self._answers: dict[tuple[str, str], tuple[dict[str, str], bytes]] = {}
+
+    def answered(self, region: str, form: Mapping[str, str]) -> bytes | None:
+        """CopyImage's answer to the same request under the same client token, whatever became of the image since.
+
+        https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html
+        """
+        asked, answer = self._answers.get((region, form.get("ClientToken", "")), (_parameters(form), None))
+        if asked != _parameters(form):
+            message = "The client token was used for another request: arguments on this request do not match it."
+            raise Refused("IdempotentParameterMismatch", message)
+        return answer
 
     def check_name(self, region: str, name: str) -> None:
         """An AMI name has a form, and is unique per account and region."""
@@ -72,6 +84,8 @@ class Images:
 
     def copied(self, region: str, form: Mapping[str, str], answer: bytes) -> None:
         """CopyImage: pending for a while, and tagged as its source when that was asked."""
+        if form.get("ClientToken"):
+            self._answers[region, form["ClientToken"]] = (_parameters(form), answer)
         source = moto_call.ec2(form.get("SourceRegion", "")).amis[form.get("SourceImageId", "")]
         for image in _images(region, answer):
             image.root_device_type = source.root_device_type
@@ -97,6 +111,11 @@ class Images:
             else:
                 del self._pending[region, image.id]
                 image.state = "available"
+
+
+def _parameters(form: Mapping[str, str]) -> dict[str, str]:
+    """What two requests under one client token are compared by."""
+    return {field: value for field, value in form.items() if field not in ("Action", "Version", "ClientToken")}
 
 
 def _as_made(image: moto_call.Moto) -> None:

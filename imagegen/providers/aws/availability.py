@@ -1,0 +1,60 @@
+"""Waiting until EC2 has finished an image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.errors import PublishError
+from imagegen.providers.aws.faults import may_pass
+from imagegen.providers.aws.images import AVAILABLE, PENDING
+from imagegen.providers.waiting import Clock, wait_for
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
+
+# EC2 answers about an image that it has only just promised, and forgets one for a moment that it showed before; when
+# it has not shown an image for so long, there is none.
+APPEARING_LIMIT_S = 120.0
+
+RERUN = "run the same command again: it continues with what is there"
+
+
+def wait_until_available(ec2: EC2Client, ami: str, region: str, limit_s: float, clock: Clock) -> ImageTypeDef | None:
+    """The image as it is then; None when it is not there. Errors are the SDK's; those that pass are waited out."""
+    place = f"{ami} in {region}"
+    seen = clock.now()
+
+    def look() -> list[ImageTypeDef] | None:
+        nonlocal seen
+        # By filter, not by ImageIds: an id that EC2 does not know yet is then no error.
+        found = ec2.describe_images(Owners=["self"], Filters=[{"Name": "image-id", "Values": [ami]}])["Images"]
+        if not found:
+            return [] if clock.now() - seen >= APPEARING_LIMIT_S else None
+        seen = clock.now()
+        if found[0]["State"] == PENDING:
+            return None
+        if found[0]["State"] != AVAILABLE:
+            raise _failed(found[0], place)
+        return found
+
+    shown = wait_for(look, limit_s=limit_s, clock=clock, passes=may_pass)
+    if shown is None:
+        raise PublishError(f"{place} was not available within {limit_s / 60:g} minutes", hint=RERUN)
+    return shown[0] if shown else None
+
+
+def source_is_gone(ami: str, region: str) -> PublishError:
+    return PublishError(
+        f"{ami} in {region} is not there: it was deregistered since it was found",
+        hint="run `imagegen build`, which builds another one and publishes that",
+    )
+
+
+def _failed(image: ImageTypeDef, place: str) -> PublishError:
+    reason = image.get("StateReason", {})
+    told = ": ".join(part for part in (reason.get("Code"), reason.get("Message")) if part) or "without a reason"
+    return PublishError(
+        f"{image.get('Name', 'image')}, {place}, is {image['State']}: {told}",
+        hint=f"deregister it, and {RERUN}",
+    )

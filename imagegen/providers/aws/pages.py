@@ -1,0 +1,54 @@
+"""Answers that are not from AWS: the page of a company's proxy or filter, or of a hotel's portal.
+
+The SDK cannot parse most of them, and takes one that happens to be well-formed for an answer without any images.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
+
+if TYPE_CHECKING:
+    from botocore.client import BaseClient
+
+_HTML = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class PageError(Exception):
+    """Somebody else answered in AWS' place."""
+
+    def __init__(self, message: str, host: str) -> None:
+        super().__init__(message)
+        self.host = host
+
+
+def refuse_pages(client: BaseClient) -> None:
+    """Make a client of EC2 or STS, which answer in XML, tell who answered what where the answer is something else."""
+    host = urllib.parse.urlsplit(client.meta.endpoint_url).hostname or client.meta.endpoint_url
+    client.meta.events.register("before-parse", functools.partial(_check_answer, host))
+
+
+def _check_answer(host: str, response_dict: dict[str, Any], **_: object) -> None:
+    found = _other_than_xml(response_dict["body"])
+    if not found:
+        return
+    status = response_dict["status_code"]
+    message = f"{host} answered {status} with {found}"
+    if status < 500:
+        raise PageError(f"{message}: a proxy or filter stands between", host)
+    # It may be AWS' own front, and passes. The SDK tries an error of the server again, and parses it first.
+    text = f"<Response><Errors><Error><Message>{escape(message)}</Message></Error></Errors></Response>"
+    response_dict["body"] = text.encode()
+
+
+def _other_than_xml(body: bytes) -> str:
+    text = body.removeprefix(_BYTE_ORDER_MARK).lstrip()
+    if not text:
+        return "an empty body"
+    if _HTML.match(text):
+        return "an HTML page"
+    return "" if text.startswith(b"<") else "something that is not XML"

@@ -1,0 +1,89 @@
+"""Publishing again and again, against the rehearsal's EC2: its own client tokens, names and answers."""
+
+from __future__ import annotations
+
+import urllib.parse
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from imagegen.providers import CloudImage, Run
+from imagegen.providers.aws.client import ec2_clients
+from imagegen.providers.aws.publish import publish
+from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.source import build_settings, publish_settings
+from imagegen.rehearsal.network.messages import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+    from mypy_boto3_ec2.client import EC2Client
+
+    from imagegen.console import Console
+    from imagegen.plan.model import BuildPlan
+
+pytestmark = pytest.mark.usefixtures("cloud_descriptions")
+
+HOME, AWAY = "us-east-1", "eu-west-1"
+
+
+@pytest.fixture
+def clients(aws_answer: Callable[[int, bytes], AWSResponse]) -> Iterator[Callable[[str], EC2Client]]:
+    """The product's own clients, whose requests the rehearsal answers."""
+    # Here and not above: this brings moto, which takes a second of every process that reads the tests.
+    from imagegen.rehearsal.network.aws.edge import Aws, AwsOptions
+
+    aws = Aws(AwsOptions(regions=(HOME, AWAY)), lambda _: None)
+
+    def answer(request: AWSPreparedRequest, **_: object) -> AWSResponse:
+        url, body = urllib.parse.urlsplit(request.url), request.body
+        assert isinstance(body, str)
+        # The stubs know no bytes here, and the SDK has some.
+        sent: Any = request.headers
+        headers = {key.lower(): value if isinstance(value, str) else value.decode() for key, value in sent.items()}
+        told = aws(Request(request.method, url.hostname or "", url.path, {}, headers, body.encode(), url.path))
+        assert not told.fault
+        return aws_answer(told.status, told.body)
+
+    with aws, ec2_clients(aws.credentials, {"profile": None, "assume_role": None}) as made:
+
+        def client(region: str) -> EC2Client:
+            client = made(region)
+            # botocore's stubs think that a hook answers nothing; this one's answer is taken instead of the network's.
+            client.meta.events.register("before-send", cast("Callable[..., None]", answer), unique_id="rehearsal")
+            return client
+
+        yield client
+
+
+def test_a_copy_that_was_deregistered_is_made_again_and_then_kept(
+    clients: Callable[[str], EC2Client],
+    make_plan: Callable[..., BuildPlan],
+    console: Console,
+    journal: Any,  # noqa: ANN401 - conftest's Journal
+) -> None:
+    asked = Settings.model_validate({"region": HOME, "publish": {"regions": [AWAY]}})
+    plan = make_plan("aws", build_settings(asked), publish_settings(asked))
+    ami = clients(HOME).register_image(Name="node-1", RootDeviceName="/dev/sda1")["ImageId"]
+    clients(HOME).create_tags(Resources=[ami], Tags=[{"Key": "imagegen_image_id", "Value": plan.image_id}])
+    built = CloudImage(ami, HOME, "node-1", "available")
+
+    def published(hour: int) -> tuple[str, int]:
+        run = Run({}, {}, f"2026-11-18T{hour}:00:00Z")
+        result = publish(clients, plan, built, run, console, journal.clock())
+        assert [image.region for image in result.images] == [HOME, AWAY]
+        return result.images[1].id, result.made
+
+    first, made = published(10)
+    assert made == 1
+    assert published(11) == (first, 0)
+    clients(AWAY).deregister_image(ImageId=first)
+    second, made = published(12)
+    assert (made, second != first) == (1, True)
+    assert published(13) == (second, 0)
+    clients(AWAY).deregister_image(ImageId=second)
+    third, made = published(14)
+    assert (made, third in (first, second)) == (1, False)
+    [there] = clients(AWAY).describe_images(ImageIds=[third])["Images"]
+    assert {"Key": "imagegen_image_id", "Value": plan.image_id} in there["Tags"]
