@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.lock import LockedBase
 from imagegen.errors import ConfigError, RefusedError
-from imagegen.providers.azure.client import explained
+from imagegen.providers.azure.failures import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
 from imagegen.providers import CloudImage
-from imagegen.providers.azure.client import explained
+from imagegen.providers.azure.failures import explained
 from imagegen.providers.tags import is_same_image
 
 if TYPE_CHECKING:

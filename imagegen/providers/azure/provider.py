@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers.azure import base, gallery, source
 from imagegen.providers.azure import publish as publishing
-from imagegen.providers.azure.client import compute, explained
+from imagegen.providers.azure.client import compute
+from imagegen.providers.azure.failures import explained
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:

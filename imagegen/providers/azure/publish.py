@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.errors import PublishError
 from imagegen.providers import CloudImage, Published
-from imagegen.providers.azure.client import explained
+from imagegen.providers.azure.failures import explained
 from imagegen.providers.azure.gallery import (
     COMPLETED,
     FAILED,

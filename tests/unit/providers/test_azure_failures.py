@@ -1,0 +1,196 @@
+"""What an operator reads when Azure, or whoever answers in its place, says no."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import requests
+from azure.core import exceptions as sdk
+
+from imagegen.errors import ConfigError, PublishError, RefusedError
+from imagegen.providers.azure import client, failures
+from imagegen.providers.azure.gallery import Definition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TENANT = "11111111-1111-4111-8111-111111111111"
+LOGIN, ARM = "login.microsoftonline.com", "management.azure.com"
+ENVIRON = {
+    "AZURE_TENANT_ID": TENANT,
+    "AZURE_CLIENT_ID": "c",
+    "AZURE_CLIENT_SECRET": "s",
+    "AZURE_SUBSCRIPTION_ID": "sub",
+}
+AUTH = {"method": "environment", "subscription_id": None, "client_secret_env": None}
+PAGE = (b"<html><title>Blocked</title></html>", "text/html; charset=utf-8")
+BROKEN = (PAGE[0], "application/json")
+BASE = f"https://{LOGIN}/{TENANT}"
+DISCOVERY = {"authorization_endpoint": f"{BASE}/a", "token_endpoint": f"{BASE}/token", "issuer": f"{BASE}/v2.0"}
+WRONG_SECRET = {
+    "error": "invalid_client",
+    "error_description": "AADSTS7000215: Invalid client secret provided. Ensure that it is the value. Trace ID: 9",
+}
+
+Answer = tuple[int, str, bytes, str]
+
+
+def of_json(value: object) -> tuple[bytes, str]:
+    return json.dumps(value).encode(), "application/json"
+
+
+TOKEN = (200, "OK", *of_json({"access_token": "a.b.c", "expires_in": 3600, "token_type": "Bearer"}))
+
+
+def response(status: int, reason: str, body: bytes, kind: str, url: str) -> requests.Response:
+    made = requests.Response()
+    made.status_code, made.reason, made.url = status, reason, url
+    made.headers["Content-Type"] = kind
+    made.raw = io.BytesIO(body)
+    return made
+
+
+@pytest.fixture
+def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Who answers in place of the network: for a token, and for everything below management.azure.com."""
+
+    def play(*, login: Answer = TOKEN, arm: Answer = TOKEN) -> list[str]:
+        asked: list[str] = []
+
+        def request(_: object, method: str, url: str, **_named: object) -> requests.Response:
+            asked.append(f"{method} {url.partition('://')[2].partition('/')[0]}")
+            if ARM in url:
+                return response(*arm, url)
+            if (login[0] == 200 and login is not TOKEN) or url.endswith("/token"):
+                return response(*login, url)
+            found = DISCOVERY if "openid-configuration" in url else {"tenant_discovery_endpoint": "x", "metadata": []}
+            return response(200, "OK", *of_json(found), url)
+
+        monkeypatch.setattr(requests.Session, "request", request)
+        return asked
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    return play
+
+
+REACH = "let this machine reach"
+AGAIN = "run it again"
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "message", "hint", "looks"),
+    [
+        (
+            {"arm": (502, "Bad Gateway", *PAGE)},
+            RefusedError,
+            f"{ARM} answered 502 Bad Gateway with text/html",
+            AGAIN,
+            4,
+        ),
+        ({"arm": (200, "OK", *PAGE)}, RefusedError, f"{ARM} answered 200 OK with text/html", f"{REACH} {ARM}", 1),
+        ({"arm": (403, "No", *PAGE)}, RefusedError, f"{ARM} answered 403 No with text/html", f"{REACH} {ARM}", 1),
+        ({"arm": (200, "OK", *BROKEN)}, RefusedError, f"{ARM} answered 200 OK with a broken body", REACH, 1),
+        ({"login": (200, "OK", *PAGE)}, RefusedError, f"{LOGIN} answered 200 OK with text/html", f"{REACH} {LOGIN}", 0),
+        ({"login": (502, "Bad Gateway", *PAGE)}, RefusedError, f"{LOGIN} answered 502 to the sign-in", AGAIN, 0),
+        (
+            {"login": (401, "", *of_json(WRONG_SECRET))},
+            ConfigError,
+            "no usable Azure credentials: AADSTS7000215: Invalid client secret provided",
+            "put the secret's value",
+            0,
+        ),
+    ],
+    ids=["502", "page", "403-page", "broken", "login-page", "login-502", "wrong-secret"],
+)
+def test_who_answered_what_is_said_once(
+    answers: dict[str, Answer],
+    kind: type[Exception],
+    message: str,
+    hint: str,
+    looks: int,
+    answer: Callable[..., list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = answer(**answers)
+    # pytest's own handlers would take what Python otherwise prints.
+    monkeypatch.setattr(logging.root, "handlers", [])
+    with pytest.raises(kind) as raised, client.compute(ENVIRON, AUTH) as compute:
+        Definition("images", "gal", "def").versions(compute)
+    shown: Any = raised.value
+    assert message in shown.message
+    assert hint in shown.hint
+    assert "\n" not in shown.message
+    assert shown.message.count("AADSTS") <= 1
+    assert asked.count(f"GET {ARM}") == looks
+    assert capsys.readouterr().err == ""
+
+
+def test_an_expired_sign_in_says_how_to_renew_it() -> None:
+    text = "DefaultAzureCredential failed.\nAttempted:\n\tAzureCliCredential: AADSTS700082: It has expired. Trace ID: 1"
+    expected = r"credentials: AADSTS700082: It has expired\Z"
+    with pytest.raises(ConfigError, match=expected) as raised, failures.explained("doing", RefusedError):
+        raise sdk.ClientAuthenticationError(message=text)
+    assert raised.value.hint == "run `az login` again: the sign-in has expired"
+
+
+@pytest.mark.parametrize(
+    ("error", "passing"),
+    [
+        (sdk.ServiceRequestError("no route"), True),
+        (sdk.ServiceResponseError("cut off"), True),
+        (sdk.ClientAuthenticationError("who"), False),
+        (failures.NotAzureError(ARM, 200, "OK", "text/html"), False),
+        (TimeoutError(), False),
+    ],
+)
+def test_what_may_pass(error: Exception, passing: bool) -> None:
+    assert failures.is_passing(error) is passing
+
+
+@pytest.mark.parametrize(("status", "passing"), [(429, True), (500, True), (503, True), (404, False), (409, False)])
+def test_which_answers_may_pass(status: int, passing: bool) -> None:
+    assert failures.is_passing(answered(status)) is passing
+
+
+def answered(status: int) -> sdk.HttpResponseError:
+    response: Any = SimpleNamespace(
+        status_code=status,
+        reason="Reason",
+        headers={"x-ms-request-id": "req-1"},
+        text=lambda: '{"error": {"code": "TheCode", "message": "the message"}}',
+    )
+    kind = {404: sdk.ResourceNotFoundError, 401: sdk.ClientAuthenticationError}.get(status, sdk.HttpResponseError)
+    return kind(response=response)
+
+
+@pytest.mark.parametrize(
+    ("error", "missing", "kind", "says", "hint"),
+    [
+        (answered(401), "", ConfigError, "no usable Azure credentials", "AZURE_TENANT_ID"),
+        (answered(403), "", PublishError, "TheCode: the message", "a role"),
+        (answered(404), "make it", ConfigError, "TheCode", "make it"),
+        (answered(404), "", PublishError, "TheCode: the message", "run it again"),
+        (answered(409), "", PublishError, "TheCode: the message", "run it again"),
+        (sdk.ServiceRequestError("no route\nlong advice"), "", PublishError, "doing: no route", "network"),
+    ],
+)
+def test_errors_say_what_to_do(error: Exception, missing: str, kind: type[Exception], says: str, hint: str) -> None:
+    with pytest.raises(kind, match=says) as raised, failures.explained("doing", PublishError, missing=missing):
+        raise error
+    shown: Any = raised.value
+    assert hint in shown.hint
+    assert "\n" not in shown.message
+    if isinstance(error, sdk.HttpResponseError) and error.status_code != 401:
+        assert shown.details == ("request id: req-1",)
+
+
+def test_a_gallery_that_is_not_there_is_the_configs_fault() -> None:
+    with pytest.raises(ConfigError), failures.explained("listing", RefusedError, missing="create it"):
+        raise answered(404)
