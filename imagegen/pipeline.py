@@ -251,20 +251,23 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
         "labels": json.dumps(dict(run.labels), sort_keys=True),
         "imagegen_version": imagegen.__version__,
         "report_file": str(folder.report),
-        **cloud.build_variables(plan, run),
+        **cloud.build_variables(plan, run, console),
     }
     forget_reports(folder.report)
     sizes = cloud.builder_sizes(plan)
-    for size, following in itertools.zip_longest(sizes, sizes[1:]):
-        try:
-            _run_packer(plan, tools, folder, {**variables, "builder_size": size}, run, console)
-            break
-        except BuildError as error:
-            lacking = [word for word in sorted(cloud.NO_CAPACITY) if word in str(error.message)]
-            if following is None or not lacking:
-                raise
-            console.warn(f"{size} cannot be had now ({lacking[0]}): trying {following}")
-    built = cloud.find_built(plan, run)
+    try:
+        for size, following in itertools.zip_longest(sizes, sizes[1:]):
+            try:
+                _run_packer(plan, tools, folder, {**variables, "builder_size": size}, run, console)
+                break
+            except BuildError as error:
+                lacking = [word for word in sorted(cloud.NO_CAPACITY) if word in str(error.message)]
+                if following is None or not lacking:
+                    raise
+                console.warn(f"{size} cannot be had now ({lacking[0]}): trying {following}")
+    finally:
+        cloud.clean_up(plan, variables, run, console)
+    built = cloud.find_built(plan, run, console)
     if built is None:
         raise BuildError(
             "Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}"
@@ -358,7 +361,7 @@ def build_and_publish(
     console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
     tools = find_toolchain(decision.plan, run, console)
     check(decision.plan, tools, folder, run)
-    found = None if rebuild else provider(target).find_built(decision.plan, run)
+    found = None if rebuild else provider(target).find_built(decision.plan, run, console)
     if found is not None:
         refuse_rejected(folder.report)
         console.say(f"{target} has this image already: {found.id}")
@@ -385,7 +388,7 @@ def publish_built(
     loaded = load(asked)
     lock = read_lock_for(loaded, target, lock_file)
     decision = decide(loaded, target, lock)
-    built = provider(target).find_built(decision.plan, run)
+    built = provider(target).find_built(decision.plan, run, console)
     if built is None:
         message = f"{target} has no image {decision.plan.short_id}"
         raise PublishError(message, hint=f"run `imagegen build {asked.file} --target {target}` first")

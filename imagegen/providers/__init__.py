@@ -80,11 +80,17 @@ class Provider(Protocol):
     def publish_settings(self, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
         """What publish needs, as plain JSON; pure."""
 
-    def find_built(self, plan: BuildPlan, run: Run) -> CloudImage | None:
-        """The image with this plan's identity and the run's labels in the build region, by the cloud's tags."""
+    def find_built(self, plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
+        """The image with this plan's identity and the run's labels in the build region, by the cloud's tags.
 
-    def build_variables(self, plan: BuildPlan, run: Run) -> dict[str, str]:
-        """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""
+        Where there is none, the console is told of those that failed and are not used.
+        """
+
+    def build_variables(self, plan: BuildPlan, run: Run, console: Console) -> dict[str, str]:
+        """Facts of this run for Packer variables beyond the common ones; refuses what would fail after the build."""
+
+    def clean_up(self, plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
+        """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""
 
     def publish(self, plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
         """Makes the image usable where the plan says; looks for each thing before making it."""

@@ -153,10 +153,11 @@ def test_everything_at_once_is_built_found_and_published(network: Network, tmp_p
     assert "sts:AssumeRole" in network.notes()
 
     aws = provider("aws")
-    built = aws.find_built(plan, run)
+    console = Console(io.StringIO(), plain=True)
+    built = aws.find_built(plan, run, console)
     assert built is not None
     assert built.name.startswith("platform-ami-windows-2022-v1.36.2-")
-    published = aws.publish(plan, built, run, Console(io.StringIO(), plain=True))
+    published = aws.publish(plan, built, run, console)
     assert [image.region for image in published.images] == ["eu-west-1", "us-east-1"]
     for image in published.images:
         _check_image(image.region, image.id)

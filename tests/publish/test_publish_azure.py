@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import copy
+import io
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from azure.core.exceptions import HttpResponseError
-from azure.mgmt.compute.models import GalleryImageVersion
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.mgmt.compute.models import GalleryImage, GalleryImageVersion
 
 from imagegen import errors
+from imagegen.console import Console
 from imagegen.providers import CloudImage, Run
-from imagegen.providers.azure import gallery
+from imagegen.providers.azure import definition, gallery, numbering
 from imagegen.providers.azure.publish import publish
 
 if TYPE_CHECKING:
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from azure.mgmt.compute import ComputeManagementClient
 
-    from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
 
 CASES = sorted((Path(__file__).parent / "azure").glob("*.json"))
@@ -30,14 +31,42 @@ PLACE = ("images", "gal", "def")
 BUILD = {"location": "westeurope", "resource_group": "images", "gallery": "gal", "definition": "def"}
 
 
+def refused(answer: dict[str, Any]) -> HttpResponseError:
+    response = SimpleNamespace(
+        status_code=answer["status"],
+        reason="",
+        headers={"x-ms-request-id": "req-42"},
+        text=lambda: json.dumps({"error": answer}),
+    )
+    kind = ResourceNotFoundError if answer["status"] == 404 else HttpResponseError
+    return kind(response=cast("Any", response))
+
+
+class Definitions:
+    """The image definition as ARM answers."""
+
+    def __init__(self, properties: dict[str, Any], journal: Any) -> None:  # noqa: ANN401 - conftest's Journal
+        self.properties = properties
+        self.journal = journal
+
+    def get(self, *place: str) -> GalleryImage:
+        assert place == PLACE
+        self.journal.note("get definition")
+        identifier = {"publisher": "p", "offer": "o", "sku": "s"}
+        return GalleryImage({"location": "westeurope", "properties": self.properties | {"identifier": identifier}})
+
+
 class Versions:
-    """The gallery image versions of one definition, as ARM answers; `before` and `later` replay what looks see."""
+    """The gallery image versions of one definition, as ARM answers; `before` and `later` replay what looks see.
+
+    A look that is to fail is `{"refusal": …}`; so many updates as there are `refusals` are refused.
+    """
 
     def __init__(self, case: dict[str, Any], image_id: str, journal: Any) -> None:  # noqa: ANN401 - conftest's Journal
         self.journal = journal
         self.before: list[dict[str, Any]] = list(case.get("before", []))
         self.later: list[dict[str, Any]] = list(case.get("later", []))
-        self.refusal: dict[str, Any] | None = case.get("refusal")
+        self.refusals: list[dict[str, Any]] = list(case.get("refusals", []))
         self.put: dict[str, Any] | None = None
         self.known: dict[str, dict[str, Any]] = {}
         for version in case["versions"]:
@@ -65,21 +94,19 @@ class Versions:
         self.journal.note(f"get {name}")
         replay = self.before if self.put is None else self.later
         if replay:
-            self.known[name]["properties"] |= replay.pop(0)
+            seen = replay.pop(0)
+            if "refusal" in seen:
+                raise refused(seen["refusal"])
+            self.known[name]["properties"] |= seen
         return GalleryImageVersion(copy.deepcopy(self.known[name]))
 
     def begin_create_or_update(self, *request: Any, polling: bool) -> None:  # noqa: ANN401 - four names and a version
         *place, name, version = request
         assert tuple(place) == PLACE
         assert polling is False
-        if self.refusal is not None:
-            response = SimpleNamespace(
-                status_code=self.refusal["status"],
-                reason="",
-                headers={"x-ms-request-id": "req-42"},
-                text=lambda: json.dumps({"error": self.refusal}),
-            )
-            raise HttpResponseError(response=cast("Any", response))
+        if self.refusals:
+            self.journal.note(f"put {name} refused")
+            raise refused(self.refusals.pop(0))
         before = copy.deepcopy(self.known[name])
         self.put = json.loads(json.dumps(version.as_dict(exclude_readonly=True)))
         profile = self.put["properties"]["publishingProfile"]
@@ -97,7 +124,6 @@ class Versions:
 def test_gallery(
     file: Path,
     make_plan: Callable[..., BuildPlan],
-    console: Console,
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
     case = json.loads(file.read_text())
@@ -105,17 +131,25 @@ def test_gallery(
         "regions": case.get("regions", []),
         "replicas": case.get("replicas", 1),
         "version": case.get("rule", "date"),
+        "generation": case.get("generation", 2),
     }
-    plan = make_plan("azure", BUILD, settings, case.get("kubernetes", "1.35.6"))
+    build = BUILD | {"security_type": case.get("security_type", "Standard")}
+    plan = make_plan("azure", build, settings, case.get("kubernetes", "1.35.6"))
     versions = Versions(case, plan.image_id, journal)
-    client = cast("ComputeManagementClient", SimpleNamespace(gallery_image_versions=versions))
+    definitions = Definitions(case.get("definition", {}), journal)
+    both = SimpleNamespace(gallery_image_versions=versions, gallery_images=definitions)
+    client = cast("ComputeManagementClient", both)
     run = Run({}, case.get("labels", {}), case.get("started", "2026-11-18T10:00:00Z"))
+    stream = io.StringIO()
+    console = Console(stream, plain=True, quiet=True)
 
     def act() -> Any:  # noqa: ANN401 - whatever JSON the case expects
         if case["verb"] == "number":
-            return gallery.next_version(client, plan, run)
+            return numbering.next_version(client, plan, run, case.get("chance", 0))
+        if case["verb"] == "check":
+            return [[found.severity, found.message, found.hint] for found in definition.check_definition(client, plan)]
         if case["verb"] == "find":
-            found = gallery.find_built(client, plan, run)
+            found = gallery.find_built(client, plan, run, console)
             return found and [found.id, found.region, found.name, found.state]
         built = CloudImage("/gal/def/versions/2026.1118.0", "westeurope", "gal/def/2026.1118.0", "available")
         published = publish(client, plan, built, console, journal.clock())
@@ -132,3 +166,5 @@ def test_gallery(
     else:
         assert act() == expected["result"]
     assert journal.lines == expected["calls"]
+    # Without the time of day.
+    assert [line.partition(" ")[2] for line in stream.getvalue().splitlines()] == expected.get("warnings", [])

@@ -88,7 +88,7 @@ def publish_settings(settings: Settings) -> dict[str, Any]:
     return source.publish_settings(settings)
 
 
-def find_built(plan: BuildPlan, run: Run) -> CloudImage | None:
+def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:  # noqa: ARG001 - the protocol's
     """The newest AMI of this plan and these labels in the build region, available or about to be."""
     settings = plan.build.settings
     region = settings["region"]
@@ -99,9 +99,13 @@ def find_built(plan: BuildPlan, run: Run) -> CloudImage | None:
     return images.cloud_image(found, region) if found else None
 
 
-def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:  # noqa: ARG001 - the protocol's signature
+def build_variables(plan: BuildPlan, run: Run, console: Console) -> dict[str, str]:  # noqa: ARG001 - the protocol's
     """None: an AMI's name comes from the template's own timestamp."""
     return {}
+
+
+def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
+    """Nothing: Packer deletes all that it makes on AWS."""
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:

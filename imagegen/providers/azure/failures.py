@@ -74,6 +74,10 @@ def is_passing(error: Exception) -> bool:
     """Whether the same request may succeed a little later."""
     from azure.core import exceptions as sdk
 
+    if isinstance(error, sdk.ClientAuthenticationError):
+        # A token ends before a long wait does, and a new one is asked for.
+        status = _SIGN_IN_STATUS.search(str(error))
+        return status is not None and int(status[1]) in _PASSING
     if isinstance(error, sdk.HttpResponseError):
         return error.status_code in _PASSING
     return isinstance(error, sdk.ServiceRequestError | sdk.ServiceResponseError)

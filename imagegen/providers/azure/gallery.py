@@ -1,15 +1,13 @@
-"""One image definition of a Compute Gallery: its versions, which of them is a plan's, and which number is next."""
+"""The versions of a plan's image definition: which of them is the plan's, and how far each region's replica is."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import enum
-import re
 from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
 from imagegen.providers import CloudImage
+from imagegen.providers.azure.definition import Definition, definition_of, numbers, word
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.tags import is_same_image
 
@@ -19,74 +17,74 @@ if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
 
+    from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import Run
 
 SUCCEEDED = "Succeeded"
+CREATING = "Creating"
 UPDATING = "Updating"
 FAILED = "Failed"
 COMPLETED = "Completed"
 
-_LARGEST_NUMBER = 2**31 - 1
-_VERSION = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\Z")
 
+def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
+    """The highest version of this plan with exactly these labels that has its bytes in the build region.
 
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """Where a plan's versions lie."""
-
-    resource_group: str
-    gallery: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.gallery}/{self.name}"
-
-    def versions(self, client: ComputeManagementClient) -> list[GalleryImageVersion]:
-        missing = (
-            f"the gallery {self.gallery} in resource group {self.resource_group} and its image definition {self.name} "
-            "must exist: create them, or correct targets.azure.gallery in the config"
-        )
-        with explained(f"listing the versions of {self}", RefusedError, missing=missing):
-            pages = client.gallery_image_versions.list_by_gallery_image(self.resource_group, self.gallery, self.name)
-            return list(pages)
-
-    def version(self, client: ComputeManagementClient, name: str) -> GalleryImageVersion:
-        """One version, with how far its replication is; errors are the SDK's."""
-        return client.gallery_image_versions.get(
-            self.resource_group, self.gallery, self.name, name, expand="ReplicationStatus"
-        )
-
-
-def definition_of(plan: BuildPlan) -> Definition:
-    settings = plan.build.settings
-    return Definition(settings["resource_group"], settings["gallery"], settings["definition"])
-
-
-def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run) -> CloudImage | None:
-    """The highest version of this plan with exactly these labels that has its bytes in the build region."""
-    definition, location = definition_of(plan), plan.build.settings["location"]
+    Where there is none, versions that failed before they had any are named: they are never used.
+    """
+    definition, home = definition_of(plan), plan.build.settings["location"]
     same = [
         version
         for version in definition.versions(client)
         if is_same_image(version.tags or {}, plan.image_id, run.labels)
-        and _is_built(client, definition, version, location)
     ]
-    if not same:
-        return None
-    newest = max(same, key=lambda version: numbers(version.name or "") or (0, 0, 0))
-    return cloud_image(newest, definition, location)
+    failed = {
+        version.name or "": _read(client, definition, version.name or "")
+        for version in same
+        if version.provisioning_state == FAILED
+    }
+    built = [
+        version
+        for version in same
+        if version.provisioning_state in (SUCCEEDED, UPDATING)
+        or ((asked := failed.get(version.name or "")) is not None and has_bytes(asked, home))
+    ]
+    if built:
+        newest = max(built, key=lambda version: numbers(version.name or "") or (0, 0, 0))
+        return cloud_image(newest, definition, home)
+    for name, version in failed.items():
+        console.warn(
+            f"{definition}/{name} of this image ended Failed ({reason_in(version)}) and is not used; "
+            f"delete it: `{definition.deletion(name)}`"
+        )
+    return None
 
 
-def _is_built(client: ComputeManagementClient, definition: Definition, version: GalleryImageVersion, home: str) -> bool:
-    """Succeeded, or succeeded once: a failed or unfinished replication elsewhere says nothing about the build."""
-    if version.provisioning_state in (SUCCEEDED, UPDATING):
-        return True
-    if version.provisioning_state != FAILED:
-        return False
-    with explained(f"asking about {definition}/{version.name}", RefusedError):
-        asked = definition.version(client, version.name or "")
-    return replica_of(replication(asked), home).state == COMPLETED
+def has_bytes(version: GalleryImageVersion, home: str) -> bool:
+    """Whether the image is there although a replication elsewhere failed: only what Azure says of the region counts."""
+    replica = replication(version).get(home)
+    return replica is not None and replica.state == COMPLETED
+
+
+def reason_of_failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
+    """Why a version ended Failed, in Azure's words."""
+    return reason_in(_read(client, definition, name))
+
+
+def reason_in(version: GalleryImageVersion) -> str:
+    """Why a version that was read with its replication ended Failed."""
+    reasons = [
+        f"{region}: {replica.details or 'no reason given'}"
+        for region, replica in replication(version).items()
+        if replica.state == FAILED
+    ]
+    return "; ".join(reasons) or "Azure gives no reason"
+
+
+def _read(client: ComputeManagementClient, definition: Definition, name: str) -> GalleryImageVersion:
+    with explained(f"asking about {definition}/{name}", RefusedError):
+        return definition.version(client, name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,7 +100,7 @@ def replication(version: GalleryImageVersion) -> dict[str, Replica]:
     """Each region's replica as Azure tells it; empty where it does not."""
     status = version.replication_status
     return {
-        region_key(entry.region or ""): Replica(_word(entry.state), entry.details or "", entry.progress or 0)
+        region_key(entry.region or ""): Replica(word(entry.state), entry.details or "", entry.progress or 0)
         for entry in (status.summary if status else None) or []
     }
 
@@ -118,56 +116,7 @@ def region_key(name: str) -> str:
 
 
 def cloud_image(version: GalleryImageVersion, definition: Definition, region: str) -> CloudImage:
-    word = _word(version.provisioning_state)
-    state = {SUCCEEDED: "available", UPDATING: "pending"}.get(word, word)
-    return CloudImage(version.id or "", region, f"{definition}/{version.name}", state)
-
-
-def _word(value: object) -> str:
-    # The SDK's enumerations are texts whose str() is their Python name.
-    return str(value.value if isinstance(value, enum.Enum) else value or "")
-
-
-def next_version(client: ComputeManagementClient, plan: BuildPlan, run: Run) -> str:
-    """The number that a build of this plan gets, by the config's rule; one that exists is never built over."""
-    definition = definition_of(plan)
-    taken = [version.name or "" for version in definition.versions(client)]
-    if (fixed := fixed_version(plan)) is not None:
-        return _free(fixed, plan.publish.settings["version"], definition, taken)
-    day = datetime.datetime.fromisoformat(run.started).astimezone(datetime.UTC)
-    major, minor = day.year, day.month * 100 + day.day
-    patches = [found[2] for name in taken if (found := numbers(name)) is not None and found[:2] == (major, minor)]
-    return f"{major}.{minor}.{max(patches, default=-1) + 1}"
-
-
-def fixed_version(plan: BuildPlan) -> str | None:
-    """The number that the config alone decides; None where it is made of the day."""
-    rule: str = plan.publish.settings["version"]
-    if rule == "date":
-        return None
-    return plan.image.versions["kubernetes"] if rule == "kubernetes" else rule
-
-
-def _free(version: str, rule: str, definition: Definition, taken: list[str]) -> str:
-    if numbers(version) is None:
-        what = f"Kubernetes {version}" if rule == "kubernetes" else version
-        raise RefusedError(
-            f"{what} cannot number an image version: a gallery wants three integers",
-            hint="set targets.azure.gallery.version to date",
-        )
-    if version in taken:
-        instead = "date" if rule == "kubernetes" else "another number or to date"
-        raise RefusedError(
-            f"{definition}/{version} exists already, and a published version is never overwritten",
-            hint=f"set targets.azure.gallery.version to {instead}, or delete that version yourself",
-        )
-    return version
-
-
-def numbers(version: str) -> tuple[int, int, int] | None:
-    """A gallery version's three integers, each of 32 bits; None for anything else."""
-    match = _VERSION.match(version)
-    if match is None:
-        return None
-    found = (int(match[1]), int(match[2]), int(match[3]))
-    return found if max(found) <= _LARGEST_NUMBER else None
+    """A version as the pipeline knows images."""
+    state = word(version.provisioning_state)
+    shown = {SUCCEEDED: "available", UPDATING: "pending"}.get(state, state)
+    return CloudImage(version.id or "", region, f"{definition}/{version.name}", shown)

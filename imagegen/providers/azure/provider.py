@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import PublishError, RefusedError
-from imagegen.providers.azure import base, gallery, source
+from imagegen.errors import ERROR, BuildError, ImagegenError, PublishError, RefusedError
+from imagegen.providers.azure import base, gallery, numbering, source, vault
 from imagegen.providers.azure import publish as publishing
-from imagegen.providers.azure.client import compute
+from imagegen.providers.azure.client import compute, credential_of, subscription_id
+from imagegen.providers.azure.definition import check_definition, definition_of
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.waiting import Clock
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
+    from imagegen.errors import Problem
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Published, Run
     from imagegen.providers.azure.settings import Settings
@@ -34,6 +37,8 @@ NO_CAPACITY: Final = frozenset(
         "ZonalAllocationFailed",
     }
 )
+
+_SECRET: Final = "key_vault_secret"  # noqa: S105 - the name of a variable of the source template
 
 
 def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
@@ -60,7 +65,7 @@ def build_settings(settings: Settings) -> dict[str, Any]:
 
 def source_values(plan: BuildPlan) -> dict[str, Any]:
     """What was asked for, and the gallery version where the config alone decides it."""
-    return source.source_values(plan.build.settings, gallery.fixed_version(plan) or "")
+    return source.source_values(plan.build.settings, numbering.fixed_version(plan) or "")
 
 
 def plugin_since(plan: BuildPlan) -> str:
@@ -80,24 +85,53 @@ def secret_variables(plan: BuildPlan) -> frozenset[str]:
 
 
 def publish_settings(settings: Settings) -> dict[str, Any]:
-    """What publish needs; the Kubernetes version of the `kubernetes` rule is the image's own."""
+    """What publish needs, and what the definition is checked for; the `kubernetes` rule's version is the image's."""
     return {
         "regions": list(settings.publish.regions),
         "replicas": settings.publish.replicas,
         "version": settings.gallery.version,
+        "generation": settings.generation,
     }
 
 
-def find_built(plan: BuildPlan, run: Run) -> CloudImage | None:
+def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
     """The highest gallery version of this plan and these labels."""
     with explained("looking for built images", RefusedError), compute(run.environ, _auth(plan)) as client:
-        return gallery.find_built(client, plan, run)
+        return gallery.find_built(client, plan, run, console)
 
 
-def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:
-    """The gallery version to build, which is free at this moment."""
+def build_variables(plan: BuildPlan, run: Run, console: Console) -> dict[str, str]:
+    """The gallery version to build, which is free at this moment, in a definition that can hold it."""
+    chance = secrets.randbelow(numbering.PER_SECOND)
     with explained("numbering the image", RefusedError), compute(run.environ, _auth(plan)) as client:
-        return {"gallery_image_version": gallery.next_version(client, plan, run)}
+        _refuse_wrong(check_definition(client, plan), plan, console)
+        variables = {"gallery_image_version": numbering.next_version(client, plan, run, chance)}
+    return variables | ({_SECRET: vault.new_secret_name()} if plan.build.settings["key_vault"] else {})
+
+
+def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
+    """The builder's certificate goes from a key vault of one's own."""
+    name = plan.build.settings["key_vault"]
+    if not name:
+        return
+    secret, auth = variables[_SECRET], _auth(plan)
+    doing = f"deleting the builder's certificate from the key vault {name}"
+    try:
+        subscription = auth["subscription_id"] or subscription_id(run.environ)
+        with explained(doing, BuildError), credential_of(run.environ, auth, subscription) as credential:
+            vault.delete_secret(credential, name, secret)
+    except ImagegenError as error:
+        # The build's own outcome is what counts.
+        command = f"az keyvault secret delete --vault-name {name} --name {secret}"
+        console.warn(f"{error.message}; delete it yourself: `{command}`")
+
+
+def _refuse_wrong(problems: list[Problem], plan: BuildPlan, console: Console) -> None:
+    wrong = [problem for problem in problems if problem.severity == ERROR]
+    if wrong:
+        raise RefusedError(f"{definition_of(plan)} cannot hold this image", problems=wrong)
+    for problem in problems:
+        console.warn(f"{problem.file}: {problem.message}; {problem.hint}")
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:

@@ -103,7 +103,7 @@ class Gallery(Strict):
     )
     version: str = pydantic.Field(
         default="date",
-        description="`date` is YEAR.MONTHDAY.SEQUENCE, `kubernetes` its own version, or three numbers of yours.",
+        description="`date` is YEAR.MONTHDAY.TIME of the run, `kubernetes` its own version, or three numbers of yours.",
         pattern=r"^(date|kubernetes|[0-9A-Za-z.+-]{1,40})$",
         examples=["kubernetes", "1.0.0"],
     )
@@ -191,7 +191,7 @@ class Settings(Strict):
     )
     key_vault: str | None = pydantic.Field(
         default=None,
-        description="The key vault in `build_resource_group` for the build's certificate; else a temporary one.",
+        description="The key vault in `build_resource_group` for the builder's certificate; else a temporary one.",
         pattern=r"^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$",
         examples=["image-builds"],
     )

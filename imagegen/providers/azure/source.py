@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.providers.azure.gallery import numbers
+from imagegen.providers.azure.definition import numbers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 PLUGIN_SINCE: Final = "1.4.5"
 # Before it every build left its disk behind in a group that outlives it: it took it for a file of a storage account.
 _BUILD_GROUP_SINCE: Final = "2.0.0"
+# The first to take a name for the secret: one that is deleted blocks its name for weeks, so each run needs its own.
+_KEY_VAULT_SINCE: Final = "2.0.1"
 # The first with an attribute of that name.
 _SECURITY_TYPE_SINCE: Final = "2.0.5"
 # Before it the subscription was the one that `az` had chosen, whatever the template said (its #465).
@@ -81,6 +83,8 @@ def plugin_since(build: Mapping[str, Any], versions: int) -> str:
     needed = [PLUGIN_SINCE]
     if build["build_resource_group"]:
         needed.append(_BUILD_GROUP_SINCE)
+    if build["key_vault"]:
+        needed.append(_KEY_VAULT_SINCE)
     if build["security_type"] != "Standard":
         needed.append(_SECURITY_TYPE_SINCE)
     if build["auth"]["method"] == "cli":

@@ -156,10 +156,11 @@ def _vm_template(certificate_url: str) -> Json:
 class _Cloud:
     """An Azure with one definition, and whoever is logged in to it."""
 
-    def __init__(self, inside: str = "", **definition: str) -> None:
+    def __init__(self, inside: str = "", failing: str = "", **definition: str) -> None:
         self.machines: list[MachineIdentity] = []
         wanted = GalleryDefinition("images", "gal", "win-2025", **definition)
-        options = AzureOptions(definitions=(wanted,), inside=inside, encryption_sets={_KEYS_FAR_AWAY: "uksouth"})
+        sets, reasons = {_KEYS_FAR_AWAY: "uksouth"}, {failing: "no quota"} if failing else {}
+        options = AzureOptions(definitions=(wanted,), inside=inside, encryption_sets=sets, failing=reasons)
         self.azure = Azure(options, self.machines.append)
         self.application = self.azure.application
         self.token = self.log_in("https://management.azure.com/.default")
@@ -482,6 +483,20 @@ def test_an_update_replicates_and_shows_a_version(cloud: _Cloud) -> None:
     assert (shown["tags"], len(shown["properties"]["publishingProfile"]["targetRegions"])) == ({"a": "b"}, 2)
 
 
+def test_a_region_that_fails_fails_the_version_and_a_failed_build_stays_failed() -> None:
+    for failing, ends in (("northeurope", ["Completed", "Failed"]), ("westeurope", ["Failed", "Replicating"])):
+        cloud = _Cloud(failing=failing)
+        target = f"{cloud.version}/{_VERSION}"
+        cloud.publish(cloud.sealed(), targetRegions=[{"name": "westeurope"}, {"name": "northeurope"}])
+        seen = [cloud.get(f"{target}?$expand=ReplicationStatus") for _ in range(2)][-1]
+        assert seen["properties"]["provisioningState"] == "Failed"
+        summary = seen["properties"]["replicationStatus"]["summary"]
+        assert [each["state"] for each in summary] == ends
+        assert [each["details"] for each in summary if each["state"] == "Failed"] == ["no quota"]
+        assert cloud.ask("PUT", target, seen).status == 200
+        assert [cloud.get(target)["properties"]["provisioningState"] for _ in range(2)] == ["Updating", "Failed"]
+
+
 @pytest.mark.parametrize(
     ("version", "profile", "code"),
     [
@@ -504,8 +519,9 @@ def test_a_version_that_azure_refuses_is_refused(cloud: _Cloud, version: str, pr
 def test_another_source_or_place_is_no_update(cloud: _Cloud) -> None:
     machine = cloud.sealed()
     cloud.publish(machine)
+    assert _code(cloud.publish(machine)) == (409, "Conflict")
+    version = [cloud.get(f"{cloud.version}/{_VERSION}") for _ in range(2)][-1]
     assert _code(cloud.publish(f"{machine}2")) == (409, "PropertyChangeNotAllowed")
-    version = cloud.get(f"{cloud.version}/{_VERSION}")
     assert _code(cloud.ask("PUT", f"{cloud.version}/{_VERSION}", {**version, "location": "eastus"})) == (
         409,
         "PropertyChangeNotAllowed",
@@ -516,8 +532,12 @@ def test_another_source_or_place_is_no_update(cloud: _Cloud) -> None:
     ("definition", "security", "message"),
     [
         ({"generation": "V1"}, "", "of generation V2, the definition of V1"),
-        ({}, "TrustedLaunch", "does not support it"),
-        ({"security_type": "TrustedLaunchSupported"}, "TrustedLaunch", ""),
+        ({}, "TrustedLaunch", "security type is TrustedLaunch, the image definition's Standard"),
+        ({"security_type": "TrustedLaunch"}, "", "security type is Standard, the image definition's TrustedLaunch"),
+        ({"security_type": "TrustedLaunch"}, "TrustedLaunch", ""),
+        ({"security_type": "TrustedLaunchSupported"}, "TrustedLaunch", "only Vhd Blob, User Image and Gallery"),
+        ({"os_type": "Linux"}, "", "osType of the source is Windows, the image definition's is Linux"),
+        ({"architecture": "Arm64"}, "", "architecture of the source is x64, the image definition's is Arm64"),
     ],
 )
 def test_machine_and_definition_must_agree(definition: dict[str, str], security: str, message: str) -> None:

@@ -22,7 +22,7 @@ from imagegen.render.bundle import guest_plan
 from tests.conftest import TODAY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan
@@ -42,14 +42,21 @@ class World:
         self.image: CloudImage | None = None
         self.failures = 0
         self.published = 0
+        self.packer_fails = False
+        self.cleaned_up: list[str] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
     def run_packer(self, plan: BuildPlan, _tools: object, folder: Any, *_rest: object) -> None:  # noqa: ANN401 - a BuildFolder
+        if self.packer_fails:
+            raise BuildError("the builder is gone")
         self.image = BUILT
         report = report_of(plan)
         self.change(report)
         folder.root.mkdir(parents=True, exist_ok=True)
         folder.report.write_text(json.dumps(report))
+
+    def clean_up(self, _plan: BuildPlan, variables: Mapping[str, str], *_: object) -> None:
+        self.cleaned_up.append(variables["created"])
 
     def publish(self, *_: object) -> Published:
         if self.failures:
@@ -88,6 +95,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(pipeline, "check", lambda *_: None)
     monkeypatch.setattr(pipeline, "_run_packer", made.run_packer)
     monkeypatch.setattr(aws, "find_built", lambda *_: made.image)
+    monkeypatch.setattr(aws, "clean_up", made.clean_up)
     monkeypatch.setattr(aws, "publish", made.publish)
     return made
 
@@ -154,3 +162,20 @@ def test_a_record_survives_a_publish_that_fails(
     assert done.published is not None
     assert (done.tools, done.report, done.created) == (first.tools, first.report, first.created)
     assert done.report is not None
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_what_a_build_leaves_is_cleaned_up_however_it_ended(
+    fails: bool, world: World, build: Callable[[], ImageManifest]
+) -> None:
+    world.packer_fails = fails
+    if fails:
+        with pytest.raises(BuildError, match="the builder is gone"):
+            build()
+    else:
+        build()
+    assert world.cleaned_up == ["2026-11-18T10:00:00Z"]
+    # What is there already was not built: nothing is left of it.
+    if not fails:
+        build()
+    assert len(world.cleaned_up) == 1

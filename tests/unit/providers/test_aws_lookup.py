@@ -24,6 +24,7 @@ pytestmark = pytest.mark.usefixtures("cloud_descriptions")
 
 ENVIRON = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
 REGION = "eu-west-1"
+CONSOLE = Console(io.StringIO(), plain=True)
 SETTINGS = Settings.model_validate({"region": REGION, "network": {"allowed_cidrs": ["192.0.2.0/24"]}})
 NO_AUTH = {"profile": None, "assume_role": None}
 
@@ -121,19 +122,19 @@ def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> N
     aws = provider("aws")
     register(ec2, "stranger", imagegen_image_id="f" * 64)
     register(ec2, "untagged")
-    assert aws.find_built(PLAN, run()) is None
+    assert aws.find_built(PLAN, run(), CONSOLE) is None
 
     plain = register(ec2, "plain", imagegen_image_id=PLAN.image_id)
     rehearsed = register(ec2, "rehearsed", imagegen_image_id=PLAN.image_id, imagegen_label_rehearsal="true")
 
-    found = aws.find_built(PLAN, run())
+    found = aws.find_built(PLAN, run(), CONSOLE)
     assert found is not None
     assert (found.id, found.region, found.name, found.state) == (plain, REGION, "plain", "available")
-    labelled = aws.find_built(PLAN, run(rehearsal="true"))
+    labelled = aws.find_built(PLAN, run(rehearsal="true"), CONSOLE)
     assert labelled is not None
     assert labelled.id == rehearsed
-    assert aws.find_built(PLAN, run(rehearsal="false")) is None
-    assert aws.find_built(PLAN, run(rehearsal="true", who="me")) is None
+    assert aws.find_built(PLAN, run(rehearsal="false"), CONSOLE) is None
+    assert aws.find_built(PLAN, run(rehearsal="true", who="me"), CONSOLE) is None
 
 
 @pytest.mark.usefixtures("ec2")
@@ -143,9 +144,9 @@ def test_publishing_goes_through_the_real_client() -> None:
         tags = [{"Key": "imagegen_image_id", "Value": PLAN.image_id}]
         clients(REGION).create_tags(Resources=[source], Tags=tags)  # type: ignore[arg-type] # plain dicts are TagTypeDefs
     aws = provider("aws")
-    built = aws.find_built(PLAN, run())
+    built = aws.find_built(PLAN, run(), CONSOLE)
     assert built is not None
-    published = aws.publish(PLAN, built, run(), Console(io.StringIO(), plain=True))
+    published = aws.publish(PLAN, built, run(), CONSOLE)
     assert [(image.region, image.id) for image in published.images] == [(REGION, source)]
     assert published.made == 0
 
@@ -174,7 +175,7 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
     tags = [{"Key": "Name", "Value": "node-1"}]
     image: Any = {"ImageId": "ami-1", "Name": "node-1", "State": "available", "Tags": tags, **facts}
     monkeypatch.setattr(images, "images_of", lambda *_: [image])
-    found = provider("aws").find_built(plan_of(Settings(region=REGION, **asked)), run())
+    found = provider("aws").find_built(plan_of(Settings(region=REGION, **asked)), run(), CONSOLE)
     assert (found is not None) == is_it
 
 

@@ -9,13 +9,14 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import azure.identity  # noqa: F401 - its import asks `uname`, which code under test may not
 import pytest
 import requests
 from azure.core import exceptions as sdk
 
 from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers.azure import client, failures
-from imagegen.providers.azure.gallery import Definition
+from imagegen.providers.azure.definition import Definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,6 +147,7 @@ def test_an_expired_sign_in_says_how_to_renew_it() -> None:
         (sdk.ServiceRequestError("no route"), True),
         (sdk.ServiceResponseError("cut off"), True),
         (sdk.ClientAuthenticationError("who"), False),
+        (sdk.ClientAuthenticationError("Authentication failed: HTTP Error: 503"), True),
         (failures.NotAzureError(ARM, 200, "OK", "text/html"), False),
         (TimeoutError(), False),
     ],

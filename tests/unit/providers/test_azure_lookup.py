@@ -11,7 +11,7 @@ import pytest
 from imagegen.errors import ConfigError
 from imagegen.providers import provider
 from imagegen.providers.azure import base, client
-from imagegen.providers.azure.gallery import numbers
+from imagegen.providers.azure.definition import numbers
 from imagegen.providers.azure.settings import BaseImage, Settings
 
 REQUEST = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "core"}
@@ -188,4 +188,5 @@ def test_settings_become_plain_json() -> None:
     # The catalogue may have no image for the release at all.
     assert azure.base_request(chosen, {}) == OWN | {"version": "20348.1.1"}
     assert azure.generation(SETTINGS) == "2"
-    assert azure.publish_settings(SETTINGS) == {"regions": ["northeurope"], "replicas": 1, "version": "date"}
+    wanted = {"regions": ["northeurope"], "replicas": 1, "version": "date", "generation": 2}
+    assert azure.publish_settings(SETTINGS) == wanted

@@ -35,6 +35,7 @@ KEYS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/keys/providers/Microsoft.C
 OWN_NETWORK = {"virtual_network": "net", "subnet": "builders", "resource_group": "nets", "public_address": True}
 
 FIRST_SIZE = '${var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size}'
+OWN_SECRET = '${var.key_vault_secret == "" ? local.own_secret : var.key_vault_secret}'  # noqa: S105 - no secret itself
 SUBSCRIPTION_OF_FAMILIES = (
     '${var.azure_subscription_id == "" ? var.arm_subscription_id : var.azure_subscription_id}'  # either family
 )
@@ -80,7 +81,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "group",
         {"build_resource_group": "builds", "key_vault": "builds"},
-        {"build_resource_group_name": "builds", "build_key_vault_name": "builds", "location": "absent"},
+        {
+            "build_resource_group_name": "builds",
+            "build_key_vault_name": "builds",
+            "build_key_vault_secret_name": OWN_SECRET,
+            "location": "absent",
+        },
     ),
     ("disk", {"disk_size_gb": 80}, {"os_disk_size_gb": 80}),
     ("encryption", {"disk_encryption_set": KEYS}, {"disk_encryption_set_id": KEYS}),
@@ -194,7 +200,8 @@ def test_these_cases_see_every_line_of_the_template() -> None:
     [
         (NOTHING, "1.4.5"),
         (BY_NAME["network"] | BY_NAME["spot"] | BY_NAME["encryption"] | BY_NAME["secret"], "1.4.5"),
-        (BY_NAME["group"], "2.0.0"),
+        ({"build_resource_group": "builds"}, "2.0.0"),
+        (BY_NAME["group"], "2.0.1"),
         (BY_NAME["trusted"], "2.0.5"),
         (BY_NAME["cli"], "2.2.1"),
         (BY_NAME["cli"] | BY_NAME["trusted"], "2.2.1"),
@@ -289,7 +296,7 @@ COMPLETE: dict[str, Any] = {
 OTHER: dict[str, tuple[Any, str]] = {
     "location": ("westus", "base build"),
     "vm_sizes": (["Standard_D8s_v5"], "build"),
-    "generation": (1, "base"),
+    "generation": (1, "base publish"),
     "security_type": ("TrustedLaunch", "build"),
     "spot.max_price": ("0.25", "build"),
     "network.virtual_network": ("net", "build"),

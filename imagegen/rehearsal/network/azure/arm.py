@@ -87,6 +87,7 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", _VAULT, vaults.get),
     ("DELETE", _VAULT, vaults.delete),
     ("GET", f"{_VAULT}/secrets/{{secret}}", vaults.get_secret),
+    ("PUT", f"{_VAULT}/secrets/{{secret}}", vaults.put_secret),
     ("GET", _GALLERY, galleries.get),
     ("PUT", _GALLERY, galleries.put),
     ("GET", f"{_GALLERY}/images", galleries.list_definitions),

@@ -31,8 +31,9 @@ def prepare(world: World, wanted: GalleryDefinition) -> None:
         world.resources.put(new_resource(group, GALLERY, wanted.gallery, location, {}, None))
     features = [{"name": "SecurityType", "value": wanted.security_type}] if wanted.security_type else []
     properties: Resource = {
-        "osType": "Windows",
+        "osType": wanted.os_type,
         "osState": wanted.os_state,
+        "architecture": wanted.architecture,
         "hyperVGeneration": wanted.generation,
         "identifier": {"publisher": "rehearsal", "offer": wanted.gallery, "sku": wanted.image},
         "features": features,
@@ -63,12 +64,12 @@ def put_definition(world: World, call: Call) -> Response:
     for key in ("osType", "osState", "identifier"):
         if not properties.get(key):
             raise ArmError(400, "InvalidParameter", f"Required parameter '{key}' of the image definition is missing.")
-    # Azure's default is the first generation.
-    properties = {"hyperVGeneration": "V1", **properties}
+    # Azure's defaults.
+    properties = {"hyperVGeneration": "V1", "architecture": "x64", **properties}
     full = f"{call.names['gallery']}/{name}"
     made = new_resource(call.group, DEFINITION, full, region(body.get("location")), properties, body.get("tags"))
     old = world.resources.find(made["id"])
-    for key in ("osState", "hyperVGeneration", "identifier", "osType"):
+    for key in ("osState", "hyperVGeneration", "identifier", "osType", "architecture"):
         if old is not None and old["properties"].get(key) != properties[key]:
             raise ArmError(409, "PropertyChangeNotAllowed", f"Changing property 'galleryImage.{key}' is not allowed.")
     return Response.of_json(200 if old else 201, world.resources.put(made))

@@ -53,6 +53,8 @@ class GalleryDefinition:
     generation: str = "V2"
     os_state: str = "Generalized"
     security_type: str = ""
+    os_type: str = "Windows"
+    architecture: str = "x64"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +72,7 @@ class ExistingGroup:
 class AzureOptions:
     """`looks`: how many looks at a gallery version, or at its operation, see it being replicated.
 
+    `failing` are regions in which replication fails, each with Azure's reason; a version fails as a whole in its own.
     `inside` is the network in which the operator stands: only from there a machine without a public address is reached.
     `encryption_sets` are the ids of the disk encryption sets, each with its location.
     """
@@ -78,6 +81,7 @@ class AzureOptions:
     groups: tuple[ExistingGroup, ...] = ()
     marketplace: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=default_marketplace)
     looks: int = 1
+    failing: Mapping[str, str] = dataclasses.field(default_factory=dict)
     operator: str = OPERATOR_ADDRESS
     inside: str = ""
     encryption_sets: Mapping[str, str] = dataclasses.field(default_factory=dict)

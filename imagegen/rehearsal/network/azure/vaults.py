@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 VAULT = "Microsoft.KeyVault/vaults"
 SECRET = "Microsoft.KeyVault/vaults/secrets"  # noqa: S105 - the name of a type of resource
+# How long a deleted secret can be recovered where a vault does not say otherwise: 90 days.
+RETENTION_S = 90 * 24 * 3600
 AUDIENCE = "https://vault.azure.net"
 _NAME = re.compile(r"[A-Za-z](?:-?[A-Za-z0-9]){2,23}\Z")
 _PATH = re.compile(r"/secrets/(?P<name>[A-Za-z0-9-]+)/?(?P<version>[0-9a-f]{32})?\Z")
@@ -39,11 +42,16 @@ def create_secret(world: World, group: GroupId, name: str, spec: Resource) -> Re
     value = spec.get("properties", {}).get("value")
     if not isinstance(value, str) or not value:
         raise ArmError(400, "BadRequest", f"The secret '{name}' has no value.")
-    secret = Secret(vault, secret_name, uuid.uuid4().hex, value)
-    world.secrets[vault.lower(), secret_name.lower()] = secret
+    secret = _keep(world, vault, secret_name, value)
     shown = {"attributes": {"enabled": True}, "secretUri": secret.url, "secretUriWithVersion": secret.versioned_url}
     location = world.resources.get(group.resource(VAULT, vault))["location"]
     return new_resource(group, SECRET, name, location, shown, spec.get("tags"))
+
+
+def put_secret(world: World, call: Call) -> Response:
+    """What newer plugins ask of a vault of one's own; the value is set and never shown."""
+    name = f"{call.names['vault']}/{call.names['secret']}"
+    return Response.of_json(200, world.resources.put(create_secret(world, call.group, name, call.request.json())))
 
 
 def get(world: World, call: Call) -> Response:
@@ -63,11 +71,11 @@ def delete(world: World, call: Call) -> Response:
 
 
 def answer(world: World, request: Request) -> Response:
-    """The vault's own host: GET or PUT of a secret's value, for whom an access policy lets do it."""
+    """The vault's own host: GET, PUT or DELETE of a secret, for whom an access policy lets do it."""
     vault = request.host.partition(".")[0]
     match = _PATH.match(request.path)
-    permission = {"GET": "get", "PUT": "set"}.get(request.method, "")
-    if match is None or not permission or (permission == "set" and match["version"]):
+    permission = {"GET": "get", "PUT": "set", "DELETE": "delete"}.get(request.method, "")
+    if match is None or not permission or (permission != "get" and match["version"]):
         raise ArmError(404, "NotFound", "not found", fault=f"unexpected vault request {request.method} {request.path}")
     found = next((each for each in world.resources.of_type(VAULT) if each["name"].lower() == vault), None)
     if found is None:
@@ -79,6 +87,8 @@ def answer(world: World, request: Request) -> Response:
     if permission == "set":
         _set_value(world, found["name"], match["name"], request)
     secret = world.secret(vault, match["name"])
+    if permission == "delete":
+        return _delete_secret(world, found, secret)
     if match["version"] not in (None, secret.version):
         raise ArmError(404, "SecretNotFound", f"A secret with that version of {match['name']} was not found.")
     return Response.of_json(200, {"value": secret.value, "id": secret.versioned_url, "attributes": {"enabled": True}})
@@ -88,7 +98,30 @@ def _set_value(world: World, vault: str, name: str, request: Request) -> None:
     value = request.json().get("value")
     if not isinstance(value, str) or not value:
         raise ArmError(400, "BadParameter", f"The secret '{name}' has no value.")
-    world.secrets[vault.lower(), name.lower()] = Secret(vault, name, uuid.uuid4().hex, value)
+    _keep(world, vault, name, value)
+
+
+def _keep(world: World, vault: str, name: str, value: str) -> Secret:
+    """A new version of a secret; the name of one that was deleted is taken until the vault forgets it."""
+    if (vault.lower(), name.lower()) in world.deleted_secrets:
+        message = (
+            f"Secret {name} is currently in a deleted but recoverable state, and its name cannot be reused; in this "
+            "state, the secret can only be recovered or purged."
+        )
+        raise ArmError(409, "Conflict", message)
+    secret = Secret(vault, name, uuid.uuid4().hex, value)
+    world.secrets[vault.lower(), name.lower()] = secret
+    return secret
+
+
+def _delete_secret(world: World, vault: Resource, secret: Secret) -> Response:
+    del world.secrets[secret.vault.lower(), secret.name.lower()]
+    world.resources.remove(f"{vault['id']}/secrets/{secret.name}")
+    world.deleted_secrets.add((secret.vault.lower(), secret.name.lower()))
+    now = int(time.time())
+    recovery = f"https://{secret.vault.lower()}.vault.azure.net/deletedsecrets/{secret.name}"
+    deleted = {"recoveryId": recovery, "deletedDate": now, "scheduledPurgeDate": now + RETENTION_S}
+    return Response.of_json(200, {**deleted, "id": secret.versioned_url, "attributes": {"enabled": True}})
 
 
 def _lets(policy: Mapping[str, object], object_id: str, permission: str) -> bool:

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 VERSION = "Microsoft.Compute/galleries/images/versions"
 _NAME = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
 _LARGEST = 2**31 - 1
-_TRUSTED = ("TrustedLaunch", "TrustedLaunchSupported", "TrustedLaunchAndConfidentialVmSupported")
+_STANDARD = "Standard"
+_SUPPORTED = "Supported"
 
 
 def put(world: World, call: Call) -> Response:
@@ -28,6 +29,7 @@ def put(world: World, call: Call) -> Response:
     location = region(body.get("location"))
     properties = body.get("properties", {})
     old = world.resources.find(_id(call))
+    _check_idle(old)
     source = _source(properties.get("storageProfile", {}))
     if old is None:
         if not source:
@@ -48,6 +50,7 @@ def put(world: World, call: Call) -> Response:
 def patch(world: World, call: Call) -> Response:
     """Change only what is said; tags are replaced when said."""
     old = world.resources.get(_id(call))
+    _check_idle(old)
     body = call.request.json()
     said = body.get("properties", {}).get("publishingProfile", {})
     profile = _profile({**old["properties"]["publishingProfile"], **said}, old["location"])
@@ -76,6 +79,13 @@ def delete(world: World, call: Call) -> Response:
         raise not_found(_id(call))
     world.replicated.pop(_id(call).lower(), None)
     return Response(200)
+
+
+def _check_idle(version: Resource | None) -> None:
+    """One write at a time."""
+    if version is not None and version["properties"]["provisioningState"] in ("Creating", "Updating"):
+        message = f"The image version '{version['name']}' is being written by another request."
+        raise ArmError(409, "Conflict", message)
 
 
 def _id(call: Call) -> str:
@@ -111,9 +121,24 @@ def _check_source(world: World, definition: Resource, source: str, location: str
         raise ArmError(409, "OperationNotAllowed", f"The source machine '{machine['name']}' is not generalized.")
     if wanted["hyperVGeneration"] != state.generation:
         raise _bad(f"The machine is of generation {state.generation}, the definition of {wanted['hyperVGeneration']}.")
-    security = {each["value"] for each in wanted.get("features", []) if each["name"] == "SecurityType"}
-    if state.security_type == "TrustedLaunch" and not security & set(_TRUSTED):
-        raise _bad("The machine's security type is TrustedLaunch, the image definition does not support it.")
+    _check_kind(wanted, state.security_type or _STANDARD, source)
+
+
+def _check_kind(wanted: Resource, has: str, source: str) -> None:
+    """Every machine here is an x64 one with Windows."""
+    for key, here in (("osType", "Windows"), ("architecture", "x64")):
+        if wanted[key] != here:
+            raise _bad(f"The {key} of the source is {here}, the image definition's is {wanted[key]}.")
+    features = {each["name"]: str(each["value"]) for each in wanted.get("features", [])}
+    security = features.get("SecurityType", _STANDARD)
+    if security.endswith(_SUPPORTED):
+        # Recorded in packer-plugin-azure#304 and microsoft/STL#4682.
+        raise _bad(
+            f"The security type '{security}' is not supported for the source id '{source}'. Currently only Vhd Blob, "
+            f"User Image and Gallery Image Version sources are supported for '{security}' images."
+        )
+    if security != has:
+        raise _bad(f"The machine's security type is {has}, the image definition's {security}.")
 
 
 def _profile(said: Resource, location: str) -> Resource:
@@ -138,13 +163,22 @@ def _store(world: World, call: Call, old: Resource | None, location: str, proper
     world.resources.put(made)
 
     def finish() -> None:
-        # A later PUT took its place: that one's operation says when it is done.
+        # It may have been deleted meanwhile.
         if world.resources.find(made["id"]) is made:
-            made["properties"]["provisioningState"] = "Succeeded"
-            world.replicated[made["id"].lower()] = frozenset(each["name"] for each in _targets(made))
+            _finish(world, made)
 
     headers = world.operations.start(made["id"], location, world.options.looks, finish)
     return Response.of_json(200 if old else 201, made, headers=headers)
+
+
+def _finish(world: World, version: Resource) -> None:
+    """A version whose own region fails has no bytes to replicate, now or later."""
+    short = {target["name"]: region(target["name"]) for target in _targets(version)}
+    failed = {name for name, key in short.items() if key in world.options.failing}
+    home = REGIONS[version["location"]]
+    done = frozenset() if home in failed else frozenset(short) - failed
+    version["properties"]["provisioningState"] = "Failed" if failed else "Succeeded"
+    world.replicated[version["id"].lower()] = done
 
 
 def _targets(version: Resource) -> list[Resource]:
@@ -154,10 +188,13 @@ def _targets(version: Resource) -> list[Resource]:
 
 def _replication(world: World, version: Resource) -> Resource:
     done = world.replicated.get(version["id"].lower(), frozenset())
+    ended = version["properties"]["provisioningState"] == "Failed"
     summary = []
     for target in _targets(version):
-        there = target["name"] in done
-        state = "Completed" if there else "Replicating"
-        summary.append({"region": target["name"], "state": state, "details": "", "progress": 100 if there else 50})
-    complete = all(each["state"] == "Completed" for each in summary)
-    return {"aggregatedState": "Completed" if complete else "InProgress", "summary": summary}
+        name = target["name"]
+        reason = world.options.failing.get(region(name), "") if ended and name not in done else ""
+        state, progress = ("Failed", 0) if reason else ("Completed", 100) if name in done else ("Replicating", 50)
+        summary.append({"region": name, "state": state, "details": reason, "progress": progress})
+    states = {each["state"] for each in summary}
+    whole = "Failed" if "Failed" in states else "Completed" if states == {"Completed"} else "InProgress"
+    return {"aggregatedState": whole, "summary": summary}

@@ -58,6 +58,8 @@ class World:
     operations: Operations
     resources: Resources = dataclasses.field(default_factory=Resources)
     secrets: dict[tuple[str, str], Secret] = dataclasses.field(default_factory=dict)
+    # By vault and name: recoverable, and in the way of a secret of the same name.
+    deleted_secrets: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     machines: dict[str, VmState] = dataclasses.field(default_factory=dict)
     # Where each gallery version has arrived, by its id.
     replicated: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)

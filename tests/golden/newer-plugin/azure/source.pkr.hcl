@@ -32,16 +32,25 @@ variable "gallery_image_version" {
   description = "The gallery version to make; when empty, the config's own or one made of the time of the run."
 }
 
+variable "key_vault_secret" {
+  type        = string
+  default     = ""
+  description = "The key vault's secret for the builder's certificate; a random name when empty."
+}
+
 locals {
   cloud_tags = {
     os_version = var.image.base["sku"]
   }
   subscription_id = var.azure.subscription_id
 
-  # YEAR.MONTHDAY.TIME, as numbers: a gallery takes no leading zero.
+  own_secret = "imagegen-${uuidv4()}"
+
+  # YEAR.MONTHDAY.TIME and three random digits, as numbers: a gallery takes no leading zero.
   month_day      = parseint(formatdate("MMDD", local.created), 10)
   time_of_day    = parseint(formatdate("hhmmss", local.created), 10)
-  version_of_run = "${formatdate("YYYY", local.created)}.${local.month_day}.${local.time_of_day}"
+  chance         = parseint(substr(uuidv4(), 0, 8), 16) % 1000
+  version_of_run = "${formatdate("YYYY", local.created)}.${local.month_day}.${local.time_of_day * 1000 + local.chance}"
   chosen_version = var.gallery_image_version == "" ? var.azure.version : var.gallery_image_version
   image_version  = local.chosen_version == "" ? local.version_of_run : local.chosen_version
 }
@@ -53,7 +62,9 @@ source "azure-arm" "image" {
   # It decides the region as well.
   build_resource_group_name = var.azure.build_resource_group
 
-  build_key_vault_name = var.azure.key_vault
+  # Packer's plugin leaves the certificate there: under a name of the run's own it can be deleted afterwards.
+  build_key_vault_name        = var.azure.key_vault
+  build_key_vault_secret_name = var.key_vault_secret == "" ? local.own_secret : var.key_vault_secret
 
   vm_size         = var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size
   os_type         = "Windows"

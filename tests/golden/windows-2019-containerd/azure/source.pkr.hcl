@@ -70,10 +70,12 @@ locals {
   }
   subscription_id = var.azure_subscription_id == "" ? var.arm_subscription_id : var.azure_subscription_id
 
-  # YEAR.MONTHDAY.TIME, as numbers: a gallery takes no leading zero.
+
+  # YEAR.MONTHDAY.TIME and three random digits, as numbers: a gallery takes no leading zero.
   month_day      = parseint(formatdate("MMDD", local.created), 10)
   time_of_day    = parseint(formatdate("hhmmss", local.created), 10)
-  version_of_run = "${formatdate("YYYY", local.created)}.${local.month_day}.${local.time_of_day}"
+  chance         = parseint(substr(uuidv4(), 0, 8), 16) % 1000
+  version_of_run = "${formatdate("YYYY", local.created)}.${local.month_day}.${local.time_of_day * 1000 + local.chance}"
   chosen_version = var.gallery_image_version == "" ? var.azure.version : var.gallery_image_version
   image_version  = local.chosen_version == "" ? local.version_of_run : local.chosen_version
 }

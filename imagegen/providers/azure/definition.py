@@ -1,0 +1,145 @@
+"""One image definition of a Compute Gallery: where it is, its versions, and whether it can hold a plan's image."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from typing import TYPE_CHECKING, Final
+
+from imagegen.errors import ERROR, WARNING, Problem, RefusedError
+from imagegen.providers.azure.failures import explained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from azure.mgmt.compute import ComputeManagementClient
+    from azure.mgmt.compute.models import GalleryImage, GalleryImageVersion
+
+    from imagegen.plan.model import BuildPlan
+
+_LARGEST_NUMBER: Final = 2**31 - 1
+_VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\Z")
+_STANDARD: Final = "Standard"
+# The security types of a definition that take the image of a builder of this security type; Azure ignores their case.
+_TAKES: Final = {
+    _STANDARD: frozenset(
+        {"standard", "trustedlaunchsupported", "confidentialvmsupported", "trustedlaunchandconfidentialvmsupported"}
+    ),
+    "TrustedLaunch": frozenset({"trustedlaunch", "trustedlaunchsupported", "trustedlaunchandconfidentialvmsupported"}),
+    "ConfidentialVM": frozenset(
+        {"confidentialvm", "confidentialvmsupported", "trustedlaunchandconfidentialvmsupported"}
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """Where a plan's versions lie."""
+
+    resource_group: str
+    gallery: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.gallery}/{self.name}"
+
+    @property
+    def missing(self) -> str:
+        """What to do when Azure does not find it."""
+        return (
+            f"the gallery {self.gallery} in resource group {self.resource_group} and its image definition {self.name} "
+            "must exist: create them, or correct targets.azure.gallery in the config"
+        )
+
+    def read(self, client: ComputeManagementClient) -> GalleryImage:
+        """The definition itself."""
+        with explained(f"reading the image definition {self}", RefusedError, missing=self.missing):
+            return client.gallery_images.get(self.resource_group, self.gallery, self.name)
+
+    def versions(self, client: ComputeManagementClient) -> list[GalleryImageVersion]:
+        """Every version, without its replication."""
+        with explained(f"listing the versions of {self}", RefusedError, missing=self.missing):
+            pages = client.gallery_image_versions.list_by_gallery_image(self.resource_group, self.gallery, self.name)
+            return list(pages)
+
+    def version(self, client: ComputeManagementClient, name: str) -> GalleryImageVersion:
+        """One version, with how far its replication is; errors are the SDK's."""
+        return client.gallery_image_versions.get(
+            self.resource_group, self.gallery, self.name, name, expand="ReplicationStatus"
+        )
+
+    def deletion(self, version: str) -> str:
+        """The command that deletes one version."""
+        return (
+            f"az sig image-version delete --resource-group {self.resource_group} --gallery-name {self.gallery} "
+            f"--gallery-image-definition {self.name} --gallery-image-version {version}"
+        )
+
+
+def definition_of(plan: BuildPlan) -> Definition:
+    """The definition that a plan names."""
+    settings = plan.build.settings
+    return Definition(settings["resource_group"], settings["gallery"], settings["definition"])
+
+
+def check_definition(client: ComputeManagementClient, plan: BuildPlan) -> list[Problem]:
+    """Why the plan's definition cannot hold its image. Azure itself says so only after the build, at the capture."""
+    definition = definition_of(plan)
+    found = definition.read(client)
+    problems = [*_wrong_kind(found, plan.publish.settings["generation"])]
+    security = plan.build.settings["security_type"]
+    problems += _wrong_security(_security_type(found), security)
+    place = f"image definition {definition}"
+    return [Problem(place, 0, "", message, hint, severity) for message, hint, severity in problems]
+
+
+def _wrong_kind(found: GalleryImage, generation: int) -> Iterator[tuple[str, str, str]]:
+    another = "name another definition in targets.azure.gallery.definition, or create one"
+    # Azure takes a definition that does not say it for the first generation.
+    has = word(found.hyper_v_generation) or "V1"
+    kinds = (
+        ("OS type", word(found.os_type), "Windows", f"{another} with --os-type Windows"),
+        ("OS state", word(found.os_state), "Generalized", f"{another} with --os-state Generalized"),
+        ("architecture", word(found.architecture) or "x64", "x64", f"{another} with --architecture x64"),
+        (
+            "Hyper-V generation",
+            has,
+            f"V{generation}",
+            f"set targets.azure.generation to {has.removeprefix('V')}, or {another} of generation V{generation}",
+        ),
+    )
+    for what, is_now, wanted, hint in kinds:
+        if is_now.lower() != wanted.lower():
+            yield f"its {what} is {is_now}, and the image's is {wanted}", hint, ERROR
+
+
+def _wrong_security(found: str, asked: str) -> Iterator[tuple[str, str, str]]:
+    if found.lower() not in _TAKES[asked]:
+        feature = f"with --features SecurityType={asked}" if asked != _STANDARD else "without a SecurityType"
+        hint = f"create a definition {feature}, or set targets.azure.security_type to what this one is for"
+        yield f"its security type is {found}, and targets.azure.security_type is {asked}", hint, ERROR
+    elif found.lower().endswith("supported"):
+        # Seen in 2023 and 2024 (packer-plugin-azure#304, microsoft/STL#4682); not known to hold for ever.
+        message = f"its security type is {found}, for which Azure has rejected images captured from a virtual machine"
+        kind = "without a SecurityType" if asked == _STANDARD else f"with --features SecurityType={asked}"
+        yield message, f"if the capture fails, create a definition {kind}", WARNING
+
+
+def _security_type(found: GalleryImage) -> str:
+    features = {(feature.name or "").lower(): feature.value or "" for feature in found.features or []}
+    return features.get("securitytype") or _STANDARD
+
+
+def word(value: object) -> str:
+    """A word of Azure's. The SDK's enumerations are texts whose str() is their Python name."""
+    return str(value.value if isinstance(value, enum.Enum) else value or "")
+
+
+def numbers(version: str) -> tuple[int, int, int] | None:
+    """A gallery version's three integers, each of 32 bits; None for anything else."""
+    match = _VERSION.match(version)
+    if match is None:
+        return None
+    found = (int(match[1]), int(match[2]), int(match[3]))
+    return found if max(found) <= _LARGEST_NUMBER else None

@@ -1,0 +1,166 @@
+"""The SDK against the small Resource Manager, with no socket between them: before a build, and after one."""
+
+from __future__ import annotations
+
+import io
+import urllib.parse
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import azure.identity  # noqa: F401 - its import asks `uname`, which code under test may not
+import pytest
+import requests
+
+from imagegen.console import Console
+from imagegen.errors import RefusedError
+from imagegen.providers import Run, provider
+from imagegen.rehearsal.network.azure.edge import Azure
+from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup, GalleryDefinition
+from imagegen.rehearsal.network.messages import Request, parse_target
+
+if TYPE_CHECKING:
+    from imagegen.plan.model import BuildPlan
+
+VAULT = "image-builds"
+SECRET = "imagegen-1"  # noqa: S105 - the name of one
+DELETE_IT = f"az keyvault secret delete --vault-name {VAULT} --name {SECRET}"
+
+
+class Stage:
+    """A played Azure that the process's own HTTP reaches, and what the console was told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **definition: str) -> None:
+        wanted = GalleryDefinition("images", "gal", "def", **definition)
+        groups = (ExistingGroup("builds", key_vault=VAULT),)
+        self.azure = Azure(AzureOptions(definitions=(wanted,), groups=groups), lambda _: None)
+        self.said = io.StringIO()
+        self.console = Console(self.said, plain=True)
+        self.asked: list[str] = []
+        monkeypatch.setattr(requests.Session, "request", self._answer)
+
+    @property
+    def run(self) -> Run:
+        return Run(self.azure.credentials, {}, "2026-11-18T10:00:00Z")
+
+    def ask(self, method: str, host: str, target: str, headers: dict[str, str], body: bytes) -> requests.Response:
+        path, query = parse_target(target)
+        lower = {name.lower(): value for name, value in headers.items()}
+        answer = self.azure(Request(method, host, path, query, lower, body, target))
+        assert answer.fault == ""
+        made = requests.Response()
+        made.status_code, made.reason, made.url = answer.status, "", f"https://{host}{target}"
+        made.headers.update(dict(answer.headers))
+        made.raw = io.BytesIO(answer.body)
+        return made
+
+    def _answer(self, method: str, url: str, **named: Any) -> requests.Response:  # noqa: ANN401 - as requests has them
+        parts = urllib.parse.urlsplit(url)
+        data = named.get("data") or b""
+        if isinstance(data, dict):
+            data = urllib.parse.urlencode(data)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        self.asked.append(f"{method} {parts.netloc}{parts.path}")
+        body = data.encode() if isinstance(data, str) else data
+        return self.ask(method, parts.netloc, target, dict(named.get("headers") or {}), body)
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    return Stage(monkeypatch)
+
+
+def plan_of(**settings: Any) -> BuildPlan:  # noqa: ANN401 - any of Azure's settings
+    build = {
+        "location": "westeurope",
+        "resource_group": "images",
+        "gallery": "gal",
+        "definition": "def",
+        "security_type": "Standard",
+        "key_vault": None,
+        "auth": {"method": "environment", "subscription_id": None, "client_secret_env": None},
+        **settings,
+    }
+    publish = {"regions": [], "replicas": 1, "version": "date", "generation": 2}
+    parts = {"build": SimpleNamespace(settings=build), "publish": SimpleNamespace(settings=publish)}
+    return cast("BuildPlan", SimpleNamespace(**parts))
+
+
+def test_two_runs_of_one_second_build_two_versions(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    azure, chances = provider("azure"), iter([17, 512])
+    monkeypatch.setattr("secrets.randbelow", lambda limit: next(chances) % limit)
+    numbers = [azure.build_variables(plan_of(), stage.run, stage.console)["gallery_image_version"] for _ in range(2)]
+    assert numbers == ["2026.1118.100000017", "2026.1118.100000512"]
+
+
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ({"os_type": "Linux"}, "its OS type is Linux"),
+        ({"os_state": "Specialized"}, "its OS state is Specialized"),
+        ({"generation": "V1"}, "its Hyper-V generation is V1"),
+        ({"architecture": "Arm64"}, "its architecture is Arm64"),
+        ({"security_type": "TrustedLaunch"}, "its security type is TrustedLaunch"),
+    ],
+)
+def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
+    definition: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(monkeypatch, **definition)
+    with pytest.raises(RefusedError, match="gal/def cannot hold this image") as raised:
+        provider("azure").build_variables(plan_of(), stage.run, stage.console)
+    assert [message in problem.message for problem in raised.value.problems] == [True]
+    assert raised.value.exit_code == 5
+
+
+def test_a_build_that_may_fail_at_the_capture_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = Stage(monkeypatch, security_type="TrustedLaunchSupported")
+    assert provider("azure").build_variables(plan_of(), stage.run, stage.console)
+    assert "warning: image definition gal/def: its security type is TrustedLaunchSupported" in stage.said.getvalue()
+
+
+def test_a_run_has_a_secret_of_its_own_in_a_vault_that_is_there(stage: Stage) -> None:
+    azure, plan = provider("azure"), plan_of(key_vault=VAULT)
+    names = {azure.build_variables(plan, stage.run, stage.console)["key_vault_secret"] for _ in range(2)}
+    assert len(names) == 2
+    assert "key_vault_secret" not in azure.build_variables(plan_of(), stage.run, stage.console)
+
+
+def put_secret(stage: Stage) -> int:
+    """As newer plugins do: through the Resource Manager."""
+    known = stage.azure.application
+    form = {"grant_type": "client_credentials", "client_id": known.client_id, "client_secret": known.secret}
+    body = urllib.parse.urlencode({**form, "scope": "https://management.azure.com/.default"}).encode()
+    login = stage.ask("POST", "login.microsoftonline.com", f"/{known.tenant}/oauth2/v2.0/token", {}, body)
+    bearer = {"authorization": f"Bearer {login.json()['access_token']}"}
+    vault = f"/subscriptions/{known.subscription}/resourceGroups/builds/providers/Microsoft.KeyVault/vaults/{VAULT}"
+    target = f"{vault}/secrets/{SECRET}?api-version=2023-07-01"
+    made = stage.ask("PUT", "management.azure.com", target, bearer, b'{"properties": {"value": "certificate"}}')
+    return made.status_code
+
+
+def test_the_builders_certificate_goes_from_the_vault(stage: Stage) -> None:
+    azure, plan, variables = provider("azure"), plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
+    assert put_secret(stage) == 200
+    azure.clean_up(plan, variables, stage.run, stage.console)
+    # A vault keeps what is deleted, and with it the name: hence one of each run's own.
+    assert put_secret(stage) == 409
+    # A build that ended before it had a certificate.
+    azure.clean_up(plan, variables, stage.run, stage.console)
+    assert stage.asked.count(f"DELETE {VAULT}.vault.azure.net/secrets/{SECRET}") == 2
+    assert stage.said.getvalue() == ""
+
+
+def test_a_certificate_that_may_not_be_deleted_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    azure, plan, variables = provider("azure"), plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
+    put_secret(stage)
+    vaults = "imagegen.rehearsal.network.azure.vaults"
+    monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
+    azure.clean_up(plan, variables, stage.run, stage.console)
+    said = stage.said.getvalue()
+    assert f"deleting the builder's certificate from the key vault {VAULT}: Forbidden: " in said
+    assert f"delete it yourself: `{DELETE_IT}`" in said
+
+
+def test_nothing_is_cleaned_up_where_packer_made_the_vault(stage: Stage) -> None:
+    provider("azure").clean_up(plan_of(), {}, stage.run, stage.console)
+    assert stage.asked == []
