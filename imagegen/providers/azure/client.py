@@ -28,7 +28,7 @@ def compute(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[Com
 
     subscription = auth["subscription_id"] or subscription_id(environ)
     with (
-        credential_of(environ, auth, subscription) as credential,
+        credential_for(environ, auth, subscription) as credential,
         ComputeManagementClient(
             credential,
             subscription,
@@ -51,7 +51,7 @@ def subscription_id(environ: Mapping[str, str]) -> str:
     return found
 
 
-def credential_of(
+def credential_for(
     environ: Mapping[str, str], auth: Mapping[str, Any], subscription: str
 ) -> AzureCliCredential | ClientSecretCredential | DefaultAzureCredential:
     """Who this run is; what its libraries log stays off standard error from here on."""

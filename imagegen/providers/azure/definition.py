@@ -97,11 +97,11 @@ def check_definition(client: ComputeManagementClient, plan: BuildPlan) -> list[P
 def _wrong_kind(found: GalleryImage, generation: int) -> Iterator[tuple[str, str, str]]:
     another = "name another definition in targets.azure.gallery.definition, or create one"
     # Azure takes a definition that does not say it for the first generation.
-    has = word(found.hyper_v_generation) or "V1"
+    has = state_word(found.hyper_v_generation) or "V1"
     kinds = (
-        ("OS type", word(found.os_type), "Windows", f"{another} with --os-type Windows"),
-        ("OS state", word(found.os_state), "Generalized", f"{another} with --os-state Generalized"),
-        ("architecture", word(found.architecture) or "x64", "x64", f"{another} with --architecture x64"),
+        ("OS type", state_word(found.os_type), "Windows", f"{another} with --os-type Windows"),
+        ("OS state", state_word(found.os_state), "Generalized", f"{another} with --os-state Generalized"),
+        ("architecture", state_word(found.architecture) or "x64", "x64", f"{another} with --architecture x64"),
         (
             "Hyper-V generation",
             has,
@@ -131,7 +131,7 @@ def _security_type(found: GalleryImage) -> str:
     return features.get("securitytype") or _STANDARD
 
 
-def word(value: object) -> str:
+def state_word(value: object) -> str:
     """A word of Azure's. The SDK's enumerations are texts whose str() is their Python name."""
     return str(value.value if isinstance(value, enum.Enum) else value or "")
 

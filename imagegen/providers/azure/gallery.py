@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
 from imagegen.providers import CloudImage
-from imagegen.providers.azure.definition import Definition, definition_of, numbers, word
+from imagegen.providers.azure.definition import Definition, definition_of, numbers, state_word
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.tags import is_same_image
 
@@ -39,26 +39,26 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, conso
         for version in definition.versions(client)
         if is_same_image(version.tags or {}, plan.image_id, run.labels)
     ]
-    failed = {
-        version.name or "": _read(client, definition, version.name or "")
-        for version in same
-        if version.provisioning_state == FAILED
-    }
-    built = [
-        version
-        for version in same
-        if version.provisioning_state in (SUCCEEDED, UPDATING)
-        or ((asked := failed.get(version.name or "")) is not None and has_bytes(asked, home))
-    ]
+    built = [version for version in same if is_built(client, definition, version, home)]
     if built:
         newest = max(built, key=lambda version: numbers(version.name or "") or (0, 0, 0))
         return cloud_image(newest, definition, home)
-    for name, version in failed.items():
+    for name in (version.name or "" for version in same if version.provisioning_state == FAILED):
+        reason = reason_of_failure(client, definition, name)
+        command = definition.deletion(name)
         console.warn(
-            f"{definition}/{name} of this image ended Failed ({reason_in(version)}) and is not used; "
-            f"delete it: `{definition.deletion(name)}`"
+            f"{definition}/{name} of this image ended Failed ({reason}) and is not used; delete it: `{command}`"
         )
     return None
+
+
+def is_built(client: ComputeManagementClient, definition: Definition, version: GalleryImageVersion, home: str) -> bool:
+    """Succeeded, or succeeded once: a failed or unfinished replication elsewhere says nothing about the build."""
+    if version.provisioning_state in (SUCCEEDED, UPDATING):
+        return True
+    if version.provisioning_state != FAILED:
+        return False
+    return has_bytes(_read(client, definition, version.name or ""), home)
 
 
 def has_bytes(version: GalleryImageVersion, home: str) -> bool:
@@ -100,7 +100,7 @@ def replication(version: GalleryImageVersion) -> dict[str, Replica]:
     """Each region's replica as Azure tells it; empty where it does not."""
     status = version.replication_status
     return {
-        region_key(entry.region or ""): Replica(word(entry.state), entry.details or "", entry.progress or 0)
+        region_key(entry.region or ""): Replica(state_word(entry.state), entry.details or "", entry.progress or 0)
         for entry in (status.summary if status else None) or []
     }
 
@@ -117,6 +117,6 @@ def region_key(name: str) -> str:
 
 def cloud_image(version: GalleryImageVersion, definition: Definition, region: str) -> CloudImage:
     """A version as the pipeline knows images."""
-    state = word(version.provisioning_state)
+    state = state_word(version.provisioning_state)
     shown = {SUCCEEDED: "available", UPDATING: "pending"}.get(state, state)
     return CloudImage(version.id or "", region, f"{definition}/{version.name}", shown)

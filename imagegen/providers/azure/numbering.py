@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
-from imagegen.providers.azure.definition import Definition, definition_of, numbers, word
+from imagegen.providers.azure.definition import Definition, definition_of, numbers, state_word
 from imagegen.providers.azure.gallery import CREATING, FAILED, reason_of_failure
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _check_free(
         return
     label, instead = f"{definition}/{version}", "date" if rule == "kubernetes" else "another number or to date"
     another = f"set targets.azure.gallery.version to {instead}"
-    state = word(taken[version].provisioning_state)
+    state = state_word(taken[version].provisioning_state)
     if state == FAILED:
         reason = reason_of_failure(client, definition, version)
         raise RefusedError(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.errors import ERROR, BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.providers.azure import base, gallery, numbering, source, vault
 from imagegen.providers.azure import publish as publishing
-from imagegen.providers.azure.client import compute, credential_of, subscription_id
+from imagegen.providers.azure.client import compute, credential_for, subscription_id
 from imagegen.providers.azure.definition import check_definition, definition_of
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.waiting import Clock
@@ -118,7 +118,7 @@ def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: C
     doing = f"deleting the builder's certificate from the key vault {name}"
     try:
         subscription = auth["subscription_id"] or subscription_id(run.environ)
-        with explained(doing, BuildError), credential_of(run.environ, auth, subscription) as credential:
+        with explained(doing, BuildError), credential_for(run.environ, auth, subscription) as credential:
             vault.delete_secret(credential, name, secret)
     except ImagegenError as error:
         # The build's own outcome is what counts.
