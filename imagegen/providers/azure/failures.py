@@ -29,7 +29,7 @@ _SIGN_IN_HINTS: Final = {
     "700024": "get a new federated token: this one has expired",
     "700082": "run `az login` again: the sign-in has expired",
     "7000112": "enable the application in the tenant, or use another one",
-    "7000215": "put the secret's value, not its id, into AZURE_CLIENT_SECRET",
+    "7000215": "set the client secret's value, not its id: in AZURE_CLIENT_SECRET, or where client_secret_env says",
     "7000222": "create a new client secret for the application: this one has expired",
     "900023": "write the tenant's id or its domain into AZURE_TENANT_ID",
     "90002": "check AZURE_TENANT_ID: there is no such tenant",
@@ -65,8 +65,10 @@ def silence_libraries() -> None:
 def refuse_web_page(answered: Any) -> None:  # noqa: ANN401 - a PipelineResponse of one of the SDK's two kinds
     """A hook for every response: the SDK takes a web page with status 200 for JSON, and fails with a traceback."""
     response = answered.http_response
-    # The SDK raises its own error for these, after retries where they may pass.
-    if response.status_code < 400 and _is_not_json(response):
+    # A machine's metadata service has no TLS: whoever answers there is no identity, and the next one is tried.
+    is_api = str(response.request.url).startswith("https://")
+    # For the others the SDK raises its own error, after retries where they may pass.
+    if is_api and response.status_code < 400 and _is_not_json(response):
         raise _not_azure(response, _media_type(response))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import logging
@@ -103,7 +104,7 @@ AGAIN = "run it again"
             {"login": (401, "", *of_json(WRONG_SECRET))},
             ConfigError,
             "no usable Azure credentials: AADSTS7000215: Invalid client secret provided",
-            "put the secret's value",
+            "set the client secret's value",
             0,
         ),
     ],
@@ -131,6 +132,15 @@ def test_who_answered_what_is_said_once(
     assert shown.message.count("AADSTS") <= 1
     assert asked.count(f"GET {ARM}") == looks
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(("url", "refused"), [(f"https://{ARM}/x", True), ("http://169.254.169.254/metadata", False)])
+def test_who_answers_for_the_metadata_service_is_not_asked_for_json(url: str, refused: bool) -> None:
+    request = SimpleNamespace(url=url)
+    headers = {"Content-Type": "text/html"}
+    page = SimpleNamespace(status_code=200, reason="OK", headers=headers, request=request)
+    with pytest.raises(failures.NotAzureError) if refused else contextlib.nullcontext():
+        failures.refuse_web_page(SimpleNamespace(http_response=page))
 
 
 def test_an_expired_sign_in_says_how_to_renew_it() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from imagegen import contents
 from imagegen.providers import provider
-from imagegen.providers.azure import source
+from imagegen.providers.azure import numbering, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.templating import TemplateError, render_text
 
@@ -217,6 +217,12 @@ def test_the_plugin_is_as_new_as_what_is_asked_for(asked: dict[str, Any], versio
 @pytest.mark.parametrize(("rule", "number"), [("date", ""), ("kubernetes", "1.35.6"), ("1.2.3", "1.2.3")])
 def test_the_config_says_the_number_where_it_can(rule: str, number: str) -> None:
     assert provider("azure").source_values(_plan(BY_NAME["secret"], rule))["version"] == number
+
+
+def test_a_plain_packer_build_numbers_as_imagegen_does() -> None:
+    (own,) = rendered("least").hcl["locals"]
+    assert own["chance"].endswith(f" % {numbering.PER_SECOND}}}")
+    assert f"local.time_of_day * {numbering.PER_SECOND} + local.chance" in own["version_of_run"]
 
 
 def test_a_plan_says_what_a_run_needs_to_know() -> None:
