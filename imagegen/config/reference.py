@@ -19,9 +19,10 @@ from imagegen.config.model import ConfigFile
 from imagegen.config.schema import MODELINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from imagegen.config.fields import Key
+    from imagegen.config.schema import Known
 
 _HEAD = """\
 # Every key of a config, with what it means, what it takes and what holds when it is left out.
@@ -44,18 +45,17 @@ _NO_TEXT: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", 
 _NAMES: Final = {str: "text", int: "whole number", bool: "true or false", float: "number"}
 
 
-class _Known(NamedTuple):
+class _Words(NamedTuple):
     """What the model itself does not know of its keys: words to choose from, and notes."""
 
     choices: dict[str, list[str]]
     notes: Mapping[str, str]
 
 
-def reference_text(releases: Sequence[str], overrides: Sequence[str], notes: Mapping[str, str]) -> str:
-    """Every key; `releases` are the catalogue's, `overrides` the names that artifacts answer to, and `notes` what is to
-    be said of keys beside their types, by their paths."""
-    choices = {"windows.release": [scalar(name) for name in releases], "overrides": list(overrides)}
-    noted = _Known(choices, notes)
+def reference_text(known: Known) -> str:
+    """Every key of a config."""
+    choices = {"windows.release": [scalar(name) for name in known.releases], "overrides": list(known.overrides)}
+    noted = _Words(choices, known.notes)
     lines = [MODELINE, *_HEAD.splitlines()]
     every = {key.path: key for key in keys(ConfigFile)}
     for key in _directly_below("", every):
@@ -67,7 +67,7 @@ def _directly_below(prefix: str, every: dict[str, Key]) -> list[Key]:
     return [key for path, key in every.items() if path.startswith(prefix) and "." not in path.removeprefix(prefix)]
 
 
-def _key(key: Key, every: dict[str, Key], known: _Known, depth: int, lead: str = "") -> Iterator[str]:
+def _key(key: Key, every: dict[str, Key], known: _Words, depth: int, lead: str = "") -> Iterator[str]:
     """What is said of a key, and the key; `lead` is the dash of the first key of an item."""
     indent = "  " * depth
     yield from _prose([key.description, _takes(key, known)], indent + "  " * bool(lead))
@@ -95,7 +95,7 @@ def _is_said(key: Key, every: dict[str, Key]) -> bool:
     return key.required and (not section or (section in every and _is_said(every[section], every)))
 
 
-def _named(key: Key, members: list[Key], every: dict[str, Key], known: _Known, depth: int) -> Iterator[str]:
+def _named(key: Key, members: list[Key], every: dict[str, Key], known: _Words, depth: int) -> Iterator[str]:
     """Sections by names of free choice: one in its short form, one in its long form."""
     indent = "  " * depth
     (name, short), *_ = _example(key).items()
@@ -110,7 +110,7 @@ def _example(key: Key) -> Any:  # noqa: ANN401 - any value
     return key.field.examples[0] if key.field.examples else key.default
 
 
-def _takes(key: Key, known: _Known) -> str:
+def _takes(key: Key, known: _Words) -> str:
     """The type in plain words, and what holds when the key is left out."""
     words = type_words(key.field.annotation, key.field.metadata)
     if choices := known.choices.get(key.path):

@@ -5,21 +5,34 @@ It accepts whatever the model accepts, and more: what only a rule or a whole sec
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import copy
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from imagegen.config.model import ConfigFile
+from imagegen.config.schema_help import Schema, describe_sections, explain_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-
-Schema = dict[str, Any]
 
 FILE_NAME = "imagegen.schema.json"
 MODELINE = f"# yaml-language-server: $schema={FILE_NAME}"
 
 _REF = "#/$defs/"
+
+
+class Known(NamedTuple):
+    """What the model itself does not know of its keys."""
+
+    releases: Sequence[str]
+    """The catalogue's Windows releases."""
+    overrides: Mapping[str, str]
+    """The names that artifacts answer to, and what each moves."""
+    gates: Mapping[str, str]
+    """kubelet's feature gates that the catalogue knows, and which Kubernetes has them."""
+    notes: Mapping[str, str]
+    """What is to be said of keys beside their descriptions, by their paths."""
 
 
 class _Untitled(GenerateJsonSchema):
@@ -29,19 +42,25 @@ class _Untitled(GenerateJsonSchema):
         return False
 
 
-def config_schema(releases: Sequence[str], overrides: Sequence[str], notes: Mapping[str, str]) -> Schema:
-    """The schema of a config file; `releases` are the catalogue's, `overrides` the names that artifacts answer to, and
-    `notes` what is to be said of keys beside their descriptions, by their paths."""
+def config_schema(known: Known) -> Schema:
+    """The schema of a config file."""
     whole = _renamed(ConfigFile.model_json_schema(schema_generator=_Untitled))
     definitions: dict[str, Schema] = whole.pop("$defs")
-    for path, note in notes.items():
+    every = (whole, *definitions.values())
+    for node in every:
+        describe_sections(node, definitions)
+    for path, note in known.notes.items():
         _note(whole, path.split("."), note, definitions)
-    for node in (whole, *definitions.values()):
+    for node in every:
         _tidy(node, definitions)
-    definitions["Windows"]["properties"]["release"]["examples"] = list(releases)
-    asked = whole["properties"]["overrides"]
-    asked["properties"] = dict.fromkeys(overrides, asked["additionalProperties"])
-    asked["additionalProperties"] = False
+    definitions["Windows"]["properties"]["release"]["examples"] = list(known.releases)
+    gates = definitions["Kubernetes"]["properties"]["feature_gates"]
+    gates["properties"] = _described(known.gates, gates["additionalProperties"])
+    overrides = whole["properties"]["overrides"]
+    overrides["properties"] = _described(known.overrides, overrides["additionalProperties"])
+    overrides["additionalProperties"] = False
+    for node in every:
+        explain_patterns(node)
     complete = _complete(whole, definitions)
     _relax(whole, definitions)
     return {
@@ -50,11 +69,16 @@ def config_schema(releases: Sequence[str], overrides: Sequence[str], notes: Mapp
         "title": "imagegen config",
         "description": "One Windows Kubernetes node image: what is on it, and where it is built and published.",
         **{key: whole[key] for key in ("type", "properties", "additionalProperties")},
-        "if": {"required": ["extends"]},
+        "if": {"type": "object", "required": ["extends"], "properties": {"extends": True}},
         "then": True,
         "else": {"$comment": "A config that extends none names every key that has no default.", **complete},
         "$defs": definitions,
     }
+
+
+def _described(names: Mapping[str, str], value: Schema) -> dict[str, Schema]:
+    """Names of free choice that are known, so that an editor offers them and says what they are."""
+    return {name: {"description": description, **copy.deepcopy(value)} for name, description in names.items()}
 
 
 def schema_text(schema: Schema) -> str:
@@ -107,7 +131,10 @@ def _tidy(node: Any, definitions: Mapping[str, Schema]) -> None:  # noqa: ANN401
     if not isinstance(node, dict):
         return
     if "patternProperties" in node:
-        node.setdefault("additionalProperties", False)
+        # An editor then says what is wrong with a name, and not only that it is not allowed.
+        ((pattern, value),) = node.pop("patternProperties").items()
+        node["propertyNames"] = {"pattern": pattern, **node.get("propertyNames", {})}
+        node["additionalProperties"] = value
     match node.get("anyOf"):
         case [{"$ref": str(reference)}, {"type": "null"}]:
             del node["anyOf"]
@@ -120,14 +147,22 @@ def _tidy(node: Any, definitions: Mapping[str, Schema]) -> None:  # noqa: ANN401
 
 
 def _complete(node: Any, definitions: Mapping[str, Schema]) -> Schema:  # noqa: ANN401 - any part of a schema
-    """Only what must be there, at every depth that merging reaches. A key asked of what is no section asks nothing."""
+    """Only what must be there, at every depth that merging reaches. A key asked of what is no section asks nothing.
+
+    Each schema says its type and names what it requires under `properties`: strict validators ask for both.
+    """
     found: Schema = {}
-    for part in _members(node, definitions):
-        if "required" in part:
-            found["required"] = part["required"]
+    parts = [part for part in _members(node, definitions) if "type" in part]
+    for part in parts:
+        required = part.get("required", [])
         inner = {key: _complete(value, definitions) for key, value in part.get("properties", {}).items()}
-        if needed := {key: value for key, value in inner.items() if value}:
-            found["properties"] = needed
+        properties = {**dict.fromkeys(required, True), **{key: value for key, value in inner.items() if value}}
+        if properties:
+            needed = {"required": required} if required else {}
+            found = {"type": part["type"], **needed, "properties": properties}
+    if found and any(part["type"] == "string" for part in parts):
+        # Not a union: an editor would show its other member instead of the key's description.
+        return {"if": {"type": "object"}, "then": found}
     return found
 
 

@@ -40,7 +40,7 @@ def awaited(config: ImageConfig, document: Document) -> list[Problem]:
                 problems.append(_problem(name, feature, document, path))
         problems += [
             _problem(name, feature, document, ("overrides", asked))
-            for asked in feature.get("overrides", [])
+            for asked in feature.get("overrides", {})
             if asked in config.overrides
         ]
     return problems
@@ -52,9 +52,9 @@ def _problem(name: str, feature: dict[str, Any], document: Document, path: YamlP
     return problem._replace(severity=WARNING, rule=RULE)
 
 
-def override_names() -> list[str]:
-    """The names that artifacts of steps which are not built yet will answer to."""
-    return [name for feature in features().values() for name in feature.get("overrides", [])]
+def override_names() -> dict[str, str]:
+    """The names that artifacts of steps which are not built yet will answer to, and what each moves."""
+    return {name: what for feature in features().values() for name, what in feature.get("overrides", {}).items()}
 
 
 def notes() -> dict[str, str]:

@@ -13,12 +13,11 @@ import pydantic
 import pytest
 
 from imagegen import pipeline
-from imagegen.catalog.facts import table
+from imagegen.cli.overrides import known_words
 from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
 from imagegen.config.reference import reference_text, scalar
 from imagegen.documents.yaml import Document, parse_yaml
-from imagegen.rules.awaited import notes
 
 FILE = Path(__file__).parents[3] / "configs" / "reference.yaml"
 # Alone they say nothing: their section asks for one of their neighbours too.
@@ -63,7 +62,7 @@ def read(text: str) -> list[Line]:
     return found
 
 
-TEXT = reference_text(list(table("windows")["releases"]), pipeline.override_names(), notes())
+TEXT = reference_text(known_words())
 LINES = read(TEXT)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import re
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
-from imagegen import pipeline
 from imagegen.catalog.facts import table
+from imagegen.cli.overrides import known_words, overrides
 from imagegen.config.fields import keys
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text
 from imagegen.documents.yaml import parse_yaml, read_yaml
-from imagegen.rules.awaited import notes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 FILE = CONFIGS / FILE_NAME
@@ -28,7 +28,7 @@ SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 
 @cache
 def schema() -> dict[str, Any]:
-    return config_schema(list(table("windows")["releases"]), pipeline.override_names(), notes())
+    return config_schema(known_words())
 
 
 @cache
@@ -129,7 +129,91 @@ def test_extending_does_not_open_the_schema() -> None:
     assert wrong_at({"extends": "base.yaml", "executables": [{"url": "https://example.com/a"}]}) == {"executables.0"}
 
 
-def test_releases_and_overrides_are_offered() -> None:
+def test_releases_overrides_and_gates_are_offered() -> None:
     assert schema()["$defs"]["Windows"]["properties"]["release"]["examples"] == list(table("windows")["releases"])
-    assert "containerd_url" in schema()["properties"]["overrides"]["properties"]
-    assert all(node.get("description") for node in schema()["$defs"].values())
+    offered = schema()["properties"]["overrides"]["properties"]
+    assert set(offered) == set(overrides())
+    assert offered["containerd_url"]["description"] == "The https URL of containerd, instead of the public one."
+    assert "kubelet.exe" in offered["kubernetes_base_url"]["description"]
+    assert offered["nssm_url"]["description"].endswith("(not built yet)")
+    gates = schema()["$defs"]["Kubernetes"]["properties"]["feature_gates"]["properties"]
+    assert set(gates) == set(table("kubelet")["feature_gates"])
+    assert gates["WinDSR"]["description"] == ("Kubernetes has it from 1.14 on; it cannot be switched off from 1.34 on.")
+
+
+@pytest.mark.parametrize(
+    ("gate", "value", "where"),
+    [
+        ("WinDSR", True, ""),
+        ("NobodyKnowsThis", True, ""),
+        ("WinDSR", "on", "kubernetes.feature_gates.WinDSR"),
+        ("NobodyKnowsThis", "on", "kubernetes.feature_gates.NobodyKnowsThis"),
+        ("winDSR", True, "kubernetes.feature_gates"),
+    ],
+)
+def test_gates_that_nobody_knows_are_taken(gate: str, value: object, where: str) -> None:
+    data = minimal()
+    data["kubernetes"]["feature_gates"] = {gate: value}
+    assert wrong_at(data) == ({where} if where else set())
+
+
+def subschemas(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:  # noqa: ANN401 - any part of a schema
+    """Every schema in it, by its place."""
+    if not isinstance(node, dict):
+        return
+    yield at, node
+    for keyword in ("properties", "$defs"):
+        for name, value in node.get(keyword, {}).items():
+            yield from subschemas(value, f"{at}/{keyword}/{name}")
+    for keyword in ("items", "additionalProperties", "propertyNames", "if", "then", "else"):
+        yield from subschemas(node.get(keyword), f"{at}/{keyword}")
+    for keyword in ("anyOf", "oneOf"):
+        for index, value in enumerate(node.get(keyword, ())):
+            yield from subschemas(value, f"{at}/{keyword}/{index}")
+
+
+# What JSON Schema knows, and the one word of editors'.
+KEYWORDS = {
+    *("$schema", "$id", "$ref", "$defs", "$comment", "title", "description", "default", "examples", "type", "enum"),
+    *("const", "properties", "required", "additionalProperties", "propertyNames", "items", "anyOf", "oneOf", "if"),
+    *("then", "else", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"),
+    "patternErrorMessage",
+}
+OF_TYPES = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "minItems", "maxItems"},
+    "string": {"pattern", "minLength", "maxLength"},
+    "integer": {"minimum", "maximum"},
+}
+
+
+def test_strict_validators_take_the_schema() -> None:
+    """What a strict ajv refuses: a required key or a keyword that it does not know, a type that is not said."""
+    for at, node in subschemas(schema()):
+        assert set(node) <= KEYWORDS, at
+        assert set(node.get("required", ())) <= set(node.get("properties", {})), at
+        types = node.get("type", "string" if at.endswith("/propertyNames") else [])
+        said = {types} if isinstance(types, str) else set(types)
+        assert len(said - {"null"}) <= 1, at
+        for type_, keywords in OF_TYPES.items():
+            assert not keywords & set(node) or type_ in said, f"{at}: {keywords & set(node)} without {type_}"
+
+
+def test_every_pattern_is_explained_and_every_key_described() -> None:
+    for at, node in subschemas(schema()):
+        if "pattern" in node:
+            assert re.match(r"This (value|name) is not valid\. .{5}", node["patternErrorMessage"]), at
+        if "/else" not in at and not at.endswith(("#/if", "/then")):
+            without = [name for name, value in node.get("properties", {}).items() if not value.get("description")]
+            assert without == [], at
+
+
+def test_a_wrong_value_is_answered_with_its_description_and_an_example() -> None:
+    data = minimal()
+    data["kubernetes"]["version"] = "v1.36"
+    data["runtime"]["containerd"]["registry_mirrors"] = {"Docker.io": ["https://mirror.example.com"]}
+    said = [error.schema["patternErrorMessage"] for error in validator().iter_errors(data)]
+    assert said == [
+        'This value is not valid. The Kubernetes version, quoted: "1.36.2". For example: 1.36.2',
+        "This name is not valid. Where a registry's images are looked for first, in this order. For example: docker.io",
+    ]

@@ -1,0 +1,77 @@
+"""The names by which configs move artifacts, what each moves, and what schema and reference say beside the model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imagegen.config.schema import Known
+
+
+class Moved(NamedTuple):
+    """One artifact that an override moves."""
+
+    artifact: str
+    step: str
+    """The step that downloads it; empty where that is not built yet."""
+    address: str
+    """The public address that the override replaces; empty where nothing asks for it yet."""
+    file: str
+    """Its name in the folder of a base URL; empty for a URL of its own."""
+
+
+def overrides() -> dict[str, list[Moved]]:
+    """Every name that a config may use, with what it moves."""
+    from imagegen import pipeline
+    from imagegen.rules.awaited import override_names
+
+    found = {name: [Moved(what, "", "", "")] for name, what in override_names().items()}
+    for step in pipeline.load_steps().values():
+        for artifact, meta in step.meta.artifacts.items():
+            file = (meta.path or "").rpartition("/")[2]
+            moved = Moved(artifact, step.name, meta.url or f"{meta.base}/{meta.path}", file)
+            found.setdefault(meta.override, []).append(moved)
+    return dict(sorted(found.items()))
+
+
+def override_lines(found: Mapping[str, list[Moved]]) -> Iterator[str]:
+    """What each name moves, for people."""
+    for name, moved in found.items():
+        built = all(item.step for item in moved)
+        yield f"{name}: {_holds(moved)}" + ("" if built else " (not built yet)")
+        for item in moved if built else ():
+            # Not wrapped: an address is copied.
+            yield f"  {item.address}"
+
+
+def _holds(moved: list[Moved]) -> str:
+    """What must be at the address."""
+    if files := [item.file for item in moved if item.file]:
+        return f"a folder with {', '.join(files[:-1])} and {files[-1]}"
+    return moved[0].artifact
+
+
+def known_words() -> Known:
+    """What the catalogue, the steps and the rules know of keys beside the model."""
+    from imagegen.catalog.facts import table
+    from imagegen.config.schema import Known
+    from imagegen.rules.awaited import notes
+
+    described = {
+        name: f"The https URL of {_holds(moved)}, instead of the public one."
+        + ("" if moved[0].step else " (not built yet)")
+        for name, moved in overrides().items()
+    }
+    gates = {name: _of_gate(row) for name, row in table("kubelet")["feature_gates"].items()}
+    return Known(list(table("windows")["releases"]), described, gates, notes())
+
+
+def _of_gate(row: Mapping[str, str | None]) -> str:
+    """Which Kubernetes has a feature gate."""
+    first, locked, last = row["first"], row["locked"], row["last"]
+    since = f"from {first}" if first else ""
+    until = f"up to {last}" if last else "on"
+    fixed = f"; it cannot be switched off from {locked} on" if locked else ""
+    return f"Kubernetes has it {' '.join(part for part in (since, until) if part)}{fixed}."
