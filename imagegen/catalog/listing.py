@@ -24,44 +24,56 @@ def tables() -> list[str]:
     return [path.removesuffix(".json") for path in read_folder(CATALOG, "*.json")]
 
 
-def describe(name: str) -> list[str]:
-    """One table, at most 100 columns wide."""
+def describe(name: str, width: int = WIDTH) -> list[str]:
+    """One table, at most so many columns wide."""
     data = table(name)
-    lines = [data["title"], "", "Sources:"]
+    lines = [*textwrap.wrap(data["title"], width), "", "Sources:"]
     for key, source in sources(name).items():
-        lines += _wrapped(f"{source['from']} (read {source['read']})", f"  {key}: ")
+        lines += _wrapped(f"{source['from']} (read {source['read']})", f"  {key}: ", width)
     for section, content in data.items():
         if section not in _ABOUT_THE_TABLE:
-            lines += ["", *_section(section, content)]
+            lines += ["", *_section(section, content, width)]
     return lines
 
 
-def _section(name: str, content: object) -> Iterator[str]:
+def _section(name: str, content: object, width: int) -> Iterator[str]:
     if isinstance(content, list) and isinstance(content[0], dict):
-        yield from _rows(name, {str(number): row for number, row in enumerate(content, 1)})
+        yield from _rows(name, {str(number): row for number, row in enumerate(content, 1)}, width)
     elif isinstance(content, dict) and all(isinstance(row, dict) for row in content.values()):
-        yield from _rows(name, content)
+        in_words = all("note" in row for row in content.values())
+        yield from (_answers if in_words else _rows)(name, content, width)
     elif isinstance(content, dict):
-        yield from _rows(name, {key: {"": value} for key, value in content.items()})
+        yield from _rows(name, {key: {"": value} for key, value in content.items()}, width)
     else:
-        yield from _wrapped(_text(content), f"{name}: ")
+        yield from _wrapped(_text(content), f"{name}: ", width)
 
 
-def _rows(name: str, rows: JsonObject) -> Iterator[str]:
+def _rows(name: str, rows: JsonObject, width: int) -> Iterator[str]:
     """Every row in blocks of columns that fit the width, each block led by the rows' names; then the notes."""
     notes: list[str] = []
     cells = {key: dict(_cells("", row, notes)) for key, row in rows.items()}
     columns = list(dict.fromkeys(column for row in cells.values() for column in row))
     widths = {column: max(len(column), *(len(row.get(column, "")) for row in cells.values())) for column in columns}
     first = max(len(name), *(len(key) for key in cells))
-    for number, block in enumerate(_blocks(columns, widths, WIDTH - first)):
+    for number, block in enumerate(_blocks(columns, widths, width - first)):
         if number:
             yield ""
         yield _line(name.ljust(first), (column.ljust(widths[column]) for column in block))
         for key, row in cells.items():
             yield _line(key.ljust(first), (row.get(column, "").ljust(widths[column]) for column in block))
     for number, note in enumerate(notes, 1):
-        yield from _wrapped(note, f"  [{number}] ")
+        yield from _wrapped(note, f"  [{number}] ", width)
+
+
+def _answers(name: str, rows: JsonObject, width: int) -> Iterator[str]:
+    """Rows that say something in words: a name with its key, and below it the note and the names that share it."""
+    yield f"{name}:"
+    for title, row in rows.items():
+        key = row.get("key")
+        says = key or ("no key" if "key" in row else "")
+        yield f"  {title}: {says}".rstrip()
+        for text in (row["note"], ", ".join(row.get("variables", []))):
+            yield from _wrapped(text or "", " " * 6, width)
 
 
 def _blocks(columns: list[str], widths: dict[str, int], room: int) -> list[list[str]]:
@@ -115,5 +127,12 @@ def _line(name: str, cells: Iterable[str]) -> str:
     return "  ".join([name, *cells]).rstrip()
 
 
-def _wrapped(text: str, lead: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=lead, subsequent_indent=" " * len(lead), break_on_hyphens=False)
+def _wrapped(text: str, lead: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=lead,
+        subsequent_indent=" " * len(lead),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )

@@ -14,12 +14,16 @@ class Moved(NamedTuple):
     """One artifact that an override moves."""
 
     artifact: str
-    step: str
-    """The step that downloads it; empty where that is not built yet."""
-    address: str
-    """The public address that the override replaces; empty where nothing asks for it yet."""
+    step: str | None
+    """The step that downloads it; none where that is not built yet."""
+    address: str | None
+    """The public address that the override replaces."""
     file: str
     """Its name in the folder of a base URL; empty for a URL of its own."""
+
+    def as_json(self) -> dict[str, str | bool | None]:
+        """The artifact for machines."""
+        return {"artifact": self.artifact, "step": self.step, "address": self.address, "built": self.step is not None}
 
 
 def overrides() -> dict[str, list[Moved]]:
@@ -27,7 +31,7 @@ def overrides() -> dict[str, list[Moved]]:
     from imagegen import pipeline
     from imagegen.rules.awaited import override_names
 
-    found = {name: [Moved(what, "", "", "")] for name, what in override_names().items()}
+    found = {name: [Moved(what, None, None, "")] for name, what in override_names().items()}
     for step in pipeline.load_steps().values():
         for artifact, meta in step.meta.artifacts.items():
             file = (meta.path or "").rpartition("/")[2]
@@ -36,14 +40,20 @@ def overrides() -> dict[str, list[Moved]]:
     return dict(sorted(found.items()))
 
 
-def override_lines(found: Mapping[str, list[Moved]]) -> Iterator[str]:
+def override_lines(found: Mapping[str, list[Moved]], width: int) -> Iterator[str]:
     """What each name moves, for people."""
+    import textwrap
+
     for name, moved in found.items():
-        built = all(item.step for item in moved)
-        yield f"{name}: {_holds(moved)}" + ("" if built else " (not built yet)")
-        for item in moved if built else ():
-            # Not wrapped: an address is copied.
-            yield f"  {item.address}"
+        yield from textwrap.wrap(f"{name}: {_holds(moved)}{_unbuilt(moved)}", width, subsequent_indent="    ")
+        for item in moved:
+            if item.address:
+                # Not wrapped: an address is copied.
+                yield f"  {item.address}"
+
+
+def _unbuilt(moved: list[Moved]) -> str:
+    return "" if moved[0].step else " (not built yet)"
 
 
 def _holds(moved: list[Moved]) -> str:
@@ -60,8 +70,7 @@ def known_words() -> Known:
     from imagegen.rules.awaited import notes
 
     described = {
-        name: f"The https URL of {_holds(moved)}, instead of the public one."
-        + ("" if moved[0].step else " (not built yet)")
+        name: f"The https URL of {_holds(moved)}, instead of the public one.{_unbuilt(moved)}"
         for name, moved in overrides().items()
     }
     gates = {name: _of_gate(row) for name, row in table("kubelet")["feature_gates"].items()}

@@ -120,53 +120,35 @@ def schema(form: str) -> None:
     click.echo(reference_text(known) if form == "yaml" else schema_text(config_schema(known)), nl=False)
 
 
-@click.command(short_help="Show versions, releases and what is known of them.")
+@click.command(short_help="Show the known versions, releases and overrides.")
 @click.argument("table", required=False)
 @options.FORMAT
 def catalog(table: str | None, form: str) -> None:
-    """Show what imagegen knows about versions, releases and clouds, and since when.
+    """Show what imagegen knows about versions, releases and clouds, with the source and date of each fact.
 
-    Without TABLE the tables are listed. `overrides` are the names by which a config moves artifacts.
+    Without TABLE the tables are listed.
 
     \b
       imagegen catalog kubernetes
-      imagegen catalog overrides
+      imagegen catalog overrides        names that replace artifacts by your own
+      imagegen catalog image-builder    which key stands for which variable there
     """
     from imagegen.catalog import facts, listing
+    from imagegen.cli.overrides import override_lines, overrides
 
     titles = {name: facts.table(name)["title"] for name in listing.tables()}
-    titles[_OVERRIDES] = "The names that configs move artifacts by, with the artifacts and their public addresses"
+    titles[_OVERRIDES] = "The names by which a config replaces artifacts, and the public addresses that they replace"
     if table is None:
         shown: Any = titles
         lines = list(_columns(list(titles.items()), _width()))
     elif table == _OVERRIDES:
-        shown = _overrides()
-        lines = list(_override_lines(shown))
+        found = overrides()
+        shown = {name: [moved.as_json() for moved in items] for name, items in found.items()}
+        lines = list(override_lines(found, _width()))
     else:
         _check_known("table", table, list(titles))
-        shown, lines = facts.table(table), listing.describe(table)
+        shown, lines = facts.table(table), listing.describe(table, _width())
     _print(shown, lines, form)
-
-
-def _overrides() -> dict[str, list[dict[str, str]]]:
-    """What each name moves, as the steps declare it."""
-    from imagegen import pipeline
-
-    found: dict[str, list[dict[str, str]]] = {}
-    for step in pipeline.load_steps().values():
-        for artifact, meta in step.meta.artifacts.items():
-            address = meta.url or f"{meta.base}/{meta.path}"
-            found.setdefault(meta.override, []).append({"artifact": artifact, "step": step.name, "address": address})
-    return dict(sorted(found.items()))
-
-
-def _override_lines(found: dict[str, list[dict[str, str]]]) -> Iterator[str]:
-    for name, moved in found.items():
-        yield name
-        for item in moved:
-            yield f"  {item['artifact']} (step {item['step']})"
-            # Not wrapped: an address is copied.
-            yield f"    {item['address']}"
 
 
 @click.command(short_help="List the rules, and what is not built yet.")

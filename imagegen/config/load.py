@@ -42,21 +42,23 @@ def read_config(path: Path, sets: Sequence[str], *, overrides: Callable[[], Sequ
     try:
         return Read(document, ImageConfig.model_validate(document.data), tuple(problems), frozenset())
     except pydantic.ValidationError as error:
-        problems += [_in_our_words(problem) for problem in model_problems(error, document, ImageConfig)]
+        problems += [_in_our_words(problem, overrides) for problem in model_problems(error, document, ImageConfig)]
         wrong = [_wrong_part(item, document) for item in error.errors(include_url=False)]
         config = _without(document.data, wrong)
         return Read(document, config, tuple(problems), frozenset(str(path[0]) for path in wrong if path))
 
 
-def _in_our_words(problem: Problem) -> Problem:
-    """A complaint about a key that image-builder knows by that name, with the key that says the same here."""
+def _in_our_words(problem: Problem, overrides: Callable[[], Sequence[str]]) -> Problem:
+    """A complaint about a key that image-builder or `overrides` know by that name, with the key that is meant."""
     if not problem.message.startswith("unknown key"):
         return problem
-    from imagegen.catalog.facts import table
+    from imagegen.catalog.image_builder import hint_for
 
     name = problem.path.rpartition(".")[2]
-    known = table("image-builder")["variables"].get(name)
-    return problem._replace(hint=f"image-builder's {name} is {known['key']} here") if known else problem
+    hint = hint_for(name)
+    if hint is None and name.endswith("_url") and name in overrides():
+        hint = f"write it below overrides: overrides.{name}"
+    return problem._replace(hint=hint) if hint else problem
 
 
 def _wrong_part(item: Any, document: Document) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails

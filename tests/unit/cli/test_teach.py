@@ -17,6 +17,7 @@ from imagegen.catalog.facts import table
 from imagegen.cli import asking, teach
 from imagegen.config.schema import FILE_NAME, MODELINE
 from imagegen.errors import ConfigError
+from imagegen.rules import awaited
 from imagegen.rules.awaited import features
 from imagegen.rules.judge import RULES
 from imagegen.steps.discover import override_names
@@ -152,14 +153,18 @@ def test_catalog_shows_a_table() -> None:
     assert json.loads(run(teach.catalog, "containerd", "--format", "json").stdout) == table("containerd")
 
 
-def test_overrides_are_what_the_steps_declare() -> None:
+def test_overrides_are_all_that_a_config_takes() -> None:
     read = json.loads(run(teach.catalog, "overrides", "--format", "json").stdout)
-    moved = {name: [item["artifact"] for item in items] for name, items in read.items()}
-    assert moved == dict(sorted(override_names(pipeline.load_steps()).items()))
+    assert list(read) == pipeline.override_names()
+    built = {name: [item["artifact"] for item in items] for name, items in read.items() if items[0]["built"]}
+    assert built == dict(sorted(override_names(pipeline.load_steps()).items()))
+    unbuilt = {name: [item["artifact"] for item in items] for name, items in read.items() if name not in built}
+    assert unbuilt == {name: [what] for name, what in sorted(awaited.override_names().items())}
     text = run(teach.catalog, "overrides").stdout
-    assert all(
-        item["address"].startswith("https://") and item["address"] in text for items in read.values() for item in items
-    )
+    for name, items in read.items():
+        assert f"{name}: " in text
+        assert all(item["address"] in text for item in items if item["built"])
+    assert text.count("(not built yet)") == len(unbuilt)
 
 
 def test_rules_lists_all_and_shows_one() -> None:
