@@ -151,33 +151,40 @@ def catalog(table: str | None, form: str) -> None:
     _print(shown, lines, form)
 
 
-@click.command(short_help="List the rules, and what is not built yet.")
+@click.command(short_help="List the rules, or explain one.")
 @click.argument("identifier", metavar="[ID]", required=False)
 @options.FORMAT
 def rules(identifier: str | None, form: str) -> None:
-    """List the rules that every config is held to, and what imagegen cannot make yet.
+    """List the rules for configs and the features that are not built yet, or explain one of them.
 
-    A message of `imagegen validate` ends with the id of its rule.
+    A message of `imagegen validate` ends with the id of its rule. With an ID: what the rule demands and why,
+    a config that breaks it, and the nearest config that does not.
 
     \b
       imagegen rules
       imagegen rules windows-release-refused
     """
+    from imagegen.cli.rule_text import feature_lines, rule_json, rule_lines
     from imagegen.rules.awaited import RULE, features
     from imagegen.rules.judge import RULES
 
-    known = [(rule.id, rule.severity, rule.summary) for rule in RULES]
-    awaited = [(name, RULE, f"{item['what']}: {_asked_by(item['asked_by'])}") for name, item in features().items()]
-    if identifier is not None:
-        _check_known("rule", identifier, [RULE, *(row[0] for row in (*known, *awaited))])
-        known = [row for row in known if row[0] == identifier]
-        awaited = [row for row in awaited if identifier in (row[0], RULE)]
-    lines = list(_columns(known, _width()))
-    if awaited:
-        between = [""] if known else []
-        lines += [*between, "Refused at plan time until it is built:", *_columns(awaited, _width())]
-    shown = [{"id": name, "severity": severity, "summary": summary} for name, severity, summary in (*known, *awaited)]
-    _print(shown, lines, form)
+    known = {rule.id: rule for rule in RULES}
+    awaited = {
+        name: {"id": name, "severity": RULE, "summary": f"{item['what']}: {_asked_by(item['asked_by'])}"}
+        for name, item in features().items()
+    }
+    if identifier in known:
+        _print([rule_json(known[identifier])], rule_lines(known[identifier], _width()), form)
+    elif identifier in awaited:
+        _print([awaited[identifier]], feature_lines(identifier, features()[identifier], _width()), form)
+    else:
+        if identifier is not None:
+            _check_known("rule", identifier, [RULE, *known, *awaited])
+        rows = [] if identifier else [(rule.id, rule.severity, rule.summary) for rule in RULES]
+        lines = [*_columns(rows, _width()), *([""] if rows else []), "Not built yet, and refused by `imagegen plan`:"]
+        lines += _columns([(row["id"], row["summary"]) for row in awaited.values()], _width())
+        shown = [{"id": name, "severity": severity, "summary": summary} for name, severity, summary in rows]
+        _print([*shown, *awaited.values()], lines, form)
 
 
 def _asked_by(paths: list[dict[str, Any]]) -> str:

@@ -22,7 +22,7 @@ def _base_overrides(asked: Asked) -> set[str]:
     return {item.override for step in steps for item in step.meta.artifacts.values() if item.base}
 
 
-@rule("sha256-of-one-file", ERROR, "A sha256 is said of one file")
+@rule("sha256-of-one-file", ERROR, "A sha256 must be of one file, not of a folder")
 def sha256_of_one_file(asked: Asked) -> Iterator[Finding]:
     pinned = [name for name, item in asked.config.overrides.items() if isinstance(item, PinnedUrl) and item.sha256]
     if not pinned:
@@ -32,7 +32,12 @@ def sha256_of_one_file(asked: Asked) -> Iterator[Finding]:
         yield Finding(("overrides", name, "sha256"), message, "leave sha256 out; the lock pins each file")
 
 
-@rule("sha256-required", ERROR, "Where sha256 is required, everything of the operator's own says it")
+@rule(
+    "sha256-required",
+    ERROR,
+    "With artifacts.require_sha256 each artifact of your own must have its sha256",
+    why="without a digest in the config, the first download decides what the lock pins",
+)
 def sha256_required(asked: Asked) -> Iterator[Finding]:
     """Of a base URL the lock pins each file."""
     if not asked.config.artifacts.require_sha256:
@@ -52,7 +57,7 @@ def sha256_required(asked: Asked) -> Iterator[Finding]:
         yield Finding(path, message, "add its sha256, and the address under url")
 
 
-@rule("sha256-of-its-url", ERROR, "A digest stands where its URL stands")
+@rule("sha256-of-its-url", ERROR, "A sha256 must be written in the same file as its URL")
 def sha256_of_its_url(asked: Asked) -> Iterator[Finding]:
     """A config that extends another and says one of both anew has the other's digest, or the other's URL."""
     config = asked.config
@@ -74,7 +79,7 @@ def _said_in(asked: Asked, path: YamlPath) -> str:
     return place.file if place.line else "--set"
 
 
-@rule("mirror-idle", ERROR, "A mirror is asked for something")
+@rule("mirror-idle", ERROR, "artifacts.mirror must serve at least one artifact")
 def mirror_idle(asked: Asked) -> Iterator[Finding]:
     """What is overridden has an address of its own."""
     config = asked.config
@@ -86,7 +91,7 @@ def mirror_idle(asked: Asked) -> Iterator[Finding]:
         yield Finding(("artifacts", "mirror"), message, "leave it out, or leave out an override")
 
 
-@rule("host-allowed", ERROR, "Addresses are of the hosts that are allowed")
+@rule("host-allowed", ERROR, "URLs must be on one of artifacts.allowed_hosts")
 def host_allowed(asked: Asked) -> Iterator[Finding]:
     allowed = {plain_host(host) for host in asked.config.artifacts.allowed_hosts}
     if not allowed:
@@ -113,7 +118,12 @@ def _addresses(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
         yield ("executables", index, "url"), executable.url
 
 
-@rule("listed-twice", ERROR, "Nothing stands in a list twice")
+@rule(
+    "listed-twice",
+    ERROR,
+    "A list must not contain the same item twice",
+    why="the second one does nothing, and is often a typing error for another value",
+)
 def listed_twice(asked: Asked) -> Iterator[Finding]:
     for path, items in _lists(asked.config, ()):
         seen: set[str] = set()

@@ -34,7 +34,7 @@ OWN_TAGS: Final = frozenset(
 )
 
 
-@rule("aws-copy-to-build-region", ERROR, "The build region gets no copy")
+@rule("aws-copy-to-build-region", ERROR, "publish.regions must not contain the build region")
 def aws_copy_to_build_region(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     for index, region in enumerate(aws.publish.regions if aws else ()):
@@ -43,7 +43,7 @@ def aws_copy_to_build_region(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AWS, "publish", "regions", index), message, "leave it out")
 
 
-@rule("aws-winrm-admitted", ERROR, "Somebody is admitted to the builder's WinRM port")
+@rule("aws-winrm-admitted", ERROR, "Packer must be admitted to the builder's WinRM port")
 def aws_winrm_admitted(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws and not aws.network.allowed_cidrs and not aws.network.security_group_ids:
@@ -52,7 +52,7 @@ def aws_winrm_admitted(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "network"), message, hint)
 
 
-@rule("aws-cidrs-or-groups", ERROR, "Networks are admitted only by a temporary security group")
+@rule("aws-cidrs-or-groups", ERROR, "allowed_cidrs and security_group_ids must not be used together")
 def aws_cidrs_or_groups(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws and aws.network.allowed_cidrs and aws.network.security_group_ids:
@@ -60,7 +60,7 @@ def aws_cidrs_or_groups(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "network", "allowed_cidrs"), message, "leave one of both out")
 
 
-@rule("aws-open-to-everybody", WARNING, "The builder's WinRM port is not open to everybody")
+@rule("aws-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
 def aws_open_to_everybody(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     for index, cidr in enumerate(aws.network.allowed_cidrs if aws else ()):
@@ -69,7 +69,7 @@ def aws_open_to_everybody(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AWS, "network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
 
 
-@rule("aws-reached-by-public", ERROR, "A builder that is reached by its public address has one")
+@rule("aws-reached-by-public", ERROR, "A builder that is reached by its public address must have one")
 def aws_reached_by_public(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws and aws.network.public_address is False and aws.network.reach_by == "public":
@@ -77,7 +77,7 @@ def aws_reached_by_public(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "network", "public_address"), message, "choose reach_by: private, or leave this out")
 
 
-@rule("aws-imds-tokens", ERROR, "Nodes that must ask for metadata with a token know how")
+@rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service that asks with a token")
 def aws_imds_tokens(asked: Asked) -> Iterator[Finding]:
     aws, cloudbase = asked.config.targets.aws, table("cloudbase-init")
     service = cloudbase["clouds"]["aws"]["metadata_service"]
@@ -87,7 +87,7 @@ def aws_imds_tokens(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "require_imds_tokens"), cloudbase["ec2_service_finding"], hint)
 
 
-@rule("aws-vpc-and-subnet", ERROR, "A VPC is said so that the builder stands in it")
+@rule("aws-vpc-and-subnet", ERROR, "vpc_id requires subnet_id or public_address")
 def aws_vpc_and_subnet(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     network = aws.network if aws else None
@@ -96,7 +96,7 @@ def aws_vpc_and_subnet(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "network", "vpc_id"), message, "name the subnet_id, or say public_address")
 
 
-@rule("aws-instance-runs-windows", ERROR, "The builder's instance types run Windows Server")
+@rule("aws-instance-runs-windows", ERROR, "The builder's instance types must run Windows Server")
 def aws_instance_runs_windows(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     for index, kind in enumerate(aws.instance_types if aws else ()):
@@ -106,7 +106,7 @@ def aws_instance_runs_windows(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, f"Windows Server does not run on {kind} ({row['note']})", "choose one as m6i.large")
 
 
-@rule("aws-one-partition", ERROR, "Regions, keys and roles are of one partition of AWS")
+@rule("aws-one-partition", ERROR, "Regions, keys and roles must be in one AWS partition")
 def aws_one_partition(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws is None:
@@ -134,7 +134,7 @@ def _partition(region: str) -> str:
     return next(str(row["partition"]) for row in rows if region.startswith(row["prefix"]))
 
 
-@rule("aws-image-name", ERROR, "AWS takes the image's name")
+@rule("aws-image-name", ERROR, "The AMI's name must be valid on AWS")
 def aws_image_name(asked: Asked) -> Iterator[Finding]:
     aws, limit = asked.config.targets.aws, limit_of("ami_name")
     if aws is None:
@@ -146,7 +146,7 @@ def aws_image_name(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "name_prefix"), message, "choose a shorter prefix, of such characters")
 
 
-@rule("aws-gp2-speed", ERROR, "Only a gp3 disk is told its speed")
+@rule("aws-gp2-speed", ERROR, "iops and throughput must be set only for gp3 disks")
 def aws_gp2_speed(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws is None or aws.disk.type != "gp2":
@@ -157,7 +157,7 @@ def aws_gp2_speed(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AWS, "disk", key), message, "leave it out, or choose type: gp3")
 
 
-@rule("aws-gp3-ratio", ERROR, "A gp3 disk's speeds and size go together")
+@rule("aws-gp3-ratio", ERROR, "iops, throughput and size of a gp3 disk must fit together")
 def aws_gp3_ratio(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws is None or aws.disk.type != "gp3":
@@ -172,7 +172,7 @@ def aws_gp3_ratio(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "disk", "throughput"), message, hint)
 
 
-@rule("aws-key-of-copied-region", ERROR, "A region that has a key gets a copy")
+@rule("aws-key-of-copied-region", ERROR, "A region in region_kms_keys must be in publish.regions")
 def aws_key_of_copied_region(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     for region in aws.encryption.region_kms_keys if aws and aws.encryption else ():
@@ -182,7 +182,7 @@ def aws_key_of_copied_region(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AWS, "encryption", "region_kms_keys", region), message, hint)
 
 
-@rule("aws-key-in-its-region", ERROR, "A key encrypts in its own region")
+@rule("aws-key-in-its-region", ERROR, "A KMS key must be in the region where it encrypts")
 def aws_key_in_its_region(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws is None or aws.encryption is None:
@@ -199,7 +199,7 @@ def aws_key_in_its_region(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AWS, "encryption", *path), message, f"name a key of {region}")
 
 
-@rule("aws-public-and-encrypted", ERROR, "An image for everybody is not encrypted")
+@rule("aws-public-and-encrypted", ERROR, "A public image must not be encrypted")
 def aws_public_and_encrypted(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if aws and aws.publish.sharing and aws.publish.sharing.public and aws.encryption:
@@ -207,7 +207,7 @@ def aws_public_and_encrypted(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "publish", "sharing", "public"), message, "name accounts, or leave out encryption")
 
 
-@rule("aws-shared-default-key", WARNING, "An encrypted image that is shared has a key that is shared")
+@rule("aws-shared-default-key", WARNING, "A shared, encrypted image should have keys of your own")
 def aws_shared_default_key(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     if not aws or not aws.encryption or not aws.publish.sharing or aws.publish.sharing.public:
@@ -220,7 +220,7 @@ def aws_shared_default_key(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AWS, "publish", "sharing"), message, hint)
 
 
-@rule("aws-tag-name", ERROR, "A tag's name is the operator's to give")
+@rule("aws-tag-name", ERROR, "A tag must not have a name that imagegen or AWS uses itself")
 def aws_tag_name(asked: Asked) -> Iterator[Finding]:
     aws = asked.config.targets.aws
     for name in aws.tags if aws else ():
@@ -231,7 +231,12 @@ def aws_tag_name(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
 
 
-@rule("aws-tag-count", ERROR, "AWS takes as many tags")
+@rule(
+    "aws-tag-count",
+    ERROR,
+    "An AWS resource must have at most 50 tags",
+    why="AWS rejects a resource with more",
+)
 def aws_tag_count(asked: Asked) -> Iterator[Finding]:
     aws, limit = asked.config.targets.aws, limit_of("aws_tags")
     room = limit["max"] - len(OWN_TAGS)

@@ -28,7 +28,7 @@ OWN_TAGS: Final = frozenset(
 _AZURES_OWN: Final = ("azure", "microsoft", "windows")
 
 
-@rule("azure-replica-in-build-region", ERROR, "The build region is not named among the others")
+@rule("azure-replica-in-build-region", ERROR, "publish.regions must not contain the build region")
 def azure_replica_in_build_region(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     for index, region in enumerate(azure.publish.regions if azure else ()):
@@ -37,7 +37,7 @@ def azure_replica_in_build_region(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AZURE, "publish", "regions", index), message, "leave it out")
 
 
-@rule("azure-public-cloud", ERROR, "Locations are of the Azure that imagegen speaks to")
+@rule("azure-public-cloud", ERROR, "Locations must be in Azure's public cloud")
 def azure_public_cloud(asked: Asked) -> Iterator[Finding]:
     azure, rows = asked.config.targets.azure, table("clouds")["azure_clouds"]
     if azure is None:
@@ -51,7 +51,7 @@ def azure_public_cloud(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AZURE, *path), message, "choose a location of the public cloud, as eastus2")
 
 
-@rule("azure-open-to-everybody", WARNING, "The builder's WinRM port is not open to everybody")
+@rule("azure-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
 def azure_open_to_everybody(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure is None:
@@ -65,7 +65,7 @@ def azure_open_to_everybody(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AZURE, "network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
 
 
-@rule("gallery-version", ERROR, "A gallery version is three numbers")
+@rule("gallery-version", ERROR, "A gallery version must be three numbers")
 def gallery_version(asked: Asked) -> Iterator[Finding]:
     azure, limit = asked.config.targets.azure, limit_of("gallery_version")
     if azure is None:
@@ -88,13 +88,13 @@ def _is_small(number: str, most: int) -> bool:
     return len(number) <= len(str(most)) and int(number) <= most
 
 
-@rule("gallery-name", ERROR, "Azure takes the gallery's name")
+@rule("gallery-name", ERROR, "The gallery's name must be valid on Azure")
 def gallery_name(asked: Asked) -> Iterator[Finding]:
     if azure := asked.config.targets.azure:
         yield from _name((*_AZURE, "gallery", "name"), azure.gallery.name, limit_of("gallery"))
 
 
-@rule("gallery-definition-name", ERROR, "Azure takes the image definition's name")
+@rule("gallery-definition-name", ERROR, "The image definition's name must be valid on Azure")
 def gallery_definition_name(asked: Asked) -> Iterator[Finding]:
     if azure := asked.config.targets.azure:
         yield from _name((*_AZURE, "gallery", "definition"), azure.gallery.definition, limit_of("gallery_definition"))
@@ -107,7 +107,7 @@ def _name(path: YamlPath, name: str, limit: JsonObject) -> Iterator[Finding]:
         yield Finding(path, f"it has {len(name)} characters, and Azure takes {limit['max']}", "choose a shorter one")
 
 
-@rule("azure-size-generation", ERROR, "The builder's sizes take the generation")
+@rule("azure-size-generation", ERROR, "The builder's sizes must support the machine generation")
 def azure_size_generation(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     for index, size in enumerate(azure.vm_sizes if azure else ()):
@@ -119,7 +119,7 @@ def azure_size_generation(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AZURE, "vm_sizes", index), message, hint)
 
 
-@rule("azure-size-security", ERROR, "The builder's sizes take the security type")
+@rule("azure-size-security", ERROR, "The builder's sizes must support the security type")
 def azure_size_security(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     for index, size in enumerate(azure.vm_sizes if azure else ()):
@@ -138,7 +138,7 @@ def _size(size: str) -> JsonObject | None:
     return next((row for row in rows if re.fullmatch(row["pattern"], size.lower())), None)
 
 
-@rule("azure-security-generation", ERROR, "A security type needs machines of generation 2")
+@rule("azure-security-generation", ERROR, "TrustedLaunch and ConfidentialVM require generation: 2")
 def azure_security_generation(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure and azure.security_type != "Standard" and azure.generation != 2:
@@ -146,7 +146,7 @@ def azure_security_generation(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AZURE, "security_type"), message, "choose generation: 2")
 
 
-@rule("azure-network-named", ERROR, "What is said of a network of one's own is said with its name")
+@rule("azure-network-named", ERROR, "Settings of a network of your own require virtual_network")
 def azure_network_named(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure is None or azure.network.virtual_network:
@@ -157,7 +157,7 @@ def azure_network_named(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AZURE, "network", key), message, "name the virtual_network, or leave this out")
 
 
-@rule("azure-subnet-and-group", ERROR, "A subnet is said with its network's resource group")
+@rule("azure-subnet-and-group", ERROR, "subnet and resource_group of a network must be set together")
 def azure_subnet_and_group(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure is None or azure.network.virtual_network is None:
@@ -168,7 +168,7 @@ def azure_subnet_and_group(asked: Asked) -> Iterator[Finding]:
             yield Finding((*_AZURE, "network", key), message, f"name the {other} too, or leave both out")
 
 
-@rule("azure-replica-count", ERROR, "A gallery version has no more replicas than Azure makes")
+@rule("azure-replica-count", ERROR, "A gallery version must have at most 100 replicas")
 def azure_replica_count(asked: Asked) -> Iterator[Finding]:
     azure, limit = asked.config.targets.azure, limit_of("gallery_replicas")
     if azure and azure.publish.replicas * (len(azure.publish.regions) + 1) > limit["max"]:
@@ -176,7 +176,7 @@ def azure_replica_count(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AZURE, "publish", "replicas"), message, "ask for fewer, or for fewer regions")
 
 
-@rule("azure-key-of-build-region", WARNING, "Replicas elsewhere do not get the builder's disk encryption set")
+@rule("azure-key-of-build-region", WARNING, "An image with disk_encryption_set should stay in the build region")
 def azure_key_of_build_region(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure and azure.disk_encryption_set and azure.publish.regions:
@@ -184,7 +184,7 @@ def azure_key_of_build_region(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AZURE, "disk_encryption_set"), message, "leave publish.regions out where that may not be")
 
 
-@rule("azure-cidrs-of-temporary-network", ERROR, "Networks are admitted only to a temporary network")
+@rule("azure-cidrs-of-temporary-network", ERROR, "allowed_cidrs and virtual_network must not be used together")
 def azure_cidrs_of_temporary_network(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure and azure.network.virtual_network and azure.network.allowed_cidrs:
@@ -192,7 +192,7 @@ def azure_cidrs_of_temporary_network(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AZURE, "network", "allowed_cidrs"), message, "leave one of both out")
 
 
-@rule("azure-key-vault-in-group", ERROR, "A key vault lies in the group in which the image is built")
+@rule("azure-key-vault-in-group", ERROR, "key_vault requires build_resource_group")
 def azure_key_vault_in_group(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure and azure.key_vault and not azure.build_resource_group:
@@ -200,7 +200,7 @@ def azure_key_vault_in_group(asked: Asked) -> Iterator[Finding]:
         yield Finding((*_AZURE, "key_vault"), message, "name its build_resource_group, or leave this out")
 
 
-@rule("azure-secret-of-environment", ERROR, "A secret is read only where variables say who builds")
+@rule("azure-secret-of-environment", ERROR, "client_secret_env requires method: environment")
 def azure_secret_of_environment(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     if azure and azure.auth.client_secret_env and azure.auth.method == "cli":
@@ -209,7 +209,7 @@ def azure_secret_of_environment(asked: Asked) -> Iterator[Finding]:
         yield Finding(path, message, "leave it out, or choose method: environment")
 
 
-@rule("azure-shared-one-way", ERROR, "A gallery is shared with everybody or with some")
+@rule("azure-shared-one-way", ERROR, "A gallery must be shared with a community or directly, not both")
 def azure_shared_one_way(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     sharing = azure.publish.sharing if azure else None
@@ -219,7 +219,7 @@ def azure_shared_one_way(asked: Asked) -> Iterator[Finding]:
         yield Finding(path, message, "choose one, and another gallery for the other")
 
 
-@rule("azure-tag-name", ERROR, "A tag's name is the operator's to give")
+@rule("azure-tag-name", ERROR, "A tag must not have a name that imagegen or Azure uses itself")
 def azure_tag_name(asked: Asked) -> Iterator[Finding]:
     azure = asked.config.targets.azure
     own, seen = {name.lower() for name in OWN_TAGS}, set[str]()
@@ -237,7 +237,7 @@ def azure_tag_name(asked: Asked) -> Iterator[Finding]:
         seen.add(plain)
 
 
-@rule("azure-tag-count", ERROR, "Azure takes as many tags")
+@rule("azure-tag-count", ERROR, "An Azure resource must have at most 50 tags", why="Azure rejects a resource with more")
 def azure_tag_count(asked: Asked) -> Iterator[Finding]:
     azure, limit = asked.config.targets.azure, limit_of("azure_tags")
     room = limit["max"] - len(OWN_TAGS)

@@ -44,7 +44,7 @@ def _plugins(asked: Asked, target: str) -> set[str]:
     return {name.rpartition(".")[2] for name in listed}
 
 
-@rule("bootstrap-token-in-log", ERROR, "User data, which holds the bootstrap token, never reaches a log")
+@rule("bootstrap-token-in-log", ERROR, "User data, which holds the bootstrap token, must not be written to a log")
 def bootstrap_token_in_log(asked: Asked) -> Iterator[Finding]:
     logging = asked.config.cloudbase_init.logging
     if not any(_USER_DATA in _plugins(asked, target) for target in asked.config.targets.named()):
@@ -57,7 +57,7 @@ def bootstrap_token_in_log(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cloudbase_init", "logging", "serial_port"), message, "leave it out, and read the log file")
 
 
-@rule("user-data-plugin", WARNING, "cloudbase-init reads user data")
+@rule("user-data-plugin", WARNING, "cloudbase-init should have the plugin that reads user data")
 def user_data_plugin(asked: Asked) -> Iterator[Finding]:
     for target in asked.config.targets.named():
         if _USER_DATA not in _plugins(asked, target):
@@ -66,7 +66,7 @@ def user_data_plugin(asked: Asked) -> Iterator[Finding]:
             yield Finding(("cloudbase_init", "plugins", target), message, hint)
 
 
-@rule("metadata-service-of-cloud", WARNING, "cloudbase-init asks the cloud that the machine is on")
+@rule("metadata-service-of-cloud", WARNING, "cloudbase-init should ask the metadata service of the cloud")
 def metadata_service_of_cloud(asked: Asked) -> Iterator[Finding]:
     own = asked.config.cloudbase_init.metadata_services
     for target in asked.config.targets.named():
@@ -78,7 +78,7 @@ def metadata_service_of_cloud(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, f"add {service}, unless one of yours does its work")
 
 
-@rule("first-boot-on-target", ERROR, "A cloud's list of classes has its target")
+@rule("first-boot-on-target", ERROR, "A list for a cloud requires that cloud among the targets")
 def first_boot_on_target(asked: Asked) -> Iterator[Finding]:
     cloudbase = asked.config.cloudbase_init
     for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
@@ -88,7 +88,7 @@ def first_boot_on_target(asked: Asked) -> Iterator[Finding]:
                 yield Finding(("cloudbase_init", kind, target), message, "leave it out")
 
 
-@rule("first-boot-read-by-plugin", ERROR, "What cloudbase-init is told is read by one of its plugins")
+@rule("first-boot-read-by-plugin", ERROR, "Each setting of cloudbase-init must be read by one of its plugins")
 def first_boot_read_by_plugin(asked: Asked) -> Iterator[Finding]:
     listed = set[str]().union(*(_plugins(asked, target) for target in asked.config.targets.named()))
     for path, readers in _READ_BY.items():
@@ -97,7 +97,7 @@ def first_boot_read_by_plugin(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "leave it out, or add the plugin to cloudbase_init.plugins")
 
 
-@rule("first-boot-user", ERROR, "The user is no account that Windows has already")
+@rule("first-boot-user", ERROR, "cloudbase_init.user must not be an account that exists already")
 def first_boot_user(asked: Asked) -> Iterator[Finding]:
     user = asked.config.cloudbase_init.user
     if user in _WINDOWS_OWN:
@@ -108,7 +108,7 @@ def first_boot_user(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
 
 
-@rule("first-boot-log", ERROR, "The log is none that cloudbase-init writes besides")
+@rule("first-boot-log", ERROR, "cloudbase_init.logging.file must not be a log that cloudbase-init writes anyway")
 def first_boot_log(asked: Asked) -> Iterator[Finding]:
     file = asked.config.cloudbase_init.logging.file
     if file.lower() == UNATTENDED_LOG:
@@ -116,7 +116,7 @@ def first_boot_log(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cloudbase_init", "logging", "file"), message, "choose another name, as first-boot.log")
 
 
-@rule("first-boot-class-of-cloud", ERROR, "A cloud's own class is not asked for on another")
+@rule("first-boot-class-of-cloud", ERROR, "A class of one cloud must not be used on another")
 def first_boot_class_of_cloud(asked: Asked) -> Iterator[Finding]:
     own, cloudbase = table("cloudbase-init")["of_one_cloud"], asked.config.cloudbase_init
     for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
@@ -128,7 +128,7 @@ def first_boot_class_of_cloud(asked: Asked) -> Iterator[Finding]:
                     yield Finding(("cloudbase_init", kind, target, index), message, "leave it out")
 
 
-@rule("ssh-version-of-zip", ERROR, "A version of OpenSSH is said only of its archive")
+@rule("ssh-version-of-zip", ERROR, "ssh.version requires ssh.source: zip")
 def ssh_version_of_zip(asked: Asked) -> Iterator[Finding]:
     ssh = asked.config.ssh
     if ssh and ssh.version and ssh.source != "zip":

@@ -30,7 +30,7 @@ def _is_overlay(asked: Asked) -> bool:
     return bool(row["overlay"] or (asked.config.cni.mode or row["default_mode"]) in row["overlay_modes"])
 
 
-@rule("cni-key-taken", ERROR, "A network plugin takes the keys that are said")
+@rule("cni-key-taken", ERROR, "Each key of cni must be one that the plugin uses")
 def cni_key_taken(asked: Asked) -> Iterator[Finding]:
     row = _plugin(asked)
     plugins = table("cni")["plugins"]
@@ -44,7 +44,7 @@ def cni_key_taken(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cni", key), message, f"leave it out, or choose one of {', '.join(takers)}")
 
 
-@rule("cni-overlay-key", ERROR, "An overlay's keys are said only where there is an overlay")
+@rule("cni-overlay-key", ERROR, "Keys of an overlay must be used only with an overlay network")
 def cni_overlay_key(asked: Asked) -> Iterator[Finding]:
     row = _plugin(asked)
     for key, value in asked.config.cni:
@@ -53,7 +53,12 @@ def cni_overlay_key(asked: Asked) -> Iterator[Finding]:
             yield Finding(("cni", key), message, f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}")
 
 
-@rule("cni-version-named", ERROR, "A network plugin whose version nobody knows is named with one")
+@rule(
+    "cni-version-named",
+    ERROR,
+    "cni.version is required where the catalogue knows no version of the plugin",
+    why="imagegen cannot choose a version of it",
+)
 def cni_version_named(asked: Asked) -> Iterator[Finding]:
     row = _plugin(asked)
     if asked.config.cni.version is None and row["newest"] is None and "version" in row["takes"]:
@@ -61,12 +66,12 @@ def cni_version_named(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cni", "plugin"), message, "name one under cni.version")
 
 
-@rule("cni-windows-refused", ERROR, "The network plugin runs on the Windows release")
+@rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")
 def cni_windows_refused(asked: Asked) -> Iterator[Finding]:
     yield from _verdict(asked, "refused")
 
 
-@rule("cni-windows-untested", WARNING, "Somebody tests the network plugin on the Windows release")
+@rule("cni-windows-untested", WARNING, "The CNI plugin should be tested on the Windows release")
 def cni_windows_untested(asked: Asked) -> Iterator[Finding]:
     yield from _verdict(asked, "untested")
 
@@ -88,7 +93,7 @@ def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
         yield Finding(("cni", "plugin"), row["reason"], hint)
 
 
-@rule("overlay-on-release", ERROR, "Overlay networks work on the Windows release")
+@rule("overlay-on-release", ERROR, "Overlay networks must work on the Windows release")
 def overlay_on_release(asked: Asked) -> Iterator[Finding]:
     windows = table("windows")
     row = {**windows["refused"], **windows["releases"]}.get(asked.config.windows.release, {})
@@ -97,14 +102,14 @@ def overlay_on_release(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cni", "plugin"), message, "choose another release, or a network without overlay")
 
 
-@rule("overlay-vni", ERROR, "Windows takes the overlay's network number")
+@rule("overlay-vni", ERROR, "The overlay's VNI must be one that Windows supports")
 def overlay_vni(asked: Asked) -> Iterator[Finding]:
     vxlan, vni = table("cni")["vxlan"], asked.config.cni.vni
     if vni is not None and _is_overlay(asked) and vni < vxlan["vni_at_least"]:
         yield Finding(("cni", "vni"), vxlan["reason"], f"choose {vxlan['vni_at_least']} or more")
 
 
-@rule("overlay-port", ERROR, "Windows takes the overlay's UDP port")
+@rule("overlay-port", ERROR, "The overlay's UDP port must be one that Windows supports")
 def overlay_port(asked: Asked) -> Iterator[Finding]:
     vxlan, port = table("cni")["vxlan"], asked.config.cni.port
     # A plugin whose VNI is its own has an overlay of its own, in which the port is free.
@@ -112,14 +117,14 @@ def overlay_port(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cni", "port"), vxlan["reason"], f"choose {vxlan['port']}, or leave it out")
 
 
-@rule("overlay-mtu-on-azure", ERROR, "An overlay's packets fit into Azure's")
+@rule("overlay-mtu-on-azure", ERROR, "The overlay's packets must fit into those of Azure's network")
 def overlay_mtu_on_azure(asked: Asked) -> Iterator[Finding]:
     limit, mtu = table("cni")["azure_mtu"], asked.config.cni.mtu
     if mtu is not None and asked.config.targets.azure and _is_overlay(asked) and mtu > limit["at_most"]:
         yield Finding(("cni", "mtu"), limit["reason"], f"choose {limit['at_most']} or less")
 
 
-@rule("host-name-length", ERROR, "The longest host name is not cut")
+@rule("host-name-length", ERROR, "The longest host name must be short enough for Windows and the cloud")
 def host_name_length(asked: Asked) -> Iterator[Finding]:
     names, path = asked.config.host_names, ("host_names", "longest")
     netbios, azure, label = limit_of("computer_name"), limit_of("azure_computer_name"), limit_of("host_name")
@@ -137,7 +142,7 @@ def host_name_length(asked: Asked) -> Iterator[Finding]:
         yield Finding(path, message, "shorten the names, or say netbios_compatible: false")
 
 
-@rule("host-name-form", ERROR, "Windows takes the host name")
+@rule("host-name-form", ERROR, "The longest host name must be valid on Windows")
 def host_name_form(asked: Asked) -> Iterator[Finding]:
     longest, limit = asked.config.host_names.longest, limit_of("host_name")
     if longest is not None and not re.search(limit["pattern"], longest):
@@ -145,7 +150,7 @@ def host_name_form(asked: Asked) -> Iterator[Finding]:
         yield Finding(("host_names", "longest"), message, "choose such a name, as win-md-0-x7k2p")
 
 
-@rule("pool-name-scale-set", ERROR, "A pool's name leaves room for Azure's numbers")
+@rule("pool-name-scale-set", ERROR, "The pool's name must leave room for the number that Azure appends")
 def pool_name_scale_set(asked: Asked) -> Iterator[Finding]:
     pool, limit = asked.config.host_names.pool, limit_of("scale_set_prefix")
     if pool is not None and asked.config.targets.azure and len(pool) > limit["max"]:
@@ -153,7 +158,7 @@ def pool_name_scale_set(asked: Asked) -> Iterator[Finding]:
         yield Finding(("host_names", "pool"), message, f"choose a name of at most {limit['max']}")
 
 
-@rule("pool-name-aks", WARNING, "AKS takes the pool's name")
+@rule("pool-name-aks", WARNING, "The pool's name should be valid in AKS")
 def pool_name_aks(asked: Asked) -> Iterator[Finding]:
     pool, limit = asked.config.host_names.pool, limit_of("aks_windows_pool")
     if pool is None or not asked.config.targets.azure:
@@ -163,14 +168,14 @@ def pool_name_aks(asked: Asked) -> Iterator[Finding]:
         yield Finding(("host_names", "pool"), f"AKS would refuse {pool}: {limit['reason']}", hint)
 
 
-@rule("pool-name-on-azure", ERROR, "A pool's name is checked where a cloud limits it")
+@rule("pool-name-on-azure", ERROR, "host_names.pool must be used only for images on Azure")
 def pool_name_on_azure(asked: Asked) -> Iterator[Finding]:
     if asked.config.host_names.pool is not None and not asked.config.targets.azure:
         message = "only Azure limits pools' names, and the image is not built for it: nothing is checked"
         yield Finding(("host_names", "pool"), message, "leave it out")
 
 
-@rule("proxy-hides-metadata", ERROR, "A machine asks its own cloud without the proxy")
+@rule("proxy-hides-metadata", ERROR, "The cloud's own addresses must be reached without the proxy")
 def proxy_hides_metadata(asked: Asked) -> Iterator[Finding]:
     """The clouds answer plain http alone, so a proxy for https stands in nobody's way."""
     proxy = asked.config.proxy
@@ -210,7 +215,12 @@ def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
     return [address for address in addresses if not any(ipaddress.ip_address(address) in one for one in networks)]
 
 
-@rule("network-form", ERROR, "Networks that may reach the builder are networks")
+@rule(
+    "network-form",
+    ERROR,
+    "Each of allowed_cidrs must be a network",
+    why="an address that is no network is usually a typing error",
+)
 def network_form(asked: Asked) -> Iterator[Finding]:
     for target, settings in asked.config.targets.named().items():
         for index, cidr in enumerate(settings.network.allowed_cidrs):

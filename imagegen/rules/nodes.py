@@ -25,14 +25,14 @@ OWN_FLAGS: Final = frozenset(
 )
 
 
-@rule("host-process-kubernetes", ERROR, "HostProcess containers need a Kubernetes that has them")
+@rule("host-process-kubernetes", ERROR, "Kubernetes must have HostProcess containers where something needs them")
 def host_process_kubernetes(asked: Asked) -> Iterator[Finding]:
     lack = _kubernetes_lacks(asked)
     for path, who in _host_process_users(asked) if lack else ():
         yield Finding(path, f"{who} needs HostProcess containers, and {lack[0]}", lack[1])
 
 
-@rule("host-process-runtime", ERROR, "HostProcess containers need a runtime that has them")
+@rule("host-process-runtime", ERROR, "The runtime must have HostProcess containers where something needs them")
 def host_process_runtime(asked: Asked) -> Iterator[Finding]:
     lack = _runtime_lacks(asked)
     for path, who in _host_process_users(asked) if lack else ():
@@ -78,7 +78,11 @@ def _runtime_lacks(asked: Asked) -> tuple[str, ...]:
     return ()
 
 
-@rule("kube-proxy-by-host-process", WARNING, "kube-proxy's default runs on the node")
+@rule(
+    "kube-proxy-by-host-process",
+    WARNING,
+    "The node should be able to run kube-proxy the default way, in HostProcess containers",
+)
 def kube_proxy_by_host_process(asked: Asked) -> Iterator[Finding]:
     """Where it is written, it asks for what is missing, and that is an error."""
     lack = _kubernetes_lacks(asked) or _runtime_lacks(asked)
@@ -87,7 +91,7 @@ def kube_proxy_by_host_process(asked: Asked) -> Iterator[Finding]:
         yield Finding(("kube_proxy",), message, "say kube_proxy: none, wins or service")
 
 
-@rule("wins-where-host-process-is-missing", ERROR, "wins is only for nodes without HostProcess containers")
+@rule("wins-where-host-process-is-missing", ERROR, "wins must be used only on nodes without HostProcess containers")
 def wins_where_host_process_is_missing(asked: Asked) -> Iterator[Finding]:
     judged = known(table("kubernetes")["minors"], asked.config.kubernetes.version)
     if asked.config.wins and judged and not _kubernetes_lacks(asked) and not _runtime_lacks(asked):
@@ -95,21 +99,21 @@ def wins_where_host_process_is_missing(asked: Asked) -> Iterator[Finding]:
         yield Finding(("wins",), message, "leave wins out, and choose kube_proxy: hostprocess")
 
 
-@rule("wins-and-signatures", ERROR, "wins does not go with a policy of signatures")
+@rule("wins-and-signatures", ERROR, "wins and artifacts.signatures must not be used together")
 def wins_and_signatures(asked: Asked) -> Iterator[Finding]:
     if asked.config.wins and asked.config.artifacts.signatures:
         message = "wins runs on the machine what pods bring along, and nobody checks a signature of that"
         yield Finding(("wins",), message, "leave out wins, or artifacts.signatures")
 
 
-@rule("kube-proxy-by-wins", ERROR, "kube-proxy by wins needs wins on the image")
+@rule("kube-proxy-by-wins", ERROR, "kube_proxy: wins requires the section wins")
 def kube_proxy_by_wins(asked: Asked) -> Iterator[Finding]:
     if asked.config.kube_proxy == "wins" and asked.config.wins is None:
         message = "wins is to run kube-proxy, and the image has no wins"
         yield Finding(("kube_proxy",), message, "add the section wins with its version, or choose hostprocess")
 
 
-@rule("kubelet-flag-of-imagegen", ERROR, "kubelet's flags do not touch what its start script sets")
+@rule("kubelet-flag-of-imagegen", ERROR, "kubelet_flags must not set what imagegen sets itself")
 def kubelet_flag_of_imagegen(asked: Asked) -> Iterator[Finding]:
     for flag in asked.config.kubernetes.kubelet_flags:
         path = ("kubernetes", "kubelet_flags", flag)
@@ -121,7 +125,7 @@ def kubelet_flag_of_imagegen(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "write them under kubernetes.feature_gates")
 
 
-@rule("kubelet-flag-known", ERROR, "This kubelet has the flag")
+@rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
 def kubelet_flag_known(asked: Asked) -> Iterator[Finding]:
     """Of flags that the catalogue does not name nothing is said."""
     version, flags = minor(asked.config.kubernetes.version), table("kubelet")["flags"]
@@ -131,7 +135,7 @@ def kubelet_flag_known(asked: Asked) -> Iterator[Finding]:
             yield Finding(("kubernetes", "kubelet_flags", flag), message, "leave it out")
 
 
-@rule("feature-gate-known", ERROR, "This kubelet has the feature gate, and it can be set so")
+@rule("feature-gate-known", ERROR, "kubelet of this Kubernetes must know the feature gate and accept its value")
 def feature_gate_known(asked: Asked) -> Iterator[Finding]:
     """Of gates that the catalogue does not name nothing is said."""
     gates, version = table("kubelet")["feature_gates"], minor(asked.config.kubernetes.version)
@@ -153,7 +157,7 @@ def feature_gate_known(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "leave it out")
 
 
-@rule("install-path-of-its-own", ERROR, "The install path is a folder of its own")
+@rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")
 def install_path_of_its_own(asked: Asked) -> Iterator[Finding]:
     """Only SYSTEM and administrators reach it: around another folder it would lock others out."""
     folder = asked.config.kubernetes.install_path
@@ -174,7 +178,7 @@ def _inside(inner: str, outer: str) -> bool:
     return f"{inner}\\".lower().startswith(f"{outer}\\".lower())
 
 
-@rule("on-the-images-drive", ERROR, "What lies on the image lies on its only drive")
+@rule("on-the-images-drive", ERROR, "Files of the image must be on drive C:")
 def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
     for path, place in _places(asked):
         if not place.startswith("C:"):
@@ -182,7 +186,7 @@ def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "choose a path on C:")
 
 
-@rule("no-device-name", ERROR, "No file or folder is called like a device")
+@rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
 def no_device_name(asked: Asked) -> Iterator[Finding]:
     devices = table("layout")["device_names"]
     for path, place in _places(asked):
@@ -201,7 +205,7 @@ def _places(asked: Asked) -> list[tuple[YamlPath, str]]:
     ]
 
 
-@rule("same-place-twice", ERROR, "Two programs do not lie at one place")
+@rule("same-place-twice", ERROR, "Two programs must not have the same path")
 def same_place_twice(asked: Asked) -> Iterator[Finding]:
     places: list[tuple[YamlPath, str]] = [
         *((("executables", index, "path"), item.path) for index, item in enumerate(asked.config.executables)),
@@ -217,7 +221,7 @@ def same_place_twice(asked: Asked) -> Iterator[Finding]:
         seen.add(place.lower())
 
 
-@rule("kubeadm-script-is-powershell", ERROR, "kubeadm's scripts are PowerShell files")
+@rule("kubeadm-script-is-powershell", ERROR, "kubeadm_scripts must be PowerShell files")
 def kubeadm_script_is_powershell(asked: Asked) -> Iterator[Finding]:
     scripts = asked.config.kubeadm_scripts
     for when, files in (("pre", scripts.pre), ("post", scripts.post)):
@@ -227,14 +231,16 @@ def kubeadm_script_is_powershell(asked: Asked) -> Iterator[Finding]:
                 yield Finding(("kubeadm_scripts", when, index), message, "name a file that ends with .ps1")
 
 
-@rule("gmsa-on-azure", ERROR, "gMSA's key vault plugin is for Azure")
+@rule("gmsa-on-azure", ERROR, "gmsa must be used only for images on Azure")
 def gmsa_on_azure(asked: Asked) -> Iterator[Finding]:
     if asked.config.gmsa and asked.config.targets.azure is None:
         message = "the plugin reads Azure's key vault, and the image is not built for Azure"
         yield Finding(("gmsa",), message, "leave it out")
 
 
-@rule("ansible-carries-roles", ERROR, "Roles of one's own need Ansible, and their variables need roles")
+@rule(
+    "ansible-carries-roles", ERROR, "Roles of your own require provisioner: ansible, and their variables require roles"
+)
 def ansible_carries_roles(asked: Asked) -> Iterator[Finding]:
     ansible = asked.config.ansible
     if ansible and asked.config.provisioner != "ansible":

@@ -1,4 +1,4 @@
-"""What a rule is: an id, a severity, a sentence that says what it holds, and a function that finds what breaks it."""
+"""What a rule is: an id, a severity, a sentence that says what must be so, and a function that finds what breaks it."""
 
 from __future__ import annotations
 
@@ -36,18 +36,23 @@ class Finding(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """One rule; its cases lie in tests/rules/<id>."""
+    """One rule; its cases lie in tests/rules/<id>, and examples/<id>.json shows one of them."""
 
     id: str
     severity: str
     summary: str
+    """What must be so, or should be where the rule only warns."""
     check: Callable[[Asked], Iterator[Finding]]
+    why: str = ""
+    """The reason, where the messages do not say it."""
 
 
-def rule(identifier: str, severity: str, summary: str) -> Callable[[Callable[[Asked], Iterator[Finding]]], Rule]:
+def rule(
+    identifier: str, severity: str, summary: str, *, why: str = ""
+) -> Callable[[Callable[[Asked], Iterator[Finding]]], Rule]:
     """The function below it, as a rule."""
 
     def made(check: Callable[[Asked], Iterator[Finding]]) -> Rule:
-        return Rule(identifier, severity, summary, check)
+        return Rule(identifier, severity, summary, check, why)
 
     return made

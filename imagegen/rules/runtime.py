@@ -65,7 +65,7 @@ _CRI_PLUGINS: Final = (_OLD_CRI, _IMAGES, _RUNTIME, "cri")
 _LISTENERS: Final = (("grpc", "address"), ("ttrpc", "address"))
 
 
-@rule("docker-needs-cri-dockerd", ERROR, "Docker as runtime needs cri-dockerd from Kubernetes 1.24 on")
+@rule("docker-needs-cri-dockerd", ERROR, "Docker requires cri-dockerd from Kubernetes 1.24 on")
 def docker_needs_cri_dockerd(asked: Asked) -> Iterator[Finding]:
     docker, minors = asked.config.runtime.docker, table("kubernetes")["minors"]
     found = known(minors, asked.config.kubernetes.version)
@@ -75,7 +75,7 @@ def docker_needs_cri_dockerd(asked: Asked) -> Iterator[Finding]:
         yield Finding(("runtime", "docker"), message, "name a cri_dockerd version, or choose containerd")
 
 
-@rule("host-network-is-dockers", ERROR, "The fake host network is for Docker nodes from Kubernetes 1.17 on")
+@rule("host-network-is-dockers", ERROR, "fake_host_network must be used only with Docker, and from Kubernetes 1.17 on")
 def host_network_is_dockers(asked: Asked) -> Iterator[Finding]:
     runtime, version = asked.config.runtime, asked.config.kubernetes.version
     path: YamlPath = ("runtime", "fake_host_network")
@@ -86,7 +86,7 @@ def host_network_is_dockers(asked: Asked) -> Iterator[Finding]:
         yield Finding(path, message, "leave it out, or choose Kubernetes 1.17 or later")
 
 
-@rule("containerd-kubernetes", ERROR, "The containerd line works with the Kubernetes minor")
+@rule("containerd-kubernetes", ERROR, "containerd and Kubernetes must be versions that work together")
 def containerd_kubernetes(asked: Asked) -> Iterator[Finding]:
     containerd, lines = asked.config.runtime.containerd, table("containerd")["lines"]
     found = known(lines, containerd.version) if containerd else None
@@ -97,7 +97,12 @@ def containerd_kubernetes(asked: Asked) -> Iterator[Finding]:
         yield Finding(("runtime", "containerd", "version"), found.row["kubernetes"]["reason"], hint)
 
 
-@rule("registry-mirror-named", ERROR, "A registry with mirrors names one")
+@rule(
+    "registry-mirror-named",
+    ERROR,
+    "A registry in registry_mirrors must have a mirror",
+    why="without a mirror the entry does nothing",
+)
 def registry_mirror_named(asked: Asked) -> Iterator[Finding]:
     containerd = asked.config.runtime.containerd
     for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
@@ -106,7 +111,12 @@ def registry_mirror_named(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, f"there is no mirror of {host} here", "name one, or leave the registry out")
 
 
-@rule("registry-mirror-once", ERROR, "A registry names each of its mirrors once")
+@rule(
+    "registry-mirror-once",
+    ERROR,
+    "A registry in registry_mirrors must name each mirror once",
+    why="containerd would ask the same mirror twice",
+)
 def registry_mirror_once(asked: Asked) -> Iterator[Finding]:
     containerd = asked.config.runtime.containerd
     for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
@@ -118,7 +128,7 @@ def registry_mirror_once(asked: Asked) -> Iterator[Finding]:
                 yield Finding(path, f"{mirror} is here twice: a closing slash makes no other one", "leave one out")
 
 
-@rule("containerd-knows-setting", ERROR, "The containerd line knows what is set")
+@rule("containerd-knows-setting", ERROR, "This containerd must know each setting")
 def containerd_knows_setting(asked: Asked) -> Iterator[Finding]:
     containerd, lines = asked.config.runtime.containerd, table("containerd")["lines"]
     found = known(lines, containerd.version) if containerd else None
@@ -131,7 +141,7 @@ def containerd_knows_setting(asked: Asked) -> Iterator[Finding]:
             yield Finding(("runtime", "containerd", name), message, f"leave it out, or choose {first} or later")
 
 
-@rule("containerd-settings-are-toml", ERROR, "containerd's further settings are TOML")
+@rule("containerd-settings-are-toml", ERROR, "runtime.containerd.settings must be TOML")
 def containerd_settings_are_toml(asked: Asked) -> Iterator[Finding]:
     text = asked.config.runtime.containerd.settings if asked.config.runtime.containerd else None
     if text is None:
@@ -144,7 +154,7 @@ def containerd_settings_are_toml(asked: Asked) -> Iterator[Finding]:
         yield Finding(_SETTINGS, "there is no setting in it", "leave it out")
 
 
-@rule("containerd-settings-of-imagegen", ERROR, "containerd's further settings do not touch what imagegen's own say")
+@rule("containerd-settings-of-imagegen", ERROR, "runtime.containerd.settings must not change what imagegen sets itself")
 def containerd_settings_of_imagegen(asked: Asked) -> Iterator[Finding]:
     settings, schema = _settings(asked)
     for key in _ROOT_KEYS:
@@ -168,7 +178,7 @@ def containerd_settings_of_imagegen(asked: Asked) -> Iterator[Finding]:
             yield Finding(_SETTINGS, message, "leave it out of the list")
 
 
-@rule("registry-mirror-beside-configs", ERROR, "Registries with mirrors are not configured in the older form too")
+@rule("registry-mirror-beside-configs", ERROR, "registry_mirrors and registry.configs must not be used together")
 def registry_mirror_beside_configs(asked: Asked) -> Iterator[Finding]:
     containerd, (settings, _) = asked.config.runtime.containerd, _settings(asked)
     if containerd and containerd.registry_mirrors and _has(settings, ("plugins", _IMAGES, "registry", "configs")):
@@ -176,7 +186,7 @@ def registry_mirror_beside_configs(asked: Asked) -> Iterator[Finding]:
         yield Finding(_SETTINGS, message, "leave one of both out")
 
 
-@rule("registry-secret", ERROR, "No registry's password lies on the image")
+@rule("registry-secret", ERROR, "The image must not contain a registry's credentials")
 def registry_secret(asked: Asked) -> Iterator[Finding]:
     settings, _ = _settings(asked)
     plugins = settings.get("plugins")
@@ -199,7 +209,7 @@ def _instead(path: tuple[str, ...], schema: int) -> str:
     return f"say {_SAID_BY[path[-1]]}"
 
 
-@rule("containerd-settings-schema", ERROR, "containerd's further settings name the plugins of its own schema")
+@rule("containerd-settings-schema", ERROR, "runtime.containerd.settings must use the config schema of this containerd")
 def containerd_settings_schema(asked: Asked) -> Iterator[Finding]:
     settings, schema = _settings(asked)
     for plugin in _NAMED_ELSEWHERE.get(schema, ()):

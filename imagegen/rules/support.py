@@ -56,7 +56,12 @@ def _end(row: JsonObject) -> datetime.date:
     return datetime.date.fromisoformat(row["end_of_life"])
 
 
-@rule("support-ended", ERROR, "What is no longer supported is built only with allow_eol")
+@rule(
+    "support-ended",
+    ERROR,
+    "Windows, Kubernetes and containerd must be supported, unless allow_eol is true",
+    why="a node without security fixes endangers every workload on it",
+)
 def support_ended(asked: Asked) -> Iterator[Finding]:
     for product in _products(asked):
         if product.end < asked.today and not asked.config.allow_eol:
@@ -65,7 +70,12 @@ def support_ended(asked: Asked) -> Iterator[Finding]:
             yield Finding(product.path, message, hint)
 
 
-@rule("support-ended-allowed", WARNING, "What is built with allow_eol is known")
+@rule(
+    "support-ended-allowed",
+    WARNING,
+    "Windows, Kubernetes and containerd should be supported, even where allow_eol is true",
+    why="a node without security fixes endangers every workload on it",
+)
 def support_ended_allowed(asked: Asked) -> Iterator[Finding]:
     for product in _products(asked):
         if product.end < asked.today and asked.config.allow_eol:
@@ -73,7 +83,12 @@ def support_ended_allowed(asked: Asked) -> Iterator[Finding]:
             yield Finding(product.path, message, f"move to {product.later}")
 
 
-@rule("support-ends-soon", WARNING, "Support lasts longer than three months")
+@rule(
+    "support-ends-soon",
+    WARNING,
+    "Windows, Kubernetes and containerd should be supported for 90 more days",
+    why="nodes of this image outlive the support, and the next minor takes time to test",
+)
 def support_ends_soon(asked: Asked) -> Iterator[Finding]:
     for product in _products(asked):
         if asked.today <= product.end <= asked.today + _SOON:
@@ -81,7 +96,7 @@ def support_ends_soon(asked: Asked) -> Iterator[Finding]:
             yield Finding(product.path, message, f"plan for {product.later}")
 
 
-@rule("allow-eol-idle", WARNING, "allow_eol is said only where support has ended")
+@rule("allow-eol-idle", WARNING, "allow_eol should be true only where support has ended")
 def allow_eol_idle(asked: Asked) -> Iterator[Finding]:
     if asked.config.allow_eol and not any(product.end < asked.today for product in _products(asked)):
         message = "everything here is still supported, so this would first do something on the day when that ends"

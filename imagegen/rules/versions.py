@@ -20,23 +20,43 @@ _KUBERNETES: YamlPath = ("kubernetes", "version")
 _CONTAINERD: YamlPath = ("runtime", "containerd", "version")
 
 
-@rule("kubernetes-known", ERROR, "The catalogue knows the Kubernetes minor")
+@rule(
+    "kubernetes-known",
+    ERROR,
+    "The Kubernetes minor must be in the catalogue",
+    why="the pause image, crictl, the feature gates and the end of support come from the catalogue",
+)
 def kubernetes_known(asked: Asked) -> Iterator[Finding]:
     yield from _unknown(_KUBERNETES, "Kubernetes", asked.config.kubernetes.version, "kubernetes", "minors")
 
 
-@rule("kubernetes-newer-than-catalogue", WARNING, "The Kubernetes minor is not newer than the catalogue")
+@rule(
+    "kubernetes-newer-than-catalogue",
+    WARNING,
+    "The Kubernetes minor should not be newer than the catalogue",
+    why="nobody has checked which pause image, crictl and flags that Kubernetes needs",
+)
 def kubernetes_newer(asked: Asked) -> Iterator[Finding]:
     yield from _newer(_KUBERNETES, "Kubernetes", asked.config.kubernetes.version, "kubernetes", "minors")
 
 
-@rule("containerd-known", ERROR, "The catalogue knows the containerd line")
+@rule(
+    "containerd-known",
+    ERROR,
+    "The containerd line must be in the catalogue",
+    why="the config schema, the fitting Kubernetes minors and the end of support come from the catalogue",
+)
 def containerd_known(asked: Asked) -> Iterator[Finding]:
     if containerd := asked.config.runtime.containerd:
         yield from _unknown(_CONTAINERD, "containerd", containerd.version, "containerd", "lines")
 
 
-@rule("containerd-newer-than-catalogue", WARNING, "The containerd line is not newer than the catalogue")
+@rule(
+    "containerd-newer-than-catalogue",
+    WARNING,
+    "The containerd line should not be newer than the catalogue",
+    why="nobody has checked which config schema and which Kubernetes that containerd needs",
+)
 def containerd_newer(asked: Asked) -> Iterator[Finding]:
     if containerd := asked.config.runtime.containerd:
         yield from _newer(_CONTAINERD, "containerd", containerd.version, "containerd", "lines")
@@ -58,7 +78,7 @@ def _newer(path: YamlPath, product: str, version: str, name: str, rows: str) -> 
         yield Finding(path, message, f"choose {found.minor}, or read what has changed since and try the image")
 
 
-@rule("cloudbase-init-known", WARNING, "The catalogue knows the cloudbase-init version")
+@rule("cloudbase-init-known", WARNING, "The cloudbase-init version should be in the catalogue")
 def cloudbase_init_known(asked: Asked) -> Iterator[Finding]:
     version, versions = asked.config.cloudbase_init.version, table("cloudbase-init")["versions"]
     if version not in versions:
@@ -66,7 +86,12 @@ def cloudbase_init_known(asked: Asked) -> Iterator[Finding]:
         yield Finding(("cloudbase_init", "version"), message, f"known: {', '.join(versions)}")
 
 
-@rule("windows-release-known", ERROR, "The catalogue knows the Windows release")
+@rule(
+    "windows-release-known",
+    ERROR,
+    "The Windows release must be in the catalogue",
+    why="base images, registry fixes and container images depend on the release",
+)
 def windows_release_known(asked: Asked) -> Iterator[Finding]:
     release, windows = asked.config.windows.release, table("windows")
     if release not in windows["releases"] and release not in windows["refused"]:
@@ -74,14 +99,14 @@ def windows_release_known(asked: Asked) -> Iterator[Finding]:
         yield Finding(_RELEASE, message, f"choose one of {', '.join(windows['releases'])}")
 
 
-@rule("windows-release-refused", ERROR, "The Windows release can still be a Kubernetes node")
+@rule("windows-release-refused", ERROR, "The Windows release must still work as a Kubernetes node")
 def windows_release_refused(asked: Asked) -> Iterator[Finding]:
     windows = table("windows")
     if refused := windows["refused"].get(asked.config.windows.release):
         yield Finding(_RELEASE, refused["reason"], f"choose one of {', '.join(windows['releases'])}")
 
 
-@rule("windows-edition", ERROR, "The Windows release has the edition")
+@rule("windows-edition", ERROR, "The Windows release must exist in this edition")
 def windows_edition(asked: Asked) -> Iterator[Finding]:
     windows = asked.config.windows
     release = table("windows")["releases"].get(windows.release)
@@ -90,7 +115,7 @@ def windows_edition(asked: Asked) -> Iterator[Finding]:
         yield Finding(("windows", "edition"), message, f"choose {' or '.join(release['editions'])}")
 
 
-@rule("windows-offered", ERROR, "The cloud offers a base image of the release")
+@rule("windows-offered", ERROR, "The cloud must offer a base image of the Windows release")
 def windows_offered(asked: Asked) -> Iterator[Finding]:
     """A base image of the operator's own needs no offer."""
     windows, targets = asked.config.windows, asked.config.targets
@@ -106,7 +131,7 @@ def windows_offered(asked: Asked) -> Iterator[Finding]:
         yield Finding(("targets", "azure", "generation"), images["azure"]["reason"], hint)
 
 
-@rule("disk-holds-base-image", ERROR, "The disk is not smaller than the base image's")
+@rule("disk-holds-base-image", ERROR, "The disk must be at least as large as the base image's")
 def disk_holds_base_image(asked: Asked) -> Iterator[Finding]:
     """Of a base image of the operator's own nobody here knows the size."""
     windows, targets = asked.config.windows, asked.config.targets
@@ -123,7 +148,12 @@ def disk_holds_base_image(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, f"choose {least} or more, or leave it out")
 
 
-@rule("base-image-release", ERROR, "A base image of one's own is the Windows that is asked for")
+@rule(
+    "base-image-release",
+    ERROR,
+    "A base image of your own must have the release, edition and generation of the config",
+    why="registry fixes and container images are chosen for the Windows that the config asks for",
+)
 def base_image_release(asked: Asked) -> Iterator[Finding]:
     """A name that says nothing of it is believed: the machine looks when it is built."""
     aws, azure = asked.config.targets.aws, asked.config.targets.azure

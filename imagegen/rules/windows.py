@@ -21,12 +21,12 @@ _WINDOWS_WORDS: Final = ("windows", "nanoserver", "servercore")
 _BUILD: Final = 2
 
 
-@rule("windows-kubernetes-refused", ERROR, "Kubernetes runs on the Windows release")
+@rule("windows-kubernetes-refused", ERROR, "Kubernetes must run on the Windows release")
 def windows_kubernetes_refused(asked: Asked) -> Iterator[Finding]:
     yield from _verdict(asked, "refused")
 
 
-@rule("windows-kubernetes-untested", WARNING, "Somebody tests this Kubernetes on the Windows release")
+@rule("windows-kubernetes-untested", WARNING, "Kubernetes should be tested on the Windows release")
 def windows_kubernetes_untested(asked: Asked) -> Iterator[Finding]:
     yield from _verdict(asked, "untested")
 
@@ -49,7 +49,12 @@ def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
     yield Finding(("windows", "release"), row["reason"], hint)
 
 
-@rule("container-image-release", ERROR, "The host runs the containers of the container images")
+@rule(
+    "container-image-release",
+    ERROR,
+    "Container images must be of a Windows release that the host can run",
+    why="a container shares the kernel of its host",
+)
 def container_image_release(asked: Asked) -> Iterator[Finding]:
     release = table("windows")["releases"].get(asked.config.windows.release)
     if release is None:
@@ -63,7 +68,7 @@ def container_image_release(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, f"choose an image with one of the tags {tags}")
 
 
-@rule("container-image-tag-known", WARNING, "It is known to which release a container image belongs")
+@rule("container-image-tag-known", WARNING, "A container image's tag should say its Windows release")
 def container_image_tag_known(asked: Asked) -> Iterator[Finding]:
     for path, image in _container_images(asked):
         # Other images may be of several releases at once, or of none that matters.
@@ -110,7 +115,7 @@ def _runs(asked: Asked) -> set[str]:
     return runs
 
 
-@rule("pause-for-windows", WARNING, "The sandbox image has a layer for the Windows release")
+@rule("pause-for-windows", WARNING, "The pause image should have a layer for the Windows release")
 def pause_for_windows(asked: Asked) -> Iterator[Finding]:
     image, release = asked.config.kubernetes.pause_image, table("windows")["releases"].get(asked.config.windows.release)
     if image is None or release is None or release["pause_at_least"] is None:
@@ -123,7 +128,7 @@ def pause_for_windows(asked: Asked) -> Iterator[Finding]:
         yield Finding(("kubernetes", "pause_image"), release["pause_note"], hint)
 
 
-@rule("hot-fix-review", WARNING, "Registry fixes are looked at again in time")
+@rule("hot-fix-review", WARNING, "A registry fix should have been reviewed before its date")
 def hot_fix_review(asked: Asked) -> Iterator[Finding]:
     for fix in table("windows")["releases"].get(asked.config.windows.release, {}).get("hot_fixes", []):
         if datetime.date.fromisoformat(fix["expires"]) < asked.today:
@@ -132,7 +137,7 @@ def hot_fix_review(asked: Asked) -> Iterator[Finding]:
             yield Finding(("windows", "release"), message, "use an imagegen with a newer catalogue")
 
 
-@rule("updates-exclude", ERROR, "An excluded update would otherwise be installed")
+@rule("updates-exclude", ERROR, "An excluded update must be one that would otherwise be installed")
 def updates_exclude(asked: Asked) -> Iterator[Finding]:
     updates = asked.config.windows.updates
     if updates is None:
@@ -146,7 +151,7 @@ def updates_exclude(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "leave it out, or name categories")
 
 
-@rule("licence-acknowledged", ERROR, "Windows is shared only by who answers for its licence")
+@rule("licence-acknowledged", ERROR, "Sharing a Windows image requires licence_acknowledged: true")
 def licence_acknowledged(asked: Asked) -> Iterator[Finding]:
     for target, settings in asked.config.targets.named().items():
         sharing = settings.publish.sharing

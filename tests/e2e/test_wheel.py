@@ -40,9 +40,11 @@ def test_wheel_holds_every_content_file(unpacked: Path) -> None:
     data = unpacked / "imagegen" / "_data"
     for inside, outside in ((data / "packer", contents.PACKER), (data / "ansible-win", contents.ROLES.parent)):
         assert contents.read_folder(inside) == contents.read_folder(outside)
-    assert contents.read_folder(unpacked / "imagegen" / "catalog", "*.json") == contents.read_folder(
-        contents.CATALOG, "*.json"
-    )
+    package = contents.CATALOG.parent
+    for room in ("catalog", "rules", "rules/examples"):
+        rows = contents.read_folder(package / room, "*.json")
+        assert rows
+        assert contents.read_folder(unpacked / "imagegen" / room, "*.json") == rows
 
 
 def test_wheel_holds_the_whole_package_and_nothing_else(unpacked: Path) -> None:

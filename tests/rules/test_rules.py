@@ -21,10 +21,11 @@ from imagegen.config.load import read_config
 from imagegen.contents import PACKER, ROLES
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ERROR, WARNING
-from imagegen.rules import aws, azure, first_boot, nodes
+from imagegen.rules import aws, azure, examples, first_boot, nodes
 from imagegen.rules.judge import RULES, broken_rules
 from imagegen.rules.rule import Asked
 from imagegen.steps.discover import load_steps
+from tests.rules.making_examples import Case, example_text, make_example
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,8 +85,8 @@ def _lay_over(facts: dict[str, Any], others: dict[str, Any], monkeypatch: pytest
             monkeypatch.setitem(facts, key, value)
 
 
-def _judged(rule: Rule, folder: Path, today: datetime.date) -> Iterator[str]:
-    """What is said of each case, each judged to break this rule or not, and no other."""
+def _judged(rule: Rule, folder: Path, today: datetime.date) -> Iterator[Case]:
+    """Each case, judged to break this rule or not, and no other."""
     for file in sorted(folder.glob("*.*.yaml")):
         problems = _problems(file, today)
         ids = {problem.rule for problem in problems}
@@ -96,8 +97,12 @@ def _judged(rule: Rule, folder: Path, today: datetime.date) -> Iterator[str]:
             assert problem.hint
             assert problem.hint not in problem.message
             assert problem.severity in (ERROR, WARNING)
-        said = "\n".join([f"# {file.name}", *map(str, problems)])
-        yield said.replace(f"{folder}{os.sep}", "").replace(f"{HERE}{os.sep}", "../")
+        yield Case(file, problems)
+
+
+def _said(case: Case) -> str:
+    said = "\n".join([f"# {case.file.name}", *map(str, case.problems)])
+    return said.replace(f"{case.file.parent}{os.sep}", "").replace(f"{HERE}{os.sep}", "../")
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
@@ -105,16 +110,30 @@ def test_rule_breaks_where_it_should_and_nowhere_else(rule: Rule, monkeypatch: p
     folder = HERE / rule.id
     assert list(folder.glob("*.broken.yaml"))
     assert list(folder.glob("*.fine.yaml"))
-    today = TODAY
+    today, supposes, facts = TODAY, "", folder / "catalogue.yaml"
     if (folder / "today.txt").exists():
         today = datetime.date.fromisoformat((folder / "today.txt").read_text().strip())
-    if (folder / "catalogue.yaml").exists():
-        for name, facts in read_yaml(folder / "catalogue.yaml").data.items():
-            _lay_over(table(name), facts, monkeypatch)
-    said = "\n".join(_judged(rule, folder, today)) + "\n"
+        supposes = f"today is {today}"
+    if facts.exists():
+        for name, rows in read_yaml(facts).data.items():
+            _lay_over(table(name), rows, monkeypatch)
+    cases = list(_judged(rule, folder, today))
+    said = "\n".join(map(_said, cases)) + "\n"
+    monkeypatch.undo()
+    if facts.exists() and not supposes:
+        now = [case for case in cases if rule.id in _ids(case.file, today)]
+        supposes = "" if now else "the catalogue says so"
+        cases = [*now, *(case for case in cases if not case.is_broken)] if now else cases
+    example = make_example(rule.id, cases, supposes)
     if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
         (folder / "expected.txt").write_text(said)
+        (examples.FOLDER / f"{rule.id}.json").write_text(example_text(example), encoding="utf-8")
     assert said == (folder / "expected.txt").read_text(), "if this is what an operator should read: make golden"
+    assert example == examples.example_of(rule.id), "the example is not made of these cases: make golden"
+
+
+def _ids(file: Path, today: datetime.date) -> set[str]:
+    return {problem.rule for problem in _problems(file, today)}
 
 
 def test_rules_and_folders_are_the_same() -> None:
@@ -122,7 +141,16 @@ def test_rules_and_folders_are_the_same() -> None:
     assert len(ids) == len(set(ids))
     assert [name for name in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)] == []
     assert sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__") == sorted(ids)
-    assert [rule.id for rule in RULES if not rule.summary or rule.summary.endswith(".")] == []
+    assert sorted(path.stem for path in examples.FOLDER.iterdir()) == sorted(ids)
+
+
+def test_sentences_say_what_must_be_so() -> None:
+    """And not what the messages warn of."""
+    words = {ERROR: r"\b(must|requires?|is required)\b", WARNING: r"\bshould\b"}
+    for rule in RULES:
+        assert re.search(words[rule.severity], rule.summary), f"{rule.id}: {rule.summary}"
+        assert not rule.summary.endswith("."), rule.id
+        assert not rule.why.endswith("."), rule.id
 
 
 def test_what_every_case_extends_breaks_nothing() -> None:

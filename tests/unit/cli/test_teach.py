@@ -15,6 +15,7 @@ from imagegen import pipeline
 from imagegen.catalog import listing
 from imagegen.catalog.facts import table
 from imagegen.cli import asking, teach
+from imagegen.cli.rule_text import rule_lines
 from imagegen.config.schema import FILE_NAME, MODELINE
 from imagegen.errors import ConfigError
 from imagegen.rules import awaited
@@ -173,8 +174,74 @@ def test_rules_lists_all_and_shows_one() -> None:
     text = run(teach.rules).stdout
     assert all(item["id"] in text for item in read)
     assert max(map(len, text.splitlines())) <= 100
-    assert run(teach.rules, RULES[0].id).stdout.split(maxsplit=2)[:2] == [RULES[0].id, RULES[0].severity]
-    assert "hyper_v" in run(teach.rules, "hyper-v").stdout
+
+
+GP2 = """\
+aws-gp2-speed (error)
+iops and throughput must be set only for gp3 disks.
+
+Why: a gp2 disk is as fast as it is large, and AWS refuses to be told
+
+This breaks it:
+
+    targets:
+      aws:
+        disk:
+          type: gp2
+          iops: 4000
+          throughput: 250
+
+  targets.aws.disk.iops
+    hint: leave it out, or choose type: gp3
+  targets.aws.disk.throughput
+    hint: leave it out, or choose type: gp3
+
+This does not:
+
+    targets:
+      aws:
+        disk:
+          iops: 4000
+          throughput: 250
+"""
+
+
+def test_a_rule_is_explained_by_an_example() -> None:
+    assert run(teach.rules, "aws-gp2-speed").stdout == GP2
+    (read,) = json.loads(run(teach.rules, "aws-gp2-speed", "--format", "json").stdout)
+    assert (read["severity"], read["why"]) == ("error", None)
+    assert [said["path"] for said in read["example"]["says"]] == [
+        "targets.aws.disk.iops",
+        "targets.aws.disk.throughput",
+    ]
+    assert read["example"]["fine"].splitlines() == [line[4:] for line in GP2.splitlines()[-5:]]
+
+
+def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:
+    told = run(teach.rules, "support-ends-soon").stdout
+    assert "\nWhy: nodes of this image outlive the support" in told
+    assert "\nThis breaks it (if today is 2026-12-15):\n" in told
+    assert "\n  kubernetes.version: support of Kubernetes 1.35 ends on 2027-02-28\n" in told
+
+
+def test_what_is_not_built_yet_is_explained() -> None:
+    told = run(teach.rules, "docker").stdout
+    assert told.startswith("docker (not built yet)\n")
+    assert "\n    runtime.docker\n" in told
+    assert "\n    overrides.docker_url\n" in told
+    listed = run(teach.rules, awaited.RULE).stdout
+    assert all(f"\n{name} " in listed for name in features())
+    assert RULES[0].id not in listed
+
+
+def test_every_rule_can_be_shown() -> None:
+    for rule in RULES:
+        lines = list(rule_lines(rule, 80))
+        assert [line for line in lines if len(line) > 80 and not line.startswith("    ")] == [], rule.id
+        told = " ".join(lines)
+        assert told.startswith(f"{rule.id} ({rule.severity}) {rule.summary}.  Why: "), rule.id
+        assert "  This breaks it" in told, rule.id
+        assert "  This does not:" in told, rule.id
 
 
 def test_narrow_terminals_get_narrow_tables(monkeypatch: pytest.MonkeyPatch) -> None:

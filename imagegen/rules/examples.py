@@ -1,0 +1,41 @@
+"""A rule's id in; a config that breaks the rule, what is said of it, and the nearest one that does not, out.
+
+The files are made of the rule's cases in tests/rules/<id> by `make golden`; a test holds them against the cases.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FOLDER = Path(__file__).with_name("examples")
+
+
+class Said(NamedTuple):
+    """What a rule says of a place of the config."""
+
+    path: str
+    message: str
+    hint: str
+
+
+class Example(NamedTuple):
+    """Parts of configs, as YAML; the rest of the config breaks no rule."""
+
+    broken: str
+    says: tuple[Said, ...]
+    fine: str
+    supposes: str = ""
+    """What the example takes for granted, where it would break nothing today."""
+
+    def as_json(self) -> dict[str, Any]:
+        """The example for machines."""
+        return {**self._asdict(), "says": [said._asdict() for said in self.says]}
+
+
+def example_of(rule: str) -> Example:
+    """The example of a rule."""
+    data = json.loads((FOLDER / f"{rule}.json").read_bytes())
+    configs = {name: "".join(f"{line}\n" for line in data[name]) for name in ("broken", "fine")}
+    return Example(**{**data, **configs, "says": tuple(Said(**said) for said in data["says"])})
