@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from imagegen.errors import ConfigError
+from imagegen.errors import ERROR, ConfigError
 
 if TYPE_CHECKING:
     import datetime
@@ -28,7 +28,7 @@ _TEXTS = {
     "containerd": "containerd version",
     "name": "Name of the image",
     "targets": "Clouds (aws, azure)",
-    "allow_cidr": "Networks that Packer reaches the builder from, as 198.51.100.7/32",
+    "allow_cidr": "Networks that Packer connects from, for example 198.51.100.7/32",
     "region": "AWS region to build in",
     "location": "Azure region to build in",
     "gallery_resource_group": "Resource group of the Azure Compute Gallery",
@@ -58,20 +58,22 @@ class Interview:
         if default is None:
             self.missing.append(flag)
             return ""
-        return check(default)
+        try:
+            return check(default)
+        except click.UsageError as error:
+            raise ConfigError(error.message) from None
 
 
 def answers_to(given: Mapping[str, Any], *, terminal: bool, today: datetime.date) -> Answers:
     """Everything that a first config needs, or one error that names every flag that is missing."""
-    from imagegen.catalog.facts import table
     from imagegen.config.starter import Answers, OnAws, OnAzure
 
     interview = Interview(given, terminal)
-    release = interview.answer("release", _RELEASE, _one_of(list(table("windows")["releases"])))
+    release = interview.answer("release", _RELEASE, _release)
+    name = interview.answer("name", given.get("file_name") or f"windows-{release}-containerd", _free_name(given))
     newest_kubernetes, newest_containerd = _newest(release, today)
     kubernetes = interview.answer("kubernetes", newest_kubernetes, _plain("kubernetes"))
     containerd = interview.answer("containerd", newest_containerd, _plain("containerd"))
-    name = interview.answer("name", given.get("file_name") or f"windows-{release}-containerd", _plain("name"))
     clouds = interview.answer("targets", "aws, azure" if terminal else None, _clouds)
     _refuse_idle(given, clouds)
     cidrs = interview.answer("allow_cidr", None, _networks)
@@ -94,7 +96,38 @@ def answers_to(given: Mapping[str, Any], *, terminal: bool, today: datetime.date
         tuple(cidrs),
         OnAws(**of_clouds["aws"]) if "aws" in of_clouds else None,
         OnAzure(**of_clouds["azure"]) if "azure" in of_clouds else None,
+        allow_eol=bool(given.get("allow_eol")),
     )
+
+
+def _release(answer: str) -> str:
+    from imagegen.catalog.facts import table
+
+    if refused := table("windows")["refused"].get(answer):
+        raise click.UsageError(f"{answer} cannot be built: {refused['reason']}")
+    return _one_of(list(table("windows")["releases"]))(answer)
+
+
+def _free_name(given: Mapping[str, Any]) -> Callable[[str], str]:
+    """A name that is a file's too must not be taken; it is asked for early, so that no other answer is lost."""
+
+    def check(answer: str) -> str:
+        name = _plain("name")(answer)
+        if "file" not in given:
+            try:
+                refuse_existing(file_of(name), force=bool(given.get("force")))
+            except ConfigError as error:
+                raise click.UsageError(f"{error.message}; choose another name, or give --force to replace it") from None
+        return name
+
+    return check
+
+
+def file_of(name: str) -> Path:
+    """The file of a config for which no other is named."""
+    from pathlib import Path
+
+    return Path(f"{name}.yaml")
 
 
 def _plain(question: str) -> Callable[[str], str]:
@@ -152,46 +185,82 @@ def _refuse_idle(given: Mapping[str, Any], clouds: Sequence[str]) -> None:
 
 
 def _newest(release: str, today: datetime.date) -> tuple[str, str]:
-    """The newest Kubernetes that is tested on the release and still supported, and the newest containerd for it."""
+    """The newest Kubernetes that is tested on the release, supported where any is, and the newest containerd for it."""
     from imagegen.catalog.facts import goes_with, numbers, table
 
     minors = table("kubernetes")["minors"]
-    good = [
-        minor
-        for minor, row in minors.items()
-        if row["windows"].get(release, {}).get("verdict") == "tested" and row["end_of_life"] >= today.isoformat()
-    ]
-    minor = max(good or minors, key=numbers)
+    tested = [minor for minor, row in minors.items() if row["windows"].get(release, {}).get("verdict") == "tested"]
+    good = [minor for minor in tested if minors[minor]["end_of_life"] >= today.isoformat()]
+    minor = max(good or tested or minors, key=numbers)
     lines = table("containerd")["lines"]
     fitting = [line for line, row in lines.items() if goes_with(row, minor)]
     return minors[minor]["latest_patch"], lines[max(fitting or lines, key=numbers)]["newest_patch"]
 
 
-def write_starter(answers: Answers, file: Path, *, force: bool, today: datetime.date) -> tuple[Problem, ...]:
-    """The config, whole or not at all, and only where every rule takes it; what should be known of it is returned."""
+class Written(NamedTuple):
+    """What was written."""
+
+    schema: Path | None
+    """The schema, where none lay beside the config."""
+    warnings: tuple[Problem, ...]
+
+
+def write_starter(
+    answers: Answers, file: Path, *, force: bool, with_schema: bool, terminal: bool, today: datetime.date
+) -> Written:
+    """The config, whole or not at all, and only where every rule takes it; and the schema by which editors check it."""
     from imagegen.build.workspace import write_file
     from imagegen.config.schema import FILE_NAME
     from imagegen.config.starter import starter_text
 
     refuse_existing(file, force=force)
-    text = starter_text(answers, modeline=file.with_name(FILE_NAME).is_file())
-    warnings = _judged(text, file, today)
+    schema = file.with_name(FILE_NAME)
+    missing = with_schema and not schema.is_file()
+    text = starter_text(answers, modeline=missing or schema.is_file())
+    problems = _judged(text, file, today)
+    wrong = [problem for problem in problems if problem.severity == ERROR]
+    if wrong:
+        answers = _with_ended_support(answers, file, problems, terminal=terminal)
+        return write_starter(answers, file, force=force, with_schema=with_schema, terminal=terminal, today=today)
     try:
+        if missing:
+            write_file(schema, _schema())
         write_file(file, text.encode())
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}") from None
-    return warnings
+    return Written(schema if missing else None, problems)
+
+
+def _with_ended_support(answers: Answers, file: Path, problems: Sequence[Problem], *, terminal: bool) -> Answers:
+    """The same answers with leave to build what is no longer supported, if that is all that is wrong and wanted."""
+    ended = [problem for problem in problems if problem.rule == "support-ended"]
+    if terminal and ended == [problem for problem in problems if problem.severity == ERROR]:
+        for problem in ended:
+            click.echo(f"{problem.path}: {problem.message}", err=True)
+        if click.confirm("Build it all the same (allow_eol: true)?", err=True):
+            return dataclasses.replace(answers, allow_eol=True)
+    message = f"{file} is not written: these answers do not go together"
+    hint = "give --allow-eol to build what is no longer supported; the manifest records it" if ended else ""
+    raise ConfigError(message, problems=problems, hint=hint)
+
+
+def _schema() -> bytes:
+    from imagegen.cli.overrides import known_words
+    from imagegen.config.schema import config_schema, schema_text
+
+    return schema_text(config_schema(known_words())).encode()
 
 
 def refuse_existing(file: Path, *, force: bool) -> None:
     """Somebody's config is not replaced by accident."""
     if file.exists() and not file.is_file():
-        raise ConfigError(f"{file} is no ordinary file", hint="choose another")
+        raise ConfigError(f"{file} is not an ordinary file", hint="choose another file")
     if file.exists() and not force:
-        raise ConfigError(f"{file} is there already", hint="choose another file, or --force to replace it")
+        raise ConfigError(f"{file} exists already", hint="choose another file, or give --force to replace it")
 
 
 def _judged(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:
+    """What the rules say of the config."""
     import tempfile
     from pathlib import Path
 
@@ -201,9 +270,7 @@ def _judged(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:
         draft = Path(folder, "config.yaml")
         draft.write_text(text, encoding="utf-8")
         try:
-            loaded = pipeline.load(pipeline.Asked(draft, today))
+            problems = pipeline.load(pipeline.Asked(draft, today)).warnings
         except ConfigError as error:
-            problems = [problem._replace(file=str(file)) for problem in error.problems]
-            message = f"{file} is not written: these answers do not go together"
-            raise ConfigError(message, problems=problems) from None
-    return tuple(problem._replace(file=str(file)) for problem in loaded.warnings)
+            problems = error.problems
+    return tuple(problem._replace(file=str(file)) for problem in problems)

@@ -33,11 +33,14 @@ _OVERRIDES = "overrides"
 @click.option("--gallery-resource-group", metavar="NAME", help="Azure: the resource group of the gallery.")
 @click.option("--gallery", metavar="NAME", help="Azure: the Compute Gallery.")
 @click.option("--definition", metavar="NAME", help="Azure: the image definition.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
-def init(file: Path | None, force: bool, **given: Any) -> None:  # noqa: ANN401 - the flags, by the name of their question
+@click.option("--allow-eol", is_flag=True, help="Accept versions that no longer receive security fixes.")
+@click.option("--no-schema", is_flag=True, help="Do not write the JSON Schema for editors beside the config.")
+@click.option("--force", is_flag=True, help="Replace an existing config.")
+def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:  # noqa: ANN401 - the flags, by the name of their question
     """Write a first config, with comments, to FILE (<name>.yaml by default).
 
-    Asks for what no flag says; without a terminal it takes defaults, and names the flags that have none.
+    Asks for what no flag says. Without a terminal it takes the defaults, and lists the missing flags that have none.
+    The JSON Schema is written beside the config, so that an editor completes and checks it.
 
     \b
     For one cloud, without questions:
@@ -45,18 +48,26 @@ def init(file: Path | None, force: bool, **given: Any) -> None:  # noqa: ANN401 
     """
     import shlex
 
-    from imagegen.cli.starting import answers_to, refuse_existing, write_starter
+    from imagegen.cli.starting import answers_to, file_of, refuse_existing, write_starter
     from imagegen.config.starter import complaint
 
+    given["force"] = force
     if file is not None:
         refuse_existing(file, force=force)
-        given["file_name"] = "" if complaint("name", file.stem) else file.stem
+        given |= {"file": file, "file_name": "" if complaint("name", file.stem) else file.stem}
+    elif given["name"]:
+        refuse_existing(file_of(given["name"]), force=force)
+    # There is none where standard input is closed.
+    terminal = sys.stdin is not None and sys.stdin.isatty()
     today = asking.today()
-    answers = answers_to(given, terminal=sys.stdin.isatty(), today=today)
-    file = file or Path(f"{answers.name}.yaml")
-    for problem in write_starter(answers, file, force=force, today=today):
+    answers = answers_to(given, terminal=terminal, today=today)
+    file = file or file_of(answers.name)
+    written = write_starter(answers, file, force=force, with_schema=not no_schema, terminal=terminal, today=today)
+    for problem in written.warnings:
         click.echo(str(problem), err=True)
     click.echo(f"wrote {file}, which validates")
+    if written.schema:
+        click.echo(f"wrote {written.schema}, by which editors complete and check it")
     click.echo(f"next: imagegen lock {shlex.quote(str(file))}")
 
 

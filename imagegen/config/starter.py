@@ -64,6 +64,7 @@ class Answers:
     allowed_cidrs: tuple[str, ...]
     aws: OnAws | None
     azure: OnAzure | None
+    allow_eol: bool = False
 
 
 def complaint(question: str, answer: str | list[str]) -> str:
@@ -92,6 +93,7 @@ def starter_text(answers: Answers, *, modeline: bool) -> str:
         f" for {' and '.join(clouds)}.",
         "# `imagegen schema --format yaml` shows every key that a config may have; `imagegen explain` says where each",
         "# value of this one comes from.",
+        *([_ENDED] if answers.allow_eol else []),
         _NODE.format(**{key: flow(getattr(answers, key)) for key in ("name", "release", "kubernetes", "containerd")}),
     ]
     cidrs = flow(list(answers.allowed_cidrs))
@@ -102,6 +104,11 @@ def starter_text(answers: Answers, *, modeline: bool) -> str:
         parts.append(_AZURE.format(cidrs=cidrs, **words))
     return "\n".join(parts)
 
+
+_ENDED = """\
+
+# Something here no longer receives security fixes. Without this line imagegen refuses it; the manifest records it.
+allow_eol: true"""
 
 _NODE = """\
 

@@ -55,17 +55,30 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], file: str) -> None:
     result = run(teach.init, *words)
-    assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
+    schema = Path(file).with_name(FILE_NAME)
+    assert result.stdout.splitlines() == [
+        f"wrote {file}, which validates",
+        f"wrote {schema}, by which editors complete and check it",
+        f"next: imagegen lock {file}",
+    ]
     loaded = pipeline.load(asking.asked(Path(file), ()))
     assert (list(loaded.config.targets.named()), loaded.awaited) == (clouds, ())
     assert loaded.config.name == Path(file).stem
-    assert not Path(file).read_text().startswith(MODELINE)
+    assert Path(file).read_text().startswith(f"{MODELINE}\n")
+    assert schema.read_bytes() == (CONFIGS / FILE_NAME).read_bytes()
 
 
-def test_init_names_the_schema_that_lies_beside() -> None:
+def test_init_keeps_the_schema_that_lies_beside() -> None:
     Path(FILE_NAME).write_text("{}")
-    run(teach.init, "first.yaml", *AWS)
+    assert FILE_NAME not in run(teach.init, "first.yaml", *AWS).stdout
     assert Path("first.yaml").read_text().startswith(MODELINE)
+    assert Path(FILE_NAME).read_text() == "{}"
+
+
+def test_init_names_no_schema_that_is_not_wanted() -> None:
+    run(teach.init, "first.yaml", *AWS, "--no-schema")
+    assert [path.name for path in Path().iterdir()] == ["first.yaml"]
+    assert MODELINE not in Path("first.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +86,8 @@ def test_init_names_the_schema_that_lies_beside() -> None:
     [
         ((), "missing: --target, --allow-cidr"),
         (("--target", "azure"), "missing: --allow-cidr, --location, --gallery-resource-group, --gallery"),
-        ((*AWS, "--release", "1803"), "--release: '1803' is not known here"),
+        ((*AWS, "--release", "2012"), "--release: '2012' is not known here"),
+        ((*AWS, "--release", "1803"), "--release: 1803 cannot be built: Windows Server 1803 went out of support"),
         ((*AWS, "--kubernetes", "1.36"), "--kubernetes: '1.36' does not have the right form"),
         ((*AWS, "--allow-cidr", "everybody"), "--allow-cidr: 'everybody' does not have the right form"),
         ((*AWS, "--location", "eastus2"), "--location is for azure, which is no target"),
@@ -90,24 +104,86 @@ def test_init_refuses_and_writes_nothing(words: tuple[str, ...], message: str) -
 
 def test_init_replaces_only_by_force() -> None:
     Path("mine.yaml").write_text("mine")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         run(teach.init, "mine.yaml", *AWS)
     assert Path("mine.yaml").read_text() == "mine"
     run(teach.init, "mine.yaml", *AWS, "--force")
     assert "name: mine\n" in Path("mine.yaml").read_text()
 
 
-def test_init_asks_on_a_terminal_until_the_answer_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = types.SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(teach, "sys", types.SimpleNamespace(stdin=terminal))
+
+
+@pytest.mark.usefixtures("_terminal")
+@pytest.mark.parametrize("words", [("mine.yaml",), ("--name", "mine")])
+def test_init_asks_nothing_where_the_file_exists(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    Path("mine.yaml").write_text("mine")
+    with pytest.raises(ConfigError, match="exists already"):
+        run(teach.init, *words)
+    assert capsys.readouterr().err == ""
+
+
+def test_init_says_at_once_that_its_own_name_is_taken() -> None:
+    Path("windows-2022-containerd.yaml").write_text("mine")
+    with pytest.raises(ConfigError, match="exists already; choose another name, or give --force"):
+        run(teach.init, *AWS)
+
+
+def test_init_lists_the_flags_where_standard_input_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(teach, "sys", types.SimpleNamespace(stdin=None))
+    with pytest.raises(ConfigError, match="missing: --target, --allow-cidr"):
+        run(teach.init)
+    assert run(teach.init, *AWS).stdout.startswith("wrote ")
+
+
+ENDED = (*AWS, "--kubernetes", "1.34.9", "--name", "ended")
+
+
+def test_init_says_how_to_build_what_is_no_longer_supported() -> None:
+    with pytest.raises(ConfigError, match="not written") as caught:
+        run(teach.init, *ENDED)
+    assert [problem.rule for problem in caught.value.problems] == ["support-ended"]
+    assert caught.value.hint == "give --allow-eol to build what is no longer supported; the manifest records it"
+    result = run(teach.init, *ENDED, "--allow-eol")
+    assert "[support-ended-allowed]" in result.stderr
+    assert pipeline.load(asking.asked(Path("ended.yaml"), ())).config.allow_eol
+
+
+def test_init_proposes_what_was_tested_on_an_ended_release() -> None:
+    run(teach.init, *AZURE, "--release", "annual", "--name", "ended", "--allow-eol")
+    loaded = pipeline.load(asking.asked(Path("ended.yaml"), ()))
+    assert {problem.rule for problem in loaded.warnings} == {"support-ended-allowed"}
+
+
+@pytest.mark.usefixtures("_terminal")
+@pytest.mark.parametrize("wanted", [True, False])
+def test_init_asks_whether_to_build_what_is_no_longer_supported(wanted: bool) -> None:
+    answers = ["", "", "y" if wanted else "n", ""]
+    if wanted:
+        result = run(teach.init, *ENDED, answers="\n".join(answers))
+        assert "kubernetes.version: support of Kubernetes 1.34 ended on" in result.stderr
+        assert "\nallow_eol: true\n" in Path("ended.yaml").read_text()
+    else:
+        with pytest.raises(ConfigError, match="not written"):
+            run(teach.init, *ENDED, answers="\n".join(answers))
+        assert not list(Path().iterdir())
+
+
+@pytest.mark.usefixtures("_terminal")
+def test_init_asks_on_a_terminal_until_the_answer_is_right() -> None:
+    Path("taken.yaml").write_text("mine")
     answers = [
         "1803",
         "2022",
+        "No Name",
+        "taken",
+        "asked",
         "1.36",
         "1.36.2",
         "",
-        "No Name",
-        "asked",
         "gcp",
         "aws",
         "all",
@@ -116,7 +192,7 @@ def test_init_asks_on_a_terminal_until_the_answer_is_right(monkeypatch: pytest.M
     ]
     result = run(teach.init, answers="\n".join([*answers, ""]))
     assert result.stdout.endswith("next: imagegen lock asked.yaml\n")
-    assert result.stderr.count("Error: ") == 5
+    assert result.stderr.count("Error: ") == 6
     assert "region: us-east-1\n" in Path("asked.yaml").read_text()
 
 

@@ -17,10 +17,12 @@ CIDRS = ("198.51.100.0/24", "203.0.113.7/32")
 @pytest.mark.parametrize(("aws", "azure"), [(AWS, AZURE), (AWS, None), (None, AZURE)])
 @pytest.mark.parametrize("modeline", [True, False])
 def test_starter_says_every_answer(aws: OnAws | None, azure: OnAzure | None, modeline: bool) -> None:
-    text = starter_text(Answers("first", "2022", "1.36.2", "2.3.4", CIDRS, aws, azure), modeline=modeline)
+    answers = Answers("first", "2022", "1.36.2", "2.3.4", CIDRS, aws, azure, allow_eol=modeline)
+    text = starter_text(answers, modeline=modeline)
     config = ImageConfig.model_validate(parse_yaml(text.encode(), "starter").data)
     assert (text.splitlines()[0] == MODELINE) is modeline
     assert (config.name, config.windows.release, config.kubernetes.version) == ("first", "2022", "1.36.2")
+    assert config.allow_eol is modeline
     assert config.runtime.containerd is not None
     assert config.runtime.containerd.version == "2.3.4"
     assert (config.targets.aws is None, config.targets.azure is None) == (aws is None, azure is None)
