@@ -192,7 +192,7 @@ def proxy_hides_metadata(asked: Asked) -> Iterator[Finding]:
         yield Finding(("proxy", "no_proxy"), message, f"add {', '.join(missing)} to no_proxy")
 
 
-@rule("proxy-over-tls", WARNING, "Windows PowerShell reaches a proxy without TLS only")
+@rule("proxy-over-tls", WARNING, "proxy.https should be an http:// address")
 def proxy_over_tls(asked: Asked) -> Iterator[Finding]:
     proxy = asked.config.proxy
     if proxy is not None and proxy.https is not None and proxy.for_downloads is None:

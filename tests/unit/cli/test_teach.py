@@ -54,18 +54,23 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], file: str) -> None:
-    result = run(teach.init, *words)
-    schema = Path(file).with_name(FILE_NAME)
-    assert result.stdout.splitlines() == [
-        f"wrote {file}, which validates",
-        f"wrote {schema}, by which editors complete and check it",
-        f"next: imagegen lock {file}",
-    ]
+    result = run(teach.init, *words, "--no-schema")
+    assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
     loaded = pipeline.load(asking.asked(Path(file), ()))
     assert (list(loaded.config.targets.named()), loaded.awaited) == (clouds, ())
     assert loaded.config.name == Path(file).stem
-    assert Path(file).read_text().startswith(f"{MODELINE}\n")
-    assert schema.read_bytes() == (CONFIGS / FILE_NAME).read_bytes()
+    assert MODELINE not in Path(file).read_text()
+
+
+def test_init_writes_the_schema_beside() -> None:
+    result = run(teach.init, "new/first.yaml", *AWS)
+    assert result.stdout.splitlines() == [
+        "wrote new/first.yaml, which validates",
+        f"wrote new/{FILE_NAME}, by which editors complete and check it",
+        "next: imagegen lock new/first.yaml",
+    ]
+    assert Path("new/first.yaml").read_text().startswith(f"{MODELINE}\n")
+    assert Path("new", FILE_NAME).read_bytes() == (CONFIGS / FILE_NAME).read_bytes()
 
 
 def test_init_keeps_the_schema_that_lies_beside() -> None:
@@ -73,12 +78,6 @@ def test_init_keeps_the_schema_that_lies_beside() -> None:
     assert FILE_NAME not in run(teach.init, "first.yaml", *AWS).stdout
     assert Path("first.yaml").read_text().startswith(MODELINE)
     assert Path(FILE_NAME).read_text() == "{}"
-
-
-def test_init_names_no_schema_that_is_not_wanted() -> None:
-    run(teach.init, "first.yaml", *AWS, "--no-schema")
-    assert [path.name for path in Path().iterdir()] == ["first.yaml"]
-    assert MODELINE not in Path("first.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +106,7 @@ def test_init_replaces_only_by_force() -> None:
     with pytest.raises(ConfigError, match="exists already"):
         run(teach.init, "mine.yaml", *AWS)
     assert Path("mine.yaml").read_text() == "mine"
-    run(teach.init, "mine.yaml", *AWS, "--force")
+    run(teach.init, "mine.yaml", *AWS, "--force", "--no-schema")
     assert "name: mine\n" in Path("mine.yaml").read_text()
 
 
@@ -136,10 +135,10 @@ def test_init_lists_the_flags_where_standard_input_is_closed(monkeypatch: pytest
     monkeypatch.setattr(teach, "sys", types.SimpleNamespace(stdin=None))
     with pytest.raises(ConfigError, match="missing: --target, --allow-cidr"):
         run(teach.init)
-    assert run(teach.init, *AWS).stdout.startswith("wrote ")
+    assert run(teach.init, *AWS, "--no-schema").stdout.startswith("wrote ")
 
 
-ENDED = (*AWS, "--kubernetes", "1.34.9", "--name", "ended")
+ENDED = (*AWS, "--kubernetes", "1.34.9", "--name", "ended", "--no-schema")
 
 
 def test_init_says_how_to_build_what_is_no_longer_supported() -> None:
@@ -153,7 +152,7 @@ def test_init_says_how_to_build_what_is_no_longer_supported() -> None:
 
 
 def test_init_proposes_what_was_tested_on_an_ended_release() -> None:
-    run(teach.init, *AZURE, "--release", "annual", "--name", "ended", "--allow-eol")
+    run(teach.init, *AZURE, "--release", "annual", "--name", "ended", "--allow-eol", "--no-schema")
     loaded = pipeline.load(asking.asked(Path("ended.yaml"), ()))
     assert {problem.rule for problem in loaded.warnings} == {"support-ended-allowed"}
 
@@ -190,7 +189,7 @@ def test_init_asks_on_a_terminal_until_the_answer_is_right() -> None:
         "198.51.100.7/32",
         "us-east-1",
     ]
-    result = run(teach.init, answers="\n".join([*answers, ""]))
+    result = run(teach.init, "--no-schema", answers="\n".join([*answers, ""]))
     assert result.stdout.endswith("next: imagegen lock asked.yaml\n")
     assert result.stderr.count("Error: ") == 6
     assert "region: us-east-1\n" in Path("asked.yaml").read_text()
