@@ -11,6 +11,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from imagegen.lines import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -109,7 +111,7 @@ class Console:
     @contextlib.contextmanager
     def _drawn_task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
         progress = self._join_progress()
-        task = progress.add_task(label, total=total)
+        task = progress.add_task(one_line(label), total=total)
         try:
             yield lambda count: progress.advance(task, count)
         finally:
@@ -151,12 +153,13 @@ class Console:
         self._write(f"{stamp}{text}", style=style)
 
     def _write(self, text: str, *, style: str | None) -> None:
+        line = one_line(text)
         if self.plain:
             with self._lock:
-                self._stream.write(text + "\n")
+                self._stream.write(line + "\n")
                 self._stream.flush()
         else:
-            self.terminal.print(text, style=style, markup=False, emoji=False, soft_wrap=True)
+            self.terminal.print(line, style=style, markup=False, emoji=False, soft_wrap=True)
 
 
 def _uncounted(_count: int) -> None:

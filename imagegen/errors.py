@@ -17,6 +17,8 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from imagegen.lines import joined, one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -58,7 +60,7 @@ class Problem(NamedTuple):
         path = "" if place == f"--set {self.path}" else self.path
         text = ": ".join(part for part in (place, path, message) if part)
         text = f"{text} [{self.rule}]" if self.rule else text
-        return f"{text}\n  hint: {self.hint}" if self.hint else text
+        return joined([text, f"  hint: {self.hint}"]) if self.hint else one_line(text)
 
 
 class ImagegenError(Exception):

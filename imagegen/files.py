@@ -25,6 +25,15 @@ _KINDS: Final = {
 }
 
 
+def check_name(path: Path) -> None:
+    """Refuses a name that is no text: it could be written neither into a plan nor into a manifest."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+        raise ConfigError(f"the name {shown} is not UTF-8", hint="rename it, so that it can be recorded") from None
+
+
 def read_file(
     path: Path, *, limit: int, shown_as: str | None = None, error: type[ImagegenError] = ConfigError
 ) -> bytes:

@@ -94,7 +94,9 @@ def load(asked: Asked) -> Loaded:
             problems += refused_hosts(config, read.document, load_steps())
     wrong = sum(problem.severity == ERROR for problem in problems)
     if wrong or config is None:
-        raise ConfigError(f"{asked.file}: {wrong} problem{'s' if wrong != 1 else ''}", problems=problems)
+        warned = len(problems) - wrong
+        also = f" and {counted(warned, 'warning')}" if warned else ""
+        raise ConfigError(f"{asked.file}: {counted(wrong, 'problem')}{also}", problems=problems)
     missing = awaited(config, read.document)
     return Loaded(asked.file, config, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent
 from imagegen.console import counted, seconds
+from imagegen.lines import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -186,7 +187,7 @@ class LiveDisplay:
         with self._lock:
             rows = [self._row(phase) for phase in self._phases.values()]
             took = seconds(time.monotonic() - self._began)
-            rows.append(Text(f"{self._target}  {took}  {self._current}", style="dim"))
+            rows.append(Text(one_line(f"{self._target}  {took}  {self._current}"), style="dim"))
         for row in rows:
             row.no_wrap = True
             row.overflow = "ellipsis"
@@ -223,7 +224,7 @@ class LiveDisplay:
 
         marks = {"started": ("…", "cyan"), "finished": ("✓", "green"), "failed": ("✗", "red")}
         mark, style = marks[phase.status]
-        return Text.assemble((f"{mark} ", style), f"{self._target}  {_phase_text(phase)}")
+        return Text.assemble((f"{mark} ", style), one_line(f"{self._target}  {_phase_text(phase)}"))
 
 
 def _phase_text(phase: _Phase) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from imagegen.lines import one_line
+
 if TYPE_CHECKING:
     import datetime
     from pathlib import Path
@@ -47,7 +49,8 @@ def loaded(asked: Asked) -> Loaded:
 
     found = pipeline.load(asked)
     if count := len(found.warnings) + len(found.awaited):
-        click.echo(f"{asked.file}: {counted(count, 'warning')}: run `imagegen validate` to see them", err=True)
+        line = f"{asked.file}: {counted(count, 'warning')}: run `imagegen validate` to see them"
+        click.echo(one_line(line), err=True)
     return found
 
 

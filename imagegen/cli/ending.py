@@ -10,6 +10,7 @@ from typing import Final, TextIO
 import click
 
 from imagegen.errors import ExitCode
+from imagegen.lines import one_line
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 # As a shell reports a program that SIGPIPE ended.
@@ -50,7 +51,7 @@ def _drop(stream: TextIO) -> None:
 
 def _tell(text: str) -> None:
     try:
-        click.echo(text, err=True)
+        click.echo(one_line(text), err=True)
     except OSError:
         # Standard error lies on the same full disk: the exit code alone tells it.
         _drop(sys.stderr)

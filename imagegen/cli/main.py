@@ -17,6 +17,7 @@ import imagegen.cli.startup
 from imagegen.cli import asking, options, teach
 from imagegen.cli.ending import Verbs, end_without_place
 from imagegen.cli.manifests import manifest as manifest_group
+from imagegen.lines import joined, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +97,7 @@ def lock(
     file = asking.lock_file_of(config, lock_file)
     console = asking.console_for(plain, quiet)
     pipeline.look_up(loaded, targets, file, refresh=refresh, run=asking.run_with(labels), console=console)
-    click.echo(str(file))
+    click.echo(one_line(str(file)))
 
 
 @cli.command(short_help="Show what will be on the machine.")
@@ -157,7 +158,7 @@ def render(
     lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
     decision = pipeline.decide(loaded, name, lock)
     folder = out / "rehearsal" if rehearse else out
-    click.echo(str(pipeline.write(decision, pipeline.render_tree(decision), folder).tree))
+    click.echo(one_line(str(pipeline.write(decision, pipeline.render_tree(decision), folder).tree)))
 
 
 @cli.command(short_help="Build, publish and record an image.")
@@ -303,7 +304,9 @@ def main() -> NoReturn:
         click.echo("interrupted", err=True)
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        # Its message repeats what was typed, as it was typed; it has lines of its own too.
+        message = joined(error.format_message().split("\n"))
+        click.UsageError(message, getattr(error, "ctx", None)).show()
         sys.exit(2)
     except OSError as error:
         ended = end_without_place(error)

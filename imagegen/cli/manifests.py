@@ -8,6 +8,7 @@ import click
 
 from imagegen.cli import options
 from imagegen.console import counted
+from imagegen.lines import one_line
 
 _FOLDER = click.argument("folder", required=False, type=click.Path(path_type=Path))
 
@@ -39,16 +40,17 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
         print_json([item.model_dump(mode="json") for item in found.records])
     else:
         for item in found.records:
-            click.echo(manifest_line(item))
+            click.echo(one_line(manifest_line(item)))
     found.refuse_bad()
 
 
 def _tell_where_else(place: Path) -> None:
     """An empty list says where it looked; rehearsals keep their manifests in folders of their own."""
-    click.echo(f"there are no manifests in {place / 'manifests'}", err=True)
+    click.echo(one_line(f"there are no manifests in {place / 'manifests'}"), err=True)
     rehearsals = sorted((place / "rehearsal").glob("*/manifests"), key=lambda path: path.stat().st_mtime)
     if rehearsals:
-        click.echo(f"hint: the newest rehearsal's: imagegen manifest list {rehearsals[-1].parent}", err=True)
+        line = f"hint: the newest rehearsal's: imagegen manifest list {rehearsals[-1].parent}"
+        click.echo(one_line(line), err=True)
 
 
 @manifest.command("show")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imagegen.console import counted
+from imagegen.lines import joined, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,12 +36,13 @@ _SHOWN = {
 
 def error_text(error: ImagegenError) -> str:
     """An error as it is shown: message, every problem or detail, hint."""
-    lines = [f"error: {error.message}"]
-    lines += [str(problem) for problem in error.problems]
-    lines += [f"  {detail}" for detail in error.details]
+    parts = [one_line(f"error: {error.message}")]
+    parts += [str(problem) for problem in error.problems]
+    parts += [one_line(f"  {detail}") for detail in error.details]
     if error.hint:
-        lines.append(f"hint: {error.hint}")
-    return "\n".join(lines)
+        # A hint may be commands to run, each on its line.
+        parts.append(joined(f"hint: {error.hint}".split("\n")))
+    return "\n".join(parts)
 
 
 def coloured(text: str) -> str:
@@ -52,7 +54,8 @@ def coloured(text: str) -> str:
 
 def print_json(value: object) -> None:
     """A value for machines on standard output."""
-    click.echo(json.dumps(value, indent=2, sort_keys=True))
+    # JSON escapes what ends a line; what a CI runner takes for a command anywhere in a line only stands in its strings.
+    click.echo(json.dumps(value, indent=2, sort_keys=True).replace("##[", r"##\u005b"))
 
 
 def plan_text(plan: BuildPlan) -> str:
@@ -74,7 +77,7 @@ def plan_text(plan: BuildPlan) -> str:
     for name, artifact in image.artifacts.items():
         lines.append(f"  {name}  {plan.build.downloads[name]}")
         lines.append(f"    sha256 {artifact.sha256}")
-    return "\n".join(lines)
+    return joined(lines)
 
 
 def _resource_lines(resource: PlannedResource) -> Iterator[str]:
@@ -96,7 +99,7 @@ def tools_text(tools: Toolchain) -> str:
     """The same for people."""
     lines = [f"packer {tools.packer_version}  {tools.packer}"]
     lines += [f"plugin {name} {item.version}  {item.path}" for name, item in sorted(tools.plugins.items())]
-    return "\n".join(lines)
+    return joined(lines)
 
 
 def print_manifest(manifest: ImageManifest, form: str) -> None:
@@ -146,7 +149,7 @@ def _manifest_text(manifest: ImageManifest) -> str:
     for key, note in sorted(manifest.notes.items()):
         lines.append(f"  {key}")
         lines += _note_lines(note)
-    return "\n".join(lines)
+    return joined(lines)
 
 
 def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/guest.md fixes

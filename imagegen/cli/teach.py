@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imagegen.cli import asking, options
+from imagegen.lines import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -65,10 +66,10 @@ def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:
     written = write_starter(answers, file, force=force, with_schema=not no_schema, terminal=terminal, today=today)
     for problem in written.warnings:
         click.echo(str(problem), err=True)
-    click.echo(f"wrote {file}, which validates")
+    lines = [f"wrote {file}, which validates"]
     if written.schema:
-        click.echo(f"wrote {written.schema}, by which editors complete and check it")
-    click.echo(f"next: imagegen lock {shlex.quote(str(file))}")
+        lines.append(f"wrote {written.schema}, by which editors complete and check it")
+    click.echo(joined([*lines, f"next: imagegen lock {shlex.quote(str(file))}"]))
 
 
 @click.command(short_help="Show where every value comes from.")

@@ -8,6 +8,7 @@ import click
 
 from imagegen.console import counted
 from imagegen.errors import ERROR, ConfigError, ExitCode
+from imagegen.lines import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,8 +48,10 @@ def validate_configs(configs: tuple[Path, ...], target: str | None, sets: tuple[
         told = [verdict.as_json() for verdict in verdicts]
         print_json({"ok": all(one["ok"] for one in told), "configs": told})
     else:
+        told_before: set[Problem] = set()
         for verdict in verdicts:
-            (_annotate if form == "github" else _tell)(verdict)
+            (_annotate if form == "github" else _tell)(verdict, told_before)
+            told_before |= {*verdict.problems, *verdict.awaited}
         if form == "text" and len(verdicts) > 1:
             click.echo(_summary(verdicts))
     if any(verdict.failure for verdict in verdicts):
@@ -70,28 +73,34 @@ def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
     return Verdict(config, loaded.config.name, targets, list(loaded.warnings), awaited, None)
 
 
-def _tell(verdict: Verdict) -> None:
+def _tell(verdict: Verdict, told_before: set[Problem]) -> None:
+    """A warning of a config that several extend is told once; what refuses a config is told of each."""
     from imagegen.cli.show import coloured, error_text
 
     if verdict.failure is not None:
         click.echo(coloured(error_text(verdict.failure)), err=True)
         return
-    for problem in [*verdict.problems, *verdict.awaited]:
+    for problem in _new([*verdict.problems, *verdict.awaited], told_before):
         click.echo(coloured(str(problem)), err=True)
     ok = "ok, and cannot be built yet" if verdict.awaited else "ok"
-    click.echo(f"{verdict.file}: {ok} ({verdict.name} for {', '.join(verdict.targets)})")
+    click.echo(one_line(f"{verdict.file}: {ok} ({verdict.name} for {', '.join(verdict.targets)})"))
+
+
+def _new(problems: list[Problem], told_before: set[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem not in told_before]
 
 
 def _summary(verdicts: list[Verdict]) -> str:
     wrong = sum(verdict.failure is not None for verdict in verdicts)
     later = sum(verdict.failure is None and bool(verdict.awaited) for verdict in verdicts)
-    warnings = sum(problem.severity != ERROR for verdict in verdicts for problem in verdict.problems)
+    told = {problem for verdict in verdicts for problem in (*verdict.problems, *verdict.awaited)}
+    warnings = sum(problem.severity != ERROR for problem in told)
     parts = [f"{len(verdicts) - wrong - later} ok", f"{later} cannot be built yet", f"{wrong} wrong"]
     return f"{len(verdicts)} configs: {', '.join(parts)}; {counted(warnings, 'warning')}"
 
 
-def _annotate(verdict: Verdict) -> None:
-    for problem in [*verdict.problems, *verdict.awaited]:
+def _annotate(verdict: Verdict, told_before: set[Problem]) -> None:
+    for problem in _new([*verdict.problems, *verdict.awaited], told_before):
         kind = "error" if problem.severity == ERROR else "warning"
         words = [f"{problem.path}: {problem.message}" if problem.path else problem.message]
         words += [f"hint: {problem.hint}"] if problem.hint else []
@@ -100,15 +109,17 @@ def _annotate(verdict: Verdict) -> None:
         words += [] if problem.line or problem.file == file else [f"said by {problem.file}"]
         place = [f"file={_property(file)}", *([f"line={problem.line}"] if problem.line else [])]
         title = [f"title={_property(problem.rule)}"] if problem.rule else []
-        click.echo(f"::{kind} {','.join([*place, *title])}::{_escaped(chr(10).join(words))}")
+        annotation = f"::{kind} {','.join([*place, *title])}::{_escaped(words)}"
+        click.echo(annotation)
     if verdict.failure is not None and not verdict.problems:
-        click.echo(f"::error file={_property(str(verdict.file))}::{_escaped(verdict.failure.message)}")
+        annotation = f"::error file={_property(str(verdict.file))}::{_escaped([verdict.failure.message])}"
+        click.echo(annotation)
 
 
-def _escaped(text: str) -> str:
+def _escaped(lines: list[str]) -> str:
     # https://docs.github.com/actions/reference/workflow-commands: what would end the command is written as %XX.
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return "%0A".join(one_line(line).replace("%", "%25") for line in lines)
 
 
 def _property(text: str) -> str:
-    return _escaped(text).replace(":", "%3A").replace(",", "%2C")
+    return _escaped([text]).replace(":", "%3A").replace(",", "%2C")

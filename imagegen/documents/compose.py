@@ -21,6 +21,7 @@ from imagegen.documents.yaml import (
     short,
 )
 from imagegen.errors import ConfigError, Problem
+from imagegen.files import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +50,7 @@ def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath
     Keys and values merge key by key; null takes away what stands below it; anything else replaces it. Each file counts
     once, before everything that extends it. `is_text` tells where the model wants a text: there a value of `--set`
     needs no quotes."""
+    check_name(path)
     own = read_yaml(path)
     # A document that is no config is for the reader of configs to refuse.
     if not isinstance(own.data, dict) or not (sets or EXTENDS in own.data):
@@ -56,8 +58,11 @@ def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath
     data: dict[str, Any] = {}
     places: dict[YamlPath, Place] = {(): Place(own.file, 1)}
     for layer in _layers(own):
-        data = _laid_over(data, {key: value for key, value in layer.data.items() if key != EXTENDS})
-        places |= {at: Place(layer.file, line) for at, line in layer.lines.items()}
+        above = {key: value for key, value in layer.data.items() if key != EXTENDS}
+        # A section that only gets more keys stays where it was said: what is wrong with the rest is to be mended there.
+        kept = {at: places[at] for at in _extended_sections(data, above, ())}
+        data = _laid_over(data, above)
+        places |= {at: Place(layer.file, line) for at, line in layer.lines.items()} | kept
     data, said = _with_sets(data, places, sets, is_text)
     # What a later layer replaced has left its place behind; a path that is there was placed by the last that wrote it.
     places = {at: places[at] for at in _paths(data, ())}
@@ -75,6 +80,17 @@ def _laid_over(below: Any, above: Any) -> Any:  # noqa: ANN401 - any part of a d
         return above
     merged = below | {key: _laid_over(below[key], value) if key in below else value for key, value in above.items()}
     return {key: value for key, value in merged.items() if value is not None or key not in above}
+
+
+def _extended_sections(below: Any, above: Any, at: YamlPath) -> list[YamlPath]:  # noqa: ANN401 - as above
+    """The sections of a document in which the one above changes nothing; of the others, those within that it leaves."""
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return []
+    found = [
+        path for key in below.keys() & above.keys() for path in _extended_sections(below[key], above[key], (*at, key))
+    ]
+    unchanged = all((*at, key) in found for key in below.keys() & above.keys())
+    return [at, *found] if unchanged else found
 
 
 def _paths(value: Any, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a document

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from imagegen.config.reference import flow
 from imagegen.documents.yaml import dotted
 from imagegen.explain.model import CATALOGUE, DEFAULT
+from imagegen.lines import joined
 from imagegen.steps.evaluate import ALWAYS
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def explanation_text(explanation: Explanation, width: int) -> str:
     for number, note in enumerate(notes, 1):
         lead = f"[{number}] "
         lines += ["", *textwrap.wrap(note, width, initial_indent=lead, subsequent_indent=" " * len(lead))][number > 1 :]
-    return "\n".join(lines)
+    return joined(lines)
 
 
 def _section(values: list[Value], width: int, notes: list[str]) -> Iterator[str]:

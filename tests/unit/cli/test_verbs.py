@@ -25,20 +25,6 @@ SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[object, str, str]]:
-    """The command line in this process: exit code, standard output, standard error."""
-
-    def ran(*arguments: object) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["imagegen", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            main()
-        captured = capsys.readouterr()
-        return exit_.value.code, captured.out, captured.err
-
-    return ran
-
-
-@pytest.fixture
 def locked(tmp_path: Path, decide: Callable[..., Any]) -> tuple[Any, Path]:
     """The shipped config's decision for AWS, and a lock file to make it from."""
     decided = decide(SHIPPED, "aws")

@@ -91,7 +91,7 @@ def test_layers_merge_and_each_value_has_its_place(repository: Path) -> None:
     }
     assert {dotted(path): str(document.place(path)) for path in document.lines} == {
         "": "configs/config.yaml:1",
-        "map": "configs/config.yaml:2",
+        "map": "configs/more.yaml:2",
         "map.base": "shared/base.yaml:2",
         "map.both": "configs/more.yaml:2",
         "map.list": "configs/more.yaml:2",
@@ -106,7 +106,7 @@ def test_layers_merge_and_each_value_has_its_place(repository: Path) -> None:
     assert not [place for place in document.elsewhere.values() if place.file == document.file]
     problem = document.problem(("map", "base", "deeper"), "m", "h")
     assert (problem.file, problem.line, problem.path) == ("shared/base.yaml", 2, "map.base.deeper")
-    assert document.place(("map", "not there")) == Place("configs/config.yaml", 2)
+    assert document.place(("map", "not there")) == Place("configs/more.yaml", 2)
     assert str(document.problem(("again", "b"), "m")) == "--set again.b: m"
 
 
@@ -352,3 +352,20 @@ def test_a_path_is_read_as_it_was_written(path: YamlPath) -> None:
 def test_what_is_no_path(text: str) -> None:
     with pytest.raises(ConfigError, match="is not a path into a config"):
         parse_path(text)
+
+
+@pytest.mark.parametrize(
+    ("own", "place"),
+    [
+        ("section: {more: 1}", "shared.yaml:2"),
+        ("section: {inner: {more: 1}}", "shared.yaml:2"),
+        ("section: {value: 2}", "config.yaml:2"),
+        ("section: {inner: {value: 2}}", "config.yaml:2"),
+        ("section: {value: null}", "config.yaml:2"),
+        ("section: {inner: 1}", "config.yaml:2"),
+    ],
+)
+def test_what_a_section_lacks_is_told_where_it_was_last_changed(repository: Path, own: str, place: str) -> None:
+    shared = "other: 1\nsection:\n  value: 1\n  inner:\n    value: 1\n"
+    write(repository, {"config.yaml": f"extends: shared.yaml\n{own}\n", "shared.yaml": shared})
+    assert str(composed(repository, "config.yaml").place(("section", "missing"))) == place
