@@ -63,6 +63,14 @@ class Problem(NamedTuple):
         return joined([text, f"  hint: {self.hint}"]) if self.hint else one_line(text)
 
 
+class InvalidValue(ValueError):
+    """A value that a model does not take: what is wrong with it, and what to write instead."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
 class ImagegenError(Exception):
     """Base of everything a user should read without a traceback."""
 

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from imagegen.config.words import Duration, HttpsUrl, RelativePath, Version
+from imagegen.config.addresses import HttpsUrl, ImageGlob
+from imagegen.config.words import Duration, RelativePath, Version
 from imagegen.resources.model import Name, Sha256, Strict, WindowsPath
 
 
@@ -45,7 +46,7 @@ class CredentialProvider(Strict):
     sha256: Sha256 | None = pydantic.Field(
         default=None, description="What its bytes must be, in lower-case hex.", examples=["0" * 64]
     )
-    match_images: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/_-]+$")]] = pydantic.Field(
+    match_images: list[ImageGlob] = pydantic.Field(
         description="The images it is asked for.", min_length=1, examples=[["*.dkr.ecr.*.amazonaws.com"]]
     )
     cache: Duration = pydantic.Field(default="12h", description="How long its answer is kept.", examples=["1h"])

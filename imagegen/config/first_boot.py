@@ -53,7 +53,7 @@ class Logging(Strict):
     file: str = pydantic.Field(
         default="cloudbase-init.log",
         description="The log's name in cloudbase-init's log folder.",
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$",
+        pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?$",
         examples=["first-boot.log"],
     )
     debug: bool = pydantic.Field(

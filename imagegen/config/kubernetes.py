@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 import pydantic
 
-from imagegen.config.words import ImageRef, Line, PlainFolder, Version
+from imagegen.config.addresses import ImageRef
+from imagegen.config.words import Line, PlainFolder, Version
 from imagegen.resources.model import Strict
 
 FlagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,60}$")]

@@ -18,13 +18,14 @@ from imagegen.config.additions import (
     Provisioner,
     Wins,
 )
+from imagegen.config.addresses import ImageRef
 from imagegen.config.first_boot import CloudbaseInit, Ssh
 from imagegen.config.kubernetes import Kubernetes
 from imagegen.config.network import Cni, HostNames, KubeProxy, Proxy
 from imagegen.config.runtime import Runtime
 from imagegen.config.sources import ArtifactPolicy, AskedOverride
 from imagegen.config.windows import Windows
-from imagegen.config.words import ImageRef, Minutes, RelativePath
+from imagegen.config.words import Minutes, RelativePath
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.resources.model import Strict

@@ -1,10 +1,11 @@
 """What a config says about pods' networks, proxies and the names of machines."""
 
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import pydantic
 
-from imagegen.config.words import HostName, ProxyUrl, Version
+from imagegen.config.addresses import DnsName, ProxyUrl, Unproxied
+from imagegen.config.words import Version
 from imagegen.resources.model import Strict
 
 CniPlugin = Literal["none", "calico", "flannel", "azure", "ovn-kubernetes", "win-bridge", "win-overlay", "wincni"]
@@ -49,7 +50,7 @@ class Proxy(Strict):
         description="HTTPS_PROXY, without user and password. An `http://` proxy also carries the builder's downloads.",
         examples=["http://proxy.example.com:3128"],
     )
-    no_proxy: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/-]+$")]] = pydantic.Field(
+    no_proxy: list[Unproxied] = pydantic.Field(
         default=[], description="NO_PROXY: what is reached without it.", examples=[["169.254.169.254", ".svc"]]
     )
 
@@ -85,6 +86,6 @@ class HostNames(Strict):
         pattern=r"^[A-Za-z0-9-]{1,253}$",
         examples=["winp"],
     )
-    dns_suffix: HostName | None = pydantic.Field(
+    dns_suffix: DnsName | None = pydantic.Field(
         default=None, description="The machines' primary DNS suffix.", examples=["nodes.example.com"]
     )

@@ -4,7 +4,8 @@ from typing import Literal, Self
 
 import pydantic
 
-from imagegen.config.words import Duration, HttpsUrl, Registry, Version
+from imagegen.config.addresses import HttpsUrl, Registry
+from imagegen.config.words import Duration, Version
 from imagegen.resources.model import Strict
 
 

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import pydantic
 
-from imagegen.config.words import HostName, HttpsUrl, Line
+from imagegen.config.addresses import HostAndPort, HttpsUrl
+from imagegen.config.words import Line
 from imagegen.resources.model import Sha256, Strict
 
 
@@ -59,7 +60,7 @@ class ArtifactPolicy(Strict):
         description="A mirror of the public addresses: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
         examples=["https://artifacts.example.com/mirror"],
     )
-    allowed_hosts: list[HostName] = pydantic.Field(
+    allowed_hosts: list[HostAndPort] = pydantic.Field(
         default=[],
         description="The only hosts that anything is downloaded from; any when empty.",
         examples=[["artifacts.example.com"]],

@@ -4,7 +4,8 @@ from typing import Literal, Self
 
 import pydantic
 
-from imagegen.config.words import ImageRef, Kb, Line
+from imagegen.config.addresses import ImageRef
+from imagegen.config.words import Kb, Line
 from imagegen.resources.model import Strict
 
 

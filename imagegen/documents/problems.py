@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pydantic
 
 from imagegen.documents.yaml import Document, Unquoted
+from imagegen.errors import InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +93,8 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
         case "too_short":
             return "must not be empty", _description(model, location)
         case "value_error":
-            return str(context.get("error", item["msg"])), ""
+            error = context.get("error", item["msg"])
+            return str(error), error.hint if isinstance(error, InvalidValue) else ""
         case _:
             message = str(item["msg"])
             return message[:1].lower() + message[1:], ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -207,11 +206,7 @@ def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
         return list(addresses)
     import ipaddress
 
-    networks = []
-    for item in written:
-        # A name with a slash is no network, and no way around for any address.
-        with contextlib.suppress(ValueError):
-            networks.append(ipaddress.ip_network(item, strict=False))
+    networks = [ipaddress.ip_network(item, strict=False) for item in written]
     return [address for address in addresses if not any(ipaddress.ip_address(address) in one for one in networks)]
 
 

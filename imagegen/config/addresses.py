@@ -1,0 +1,169 @@
+"""URLs and hosts that a config names: one judgement for all of them, which tells what is wrong with a value.
+
+What passes here is taken by everything that comes after: Python's resolver, TLS, containerd's folders and Windows."""
+
+import re
+from typing import Annotated, Final
+
+import pydantic
+
+from imagegen.errors import InvalidValue
+
+_LONGEST_HOST: Final = 253
+_LONGEST_LABEL: Final = 63
+_LAST_PORT: Final = 65535
+
+# For editors, which know patterns only; the models need wider ones, so that the judgement below tells what is wrong.
+_LABEL: Final = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_PORT: Final = "(:[1-9][0-9]{0,4})?"
+_HOST: Final = rf"{_LABEL}(\.{_LABEL})*{_PORT}"
+
+
+def check_host(host: str) -> str:
+    """The host, or what is wrong with it: a name of labels (RFC 1123), or an IPv4 address."""
+    if host.startswith("["):
+        raise InvalidValue(f"the host {host} is an IPv6 address, which is not supported here", "write a host name")
+    if not host.isascii():
+        raise InvalidValue(f"the host {host!r} has a character outside ASCII", "write its ASCII form, as xn--bcher-kva")
+    if wrong := re.search(r"[^A-Za-z0-9.-]", host):
+        hint = "a host name has letters, digits, dashes and dots"
+        raise InvalidValue(f"the host {host!r} has the character {wrong[0]!r}", hint)
+    if len(host) > _LONGEST_HOST:
+        message = f"the host {host[:20]}… has {len(host)} characters"
+        raise InvalidValue(message, f"a host name has at most {_LONGEST_HOST}")
+    labels = host.split(".")
+    for label in labels:
+        _check_label(label, host)
+    if labels[-1].isdigit() and not _is_ipv4(labels):
+        hint = "write four numbers from 0 to 255, or a name that does not end in digits alone"
+        raise InvalidValue(f"the host {host!r} is neither a name nor an IPv4 address", hint)
+    if "xn--" in host.lower():
+        _check_punycode(host)
+    return host
+
+
+def _check_label(label: str, host: str) -> None:
+    if not label:
+        hint = "write one dot between two parts, and none at either end"
+        raise InvalidValue(f"the host {host!r} has an empty part", hint)
+    if len(label) > _LONGEST_LABEL:
+        message = f"the part {label[:20]}… of the host has {len(label)} characters"
+        raise InvalidValue(message, f"between two dots there are at most {_LONGEST_LABEL}")
+    if label.startswith("-") or label.endswith("-"):
+        raise InvalidValue(f"the part {label!r} of the host {host!r} begins or ends with a dash", "remove that dash")
+
+
+def _is_ipv4(labels: list[str]) -> bool:
+    return len(labels) == 4 and all(re.fullmatch("0|[1-9][0-9]{0,2}", one) and int(one) < 256 for one in labels)
+
+
+def _check_punycode(host: str) -> None:
+    # The same that the HTTP client asks, which ends with its error.
+    import idna
+
+    try:
+        idna.decode(host)
+    except idna.IDNAError as error:
+        raise InvalidValue(f"the host {host!r} is not a valid IDNA name: {error}", "check the part with xn--") from None
+
+
+def check_authority(text: str) -> str:
+    """A host, with a port or without."""
+    host, colon, port = text.rpartition(":") if re.search(r":[^\]]*$", text) else (text, "", "")
+    check_host(host)
+    if colon and not (re.fullmatch("[1-9][0-9]{0,4}", port) and int(port) <= _LAST_PORT):
+        raise InvalidValue(f"{port!r} is not a port", f"write a number from 1 to {_LAST_PORT}, or leave the port out")
+    return text
+
+
+def _check_url(url: str) -> str:
+    check_authority(url.split("/")[2])
+    return url
+
+
+def _check_registry(text: str) -> str:
+    if text != text.lower():
+        raise InvalidValue(f"the registry {text!r} has capital letters", f"write {text.lower()}")
+    return check_authority(text)
+
+
+def _check_image(image: str) -> str:
+    # Only the part before the first slash may be a host, and is one where it looks like it, as for Docker.
+    first = image.partition("/")[0]
+    if "." in first or ":" in first:
+        check_authority(first)
+    return image
+
+
+def _check_unproxied(text: str) -> str:
+    """A part of NO_PROXY: `*`, a host, a domain with a dot or a star before it, an address or a network."""
+    if "/" in text or text.count(":") > 1:
+        import ipaddress
+
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            raise InvalidValue(f"{text!r} is not a network", "write it as 10.0.0.0/8, a host as example.com") from None
+    elif text != "*":
+        check_authority(text.removeprefix("*").removeprefix("."))
+    return text
+
+
+def _check_image_glob(text: str) -> str:
+    # https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider: a star stands for any part.
+    check_authority(text.partition("/")[0].replace("*", "x"))
+    return text
+
+
+# Without user, query and fragment: the trees, the lock and the machine hold it, and a secret may be in these.
+_PATH: Final = r'(/[!"$->@-~]*)?'
+HttpsUrl = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=rf"^https://[^/?#@\s\\]+{_PATH}$", max_length=2000),
+    pydantic.AfterValidator(_check_url),
+    pydantic.Field(json_schema_extra={"pattern": rf"^https://{_HOST}{_PATH}$"}),
+]
+# Without user and password: a proxy's credentials would lie on every node.
+ProxyUrl = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^https?://[^/?#@\s\\]+/?$", max_length=300),
+    pydantic.AfterValidator(_check_url),
+    pydantic.Field(json_schema_extra={"pattern": rf"^https?://{_HOST}/?$"}),
+]
+HostAndPort = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^[^/?#@\s\\]+$", max_length=2000),
+    pydantic.AfterValidator(check_authority),
+    pydantic.Field(json_schema_extra={"pattern": rf"^{_HOST}$"}),
+]
+DnsName = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^[^/?#@\s\\]+$", max_length=2000),
+    pydantic.AfterValidator(check_host),
+    pydantic.Field(json_schema_extra={"pattern": rf"^{_LABEL}(\.{_LABEL})*$"}),
+]
+# A registry, as a folder of the machine names it: lower case, so that none is there twice.
+Registry = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^[^/?#@\s\\]+$", max_length=2000),
+    pydantic.AfterValidator(_check_registry),
+    pydantic.Field(json_schema_extra={"pattern": rf"^{_HOST.replace('A-Z', '')}$"}),
+]
+# https://github.com/distribution/reference: what follows the registry.
+_COMPONENT: Final = r"[a-z0-9]+([._-]+[a-z0-9]+)*"
+_TAG: Final = r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
+ImageRef = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=rf"^[a-z0-9.-]+(:[0-9]+)?(/{_COMPONENT})+{_TAG}$", max_length=500),
+    pydantic.AfterValidator(_check_image),
+]
+Unproxied = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/-]+$", max_length=300),
+    pydantic.AfterValidator(_check_unproxied),
+]
+ImageGlob = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.*:/_-]+$", max_length=500),
+    pydantic.AfterValidator(_check_image_glob),
+]
