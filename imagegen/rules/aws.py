@@ -122,6 +122,9 @@ def aws_one_partition(asked: Asked) -> Iterator[Finding]:
         named += [(("encryption", "region_kms_keys", region), key) for region, key in keys]
     if aws.auth.assume_role:
         named.append((("auth", "assume_role", "role_arn"), aws.auth.assume_role.role_arn))
+    if aws.publish.sharing:
+        shared = enumerate(aws.publish.sharing.organizations)
+        named += [(("publish", "sharing", "organizations", index), arn) for index, arn in shared]
     places += [(path, arn.split(":")[1]) for path, arn in named if arn and arn.startswith("arn:")]
     for path, partition in places:
         if partition != own:

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.rules import artifacts, aws, azure, first_boot, network, nodes, runtime, support, versions, windows
+from imagegen.rules import (
+    artifacts,
+    aws,
+    azure,
+    clouds,
+    first_boot,
+    network,
+    nodes,
+    places,
+    runtime,
+    support,
+    versions,
+    windows,
+)
 from imagegen.rules.rule import Rule
 
 if TYPE_CHECKING:
@@ -13,7 +26,7 @@ if TYPE_CHECKING:
     from imagegen.errors import Problem
     from imagegen.rules.rule import Asked
 
-_MODULES = (versions, support, windows, nodes, runtime, network, first_boot, artifacts, aws, azure)
+_MODULES = (versions, support, windows, nodes, places, runtime, network, first_boot, artifacts, clouds, aws, azure)
 
 RULES: tuple[Rule, ...] = tuple(
     value for module in _MODULES for value in vars(module).values() if isinstance(value, Rule)

@@ -164,39 +164,29 @@ def install_path_of_its_own(asked: Asked) -> Iterator[Finding]:
     layout = paths()
     taken = [place for name, place in layout.items() if name != "kubernetes"]
     stock = sorted({place for target in asked.config.targets.named() for place in stock_paths(target)})
-    clash = next((place for place in taken if _inside(folder, place) or _inside(place, folder)), None)
-    clash = clash or next((place for place in stock if _inside(place, folder)), None)
+    clash = next((place for place in taken if is_inside(folder, place) or is_inside(place, folder)), None)
+    clash = clash or next((place for place in stock if is_inside(place, folder)), None)
     system = layout["system32"].rpartition("\\")[0]
-    clash = clash or next((place for place in table("layout")["system_folders"] if _inside(place, folder)), None)
-    if clash or _inside(folder, system):
+    clash = clash or next((place for place in table("layout")["system_folders"] if is_inside(place, folder)), None)
+    if clash or is_inside(folder, system):
         message = f"{folder} does not lie apart from {clash or system}, and each has rights of its own"
         hint = f"choose a folder that is nothing else's, as {layout['kubernetes']}"
         yield Finding(("kubernetes", "install_path"), message, hint)
 
 
-def _inside(inner: str, outer: str) -> bool:
+def is_inside(inner: str, outer: str) -> bool:
     return f"{inner}\\".lower().startswith(f"{outer}\\".lower())
 
 
 @rule("on-the-images-drive", ERROR, "Files of the image must be on drive C:")
 def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
-    for path, place in _places(asked):
+    for path, place in program_places(asked):
         if not place.startswith("C:"):
             message = f"an image holds the drive C: alone, and {place[:2]} is each machine's own"
             yield Finding(path, message, "choose a path on C:")
 
 
-@rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
-def no_device_name(asked: Asked) -> Iterator[Finding]:
-    devices = table("layout")["device_names"]
-    for path, place in _places(asked):
-        for part in place.split("\\")[1:]:
-            if part.partition(".")[0].lower() in devices:
-                message = f"{part} is a device of Windows, whatever follows its dot, and no file or folder"
-                yield Finding(path, message, "choose another name")
-
-
-def _places(asked: Asked) -> list[tuple[YamlPath, str]]:
+def program_places(asked: Asked) -> list[tuple[YamlPath, str]]:
     """The paths on the machine that a config names."""
     executables = enumerate(asked.config.executables)
     return [

@@ -12,7 +12,22 @@ Region = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+
 AwsTagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/=+@-]{0,126}$")]
 InstanceType = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
 AccountId = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{12}$")]
-Arn = Annotated[str, pydantic.StringConstraints(pattern=r"^arn:aws[a-z-]*:[!-~]+$", max_length=2048)]
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsidentityandaccessmanagementiam.html
+RoleArn = Annotated[
+    str,
+    pydantic.StringConstraints(
+        pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:role/([!-.0-~]{1,510}/)*[A-Za-z0-9+=,.@_-]{1,64}$", max_length=2048
+    ),
+]
+# https://docs.aws.amazon.com/service-authorization/latest/reference/list_awsorganizations.html
+OrganizationArn = Annotated[
+    str,
+    pydantic.StringConstraints(
+        pattern=r"^arn:aws[a-z-]*:organizations::[0-9]{12}:(organization/o-[a-z0-9]{10,32}"
+        r"|ou/o-[a-z0-9]{10,32}/ou-[a-z0-9]{4,32}-[a-z0-9]{8,32})$",
+        max_length=2048,
+    ),
+]
 _KEY_ID = r"(mrk-)?[0-9a-f-]{32,36}"
 _KEY_ALIAS = r"alias/[A-Za-z0-9/_-]+"
 # An id, an alias or an ARN of a key.
@@ -123,7 +138,7 @@ class Encryption(Strict):
 class AssumeRole(Strict):
     """A role to take on, after the usual chain of credentials."""
 
-    role_arn: Arn = pydantic.Field(description="The role.", examples=["arn:aws:iam::111122223333:role/images"])
+    role_arn: RoleArn = pydantic.Field(description="The role.", examples=["arn:aws:iam::111122223333:role/images"])
     session_name: str = pydantic.Field(
         default="imagegen",
         description="The session's name in CloudTrail.",
@@ -148,7 +163,7 @@ class Sharing(Strict):
     """Who beyond the account may use the image."""
 
     accounts: list[AccountId] = pydantic.Field(default=[], description="Accounts.", examples=[["111122223333"]])
-    organizations: list[Arn] = pydantic.Field(
+    organizations: list[OrganizationArn] = pydantic.Field(
         default=[],
         description="Organizations or organizational units.",
         examples=[["arn:aws:organizations::111122223333:organization/o-example123"]],

@@ -12,7 +12,16 @@ ResourceGroup = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9.
 VmSize = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9]+(_[A-Za-z0-9-]+)+$", max_length=60)]
 Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")]
 ResourceName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
-ResourceId = Annotated[str, pydantic.StringConstraints(pattern=r"^/subscriptions/[A-Za-z0-9/._()-]+$", max_length=1024)]
+# Azure takes its words in any spelling, and people copy them from several places.
+EncryptionSetId = Annotated[
+    str,
+    pydantic.StringConstraints(
+        pattern=r"^/subscriptions/[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"
+        r"/[Rr]esource[Gg]roups/[A-Za-z0-9._()-]{1,90}"
+        r"/providers/[Mm]icrosoft\.[Cc]ompute/[Dd]isk[Ee]ncryption[Ss]ets/[A-Za-z0-9_-]{1,80}$",
+        max_length=1024,
+    ),
+]
 
 
 class Spot(Strict):
@@ -205,7 +214,7 @@ class Settings(Strict):
         le=2048,
         examples=[80],
     )
-    disk_encryption_set: ResourceId | None = pydantic.Field(
+    disk_encryption_set: EncryptionSetId | None = pydantic.Field(
         default=None,
         description="The disk encryption set of builder and version in the build region; else the platform's key.",
         examples=[

@@ -252,12 +252,31 @@ def test_aws_instance(instance: str, runs: bool) -> None:
     ("region", "partition"),
     [
         *(("us-east-1", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")),
-        *(("eusc-de-east-1", "aws-eusc"), ("us-isob-east-1", "aws-iso-b"), ("eu-west-1", "aws")),
+        *(
+            ("eusc-de-east-1", "aws-eusc"),
+            ("us-isob-east-1", "aws-iso-b"),
+            ("eu-isoe-west-1", "aws-iso-e"),
+            ("eu-west-1", "aws"),
+        ),
     ],
 )
 def test_partition_of_a_region(region: str, partition: str) -> None:
     rows = table("clouds")["aws_partitions"]
     assert next(row["partition"] for row in rows if region.startswith(row["prefix"])) == partition
+
+
+def test_regions_are_known_once_and_of_the_form_that_a_config_takes() -> None:
+    for cloud, form in (("aws", r"[a-z]{2,4}(-[a-z]+)+-[0-9]"), ("azure", "[a-z0-9]+")):
+        names = table("regions")[cloud]
+        assert names == sorted(set(names))
+        assert [name for name in names if not re.fullmatch(form, name)] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["IMAGES_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "ARM_CLIENT_SECRET", "HOMEPAGE", "CIS"]
+)
+def test_a_secrets_own_variable_means_nothing_else(name: str) -> None:
+    assert not [row for row in table("variables")["names"] if re.fullmatch(row["pattern"], name)]
 
 
 def test_plugins() -> None:
@@ -315,6 +334,7 @@ def test_azure_size(size: str, generations: list[int] | None, security: set[str]
         ("gallery", "cluster_api.2", "cluster-api"),
         ("gallery_definition", "capi-win-2025-containerd", "capi-win-"),
         ("gallery_version", "2026.1118.0", "1.36.0-rc.1"),
+        ("gallery_version", "0.0.10", "01.2.3"),
         ("ami_name", "capa-ami windows (1.36.2) [a]./'@_", "capa:ami"),
         ("aks_windows_pool", "winp2", "2win"),
         ("computer_name", "win-md-0-x7k2p", "win_md"),
@@ -339,7 +359,7 @@ def test_limits_are_the_clouds_own() -> None:
             "aws_tags": 50,
         },
         **{"scale_set_prefix": 9, "aks_windows_pool": 6, "ami_name": 128, "computer_name": 15},
-        **{"azure_computer_name": 15, "host_name": 63},
+        **{"azure_computer_name": 15, "host_name": 63, "windows_path": 259, "windows_part": 255},
     }
 
 

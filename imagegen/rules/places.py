@@ -1,0 +1,77 @@
+"""What a config names files and folders of the machine: names and lengths that Windows takes, beside its own. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import limit_of, table
+from imagegen.rules.nodes import is_inside, program_places
+from imagegen.rules.rule import ERROR, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.rules.rule import Asked
+
+# A program's name and a folder before it, with much to spare.
+_ROOM_IN_A_FOLDER: Final = 60
+
+
+@rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
+def no_device_name(asked: Asked) -> Iterator[Finding]:
+    devices = table("layout")["device_names"]
+    for path, name in [*program_places(asked), *_file_names(asked)]:
+        for part in re.split(r"[\\/]", name):
+            # Windows drops blanks before the dot too.
+            if part.partition(".")[0].rstrip(" ").lower() in devices:
+                message = f"{part} is a device of Windows, whatever follows its dot, and no file or folder"
+                yield Finding(path, message, "choose another name")
+
+
+def _file_names(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
+    """The names that files and folders of the machine get from a config."""
+    config, containerd = asked.config, asked.config.runtime.containerd
+    yield ("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file
+    # The folder of its profile.
+    yield ("cloudbase_init", "user"), config.cloudbase_init.user
+    for index, provider in enumerate(config.credential_providers):
+        yield ("credential_providers", index, "name"), provider.name
+    for registry in containerd.registry_mirrors if containerd else ():
+        yield ("runtime", "containerd", "registry_mirrors", registry), registry
+    if config.wins and config.wins.policy:
+        yield ("wins", "policy"), config.wins.policy
+    scripts = config.kubeadm_scripts
+    for at, files in (
+        (("scripts",), config.scripts),
+        (("kubeadm_scripts", "pre"), scripts.pre),
+        (("kubeadm_scripts", "post"), scripts.post),
+    ):
+        yield from (((*at, index), file) for index, file in enumerate(files))
+
+
+@rule("not-the-systems-own", ERROR, "Programs must not be where Windows keeps its own files")
+def not_the_systems_own(asked: Asked) -> Iterator[Finding]:
+    layout = table("layout")
+    for path, place in program_places(asked):
+        own = next((owned for owned in layout["systems_own"] if is_inside(place, owned)), None)
+        own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
+        # Of the install path the rule above tells it, with its reason.
+        if own and (path[0] == "executables" or own not in layout["system_folders"]):
+            message = f"{own} belongs to Windows, which writes, hides or deletes what is there"
+            yield Finding(path, message, "choose a folder of your own, as C:\\tools")
+
+
+@rule("path-length", ERROR, "A path must fit into the 259 characters that Windows takes")
+def path_length(asked: Asked) -> Iterator[Finding]:
+    whole, part = limit_of("windows_path"), limit_of("windows_part")
+    for path, place in program_places(asked):
+        most = whole["max"] - (_ROOM_IN_A_FOLDER if path[-1] == "install_path" else 0)
+        if len(place) > most:
+            kept = f", and {_ROOM_IN_A_FOLDER} are kept for what lies in the folder" if most < whole["max"] else ""
+            message = f"it has {len(place)} characters: {whole['reason']}{kept}"
+            yield Finding(path, message, f"choose a path of at most {most}")
+        elif longest := max((one for one in place.split("\\") if len(one) > part["max"]), default=""):
+            message = f"{longest[:20]}… has {len(longest)} characters: {part['reason']}"
+            yield Finding(path, message, "choose a shorter name")
