@@ -67,6 +67,16 @@ def goes_with(line: JsonObject, kubernetes: str) -> bool:
     return not (first and asked < numbers(first)) and not (last and asked > numbers(last))
 
 
+def is_listed(containerd: str, kubernetes: str) -> bool:
+    """Whether containerd's own list has the version with a Kubernetes version. What is newer than the newest line in
+    its row was released later, and goes with it too; of a minor without a row nothing is said."""
+    row = table("containerd")["tested"].get(minor(kubernetes))
+    if row is None:
+        return True
+    least = {minor(one): numbers(one) for one in row["at_least"]}
+    return numbers(containerd) >= least.get(minor(containerd), max(least.values()))
+
+
 def paths() -> dict[str, str]:
     """Where things lie on the machine."""
     return cast("dict[str, str]", table("layout")["paths"])

@@ -185,16 +185,17 @@ def _refuse_idle(given: Mapping[str, Any], clouds: Sequence[str]) -> None:
 
 
 def _newest(release: str, today: datetime.date) -> tuple[str, str]:
-    """The newest Kubernetes that is tested on the release, supported where any is, and the newest containerd for it."""
-    from imagegen.catalog.facts import goes_with, numbers, table
+    """The newest Kubernetes that is tested on the release, supported where any is, and containerd's longest supported."""
+    from imagegen.catalog.facts import goes_with, is_listed, numbers, table
 
     minors = table("kubernetes")["minors"]
     tested = [minor for minor, row in minors.items() if row["windows"].get(release, {}).get("verdict") == "tested"]
     good = [minor for minor in tested if minors[minor]["end_of_life"] >= today.isoformat()]
     minor = max(good or tested or minors, key=numbers)
     lines = table("containerd")["lines"]
-    fitting = [line for line, row in lines.items() if goes_with(row, minor)]
-    return minors[minor]["latest_patch"], lines[max(fitting or lines, key=numbers)]["newest_patch"]
+    fitting = [line for line, row in lines.items() if goes_with(row, minor) and is_listed(row["newest_patch"], minor)]
+    line = max(fitting or lines, key=lambda name: str(lines[name]["end_of_life"]))
+    return minors[minor]["latest_patch"], lines[line]["newest_patch"]
 
 
 class Written(NamedTuple):

@@ -8,7 +8,7 @@ from imagegen.catalog.facts import known, minor, numbers, paths, stock_paths, ta
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from imagegen.documents.yaml import YamlPath
     from imagegen.rules.rule import Asked
@@ -155,6 +155,34 @@ def feature_gate_known(asked: Asked) -> Iterator[Finding]:
         elif locked and not on and numbers(version) >= locked:
             message = f"it cannot be switched off from {row['locked']} on: kubelet {version} ends with an error"
             yield Finding(path, message, "leave it out")
+
+
+@rule("feature-gate-needs", ERROR, "A feature gate that is on must have the gates that it needs")
+def feature_gate_needs(asked: Asked) -> Iterator[Finding]:
+    """From 1.35 on kubelet checks it, and many gates are on by themselves."""
+    said, version = asked.config.kubernetes.feature_gates, minor(asked.config.kubernetes.version)
+    if not said:
+        return
+    missing: dict[str, list[str]] = {}
+    for row in table("kubelet")["gate_needs"]:
+        applies = numbers(row["first"]) <= numbers(version) <= numbers(row["last"] or version)
+        if applies and _is_on(row["gate"], said, version) and not _is_on(row["needs"], said, version):
+            missing.setdefault(row["needs"], []).append(row["gate"])
+    for needed, gates in missing.items():
+        ends = f"and kubelet {version} ends with an error"
+        if needed in said:
+            message = f"{' and '.join(gates)} {'are' if gates[1:] else 'is'} on and cannot be without it, {ends}"
+            hint = f"say {' and '.join(f'{gate}: false' for gate in gates)} too, or leave this out"
+            yield Finding(("kubernetes", "feature_gates", needed), message, hint)
+            continue
+        for gate in gates:
+            message = f"it needs {needed}, which is off where nothing is said, {ends}"
+            yield Finding(("kubernetes", "feature_gates", gate), message, f"say {needed}: true too, or leave this out")
+
+
+def _is_on(gate: str, said: Mapping[str, bool], version: str) -> bool:
+    since = table("kubelet")["gate_defaults"][gate]["on_since"]
+    return said.get(gate, since is not None and numbers(since) <= numbers(version))
 
 
 @rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")

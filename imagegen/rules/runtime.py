@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.catalog.facts import goes_with, known, minor, numbers, table
-from imagegen.rules.rule import ERROR, Finding, rule
+from imagegen.catalog.facts import goes_with, is_listed, known, minor, numbers, table
+from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,9 +92,20 @@ def containerd_kubernetes(asked: Asked) -> Iterator[Finding]:
     found = known(lines, containerd.version) if containerd else None
     version = asked.config.kubernetes.version
     if found and known(table("kubernetes")["minors"], version) and not goes_with(found.row, version):
-        others = [name for name, row in lines.items() if goes_with(row, version)]
+        fitting = [name for name, row in lines.items() if goes_with(row, version)]
+        others = [name for name in fitting if is_listed(lines[name]["newest_patch"], version)]
         hint = f"with Kubernetes {minor(version)} choose one of {', '.join(others)}"
         yield Finding(("runtime", "containerd", "version"), found.row["kubernetes"]["reason"], hint)
+
+
+@rule("containerd-kubernetes-untested", WARNING, "containerd's own list should pair its version with Kubernetes")
+def containerd_kubernetes_untested(asked: Asked) -> Iterator[Finding]:
+    containerd, version = asked.config.runtime.containerd, asked.config.kubernetes.version
+    line = known(table("containerd")["lines"], containerd.version) if containerd else None
+    if containerd and line and goes_with(line.row, version) and not is_listed(containerd.version, version):
+        choices = " or ".join(table("containerd")["tested"][minor(version)]["at_least"])
+        message = f"containerd {containerd.version} is not listed with Kubernetes {minor(version)}: nobody tests them"
+        yield Finding(("runtime", "containerd", "version"), message, f"choose {choices}, or a later patch of one")
 
 
 @rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imagegen.catalog.facts import known, table
+from imagegen.catalog.facts import is_listed, known, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def _products(asked: Asked) -> Iterator[_Product]:
     containerd, rows = config.runtime.containerd, table("containerd")["lines"]
     line = known(rows, containerd.version) if containerd else None
     if line and not line.newer:
+        version = config.kubernetes.version
+        rows = {name: row for name, row in rows.items() if is_listed(row["newest_patch"], version)}
         yield _product(("runtime", "containerd", "version"), f"containerd {line.minor}", line.row, rows, asked.today)
     releases = table("windows")["releases"]
     if release := releases.get(config.windows.release):

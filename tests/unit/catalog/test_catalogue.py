@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from imagegen.catalog.facts import minor, numbers, paths, sources, stock_paths, table
+from imagegen.catalog.facts import goes_with, minor, numbers, paths, sources, stock_paths, table
 from imagegen.catalog.listing import tables
 from imagegen.providers import PROVIDERS
 from imagegen.resources.kinds import Registry
@@ -112,14 +112,14 @@ def test_minors_have_no_gap_and_one_form() -> None:
 @pytest.mark.parametrize(
     ("release", "tested", "untested"),
     [
-        ("2019", (14, 34), (35, 36)),
-        ("2022", (23, 36), None),
-        ("2025", (35, 36), (33, 34)),
-        ("annual", (28, 32), (33, 36)),
+        ("2019", (14, 34), (35, 37)),
+        ("2022", (23, 37), None),
+        ("2025", (35, 37), (33, 34)),
+        ("annual", (28, 32), (33, 37)),
     ],
 )
 def test_windows_of_each_minor(release: str, tested: tuple[int, int], untested: tuple[int, int] | None) -> None:
-    expected = dict.fromkeys(range(14, 37), "refused")
+    expected = dict.fromkeys(range(14, 38), "refused")
     for verdict, span in (("tested", tested), ("untested", untested)):
         if span:
             expected |= dict.fromkeys(range(span[0], span[1] + 1), verdict)
@@ -127,7 +127,7 @@ def test_windows_of_each_minor(release: str, tested: tuple[int, int], untested: 
 
 
 def test_containerd_lines() -> None:
-    assert set(LINES) >= {"1.4", "1.5", "1.6", "1.7", "2.0", "2.1", "2.2", "2.3"}
+    assert set(LINES) >= {"1.4", "1.5", "1.6", "1.7", "2.0", "2.1", "2.2", "2.3", "2.4"}
     assert list(LINES) == sorted(LINES, key=numbers)
     for name, row in LINES.items():
         day(row["end_of_life"])
@@ -139,6 +139,19 @@ def test_containerd_lines() -> None:
         assert row["kubernetes"]["reason"]
         assert (last is not None) == name.startswith("1.")
     assert LINES["1.7"]["kubernetes"]["last"] == "1.35"
+
+
+def test_what_containerd_is_listed_with() -> None:
+    listed = table("containerd")["tested"]
+    assert list(listed) == list(MINORS)[-len(listed) :]
+    for name, row in listed.items():
+        assert {minor(version) for version in row["at_least"]} <= set(LINES)
+        assert row["at_least"] == sorted(row["at_least"], key=numbers)
+        assert all(goes_with(LINES[minor(version)], f"{name}.0") for version in row["at_least"])
+    # https://github.com/containerd/containerd/blob/v2.4.2/RELEASES.md
+    assert {name: LINES[name]["end_of_life"] for name in ("1.6", "2.0", "2.1", "2.4")} == {
+        **{"1.6": "2025-08-23", "2.0": "2027-03-31", "2.1": "2026-07-03", "2.4": "2027-05-16"}
+    }
 
 
 def test_releases_are_complete() -> None:
@@ -220,6 +233,31 @@ def test_gates_and_flags_of_kubelet() -> None:
     assert MINORS[gate["first"]]["host_process"] == "gate"
     for row in table("kubelet")["flags"].values():
         assert row["last"] in MINORS
+
+
+def test_gates_that_need_others() -> None:
+    rows, defaults = table("kubelet")["gate_needs"], table("kubelet")["gate_defaults"]
+    pairs = [(row["gate"], row["needs"]) for row in rows]
+    assert pairs == sorted(set(pairs))
+    assert {gate for pair in pairs for gate in pair} == set(defaults)
+    for row in rows:
+        assert numbers("1.35") <= numbers(row["first"]) <= numbers(row["last"] or row["first"])
+
+    def needed_while_on(version: str) -> set[str]:
+        """Gates of which `false` alone ends kubelet."""
+        on = {
+            gate for gate, row in defaults.items() if row["on_since"] and numbers(row["on_since"]) <= numbers(version)
+        }
+        now = [row for row in rows if numbers(row["first"]) <= numbers(version) <= numbers(row["last"] or version)]
+        return {row["needs"] for row in now if row["gate"] in on}
+
+    in_1_35 = {"GracefulNodeShutdown", "MatchLabelKeysInPodTopologySpread", "UserNamespacesSupport"}
+    assert needed_while_on("1.34") == set()
+    assert needed_while_on("1.35") == in_1_35
+    assert needed_while_on("1.36") == in_1_35 - {"UserNamespacesSupport"} | {
+        *("ContainerRestartRules", "NodeDeclaredFeatures", "PodLevelResources", "DRAResourceClaimDeviceStatus"),
+        *("ResourceHealthStatus", "APIServerIdentity"),
+    }
 
 
 @pytest.mark.parametrize(
