@@ -185,7 +185,7 @@ def _refuse_idle(given: Mapping[str, Any], clouds: Sequence[str]) -> None:
 
 
 def _newest(release: str, today: datetime.date) -> tuple[str, str]:
-    """The newest Kubernetes that is tested on the release, supported where any is, and containerd's longest supported."""
+    """The newest Kubernetes tested on the release, supported where any is, and the containerd supported longest."""
     from imagegen.catalog.facts import goes_with, is_listed, numbers, table
 
     minors = table("kubernetes")["minors"]
