@@ -32,7 +32,12 @@ def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
     if not proxy or _is_direct(host, _first(environ, ("NO_PROXY", "no_proxy"))):
         return None
     address = proxy if "://" in proxy else f"http://{proxy}"
-    if urllib.parse.urlsplit(address).scheme not in ("http", "https"):
+    parsed = _read(address)
+    if parsed is None:
+        # Not shown: a password may be in it.
+        message = "the proxy of HTTPS_PROXY or ALL_PROXY is an address that cannot be read"
+        raise ConfigError(message, hint="set HTTPS_PROXY as in http://proxy.example.com:3128")
+    if parsed.scheme not in ("http", "https"):
         raise ConfigError(
             "the proxy of HTTPS_PROXY or ALL_PROXY is neither http:// nor https://",
             hint="set HTTPS_PROXY to an HTTP proxy",
@@ -103,14 +108,21 @@ def _joined(base: str, location: str) -> str:
         return ""
 
 
-def _https_host(url: str, asked: str) -> str:
+def _read(url: str) -> httpx.URL | None:
+    """The URL where it has a host that client and resolver take; both end with errors of their own otherwise."""
     import httpx
 
     try:
         parsed = httpx.URL(url)
+        readable = parsed.host.encode("idna") and (parsed.port is None or 0 < parsed.port < 2**16)
+        return parsed if readable else None
     except (httpx.InvalidURL, ValueError):
-        parsed = httpx.URL()
-    if not parsed.host:
+        return None
+
+
+def _https_host(url: str, asked: str) -> str:
+    parsed = _read(url)
+    if parsed is None:
         raise ConfigError(f"{shown_url(asked)} leads to an address that cannot be read")
     if parsed.scheme != "https":
         led = "" if url == asked else f", where {shown_url(asked)} leads,"
