@@ -105,7 +105,8 @@ def _check_unproxied(text: str) -> str:
         except ValueError:
             raise InvalidValue(f"{text!r} is not a network", "write it as 10.0.0.0/8, a host as example.com") from None
     elif text != "*":
-        check_authority(text.removeprefix("*").removeprefix("."))
+        # Programs differ in where they take a star; none of them takes a part that is no part of a name.
+        check_authority(text.removeprefix("*").removeprefix(".").replace("*", "x"))
     return text
 
 

@@ -131,7 +131,14 @@ def test_the_keys_are_those_that_name_a_host() -> None:
     [
         *(("*", True), (".svc", True), ("*.example.com", True), ("10.0.0.0/8", True), ("fd00::/8", True)),
         *(("fd00::1", True), ("a.example:8080", True), ("10.0.0.1/33", False), ("a/b", False), ("a::b::c", False)),
-        *(("..svc", False), ("a.example:0", False), ("*a.example", True)),
+        *(
+            ("..svc", False),
+            ("a.example:0", False),
+            ("*a.example", True),
+            ("10.*", True),
+            ("corp.", False),
+            ("a..*", False),
+        ),
     ],
 )
 def test_no_proxy_takes_networks_and_domains_too(entry: str, taken: bool) -> None:

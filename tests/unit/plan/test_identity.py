@@ -24,8 +24,8 @@ IMAGE, BUILD, PUBLISH = "image", "build", "publish"
 
 # Under the test lock. Whoever changes these says by it that every image is to be built again.
 PINNED = {
-    "aws": "84f177c91a8a3620e64d5e8609d047ea4d84d832157d4652245faa2313da8537",
-    "azure": "b8d4f051827972563498ed84bb26aaabd90c18b2ee32b3834d33d27da147a63a",
+    "aws": "a60c5d51e6505005266fcfbee7ebaab5dff3b5cc0fe2bf82dfc06521dea36764",
+    "azure": "71db154d43dfd56611e72d0059285030f6702a071f4a2fa7b7f004c0da3789f6",
 }
 
 OTHER_SPELLING = """\

@@ -59,7 +59,7 @@ def test_names_mean_the_same_on_the_host_and_on_the_machine(entry: str, host: st
 
 
 def test_what_no_name_can_be_matched_with_is_left_out() -> None:
-    entries = ["10.0.0.0/8", "fd00::1", "10.*", "a*b", "a/b", "corp."]
+    entries = ["10.0.0.0/8", "fd00::1", "10.*", "a*b"]
     assert download_proxy(Proxy(https=URL, no_proxy=entries)) == {"url": URL, "bypass": []}
 
 
