@@ -60,21 +60,23 @@ def assert_harmless(text: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "github", "json"])
-@pytest.mark.parametrize("case", CONFIGS)
-def test_no_config_prints_a_line_of_its_own(case: str, form: str, run: Run, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(CONFIGS[case])
-    code, out, err = run("validate", "config.yaml", "--format", form)
+def test_no_config_prints_a_line_of_its_own(form: str, run: Run, tmp_path: Path) -> None:
+    for case, text in CONFIGS.items():
+        (tmp_path / f"{case}.yaml").write_text(text)
+    files = [f"{case}.yaml" for case in CONFIGS]
+    code, out, err = run("validate", *files, "--format", form)
     assert code == 2
-    assert "FORGED" in out + err
+    assert (out + err).count("FORGED") >= len(CONFIGS)
     assert_harmless(out + err)
 
 
 @pytest.mark.parametrize("form", ["text", "github", "json"])
-@pytest.mark.parametrize("name", [HOSTILE, f"{FORGED}.yaml", f" {FORGED}.yaml"])
-def test_no_name_of_a_file_does(name: str, form: str, run: Run, tmp_path: Path) -> None:
+def test_no_name_of_a_file_does(form: str, run: Run, tmp_path: Path) -> None:
+    names = [HOSTILE, f"{FORGED}.yaml", f" {FORGED}.yaml"]
     for text, expected in ((BASE, 0), (f"{BASE}a: 1\n", 2)):
-        (tmp_path / name).write_text(text)
-        code, out, err = run("validate", name, "--format", form)
+        for name in names:
+            (tmp_path / name).write_text(text)
+        code, out, err = run("validate", *names, "--format", form)
         # A config without a problem gets no annotation.
         assert (code, "FORGED" in out + err) == (expected, expected == 2 or form != "github")
         assert_harmless(out + err)
@@ -88,10 +90,8 @@ def test_no_name_of_a_file_does(name: str, form: str, run: Run, tmp_path: Path) 
         ["validate", "config.yaml", "--target", HOSTILE],
         ["validate", "config.yaml", "--format", HOSTILE],
         ["validate", "config.yaml", f"--{HOSTILE}"],
-        ["validate", f"{HOSTILE}/config.yaml"],
         [FORGED],
         ["explain", "config.yaml", HOSTILE],
-        ["plan", "config.yaml", "--lock", HOSTILE],
         ["lock", "config.yaml", "--label", f"{HOSTILE}=1"],
         ["manifest", "show", HOSTILE],
         ["rules", HOSTILE],

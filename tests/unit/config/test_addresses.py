@@ -50,9 +50,8 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("authority", TAKEN)
-def test_taken(authority: str) -> None:
-    assert check_authority(authority) == authority
+def test_taken() -> None:
+    assert [check_authority(authority) for authority in TAKEN] == TAKEN
 
 
 @pytest.mark.parametrize("authority", REFUSED)
@@ -145,8 +144,8 @@ def test_no_proxy_takes_networks_and_domains_too(entry: str, taken: bool) -> Non
     assert _takes(_named("proxy.no_proxy"), [entry]) == taken
 
 
-@given(st.text(st.sampled_from("a0-.:xn_9[]1ü"), max_size=12))
-@settings(max_examples=150, database=None, deadline=None)
+@given(st.text(st.sampled_from("a0-.:xn_9[]1ü"), max_size=9))
+@settings(max_examples=40, database=None, deadline=None)
 def test_what_is_taken_is_taken_by_client_and_resolver(authority: str) -> None:
     try:
         check_authority(authority)
