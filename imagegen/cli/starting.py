@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from imagegen.errors import ERROR, ConfigError
+from imagegen.files import check_name
 
 if TYPE_CHECKING:
     import datetime
@@ -253,7 +254,8 @@ def _schema() -> bytes:
 
 
 def refuse_existing(file: Path, *, force: bool) -> None:
-    """Somebody's config is not replaced by accident."""
+    """Somebody's config is not replaced by accident, and none gets a name by which it is refused afterwards."""
+    check_name(file)
     if file.exists() and not file.is_file():
         raise ConfigError(f"{file} is not an ordinary file", hint="choose another file")
     if file.exists() and not force:

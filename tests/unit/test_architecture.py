@@ -48,8 +48,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "rehearsal": {"artifacts", "build", "console", "errors", "manifest", "pipeline", "providers", "resources"},
     "cli": {
-        *("build", "catalog", "config", "console", "documents", "errors", "explain", "imagegen", "lines"),
-        *("manifest", "pipeline", "providers", "rehearsal", "rules"),
+        *("build", "catalog", "config", "console", "documents", "errors", "explain", "files", "imagegen"),
+        *("lines", "manifest", "pipeline", "providers", "rehearsal", "rules"),
     },
     "__main__": {"cli"},
 }

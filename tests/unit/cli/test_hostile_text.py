@@ -134,7 +134,7 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_done(run: Run, tmp
     file = os.fsdecode(os.fsencode(tmp_path) + b"/config-\xff.yaml")
     with open(file, "w") as stream:  # noqa: PTH123 - as the shell gives it
         stream.write(BASE)
-    for verb in ("validate", "lock", "plan", "build"):
+    for verb in ("validate", "lock", "plan", "build", "init"):
         code, out, err = run(verb, file)
         assert (code, out) == (2, "")
         hint = "rename it, so that it can be recorded"
