@@ -54,7 +54,7 @@ def azure_secret_name(asked: Asked) -> Iterator[Finding]:
     name = azure.auth.client_secret_env if azure else None
     if name is None:
         return
-    row = next((row for row in table("variables")["names"] if re.fullmatch(row["pattern"], name)), None)
+    row = next((row for row in table("variables")["names"] if re.fullmatch("|".join(row["patterns"]), name)), None)
     if row:
         message = f"{name} does not hold a client secret: {row['means']}"
         path = ("targets", "azure", "auth", "client_secret_env")

@@ -311,10 +311,10 @@ def test_regions_are_known_once_and_of_the_form_that_a_config_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["IMAGES_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "ARM_CLIENT_SECRET", "HOMEPAGE", "CIS"]
+    "name", ["IMAGES_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "ARM_CLIENT_SECRET", "CI_SECRET", "GOOD"]
 )
 def test_a_secrets_own_variable_means_nothing_else(name: str) -> None:
-    assert not [row for row in table("variables")["names"] if re.fullmatch(row["pattern"], name)]
+    assert not [row for row in table("variables")["names"] if re.fullmatch("|".join(row["patterns"]), name)]
 
 
 def test_plugins() -> None:
