@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,6 +33,16 @@ def test_script_obeys_every_rule(path: str) -> None:
     found = [f"{fault} ({rule.__name__})" for rule in RULES for fault in rule(script(path))]
 
     assert not found, "\n".join(found)
+
+
+def test_first_boot_removes_each_thing_by_itself() -> None:
+    """What cannot be removed is one line of the log, and keeps nothing else."""
+    text = (ROOT / "ansible-win/roles/cloudbase-init/files/first-boot.ps1").read_text("ascii")
+    alone = re.findall(
+        r"\n +try \{ [^\n]*\b(Remove-\w+) [^\n]*-ErrorAction Stop \}+\n +catch \{ \"", text.replace("} }\n", "}}\n")
+    )
+
+    assert alone == re.findall(r"\bRemove-\w+", text) == ["Remove-NetFirewallRule", "Remove-Item"]
 
 
 def test_waivers_name_what_is_there() -> None:

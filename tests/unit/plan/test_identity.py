@@ -24,8 +24,8 @@ IMAGE, BUILD, PUBLISH = "image", "build", "publish"
 
 # Under the test lock. Whoever changes these says by it that every image is to be built again.
 PINNED = {
-    "aws": "a60c5d51e6505005266fcfbee7ebaab5dff3b5cc0fe2bf82dfc06521dea36764",
-    "azure": "71db154d43dfd56611e72d0059285030f6702a071f4a2fa7b7f004c0da3789f6",
+    "aws": "61e221fad18e35a177de0502ff0fdd0f17b8f6548d2f212c2401fde3394516aa",
+    "azure": "898ee293fa30656d7a779a5e036d34c27dacb69281ddeb6716049d5f8eb49a58",
 }
 
 OTHER_SPELLING = """\

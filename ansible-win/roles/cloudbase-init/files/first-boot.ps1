@@ -5,33 +5,51 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Every inbound rule for the builder's port, whoever made it: ours on AWS, the platform's on Azure.
+# Every inbound rule for the builder's port, whoever made it: ours on AWS, the platform's on Azure. Returns a reason for each that stays.
 function Clear-BuilderRule {
     [CmdletBinding()]
     param()
-    foreach ($filter in @(Get-NetFirewallPortFilter -Protocol TCP | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' })) {
-        Get-NetFirewallRule -AssociatedNetFirewallPortFilter $filter | Where-Object -FilterScript { [string]$_.Direction -eq 'Inbound' } | Remove-NetFirewallRule
+    try { $filters = @(Get-NetFirewallPortFilter -Protocol TCP -ErrorAction Stop | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' }) }
+    catch { return "the firewall's rules cannot be read: $($_.Exception.Message)" }
+    foreach ($filter in $filters) {
+        try { $rules = @(Get-NetFirewallRule -AssociatedNetFirewallPortFilter $filter -ErrorAction Stop | Where-Object -FilterScript { [string]$_.Direction -eq 'Inbound' }) }
+        catch {
+            "a firewall rule for port 5986 cannot be read: $($_.Exception.Message)"
+            continue
+        }
+        foreach ($rule in $rules) {
+            try { $rule | Remove-NetFirewallRule -ErrorAction Stop }
+            catch { "firewall rule '$($rule.DisplayName)' stays: $($_.Exception.Message)" }
+        }
     }
 }
 
-# The certificates that the sealed listeners used, with their keys.
+# The certificates that the sealed listeners used, with their keys. Returns a reason for each that stays; as long as one does, so does the list.
 function Clear-BuilderCertificate {
     [CmdletBinding()]
     param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
-    foreach ($print in [System.IO.File]::ReadAllLines($List)) {
-        if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
-        $path = "Cert:\LocalMachine\My\$print"
-        if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey }
+    try {
+        $reasons = @(foreach ($print in [System.IO.File]::ReadAllLines($List)) {
+                if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
+                $path = "Cert:\LocalMachine\My\$print"
+                try { if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey -ErrorAction Stop } }
+                catch { "certificate $print stays: $($_.Exception.Message)" }
+            })
+        if ($reasons.Count -eq 0) { [System.IO.File]::Delete($List) }
+        $reasons
     }
-    [System.IO.File]::Delete($List)
+    catch { "the list of certificates stays: $($_.Exception.Message)" }
 }
 
 $code = 0
 try {
-    # Each is done whatever became of the other.
-    try { Clear-BuilderRule }
-    finally { Clear-BuilderCertificate -List ([System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')) }
+    # Each by itself, whatever became of the others.
+    $left = @(Clear-BuilderRule) + @(Clear-BuilderCertificate -List ([System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')))
+    foreach ($reason in $left) {
+        $code = 1
+        [System.Console]::Out.WriteLine("failed: $reason")
+    }
 }
 catch {
     $code = 1
