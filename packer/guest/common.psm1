@@ -83,6 +83,48 @@ function Write-TextFile {
     Move-IntoPlace -From $new -To $Path
 }
 
+# The running services whose command names a file.
+function Get-ServiceUsing {
+    [CmdletBinding()]
+    param([string]$Path)
+    $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
+    $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
+    foreach ($name in Get-RegistrySubKey -Key $services) {
+        $command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '')
+        if ($command -notmatch $pattern) { continue }
+        foreach ($service in @(Get-Service -Name $name -ErrorAction SilentlyContinue)) {
+            if ([string]$service.Status -ne 'Stopped') { $name }
+        }
+    }
+}
+
+# Puts a copy of a file at its place once it is whole there and has this sha256. <path>.new goes, whatever happens.
+# A copy, since that takes its access from the folder it is made in; a moved file would keep the one it had.
+function Copy-IntoPlace {
+    [CmdletBinding()]
+    param([string]$From, [string]$To, [string]$Digest)
+    $new = $To + '.new'
+    try {
+        [System.IO.File]::Copy($From, $new, $true)
+        # A read-only file can be neither replaced nor deleted, and a copy is as read-only as its original.
+        [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal)
+        $found = Get-Digest -Path $new
+        if ($found -cne $Digest) { throw "the sha256 of $new is $found, not $Digest" }
+        try {
+            if ([System.IO.File]::Exists($To)) { [System.IO.File]::SetAttributes($To, [System.IO.FileAttributes]::Normal) }
+            Move-IntoPlace -From $new -To $To
+        }
+        catch {
+            $users = @(Get-ServiceUsing -Path $To) -join ', '
+            if ($users -eq '') { throw }
+            throw "$To is in use by service ${users}: stop service $users, or rebuild the image"
+        }
+    }
+    finally {
+        if ([System.IO.File]::Exists($new)) { [System.IO.File]::Delete($new) }
+    }
+}
+
 # Deletes a folder and all in it; a virus scanner may hold a file for a moment.
 function Clear-Tree {
     [CmdletBinding()]
@@ -90,6 +132,10 @@ function Clear-Tree {
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
+            # An archive can bring read-only files, which nothing deletes.
+            foreach ($entry in [System.IO.Directory]::GetFiles($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
+                [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)
+            }
             [System.IO.Directory]::Delete($Path, $true)
             return
         }

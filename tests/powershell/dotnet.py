@@ -40,8 +40,9 @@ io.compression.zipfileextensions: ExtractToFile/3
 io.compression.ziparchive
 io.directory: CreateDirectory/1 Delete/2 Exists/1 GetFiles/3 GetDirectories/3 GetFileSystemEntries/2 Move/2
 io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 Move/2 OpenRead/1 ReadAllBytes/1 ReadAllLines/2
-io.file: ReadAllText/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
+io.file: ReadAllText/2 SetAttributes/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
 io.fileaccess: Read Write ReadWrite
+io.fileattributes: Normal ReadOnly
 io.fileinfo
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite

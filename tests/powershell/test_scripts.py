@@ -45,6 +45,16 @@ def test_first_boot_removes_each_thing_by_itself() -> None:
     assert alone == re.findall(r"\bRemove-\w+", text) == ["Remove-NetFirewallRule", "Remove-Item"]
 
 
+def test_files_come_into_place_by_one_way() -> None:
+    """An archive is never unpacked over what is there: it cannot replace a running program, and stops halfway."""
+    archive, file = ((ROOT / f"packer/guest/kinds/{kind}.ps1").read_text("ascii") for kind in ("archive", "file"))
+
+    assert "'-C', $staging," in archive
+    assert "finally { Clear-Tree -Path $staging }" in archive
+    assert [text.count("Copy-IntoPlace -From") for text in (archive, file)] == [1, 1]
+    assert "[System.IO.File]::" not in re.sub(r"File\]::Exists", "", archive + file)
+
+
 def test_waivers_name_what_is_there() -> None:
     names = {path.rsplit("/", 1)[-1] for path in PATHS}
     lines = {path: {line.strip() for line in (ROOT / path).read_text("ascii").splitlines()} for path in PATHS}

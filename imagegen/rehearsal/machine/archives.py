@@ -1,4 +1,4 @@
-"""What tar.exe does with an archive on the disk: the real bytes of a tar, tar.gz or zip become files in a folder."""
+"""What tar.exe brings out of an archive on the disk: the real bytes of a tar, tar.gz or zip, by the paths they get."""
 
 from __future__ import annotations
 
@@ -7,33 +7,20 @@ import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.files import fold, parent
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
+    from collections.abc import Iterator
 
     from imagegen.rehearsal.machine.files import Files
 
 UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, ValueError)
 
 
-def unpack(files: Files, archive: str, into: str, strip: int, in_use: Container[str]) -> None:
-    """All members, less their leading path parts; `in_use` are folded paths that cannot be replaced now."""
-    if not files.is_folder(into):
-        raise RefusedByWindows(f"tar.exe: could not chdir to '{into}'")
-    for name, data in _members(files.read(archive)):
-        target = _stripped(name, strip)
-        if not target:
-            continue
-        path = f"{into}\\{target}"
-        if data is None:
-            files.make_folder(path)
-            continue
-        if fold(path) in in_use:
-            raise RefusedByWindows(f"tar.exe: can't unlink already-existing object {path}: a running service uses it")
-        files.make_folder(parent(path))
-        files.write(path, data)
+def unpack(files: Files, archive: str, strip: int) -> dict[str, bytes | None]:
+    """Bytes by path, None for a folder, each path less its leading parts; of two members of one path the last."""
+    named = ((_stripped(name, strip), data) for name, data in _members(files.read(archive)))
+    return {path: data for path, data in named if path}
 
 
 def _members(data: bytes) -> Iterator[tuple[str, bytes | None]]:

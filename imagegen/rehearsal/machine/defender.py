@@ -1,13 +1,17 @@
-"""Defender's preferences, which only answer while its service runs."""
+"""Defender's preferences, which only answer while its service runs; a Windows may be without Defender."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.services import DISABLED
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.services import Services
+
+
+SERVICE = "WinDefend"
 
 
 class Defender:
@@ -16,6 +20,13 @@ class Defender:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._processes: list[str] = []
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether nothing scans, nor will: its service was removed, or disabled and does not run."""
+        if self._services.is_running(SERVICE):
+            return False
+        return not self._services.exists(SERVICE) or self._services.start_type(SERVICE) == DISABLED
 
     @property
     def excluded_processes(self) -> tuple[str, ...]:
@@ -32,5 +43,5 @@ class Defender:
         self._processes = [known for known in self._processes if known.lower() != process.lower()]
 
     def _need_service(self) -> None:
-        if not self._services.is_running("WinDefend"):
+        if not self._services.is_running(SERVICE):
             raise RefusedByWindows("Defender does not answer: service WinDefend is not running (0x800106ba)")

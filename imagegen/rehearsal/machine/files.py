@@ -1,6 +1,7 @@
 """The disk: Windows paths, compared without case, over a throw-away folder, which is all this module touches.
 
 An access list belongs to its file or folder: it moves with it and goes with it (imagegen.rehearsal.machine.access).
+So does a file's read-only attribute: as long as it is set, the file can be neither written, replaced nor deleted.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Files:
     def __init__(self, root: Path) -> None:
         self._root = root
         self.access_lists: dict[str, AccessList] = {}
+        self._read_only: set[str] = set()
         self._exact: dict[str, Path] = {}
         (root / "C").mkdir(parents=True, exist_ok=True)
 
@@ -97,7 +99,19 @@ class Files:
         self._need_folder_above(path)
         if self.is_folder(path):
             raise RefusedByWindows(f"access to {path} is denied: it is a folder")
+        self._need_writable(path)
         self._real(path).write_bytes(data)
+
+    def set_read_only(self, path: str, *, on: bool) -> None:
+        if not self.is_file(path):
+            raise RefusedByWindows(f"cannot find file {path}")
+        if on:
+            self._read_only.add(fold(path))
+        else:
+            self._read_only.discard(fold(path))
+
+    def is_read_only(self, path: str) -> bool:
+        return fold(path) in self._read_only
 
     def make_folder(self, path: str) -> None:
         """Makes the folders above it too, as New-Item does."""
@@ -116,22 +130,29 @@ class Files:
         if self.is_folder(target):
             raise RefusedByWindows(f"cannot move {source} to {target}: a folder is there")
         self._need_folder_above(target)
+        self._need_writable(target)
         access = self.access_lists.pop(fold(source), None)
         self.access_lists.pop(fold(target), None)
         self._real(source).replace(self._real(target))
         if access is not None:
             self.access_lists[fold(target)] = access
+        if self.is_read_only(source):
+            self._read_only.discard(fold(source))
+            self._read_only.add(fold(target))
 
     def remove(self, path: str) -> None:
         """A file, or a folder with all that is in it."""
         if not self.exists(path):
             raise RefusedByWindows(f"cannot find path {path}")
         real = self._real(path)
+        gone = fold(path)
+        for known in self._read_only:
+            if known == gone or known.startswith(gone + "\\"):
+                raise RefusedByWindows(f"access to {known} is denied: it is read-only")
         if real.is_dir():
             shutil.rmtree(real)
         else:
             real.unlink()
-        gone = fold(path)
         for known in [known for known in self.access_lists if known == gone or known.startswith(gone + "\\")]:
             del self.access_lists[known]
 
@@ -148,6 +169,10 @@ class Files:
                 yield from self.below(path)
             else:
                 yield path
+
+    def _need_writable(self, path: str) -> None:
+        if self.is_read_only(path):
+            raise RefusedByWindows(f"access to {path} is denied: it is read-only")
 
     def _need_folder_above(self, path: str) -> None:
         folder = parent(path)

@@ -26,14 +26,15 @@ def words(command: str) -> list[str]:
 
 
 def programs(files: Files, command: str) -> list[str]:
-    """Every program file that the command runs: the first, and the one that a log runner starts."""
+    """Every program file that the command runs: the first, what a log runner starts, and what kubelet's script does."""
     program, rest = _first(files, _expand(command))
     if _base(program) != LOG_RUNNER:
         return [program]
     wrapped = _without_flags(rest)
     if not wrapped:
         raise RefusedByWindows(f"{program} is told of no program to run")
-    return [program, wrapped[0]]
+    kubelet = [following for word, following in itertools.pairwise(wrapped) if word.lower() == "-kubelet"]
+    return [program, wrapped[0], *kubelet]
 
 
 def check_can_run(files: Files, features: Features, command: str) -> None:

@@ -91,10 +91,14 @@ class Services:
     def is_running(self, name: str) -> bool:
         return name.lower() in self._running and self.exists(name) and self._programs_are_there(name)
 
-    def programs_in_use(self) -> set[str]:
-        """Files that cannot be replaced now, folded."""
-        running = [name for name in self.names() if self.is_running(name)]
-        return {fold(program) for name in running for program in programs(self._files, self.command(name))}
+    def programs_in_use(self) -> dict[str, list[str]]:
+        """Running services by the folded path of each program, which can be neither replaced nor deleted meanwhile."""
+        users: dict[str, list[str]] = {}
+        for name in self.names():
+            if self.is_running(name):
+                for program in programs(self._files, self.command(name)):
+                    users.setdefault(fold(program), []).append(name)
+        return users
 
     def create(self, name: str, command: str, display_name: str, start: int, *, depends_on: Iterable[str] = ()) -> None:
         """A service may be made before its program is there; it may not be started then."""

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.registry import Value
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IMAGE_STATE = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State"
+# What Setup leaves in GeneralizationState; without it sysprep gives up.
+SYSPREP_STATUS = r"HKLM:\SYSTEM\Setup\Status\SysprepStatus"
+GENERALISED_BEFORE = 7
 LISTENERS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener"
 # The one by which the build comes in; the bootstrap made it.
 LISTENER = LISTENERS + r"\*+HTTPS"
@@ -67,6 +71,7 @@ TOOLS = (
 )  # fmt: skip
 FOLDERS = (
     r"C:\Windows\Temp",
+    r"C:\Windows\Panther",
     r"C:\Program Files\Common Files",
     r"C:\Program Files (x86)",
     r"C:\ProgramData",
@@ -90,7 +95,7 @@ SERVICES: tuple[tuple[str, str, str, int, tuple[str, ...]], ...] = (
     ("LanmanServer", "Server", HOSTED, AUTOMATIC, ()),
     ("LanmanWorkstation", "Workstation", HOSTED, AUTOMATIC, ("nsi",)),
     ("WinRM", "Windows Remote Management (WS-Management)", HOSTED, AUTOMATIC, ("RpcSs",)),
-    ("WinDefend", "Microsoft Defender Antivirus Service", f'"{DEFENDER}"', AUTOMATIC, ("RpcSs",)),
+    (WIN_DEFEND, "Microsoft Defender Antivirus Service", f'"{DEFENDER}"', AUTOMATIC, ("RpcSs",)),
     ("W32Time", "Windows Time", HOSTED, MANUAL, ()),
     ("wuauserv", "Windows Update", HOSTED, MANUAL, ("RpcSs",)),
     ("msiserver", "Windows Installer", r"%SystemRoot%\System32\msiexec.exe /V", MANUAL, ("RpcSs",)),
@@ -118,13 +123,18 @@ CLOUD_FILES = {
 }
 
 
-def stock_windows(root: Path, *, release: str, cloud: str) -> Machine:
-    """A fresh machine, booted once. `release` is 2019, 2022 or 2025, `cloud` aws or azure."""
-    machine = Machine(root, features={**FEATURES, **RELEASE_FEATURES[release]}, needing_restart=NEEDING_RESTART)
+def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True) -> Machine:
+    """A fresh machine, booted once. `release` is a key of RELEASES, `cloud` aws or azure.
+
+    Without `defender` its feature was removed, as hardened base images have it.
+    """
+    features = {**FEATURES, **RELEASE_FEATURES[release], **({} if defender else {"Windows-Defender": "Available"})}
+    machine = Machine(root, features=features, needing_restart=NEEDING_RESTART)
     _fill_disk(machine, cloud)
     _fill_registry(machine, release)
     for name, display_name, command, start, depends_on in (*SERVICES, *CLOUD_SERVICES[cloud]):
-        machine.services.create(name, command, display_name, start, depends_on=depends_on)
+        if defender or name != WIN_DEFEND:
+            machine.services.create(name, command, display_name, start, depends_on=depends_on)
     machine.restart()
     return machine
 
@@ -159,6 +169,7 @@ def _fill_registry(machine: Machine, release: str) -> None:
         (older, "CurrentState"): Value("DWord", 80),
         (LISTENER, "certThumbprint"): Value("String", "00 11 22 33"),
         (IMAGE_STATE, "ImageState"): Value("String", "IMAGE_STATE_COMPLETE"),
+        (SYSPREP_STATUS, "GeneralizationState"): Value("DWord", GENERALISED_BEFORE),
         (ENVIRONMENT, "Path"): Value("ExpandString", r"%SystemRoot%\system32;%SystemRoot%"),
         (ENVIRONMENT, "ComSpec"): Value("ExpandString", r"%SystemRoot%\system32\cmd.exe"),
         (ENVIRONMENT, "NUMBER_OF_PROCESSORS"): Value("String", "2"),

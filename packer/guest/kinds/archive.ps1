@@ -1,4 +1,4 @@
-# An archive's files in a folder. Only the members the plan names are compared; all are unpacked.
+# An archive's files in a folder. Only the members the plan names are compared; set brings all, and touches only what differs.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -27,8 +27,29 @@ $ProgressPreference = 'SilentlyContinue'
     Set  = {
         param($Resource, $Context)
         if (-not [System.IO.Directory]::Exists($Resource.into)) { throw "there is no folder $($Resource.into) for archive $($Resource.artifact)" }
-        $arguments = '-xf', $Context.Artifact, '-C', $Resource.into, '--strip-components', [string]$Resource.strip
-        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList $arguments -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+        $digests = @{}
+        foreach ($member in $Resource.members) { $digests[$member.path] = $member.sha256 }
+        # Beside the artifact, where nobody else may write, and which the phase empties at its end.
+        $staging = [System.IO.Path]::Combine([System.IO.Path]::GetDirectoryName($Context.Artifact), 'unpacked')
+        Clear-Tree -Path $staging
+        try {
+            $null = [System.IO.Directory]::CreateDirectory($staging)
+            $arguments = '-xf', $Context.Artifact, '-C', $staging, '--strip-components', [string]$Resource.strip
+            $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList $arguments -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+            foreach ($folder in [System.IO.Directory]::GetDirectories($staging, '*', [System.IO.SearchOption]::AllDirectories)) {
+                $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::Combine($Resource.into, $folder.Substring($staging.Length + 1)))
+            }
+            foreach ($file in [System.IO.Directory]::GetFiles($staging, '*', [System.IO.SearchOption]::AllDirectories)) {
+                $name = $file.Substring($staging.Length + 1)
+                $target = [System.IO.Path]::Combine($Resource.into, $name)
+                $digest = Get-Digest -Path $file
+                if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }
+                # What the plan names is held to the plan, whatever was unpacked.
+                if ($digests.ContainsKey($name)) { $digest = $digests[$name] }
+                Copy-IntoPlace -From $file -To $target -Digest $digest
+            }
+        }
+        finally { Clear-Tree -Path $staging }
         $false
     }
 }

@@ -22,14 +22,7 @@ $ProgressPreference = 'SilentlyContinue'
         if (-not [System.IO.Directory]::Exists($folder)) { throw "there is no folder $folder" }
         if ($null -ne $Resource.artifact) { $origin = $Context.Artifact }
         else { $origin = [System.IO.Path]::Combine($Context.Bundle, $Resource.source.Replace('/', '\')) }
-        $new = $Resource.path + '.new'
-        [System.IO.File]::Copy($origin, $new, $true)
-        $digest = Get-Digest -Path $new
-        if ($digest -cne $Resource.sha256) {
-            [System.IO.File]::Delete($new)
-            throw "the copy's sha256 is $digest, not $($Resource.sha256)"
-        }
-        Move-IntoPlace -From $new -To $Resource.path
+        Copy-IntoPlace -From $origin -To $Resource.path -Digest $Resource.sha256
         $false
     }
 }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.rehearsal.machine import Machine
+from imagegen.rehearsal.machine import Machine, stock_windows
 from imagegen.rehearsal.machine.access import AccessEntry, write
 from imagegen.rehearsal.machine.installer import UNINSTALL
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
@@ -20,9 +20,12 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, FailureActions
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.resources.kinds import KINDS
+from tests.unit.machine.conftest import Bench
 
 if TYPE_CHECKING:
-    from tests.unit.machine.conftest import Bench, Fields
+    from pathlib import Path
+
+    from tests.unit.machine.conftest import Fields
 
 Spoil = Callable[[Machine], object]
 
@@ -129,6 +132,14 @@ def set_access(*entries: AccessEntry, protected: bool = True) -> Spoil:
     return lambda machine: write(machine.files, DATA, entries, protected=protected)
 
 
+def make_other(path: str) -> Spoil:
+    def spoil(machine: Machine) -> None:
+        machine.files.write(path, b"other")
+        machine.files.set_read_only(path, on=True)
+
+    return spoil
+
+
 def uninstalled_key(machine: Machine) -> str:
     return f"{UNINSTALL}\\{machine.registry.subkeys(UNINSTALL)[0]}"
 
@@ -137,6 +148,8 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("directory", lambda m: m.files.remove(r"C:\k\deep"), "there is no folder C:\\k\\deep\\er"),
     ("file", lambda m: m.files.remove(CONFIG), "there is no file C:\\k\\config.toml"),
     ("file", lambda m: m.files.write(CONFIG, b"other"), "sha256 is d9298a10"),
+    ("file", make_other(CONFIG), "sha256 is d9298a10"),
+    ("archive", make_other(r"C:\k\a.exe"), "sha256 of a.exe is d9298a10"),
     ("archive", lambda m: m.files.remove(r"C:\k\sub\b.dll"), r"sub\b.dll is not there"),
     ("archive", lambda m: m.files.remove(r"C:\k\sub"), r"sub\b.dll is not there"),
     ("archive", lambda m: m.files.write(r"C:\k\A.EXE", b"x"), "sha256 of a.exe is 2d711642"),
@@ -313,6 +326,13 @@ def test_a_file_takes_its_bytes_from_an_artifact(bench: Bench) -> None:
     bench.done("base")
     assert bench.machine.files.read(r"c:/K/KUBELET.exe") == b"MZ kubelet"
     assert not bench.machine.files.exists(r"C:\k\kubelet.exe.new")
+
+
+def test_without_defender_nothing_needs_to_be_excluded(tmp_path: Path) -> None:
+    bench = Bench(stock_windows(tmp_path, release="2022", cloud="aws", defender=False))
+    bench.bundle({"base": [("defender", FIELDS["defender"])]})
+    assert [event["status"] for event in bench.done("base") if event["event"] == "resource"] == ["ok"]
+    assert bench.kept("report.json")["resources"][0]["facts"] == {"absent": True}
 
 
 def test_a_busy_installer_is_waited_for_within_the_steps_time(bench: Bench) -> None:

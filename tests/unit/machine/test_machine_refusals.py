@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.rehearsal.machine import Machine
+from imagegen.rehearsal.machine.access import AccessEntry, effective, write
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.msi import make_msi
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
-from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
+from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
 
 if TYPE_CHECKING:
     from tests.unit.machine.conftest import Bench, Fields
@@ -98,12 +99,12 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     ("directory", {"path": r"C:\c\nul"}, nothing, "not a path that Windows accepts"),
     ("file", file(r"C:\none\x"), nothing, r"there is no folder C:\none"),
     ("file", file(r"C:\Users"), nothing, r"C:\Users is a folder"),
-    ("file", {**file(r"C:\x"), "sha256": ZEROS}, nothing, f"the copy's sha256 is {file('')['sha256']}, not {ZEROS}"),
+    ("file", {**file(r"C:\x"), "sha256": ZEROS}, nothing, f"x.new is {file('')['sha256']}, not {ZEROS}"),
     ("archive", archive("tar", into=r"C:\none"), nothing, r"there is no folder C:\none for archive tar"),
     ("archive", archive("x"), nothing, "unrecognized or damaged archive"),
     ("archive", archive("evil"), nothing, "leads out of the folder"),
     ("archive", archive("link"), nothing, "is a link or a device"),
-    ("archive", archive("tar"), nothing, "still not so after it was set: sha256 of a.exe is"),
+    ("archive", archive("tar"), nothing, r"the sha256 of C:\Windows\Temp\a.exe.new is e3b0c442"),
     ("archive", archive("tar", strip=1), nothing, "still not so after it was set: a.exe is not there"),
     ("archive", archive("tar"), lambda m: m.files.remove(r"C:\Windows\System32\tar.exe"), "cannot find C:\\Windows"),
     ("package", package("x"), nothing, "msiexec ended with 1620"),
@@ -232,24 +233,84 @@ def test_a_service_runs_only_while_its_program_is_there(bench: Bench) -> None:
     assert r"cannot find its program C:\c\t.exe" in bench.run("base").output
 
 
+IN_USE = r"C:\c\t.exe is in use by service tool: stop service tool, or rebuild the image"
+
+
 def test_the_program_of_a_running_service_cannot_be_replaced(bench: Bench) -> None:
     machine = running_tool(bench)
     bench.artifact("x", b"x")
-    bench.bundle({"base": [("file", file(r"C:\C\T.exe"))]})
-    assert "a running service uses it" in bench.run("base").output
+    bench.bundle({"base": [("file", file(r"C:\c\t.exe"))]})
+    assert IN_USE in bench.run("base").output
+    assert machine.files.names(r"C:\c") == ["t.exe"]
     machine.services.stop("tool")
     bench.done("base")
 
 
-def test_an_archive_cannot_replace_the_program_of_a_running_service(bench: Bench) -> None:
-    running_tool(bench)
+def tools(bench: Bench, **contents: bytes) -> Fields:
+    """An archive of these programs and a folder, of which the plan names t.exe and u.exe."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("./T.EXE"))
+        folder = tarfile.TarInfo("conf.d/")
+        folder.type = tarfile.DIRTYPE
+        tar.addfile(folder)
+        for name, data in contents.items():
+            entry = tarfile.TarInfo(f"{name}.exe")
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
     bench.artifact("tar", buffer.getvalue())
-    members = [{"path": "t.exe", "sha256": hashlib.sha256(b"").hexdigest()}]
-    bench.bundle({"base": [("archive", archive("tar", into=r"C:\c", members=members))]})
-    assert "a running service uses it" in bench.run("base").output
+    digests = {name: hashlib.sha256(contents[name]).hexdigest() for name in ("t", "u")}
+    members = [{"path": f"{name}.exe", "sha256": digest} for name, digest in digests.items()]
+    return archive("tar", into=r"C:\c", members=members)
+
+
+def test_an_archive_cannot_replace_the_program_of_a_running_service(bench: Bench) -> None:
+    machine = running_tool(bench)
+    bench.bundle({"base": [("archive", tools(bench, t=b"new", u=b"u"))]})
+    assert IN_USE in bench.run("base").output
+    assert [name for name in machine.files.names(r"C:\c") if name not in ("conf.d", "t.exe", "u.exe")] == []
+    assert machine.files.read(r"C:\c\t.exe") == b"MZ"
+    machine.services.stop("tool")
+    bench.done("base")
+
+
+def test_an_archive_brings_back_what_is_gone_beside_a_running_program(bench: Bench) -> None:
+    machine = running_tool(bench)
+    bench.bundle({"base": [("archive", tools(bench, t=b"MZ", u=b"u", v=b"v"))]})
+    bench.done("base")
+    access = [AccessEntry("S-1-5-18", "FullControl", inherit=False)]
+    for name in ("t", "u", "v"):
+        write(machine.files, rf"C:\c\{name}.exe", access, protected=True)
+    machine.files.remove(r"C:\c\u.exe")
+    bench.done("base")
+    assert machine.services.is_running("tool")
+    assert machine.files.names(r"C:\c") == ["conf.d", "t.exe", "u.exe", "v.exe"]
+    # What was right was not written again: it kept its access list.
+    assert [effective(machine.files, rf"C:\c\{name}.exe").protected for name in ("t", "u", "v")] == [True, False, True]
+
+
+def test_kubelet_is_in_use_by_the_service_whose_script_starts_it(bench: Bench) -> None:
+    machine = bench.machine
+    files(RUNNER, r"C:\c\start.ps1", r"C:\c\kubelet.exe")(machine)
+    powershell = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
+    command = rf"{RUNNER} {powershell} -File C:\c\start.ps1 -Kubelet C:\c\kubelet.exe"
+    machine.services.create("kubelet", command, "kubelet", AUTOMATIC)
+    machine.services.start("kubelet")
+    bench.artifact("x", b"x")
+    bench.bundle({"base": [("file", file(r"C:\c\start.ps1")), ("file", file(r"C:\c\kubelet.exe"))]})
+    assert r"C:\c\kubelet.exe is in use by service kubelet: stop service kubelet" in bench.run("base").output
+    assert machine.files.read(r"C:\c\start.ps1") == b"x"
+    machine.files.remove(r"C:\c\kubelet.exe")
+    assert not machine.services.is_running("kubelet")
+
+
+def test_defender_that_is_disabled_scans_nothing(bench: Bench) -> None:
+    services = bench.machine.services
+    services.configure("WinDefend", "Start", Value("DWord", DISABLED))
+    bench.bundle({"base": [("defender", {"process": r"C:\c\x.exe"})]})
+    assert bench.run("base", "-Check").exit_code == 5, "it still runs"
+    services.stop("WinDefend")
+    bench.done("base")
+    assert bench.kept("report.json")["resources"][0]["facts"] == {"absent": True}
 
 
 def test_replacing_a_file_loses_its_access_list(bench: Bench) -> None:

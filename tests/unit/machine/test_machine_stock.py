@@ -16,6 +16,7 @@ from imagegen.rehearsal.machine.services import AUTOMATIC
 from tests.unit.machine.conftest import Bench
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -83,6 +84,28 @@ def test_what_needs_a_folder_or_a_file_says_so(files: Files) -> None:
         files.remove(r"C:\x")
     with pytest.raises(RefusedByWindows, match="cannot find path"):
         write(files, r"C:\x", [], protected=True)
+
+
+def test_a_read_only_file_is_neither_written_nor_replaced_nor_deleted(files: Files) -> None:
+    files.make_folder(r"C:\a")
+    files.write(r"C:\a\x", b"1")
+    files.write(r"C:\a\y", b"2")
+    files.set_read_only(r"C:\A\X", on=True)
+    acts: tuple[Callable[[], None], ...] = (
+        lambda: files.write(r"C:\a\x", b"3"),
+        lambda: files.move(r"C:\a\y", r"C:\a\x"),
+        lambda: files.remove(r"C:\a\x"),
+        lambda: files.remove(r"C:\a"),
+    )
+    for act in acts:
+        with pytest.raises(RefusedByWindows, match="it is read-only"):
+            act()
+    files.move(r"C:\a\x", r"C:\a\z")
+    assert [files.is_read_only(rf"C:\a\{name}") for name in "xz"] == [False, True]
+    files.set_read_only(r"C:\a\z", on=False)
+    files.remove(r"C:\a")
+    with pytest.raises(RefusedByWindows, match="cannot find file"):
+        files.set_read_only(r"C:\a\z", on=True)
 
 
 def test_an_access_list_moves_with_its_file_and_goes_with_its_folder(files: Files) -> None:

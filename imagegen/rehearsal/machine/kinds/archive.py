@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.archives import unpack
-from imagegen.rehearsal.machine.kinds.kind import digest
+from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.kinds.kind import copy_into_place, digest
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
@@ -41,6 +42,14 @@ def put(machine: Machine, wanted: Archive, supplies: Supplies) -> bool:
     if not machine.files.is_folder(wanted.into):
         raise RefusedByWindows(f"there is no folder {wanted.into} for archive {wanted.artifact}")
     machine.need_tool("tar.exe")
-    in_use = machine.services.programs_in_use()
-    unpack(machine.files, supplies.need_artifact(), wanted.into, wanted.strip, in_use)
+    digests = {member.path.lower(): member.sha256 for member in wanted.members}
+    unpacked = unpack(machine.files, supplies.need_artifact(), wanted.strip)
+    for name, data in unpacked.items():
+        path = f"{wanted.into}\\{name}"
+        if data is None:
+            machine.files.make_folder(path)
+            continue
+        machine.files.make_folder(parent(path))
+        if not (machine.files.is_file(path) and machine.files.read(path) == data):
+            copy_into_place(machine, data, path, digests.get(name.lower(), digest(data)))
     return False

@@ -1,4 +1,4 @@
-"""A program whose file access Defender does not scan, on the model machine."""
+"""A program whose file access Defender does not scan, on the model machine. Without Defender it is so already."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 
 def get(machine: Machine, wanted: Defender) -> Facts | None:
+    if machine.defender.is_absent:
+        return {"absent": True}
     for process in machine.defender.excluded_processes:
         if process.lower() == wanted.process.lower():
             return {"process": process}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.files import fold, parent
-from imagegen.rehearsal.machine.kinds.kind import digest
+from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.kinds.kind import copy_into_place, digest
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
@@ -34,12 +34,5 @@ def put(machine: Machine, wanted: File, supplies: Supplies) -> bool:
     if not files.is_folder(parent(wanted.path)):
         raise RefusedByWindows(f"there is no folder {parent(wanted.path)}")
     origin = f"{supplies.bundle}\\{wanted.source}" if wanted.source else supplies.need_artifact()
-    new = wanted.path + ".new"
-    files.write(new, files.read(origin))
-    if (found := digest(files.read(new))) != wanted.sha256:
-        files.remove(new)
-        raise RefusedByWindows(f"the copy's sha256 is {found}, not {wanted.sha256}")
-    if fold(wanted.path) in machine.services.programs_in_use():
-        raise RefusedByWindows(f"access to {wanted.path} is denied: a running service uses it")
-    files.move(new, wanted.path)
+    copy_into_place(machine, files.read(origin), wanted.path, wanted.sha256)
     return False

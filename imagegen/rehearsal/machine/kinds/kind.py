@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
@@ -43,3 +44,21 @@ class Kind:
 
 def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def copy_into_place(machine: Machine, data: bytes, path: str, sha256: str) -> None:
+    """These bytes at their place by way of <path>.new, which goes whatever happens; read-only is no hindrance."""
+    files, new = machine.files, path + ".new"
+    files.write(new, data)
+    try:
+        if (found := digest(files.read(new))) != sha256:
+            raise RefusedByWindows(f"the sha256 of {new} is {found}, not {sha256}")
+        if users := machine.services.programs_in_use().get(fold(path)):
+            names = ", ".join(users)
+            raise RefusedByWindows(f"{path} is in use by service {names}: stop service {names}, or rebuild the image")
+        if files.is_read_only(path):
+            files.set_read_only(path, on=False)
+        files.move(new, path)
+    finally:
+        if files.exists(new):
+            files.remove(new)
