@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.guest import Effects, RehearsedGuest, expected_from_tree
+from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
 from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.generalise import generalise
+from imagegen.rehearsal.machine.outlived import lost_by_sealing
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifacts import Artifacts
 from imagegen.rehearsal.network.network import Network
@@ -123,12 +125,20 @@ class Stage:
         def run_phase(arguments: Sequence[str], write: Write) -> int:
             return _say(run_entry(machine, arguments, self._fetch), write)
 
+        def seal(write: Write) -> int:
+            plan = machine.files.read(f"{UNPACKED}\\{PLAN}")  # gone when the machine is sealed
+            outcome = generalise(machine, cloud=self._scene.cloud)
+            lost = lost_by_sealing(machine, plan) if outcome.exit_code == 0 else []
+            with self._lock:
+                self._faults += lost
+            return _say(outcome, write)
+
         effects = Effects(
             write_file=machine.files.write,
             read_file=machine.files.read,
             restart=machine.restart,
             run_phase=run_phase,
-            generalise=lambda write: _say(generalise(machine, cloud=self._scene.cloud), write),
+            generalise=seal,
         )
         guest = RehearsedGuest(expected, effects)
         server = WinRMServer(

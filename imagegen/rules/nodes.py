@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import known, minor, numbers, paths, stock_paths, table
@@ -212,6 +213,21 @@ def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
         if not place.startswith("C:"):
             message = f"an image holds the drive C: alone, and {place[:2]} is each machine's own"
             yield Finding(path, message, "choose a path on C:")
+
+
+@rule("outlives-sealing", ERROR, "A path must not lie where sealing deletes")
+def outlives_sealing(asked: Asked) -> Iterator[Finding]:
+    for path, place in program_places(asked):
+        for deleted in table("layout")["deleted_by_sealing"]:
+            if _lies_at(place, deleted):
+                message = f"sealing the image deletes {deleted}, so nothing in it reaches a node"
+                yield Finding(path, message, "choose a path outside it")
+
+
+def _lies_at(place: str, pattern: str) -> bool:
+    """Whether a path is what the pattern names, or lies inside of it."""
+    parts, patterns = place.lower().split("\\"), pattern.lower().split("\\")
+    return len(parts) >= len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
 
 
 def program_places(asked: Asked) -> list[tuple[YamlPath, str]]:

@@ -9,9 +9,10 @@ $code = 0
 try {
     # From the folder that only SYSTEM and Administrators reach, unpacked and verified by the last phase.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
-    Invoke-Seal -Generalise {
-        $launch = 'C:\Program Files\Amazon\EC2Launch\EC2Launch.exe'
+    $launch = 'C:\Program Files\Amazon\EC2Launch\EC2Launch.exe'
+    Invoke-Seal -Assert {
         if (-not [System.IO.File]::Exists($launch)) { throw "there is no $launch" }
+    } -Generalise {
         $null = Invoke-Native -FilePath $launch -ArgumentList 'reset', '--block' -TimeoutSeconds 300
         $null = Invoke-Native -FilePath $launch -ArgumentList 'sysprep', '--block' -TimeoutSeconds 1500
         # With it, a node would take its first boot for a later one.

@@ -9,11 +9,12 @@ $code = 0
 try {
     # From the folder that only SYSTEM and Administrators reach, unpacked and verified by the last phase.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
-    Invoke-Seal -Generalise {
-        $answers = 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml'
+    $answers = 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml'
+    Invoke-Seal -Assert {
         if (-not [System.IO.File]::Exists($answers)) { throw "there is no $answers" }
         Wait-CloudService -Name 'RdAgent' -TimeoutSeconds 300
         Wait-CloudService -Name 'WindowsAzureGuestAgent' -TimeoutSeconds 300
+    } -Generalise {
         $sysprep = [System.IO.Path]::Combine($env:SystemRoot, 'System32', 'Sysprep', 'sysprep.exe')
         $line = '/oobe /generalize /mode:vm /quiet /quit /unattend:"{0}"' -f $answers
         $null = Invoke-Native -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1500

@@ -1,5 +1,6 @@
 # What every cloud's generalise script does around its own sysprep: nothing of the build stays in the image.
-# Imported from the bundle, whose folder it then deletes: what is needed afterwards is in memory by then.
+# Judges first and deletes last: a machine that was refused, or that sysprep gave up, still has its logs and can be sealed by another try.
+# Imported from the bundle, whose folder it deletes in the end: what is needed afterwards is in memory by then.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -13,6 +14,8 @@ $script:SetupScripts = 'C:\Windows\Setup\Scripts'
 function Assert-ReadyToSeal {
     [CmdletBinding()]
     param()
+    $sysprep = Get-SystemTool -Name 'Sysprep\sysprep.exe'
+    if (-not [System.IO.File]::Exists($sysprep)) { throw "there is no $sysprep" }
     if (-not [System.IO.File]::Exists('C:\ProgramData\imagegen\report.json')) { throw 'there is no report.json: the last phase has not finished' }
     if (Test-RestartPending) { throw 'Windows has a restart pending' }
     # Started before the image is sealed, it would take the build for a node's first boot.
@@ -28,14 +31,23 @@ function Assert-ReadyToSeal {
     }
 }
 
+# The answer files of the base image's own first boot, which can hold a password.
+function Get-AnswerFile {
+    [CmdletBinding()]
+    param()
+    foreach ($path in 'C:\Windows\Panther\unattend.xml', 'C:\Windows\Panther\Unattend\unattend.xml', 'C:\Windows\System32\Sysprep\unattend.xml') {
+        if ([System.IO.File]::Exists($path)) { $path }
+    }
+}
+
 # What builder, engine and people leave behind. The running script is among it: it was read whole before it ran.
+# The engine's folder comes last: as long as anything else is still there, so is what deletes it.
 function Get-Leftover {
     [CmdletBinding()]
     param()
     $places = @(
         @('C:\Windows\Temp', 'imagegen-*'), @('C:\Windows\Temp', 'packer-*'), @('C:\Windows\Temp', 'script-*.ps1'), @('C:\Windows\Temp', 'winrmcp-*'),
-        @('C:\ProgramData\ssh', 'ssh_host_*'), @('C:\Windows\Panther', 'unattend.xml'), @('C:\Windows\Panther\Unattend', 'unattend.xml'),
-        @('C:\Windows\System32\Sysprep', 'unattend.xml')
+        @('C:\ProgramData\ssh', 'ssh_host_*')
     )
     $profiles = @([System.IO.Directory]::GetDirectories('C:\Users')) + @('C:\Windows\System32\config\systemprofile')
     foreach ($profilePath in $profiles) {
@@ -49,12 +61,22 @@ function Get-Leftover {
     if ([System.IO.Directory]::Exists('C:\ProgramData\imagegen')) { 'C:\ProgramData\imagegen' }
 }
 
+function Clear-Path {
+    [CmdletBinding()]
+    param([string[]]$Path)
+    foreach ($one in $Path) {
+        if ([System.IO.Directory]::Exists($one)) { Clear-Tree -Path $one }
+        elseif ([System.IO.File]::Exists($one)) {
+            [System.IO.File]::SetAttributes($one, [System.IO.FileAttributes]::Normal)
+            [System.IO.File]::Delete($one)
+        }
+    }
+}
+
 function Clear-Leftover {
     [CmdletBinding()]
     param()
-    foreach ($path in @(Get-Leftover)) {
-        if ([System.IO.Directory]::Exists($path)) { Clear-Tree -Path $path } else { [System.IO.File]::Delete($path) }
-    }
+    Clear-Path -Path @(Get-Leftover)
     $left = @(Get-Leftover)
     if ($left.Count -gt 0) { throw "still there: $($left -join ', ')" }
 }
@@ -115,12 +137,14 @@ function Clear-WinRmListener {
     finally { $parent.Dispose() }
 }
 
-# All of it, in order. $Generalise is the cloud's own part.
+# All of it, in order. $Assert refuses for the cloud's own reasons, $Generalise is its own sysprep.
 function Invoke-Seal {
     [CmdletBinding()]
-    param([scriptblock]$Generalise)
+    param([scriptblock]$Assert, [scriptblock]$Generalise)
     Assert-ReadyToSeal
-    Clear-Leftover
+    & $Assert
+    # Not after sysprep, which keeps in the same place the answer file that a node's first boot reads.
+    Clear-Path -Path @(Get-AnswerFile)
     try {
         & $Generalise
         Wait-ImageState -TimeoutSeconds 300
@@ -129,6 +153,7 @@ function Invoke-Seal {
         Write-SetupLog
         throw
     }
+    Clear-Leftover
     Clear-WinRmListener
 }
 

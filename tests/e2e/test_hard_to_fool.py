@@ -6,7 +6,10 @@ Real Packer and its plugins build a changed tree, or the right tree on a changed
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import io
 import json
+import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,6 +63,28 @@ def _pin_of_other_bundle(tree: Tree) -> None:
     head, word, pin = command.partition("-BundleSha256 ")
     values["guest"]["phases"]["base"]["command"] = head + word + "0" * 64 + pin[64:]
     tree.files[_VALUES] = json.dumps(values).encode()
+
+
+def _made_where_sealing_deletes(tree: Tree) -> None:
+    """A plan that no config leads to: one folder more, in the engine's own."""
+    with zipfile.ZipFile(io.BytesIO(tree.files["guest/bundle.zip"])) as bundle:
+        contents = {name: bundle.read(name) for name in bundle.namelist()}
+    plan = json.loads(contents["plan.json"])
+    step = plan["phases"][-1]["steps"][-1]
+    path = r"C:\ProgramData\imagegen\kept"
+    step["resources"].append({"id": f"{step['name']}/directory:{path}", "kind": "directory", "fields": {"path": path}})
+    changed = {**contents, "plan.json": json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as bundle:
+        for name, data in changed.items():
+            bundle.writestr(name, data)
+    for old, new in (
+        (tree.files["guest/bundle.zip"], buffer.getvalue()),
+        (contents["plan.json"], changed["plan.json"]),
+    ):
+        pin, other = (hashlib.sha256(data).hexdigest().encode() for data in (old, new))
+        tree.files[_VALUES] = tree.files[_VALUES].replace(pin, other)
+    tree.files["guest/bundle.zip"] = buffer.getvalue()
 
 
 _BUNDLE_BLOCK = "destination = var.guest.bundle_path"
@@ -202,6 +227,12 @@ CASES = (
         "aws",
         ("nothing more: the image is finished",),
         lambda tree: tree.add_block_after(_GENERALISE_BLOCK, _EXTRA_COMMAND),
+    ),
+    Case(
+        "a folder that sealing deletes",
+        "azure",
+        ("sealing undid ", r"/directory:C:\ProgramData\imagegen\kept: there is no folder"),
+        _made_where_sealing_deletes,
     ),
     Case(
         "a host more",

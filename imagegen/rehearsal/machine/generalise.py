@@ -1,4 +1,4 @@
-"""What a cloud's generalise script does to the machine: refuses one that is not ready, removes leftovers, seals it."""
+"""What a cloud's generalise script does: judges, runs sysprep, deletes what the build left, and its listeners last."""
 
 from __future__ import annotations
 
@@ -7,17 +7,45 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.bundle import HOME, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome
+from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.report import REPORT
 from imagegen.rehearsal.machine.services import MANUAL
-from imagegen.rehearsal.machine.stock import EC2LAUNCH, EC2LAUNCH_STATE, GUEST_AGENT, IMAGE_STATE, LISTENERS
+from imagegen.rehearsal.machine.stock import (
+    EC2LAUNCH,
+    EC2LAUNCH_STATE,
+    GENERALISED_BEFORE,
+    GUEST_AGENT,
+    IMAGE_STATE,
+    LISTENERS,
+    SYSPREP_STATUS,
+)
+from imagegen.rehearsal.machine.windows import SYSTEM32
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from imagegen.rehearsal.machine.windows import Machine
 
 TEMP = r"C:\Windows\Temp"
-LEFTOVERS = ("imagegen-*", "packer-*", "script-*.ps1", "winrmcp-*")
+# Files by folder and pattern; a test holds them, and the engine's folder, against seal.psm1 and the catalogue.
+LEFTOVERS = (
+    (TEMP, "imagegen-*"),
+    (TEMP, "packer-*"),
+    (TEMP, "script-*.ps1"),
+    (TEMP, "winrmcp-*"),
+    (r"C:\ProgramData\ssh", "ssh_host_*"),
+)
+USERS = r"C:\Users"
+SYSTEM_PROFILE = SYSTEM32 + r"\config\systemprofile"
+# The same, below every account's folder.
+PROFILE_LEFTOVERS = (
+    (r"AppData\Roaming\Microsoft\Windows\PowerShell\PSReadLine", "*_history.txt"),
+    (r"AppData\Local\Temp", "winrmcp-*"),
+)
+CACHED_ANSWERS = r"C:\Windows\Panther\unattend.xml"
+ANSWER_FILES = (CACHED_ANSWERS, r"C:\Windows\Panther\Unattend\unattend.xml", SYSTEM32 + r"\Sysprep\unattend.xml")
 ANSWERS = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml"
 SETUP_SCRIPTS = r"C:\Windows\Setup\Scripts"
 SEALED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
@@ -27,13 +55,15 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
     """`cloud` is aws or azure."""
     try:
         _check_ready(machine)
-        _clear_leftovers(machine)
         if cloud == "aws":
-            _reset_ec2launch(machine)
+            _check_aws(machine)
         else:
             _check_azure(machine)
-        machine.need_tool(r"Sysprep\sysprep.exe")
-        machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
+        _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
+        if cloud == "aws":
+            _reset_ec2launch(machine)
+        _sysprep(machine)
+        _delete(machine, list(_leftovers(machine)))
         _clear_listeners(machine)
     except RefusedByWindows as refusal:
         return Outcome(1, f"failed: {refusal}\n")
@@ -44,6 +74,7 @@ def _check_ready(machine: Machine) -> None:
     services = machine.services
     if not machine.files.is_file(UNPACKED + r"\seal.psm1"):
         raise RefusedByWindows(f"there is no {UNPACKED}\\seal.psm1")
+    machine.need_tool(r"Sysprep\sysprep.exe")
     if not machine.files.is_file(REPORT):
         raise RefusedByWindows("there is no report.json: the last phase has not finished")
     if machine.restart_pending():
@@ -54,16 +85,12 @@ def _check_ready(machine: Machine) -> None:
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
 
 
-def _clear_leftovers(machine: Machine) -> None:
-    for name in machine.files.names(TEMP):
-        if any(fnmatch.fnmatch(name.lower(), pattern) for pattern in LEFTOVERS):
-            machine.files.remove(f"{TEMP}\\{name}")
-    machine.files.remove(HOME)
+def _check_aws(machine: Machine) -> None:
+    if not machine.files.is_file(f"{EC2LAUNCH}\\EC2Launch.exe"):
+        raise RefusedByWindows(f"there is no {EC2LAUNCH}\\EC2Launch.exe")
 
 
 def _reset_ec2launch(machine: Machine) -> None:
-    if not machine.files.is_file(f"{EC2LAUNCH}\\EC2Launch.exe"):
-        raise RefusedByWindows(f"there is no {EC2LAUNCH}\\EC2Launch.exe")
     if machine.files.exists(f"{EC2LAUNCH_STATE}\\.run-once"):
         machine.files.remove(f"{EC2LAUNCH_STATE}\\.run-once")
 
@@ -74,6 +101,37 @@ def _check_azure(machine: Machine) -> None:
     for name in ("RdAgent", GUEST_AGENT):
         if not machine.services.is_running(name):
             raise RefusedByWindows(f"service {name} is not running")
+
+
+def _sysprep(machine: Machine) -> None:
+    """Keeps its answer file for the first boot, and refuses a Windows whose last generalising did not end."""
+    if machine.registry.number(SYSPREP_STATUS, "GeneralizationState") != GENERALISED_BEFORE:
+        raise RefusedByWindows(f"{SYSTEM32}\\Sysprep\\sysprep.exe ended with 31")
+    machine.files.write(CACHED_ANSWERS, b"the answers of a node's first boot")
+    machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
+
+
+def _leftovers(machine: Machine) -> Iterator[str]:
+    """The engine's folder last."""
+    accounts = [f"{USERS}\\{name}" for name in machine.files.names(USERS)]
+    below = [(f"{one}\\{folder}", name) for one in (*accounts, SYSTEM_PROFILE) for folder, name in PROFILE_LEFTOVERS]
+    for folder, pattern in (*LEFTOVERS, *below):
+        for name in machine.files.names(folder) if machine.files.is_folder(folder) else ():
+            path = f"{folder}\\{name}"
+            if fnmatch.fnmatchcase(name.lower(), pattern) and machine.files.is_file(path):
+                yield path
+    yield HOME
+
+
+def _delete(machine: Machine, paths: Iterable[str]) -> None:
+    """Files, read-only or not, and folders with all in them; what a running service holds stays and is a refusal."""
+    in_use = machine.services.programs_in_use()
+    for path in paths:
+        for file in [path] if machine.files.is_file(path) else list(machine.files.below(path)):
+            if fold(file) in in_use:
+                raise RefusedByWindows(f"access to {file} is denied: service {in_use[fold(file)][0]} runs it")
+            machine.files.set_read_only(file, on=False)
+        machine.files.remove(path)
 
 
 def _clear_listeners(machine: Machine) -> None:

@@ -2,40 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.catalog.facts import table
+from imagegen.contents import PACKER
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
+from imagegen.rehearsal.machine.generalise import (
+    ANSWER_FILES,
+    LEFTOVERS,
+    PROFILE_LEFTOVERS,
+    SYSTEM_PROFILE,
+    USERS,
+)
+from imagegen.rehearsal.machine.outlived import lost_by_sealing
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
-from imagegen.rehearsal.machine.stock import IMAGE_STATE, LISTENERS
+from imagegen.rehearsal.machine.stock import GUEST_AGENT, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
+from tests.unit.machine.conftest import sha
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.unit.machine.conftest import Bench
+
 HOME = r"C:\ProgramData\imagegen"
 CLOUDBASE = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init"
 UNATTEND = CLOUDBASE + r"\conf\Unattend.xml"
 RUN_ONCE = r"C:\ProgramData\Amazon\EC2Launch\state\.run-once"
+PANTHER = r"C:\Windows\Panther\unattend.xml"
 LEFT = (
-    "imagegen-bundle.zip",
-    "imagegen-start.ps1",
-    "imagegen-generalise.ps1",
-    "packer-ps-env-vars-1.ps1",
-    "Script-1.ps1",
+    r"C:\Windows\Temp\imagegen-bundle.zip",
+    r"C:\Windows\Temp\imagegen-start.ps1",
+    r"C:\Windows\Temp\imagegen-generalise.ps1",
+    r"C:\Windows\Temp\packer-ps-env-vars-1.ps1",
+    r"C:\Windows\Temp\Script-1.ps1",
+    r"C:\Windows\Temp\winrmcp-1.tmp",
+    r"C:\ProgramData\ssh\ssh_host_rsa_key",
+    r"C:\Users\Administrator\AppData\Local\Temp\winrmcp-2.tmp",
+    r"C:\Users\Administrator\AppData\Roaming\Microsoft\Windows\PowerShell\PSReadLine\ConsoleHost_history.txt",
+    r"C:\Windows\System32\config\systemprofile\AppData\Local\Temp\winrmcp-3.tmp",
+    rf"{HOME}\engine.log",
+    rf"{HOME}\report.json",
+    rf"{HOME}\bundle\seal.psm1",
 )
+ANSWERS = (PANTHER, r"C:\Windows\Panther\Unattend\unattend.xml", r"C:\Windows\System32\Sysprep\unattend.xml")
+KEPT = (r"C:\Windows\Temp\other.log", r"C:\ProgramData\ssh\sshd_config", r"C:\Windows\Temp\packer-1\x.exe")
 
 
 def built(root: Path, cloud: str) -> Machine:
     machine = stock_windows(root, release="2025", cloud=cloud)
-    for path in (rf"{HOME}\report.json", rf"{HOME}\bundle\seal.psm1", UNATTEND, CLOUDBASE + r"\service.exe"):
+    for path in (*LEFT, *ANSWERS, *KEPT, UNATTEND, CLOUDBASE + r"\service.exe"):
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, b"x")
-    for name in (*LEFT, "other.log"):
-        machine.files.write(rf"C:\Windows\Temp\{name}", b"x")
+    machine.files.set_read_only(LEFT[0], on=True)
     machine.services.create("cloudbase-init", f'"{CLOUDBASE}\\service.exe"', "Cloud Initialization", MANUAL)
     return machine
 
@@ -46,9 +70,9 @@ def test_a_sealed_machine_holds_nothing_of_the_build(tmp_path: Path, cloud: str)
     outcome = generalise(machine, cloud=cloud)
     assert outcome.exit_code == 0, outcome.output
     assert machine.registry.text(IMAGE_STATE, "ImageState") == "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
-    assert machine.files.names(r"C:\Windows\Temp") == ["other.log"]
-    assert not machine.files.exists(HOME)
-    assert not machine.files.exists(RUN_ONCE)
+    assert [path for path in (*LEFT, *ANSWERS, HOME, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
+    assert machine.files.read(PANTHER) != b"x", "the one that sysprep keeps for a node's first boot"
+    assert all(machine.files.is_file(path) for path in KEPT)
     assert not machine.registry.subkeys(LISTENERS)
     assert machine.files.read(r"C:\Windows\Setup\Scripts\certificates.txt") == b"00112233\r\n"
 
@@ -67,6 +91,9 @@ REFUSALS: list[tuple[str, Callable[[Machine], object], str]] = [
     ("azure", lambda m: m.files.remove(UNATTEND), f"there is no {UNATTEND}"),
     ("azure", lambda m: m.services.stop("RdAgent"), "service RdAgent is not running"),
     ("aws", lambda m: m.files.remove(r"C:\Program Files\Amazon\EC2Launch\EC2Launch.exe"), "EC2Launch.exe"),
+    ("azure", lambda m: m.files.remove(r"C:\Windows\System32\Sysprep\sysprep.exe"), "sysprep.exe"),
+    ("aws", lambda m: m.registry.remove_key(SYSPREP_STATUS), "sysprep.exe ended with 31"),
+    ("azure", lambda m: m.registry.remove_key(SYSPREP_STATUS), "sysprep.exe ended with 31"),
 ]
 
 
@@ -76,7 +103,103 @@ def test_a_machine_that_is_not_ready_is_refused(
 ) -> None:
     machine = built(tmp_path, cloud)
     spoil(machine)
+    left = [path for path in LEFT if machine.files.exists(path)]
     outcome = generalise(machine, cloud=cloud)
     assert outcome.exit_code != 0
     assert message in outcome.output
     assert machine.registry.text(IMAGE_STATE, "ImageState") == "IMAGE_STATE_COMPLETE"
+    assert [path for path in LEFT if machine.files.exists(path)] == left, "for the log, and for another try"
+    assert machine.registry.subkeys(LISTENERS)
+
+
+def test_a_machine_that_sysprep_gave_up_is_sealed_by_another_try(tmp_path: Path) -> None:
+    machine = built(tmp_path, "aws")
+    state = machine.registry.value(SYSPREP_STATUS, "GeneralizationState")
+    assert state
+    machine.registry.write(SYSPREP_STATUS, "GeneralizationState", Value("DWord", 4))
+    assert generalise(machine, cloud="aws").exit_code == 1
+    machine.registry.write(SYSPREP_STATUS, "GeneralizationState", state)
+    assert generalise(machine, cloud="aws").exit_code == 0
+
+
+def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
+    machine = built(tmp_path, "aws")
+    machine.files.write(r"C:\Windows\Temp\packer-held.exe", b"x")
+    machine.services.create("held", r"C:\Windows\Temp\packer-held.exe", "held", MANUAL)
+    machine.services.start("held")
+    outcome = generalise(machine, cloud="aws")
+    assert (outcome.exit_code, "packer-held.exe is denied: service held runs it" in outcome.output) == (1, True)
+    assert machine.files.is_file(rf"{HOME}\bundle\seal.psm1"), "the engine's folder goes last"
+    assert machine.registry.subkeys(LISTENERS)
+
+
+def test_the_script_seals_in_the_models_order() -> None:
+    _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
+    order = [
+        "Assert-ReadyToSeal", "& $Assert", "Get-AnswerFile", "& $Generalise", "Wait-ImageState", "Clear-Leftover",
+        "Clear-WinRmListener",
+    ]  # fmt: skip
+    assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order
+    for cloud, judged in (
+        ("aws", ["Exists($launch)"]),
+        ("azure", ["Exists($answers)", "'RdAgent'", f"'{GUEST_AGENT}'"]),
+    ):
+        script = (PACKER / cloud / "generalise.ps1").read_text()
+        refusals, found, sysprep = script.partition("-Assert {")[2].partition("} -Generalise {")
+        assert found
+        assert [(word in refusals, word in sysprep) for word in judged] == [(True, False)] * len(judged)
+
+
+def test_what_sealing_deletes_is_the_same_in_script_model_and_catalogue() -> None:
+    script = (PACKER / "guest" / "seal.psm1").read_text()
+    files = re.findall(r"@\('(C:[^']+)', '([^']+)'\)", script)
+    below = re.findall(r"""@\("\$profilePath\\([^"]+)", '([^']+)'\)""", script)
+    answers = re.findall(r"'(C:[^']+unattend\.xml)'", script)
+    assert (tuple(files), tuple(below), tuple(answers)) == (LEFTOVERS, PROFILE_LEFTOVERS, ANSWER_FILES)
+    assert "GetDirectories('C:\\Users')) + @('C:\\Windows\\System32\\config\\systemprofile')" in script
+    accounts = (rf"{USERS}\*", SYSTEM_PROFILE)
+    paths = [*(f"{one}\\{folder}" for one in accounts for folder in ("\\".join(pair) for pair in below))]
+    assert sorted(table("layout")["deleted_by_sealing"]) == sorted([HOME, *map("\\".join, files), *paths, *answers])
+
+
+# ---- what the plan made outlives it
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "reason"),
+    [
+        ("directory", rf"{HOME}\k", "there is no folder"),
+        ("file", r"C:\Windows\Temp\packer-tool.exe", "there is no file"),
+        ("path", rf"{HOME}\k", "is gone"),
+        ("defender", r"C:\Windows\Temp\packer-tool.exe", "is gone"),
+        ("service", r"C:\Windows\Temp\packer-tool.exe", "is gone"),
+        ("acl", rf"{HOME}\k", "there is no"),
+    ],
+)
+def test_what_sealing_takes_is_named(bench: Bench, kind: str, place: str, reason: str) -> None:
+    machine, label = bench.machine, place
+    machine.files.make_folder(rf"{HOME}\k")
+    machine.files.write(r"C:\Windows\Temp\packer-tool.exe", b"x")
+    nothing = dict.fromkeys(("display_name", "state", "depends_on", "recovery"))
+    fields: dict[str, dict[str, Any]] = {
+        "directory": {"path": place},
+        "file": {"path": place, "sha256": sha(b"x"), "source": bench.text("x", b"x"), "artifact": None},
+        "path": {"entry": place},
+        "defender": {"process": place},
+        "service": {"name": "tool", "command": place, "start": "manual", **nothing},
+        "acl": {"path": place, "entries": [{"sid": "S-1-5-18", "rights": "full"}]},
+    }
+    if kind == "service":
+        label = "tool"
+    bench.bundle({"base": [bench.folder(r"C:\k"), (kind, fields[kind])]})
+    machine.files.make_folder(CLOUDBASE + r"\conf")
+    machine.files.write(CLOUDBASE + r"\service.exe", b"x")
+    machine.services.create("cloudbase-init", f'"{CLOUDBASE}\\service.exe"', "Cloud Initialization", MANUAL)
+    bench.done("base")
+    plan = machine.files.read(rf"{HOME}\bundle\plan.json")
+    assert lost_by_sealing(machine, plan) == []
+    assert generalise(machine, cloud="aws").exit_code == 0
+    [fault] = lost_by_sealing(machine, plan)
+    assert fault.startswith(f"sealing undid base-step/{kind}:{label}: ")
+    assert reason in fault
+    assert place in fault

@@ -24,8 +24,8 @@ IMAGE, BUILD, PUBLISH = "image", "build", "publish"
 
 # Under the test lock. Whoever changes these says by it that every image is to be built again.
 PINNED = {
-    "aws": "7c1f325562b90d43700ad75bde0811fbfde9cc876599c74eec79477719a54448",
-    "azure": "eca0c40409986e7c16d9ab048f4f2387f78495dcab6687ff9293173902a0be91",
+    "aws": "5cffd6dd446810f6e4374b215dea13abf51fe8919933e952d744ac41018744bc",
+    "azure": "3b1e87cc5c1911ef917b9fd2a243363d4e49c2b3d8921841d5d8e30f9c77aa0a",
 }
 
 OTHER_SPELLING = """\
