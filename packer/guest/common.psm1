@@ -90,7 +90,9 @@ function Get-ServiceUsing {
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
     $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
     foreach ($name in Get-RegistrySubKey -Key $services) {
-        $command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '')
+        # Some guards of Windows shut their keys to administrators too; none of them runs a file of the plan.
+        try { $command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') }
+        catch [System.Security.SecurityException] { continue }
         if ($command -notmatch $pattern) { continue }
         foreach ($service in @(Get-Service -Name $name -ErrorAction SilentlyContinue)) {
             if ([string]$service.Status -ne 'Stopped') { $name }

@@ -69,6 +69,7 @@ net.securityprotocoltype: Tls12
 net.webproxy
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
 security.principal.securityidentifier
+security.securityexception
 text.utf8encoding
 threading.tasks.task: WaitAll/2 WaitAny/2
 threading.tasks.task[]

@@ -43,6 +43,7 @@ def test_first_boot_removes_each_thing_by_itself() -> None:
     )
 
     assert alone == re.findall(r"\bRemove-\w+", text) == ["Remove-NetFirewallRule", "Remove-Item"]
+    assert "try { $reasons = @(& $part) }" in text
 
 
 def test_files_come_into_place_by_one_way() -> None:

@@ -9,9 +9,7 @@ $ProgressPreference = 'SilentlyContinue'
 function Clear-BuilderRule {
     [CmdletBinding()]
     param()
-    try { $filters = @(Get-NetFirewallPortFilter -Protocol TCP -ErrorAction Stop | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' }) }
-    catch { return "the firewall's rules cannot be read: $($_.Exception.Message)" }
-    foreach ($filter in $filters) {
+    foreach ($filter in @(Get-NetFirewallPortFilter -Protocol TCP -ErrorAction Stop | Where-Object -FilterScript { @($_.LocalPort) -contains '5986' })) {
         try { $rules = @(Get-NetFirewallRule -AssociatedNetFirewallPortFilter $filter -ErrorAction Stop | Where-Object -FilterScript { [string]$_.Direction -eq 'Inbound' }) }
         catch {
             "a firewall rule for port 5986 cannot be read: $($_.Exception.Message)"
@@ -29,31 +27,25 @@ function Clear-BuilderCertificate {
     [CmdletBinding()]
     param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
-    try {
-        $reasons = @(foreach ($print in [System.IO.File]::ReadAllLines($List)) {
-                if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
-                $path = "Cert:\LocalMachine\My\$print"
-                try { if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey -ErrorAction Stop } }
-                catch { "certificate $print stays: $($_.Exception.Message)" }
-            })
-        if ($reasons.Count -eq 0) { [System.IO.File]::Delete($List) }
-        $reasons
-    }
-    catch { "the list of certificates stays: $($_.Exception.Message)" }
+    $reasons = @(foreach ($print in [System.IO.File]::ReadAllLines($List)) {
+            if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
+            $path = "Cert:\LocalMachine\My\$print"
+            try { if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey -ErrorAction Stop } }
+            catch { "certificate $print stays: $($_.Exception.Message)" }
+        })
+    if ($reasons.Count -eq 0) { [System.IO.File]::Delete($List) }
+    $reasons
 }
 
 $code = 0
-try {
-    # Each by itself, whatever became of the others.
-    $left = @(Clear-BuilderRule) + @(Clear-BuilderCertificate -List ([System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')))
-    foreach ($reason in $left) {
+$list = [System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')
+# Each by itself, whatever became of the other.
+foreach ($part in @({ Clear-BuilderRule }, { Clear-BuilderCertificate -List $list })) {
+    try { $reasons = @(& $part) }
+    catch { $reasons = @($_.Exception.Message, $_.ScriptStackTrace) }
+    foreach ($reason in $reasons) {
         $code = 1
         [System.Console]::Out.WriteLine("failed: $reason")
     }
-}
-catch {
-    $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
 }
 exit $code
