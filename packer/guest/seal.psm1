@@ -58,6 +58,8 @@ function Get-Leftover {
         # GetFiles reads '*' only, so a folder with brackets in its name is no wildcard.
         if ([System.IO.Directory]::Exists($place[0])) { [System.IO.Directory]::GetFiles($place[0], $place[1]) }
     }
+    # What a look at the machine left that was ended before its own end.
+    [System.IO.Directory]::GetDirectories('C:\Windows\Temp', 'imagegen-look-*')
     if ([System.IO.Directory]::Exists('C:\ProgramData\imagegen')) { 'C:\ProgramData\imagegen' }
 }
 

@@ -37,6 +37,8 @@ LEFTOVERS = (
     (TEMP, "winrmcp-*"),
     (r"C:\ProgramData\ssh", "ssh_host_*"),
 )
+# Folders in TEMP: looks at the machine that were ended before their own end.
+LOOKS = "imagegen-look-*"
 USERS = r"C:\Users"
 SYSTEM_PROFILE = SYSTEM32 + r"\config\systemprofile"
 # The same, below every account's folder.
@@ -120,6 +122,9 @@ def _leftovers(machine: Machine) -> Iterator[str]:
             path = f"{folder}\\{name}"
             if fnmatch.fnmatchcase(name.lower(), pattern) and machine.files.is_file(path):
                 yield path
+    for name in machine.files.names(TEMP):
+        if fnmatch.fnmatchcase(name.lower(), LOOKS) and machine.files.is_folder(f"{TEMP}\\{name}"):
+            yield f"{TEMP}\\{name}"
     yield HOME
 
 
