@@ -29,6 +29,7 @@ _BUILD_TIMEOUT_S: Final = 3600
 _DOWNLOAD_TIMEOUT_S: Final = 900
 _INSTALL_TIMEOUT_S: Final = 120
 _LAST_LINES: Final = 20
+_PREFIX: Final = ".building-"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,10 +54,16 @@ def plugin_folder(cache: Path) -> Path:
     return cache / "plugins"
 
 
+def remove_abandoned(cache: Path) -> None:
+    """Remove what killed builds left; only for whoever may build, so that nobody else is building."""
+    for folder in cache.glob(f"{_PREFIX}*"):
+        shutil.rmtree(folder)
+
+
 def build_packer(shop: Workshop) -> Path:
     """Build Packer, replacing one that was built before."""
     binary = built_packer(shop.cache)
-    with tempfile.TemporaryDirectory(prefix=".building-", dir=shop.cache) as temporary:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=shop.cache) as temporary:
         made = _build(shop, pins.PACKER, "packer", Path(temporary))
         if binary.parent.exists():
             binary.parent.rename(Path(temporary, "old"))
@@ -67,7 +74,7 @@ def build_packer(shop: Workshop) -> Path:
 def build_plugin(shop: Workshop, name: str, *, packer: Path) -> None:
     """Build a plugin and let Packer install it into the cache's plugin folder."""
     pin = pins.PLUGINS[name]
-    with tempfile.TemporaryDirectory(prefix=".building-", dir=shop.cache) as temporary:
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=shop.cache) as temporary:
         # Without it the plugin calls itself a development version, and version constraints refuse it.
         flags = ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
         made = _build(shop, pin, f"packer-plugin-{name}", Path(temporary), flags)

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from imagegen.build.process import Run
 
-_ANSWER_TIMEOUT_S: Final = 60
+# A version is said in a tenth of a second; for its list Packer reads every plugin, hundreds of megabytes.
+_VERSION_TIMEOUT_S: Final = 10
+_PLUGINS_TIMEOUT_S: Final = 60
 _VERSION_LINE = re.compile(r"(?m)^Packer v(\S+)")
 _PLUGIN_FILE = re.compile(r"packer-plugin-(?P<name>[a-z0-9-]+)_v(?P<version>[^_]+)_x[0-9.]+_")
 
@@ -35,7 +37,7 @@ def packer_version(packer: Path, *, environ: Mapping[str, str], run: Run, memory
     answer = memory.recall(key)
     if answer is None:
         child_environ = environment.packer_probe_environment(environ)
-        done = run([packer, "version"], environ=child_environ, timeout=_ANSWER_TIMEOUT_S)
+        done = run([packer, "version"], environ=child_environ, timeout=_VERSION_TIMEOUT_S)
         match = _VERSION_LINE.search(done.stdout)
         answer = match[1] if done.returncode == 0 and match else ""
         memory.remember(key, answer, [packer])
@@ -52,7 +54,7 @@ def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: Run, mem
         return parse_plugins(answer)
 
     def ask() -> str:
-        done = run([packer, "plugins", "installed"], environ=child_environ, timeout=_ANSWER_TIMEOUT_S)
+        done = run([packer, "plugins", "installed"], environ=child_environ, timeout=_PLUGINS_TIMEOUT_S)
         return done.stdout if done.returncode == 0 else ""
 
     said = ask()

@@ -41,6 +41,8 @@ def find_tools(
     try:
         found = search.look()
         if found.tools is not None:
+            if found.overdue:
+                console.warn(f"{found.overdue}; {found.tools.packer} is used instead")
             return found.tools
         if go is None or not build or not search.can_be_built():
             raise search.refusal(found, go_is_there=go is not None)
@@ -48,7 +50,8 @@ def find_tools(
             console.say(fault)
         return _built(search, Path(go), console, stream)
     except TimeoutError as overdue:
-        raise ToolError(str(overdue)) from overdue
+        hint = "run this command yourself to see what it waits for"
+        raise ToolError(str(overdue), hint=hint) from overdue
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
@@ -68,6 +71,10 @@ class _Found:
     packer: Path | None
     missing: tuple[str, ...]
     faults: tuple[str, ...]
+    in_the_way: Path | None = None
+    """The program on PATH that is called packer and is none."""
+    overdue: str = ""
+    """That it never answered."""
 
 
 class _Search:
@@ -82,18 +89,18 @@ class _Search:
 
     def look(self) -> _Found:
         """The first Packer that is new enough, and the first plugin folder that holds all that is needed."""
-        packer, version, faults = self._packer()
+        packer, version, seen = self._packer()
         if packer is None:
-            return _Found(None, None, tuple(self.needed), tuple(faults))
+            return dataclasses.replace(seen, missing=tuple(self.needed))
         own = {**self.environ, "PACKER_PLUGIN_PATH": str(go_build.plugin_folder(self.cache))}
         missing: tuple[str, ...] = ()
         for environ in (self.environ, own):
             folder = installed_plugins(packer, environ=environ, run=self.run, memory=self._memory)
             missing = tuple(name for name in self.needed if not self._has(folder, name))
             if not missing:
-                return _Found(self._toolchain(packer, version, folder), packer, (), tuple(faults))
-        faults += [f"Packer sees no plugin {name} >= {self.needed[name]}" for name in missing]
-        return _Found(None, packer, missing, tuple(faults))
+                return dataclasses.replace(seen, tools=self._toolchain(packer, version, folder), packer=packer)
+        faults = [f"Packer sees no plugin {name} >= {self.needed[name]}" for name in missing]
+        return dataclasses.replace(seen, packer=packer, missing=missing, faults=(*seen.faults, *faults))
 
     def can_be_built(self) -> bool:
         """Whether the pinned versions are new enough."""
@@ -103,6 +110,8 @@ class _Search:
         """What is missing, and the commands that mend it."""
         commands = []
         packer = "packer"
+        if found.in_the_way is not None:
+            commands.append(f"# remove {found.in_the_way}, or put HashiCorp's Packer before it on PATH")
         if found.packer is None:
             commands.append(_packer_command())
         elif found.packer == go_build.built_packer(self.cache):
@@ -115,22 +124,29 @@ class _Search:
         what = "Packer" if found.packer is None else "plugins of Packer"
         return ToolError(f"{what} missing or too old", hint=hint, details=found.faults)
 
-    def _packer(self) -> tuple[Path | None, str, list[str]]:
-        faults = []
+    def _packer(self) -> tuple[Path | None, str, _Found]:
+        seen = _Found(None, None, (), ())
         on_path = shutil.which("packer", path=self.environ.get("PATH", ""))
         built = go_build.built_packer(self.cache)
         if on_path is None:
-            faults.append("packer is not on PATH")
+            seen = dataclasses.replace(seen, faults=("packer is not on PATH",))
         candidates = [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]
         for packer in candidates:
-            version = packer_version(packer, environ=self.environ, run=self.run, memory=self._memory)
-            if version is None:
-                faults.append(f"{packer} is not HashiCorp's Packer")
-            elif not is_at_least(version, pins.LOWEST_PACKER):
-                faults.append(f"{packer} is {version}; {pins.LOWEST_PACKER} is the oldest that will do")
-            else:
-                return packer, version, faults
-        return None, "", faults
+            version = overdue = ""
+            try:
+                version = packer_version(packer, environ=self.environ, run=self.run, memory=self._memory) or ""
+                fault = f"{packer} is not HashiCorp's Packer"
+            except TimeoutError as error:
+                fault = overdue = str(error)
+            except ToolError as error:
+                fault = error.message
+            if version and is_at_least(version, pins.LOWEST_PACKER):
+                return packer, version, seen
+            if version:
+                fault = f"{packer} is {version}; {pins.LOWEST_PACKER} is the oldest that will do"
+            in_the_way = packer if not version and packer != built else seen.in_the_way
+            seen = _Found(None, None, (), (*seen.faults, fault), in_the_way, overdue or seen.overdue)
+        return None, "", seen
 
     def _has(self, folder: PluginFolder, name: str) -> bool:
         plugin = folder.plugins.get(name)
@@ -153,6 +169,7 @@ def _built(search: _Search, go: Path, console: Console, stream: Stream) -> Toolc
 
     search.cache.mkdir(parents=True, exist_ok=True)
     with locked(search.cache / "tools.lock", wait_s=_LOCK_WAIT_S, waiting=waiting):
+        go_build.remove_abandoned(search.cache)
         shop = go_build.Workshop(go, search.cache, search.environ, console, search.run, stream)
         # Looked at again under the lock: whoever held it may have built all of this.
         found = search.look()

@@ -64,6 +64,10 @@ class Machine:
         program, *words = map(str, argv)
         self.asked.append(" ".join([Path(program).name, *words]))
         if words == ["version"]:
+            if Path(program).read_text() == "hangs":
+                raise TimeoutError(f"{program} version did not end within {timeout:g} s")
+            if Path(program).read_text() == "garbage":
+                raise ToolError(f"{program} cannot be started: Exec format error")
             return Completed(0, Path(program).read_text(), "")
         if words == ["plugins", "installed"]:
             folder = Path(environ.get("PACKER_PLUGIN_PATH", self.root / "home/.config/packer/plugins"))
@@ -179,10 +183,13 @@ def test_a_damaged_memory_only_costs_the_asking(machine: Machine) -> None:
         ("Packer v1.13.9\n", "is 1.13.9; 1.14.0 is the oldest that will do"),
         ("Packer v1.14.0-rc1\n", "is 1.14.0-rc1; 1.14.0 is the oldest"),
         ("cracklib", "is not HashiCorp's Packer"),
+        ("hangs", "bin/packer version did not end within 10 s"),
+        ("garbage", "bin/packer cannot be started: Exec format error"),
     ],
 )
 def test_where_there_is_go_what_is_missing_is_built(machine: Machine, packer: str | None, fault: str) -> None:
     machine.program(machine.root / "bin/go", "go")
+    machine.program(machine.cache / ".building-by-a-run-that-was-killed" / "source" / "main.go", "")
     if packer is not None:
         machine.packer(packer)
     tools = machine.find()
@@ -254,6 +261,42 @@ def test_without_packer_and_go_the_commands_are_told(machine: Machine) -> None:
     assert "  packer plugins install github.com/hashicorp/amazon" in error.hint.splitlines()
     assert "Go" in error.hint.splitlines()[-1]
     assert error.details == ("packer is not on PATH",)
+
+
+@pytest.mark.parametrize("says", ["hangs", "garbage", "cracklib"])
+def test_what_is_called_packer_and_is_none_is_named_with_what_to_do(machine: Machine, says: str) -> None:
+    machine.packer(says)
+    with pytest.raises(ToolError) as caught:
+        machine.find()
+    assert str(machine.root / "bin/packer") in caught.value.details[0]
+    way = f"  # remove {machine.root}/bin/packer, or put HashiCorp's Packer before it on PATH"
+    assert caught.value.hint.splitlines()[1] == way
+
+
+def test_a_packer_that_hangs_is_warned_of_where_another_is_used(machine: Machine) -> None:
+    machine.packer("hangs")
+    machine.program(machine.cache / "packer-v1.16.0" / "packer", "Packer v1.16.0\n")
+    assert machine.find({}).packer_version == "1.16.0"
+    first, rest = machine.output.getvalue().split("; ")
+    assert first.partition(" ")[2] == f"warning: {machine.root}/bin/packer version did not end within 10 s"
+    assert rest.startswith(str(machine.cache))
+
+
+def test_a_packer_that_hangs_over_its_plugins_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine.packer("Packer v1.16.0\n")
+    answer = machine.run
+
+    def hang(
+        argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
+    ) -> Completed:
+        if list(argv[1:]) == ["plugins", "installed"]:
+            raise TimeoutError(f"{argv[0]} plugins installed did not end within {timeout:g} s")
+        return answer(argv, environ=environ, cwd=cwd, timeout=timeout)
+
+    monkeypatch.setattr(machine, "run", hang)
+    with pytest.raises(ToolError, match="plugins installed did not end within 60 s") as caught:
+        machine.find()
+    assert "run this command yourself" in caught.value.hint
 
 
 def test_a_plugin_newer_than_what_can_be_built_is_for_packer_to_install(machine: Machine) -> None:
