@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import itertools
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.lock import Lock
     from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.build.packer import CloudSide, OnError
     from imagegen.build.toolchain import Toolchain
     from imagegen.build.workspace import BuildFolder
     from imagegen.config.model import ImageConfig
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
     from imagegen.providers import CloudImage, Published, Run
     from imagegen.steps.evaluate import EvaluatedStep
     from imagegen.steps.model import Step
-
-# What Packer and the cloud need around the phases: creating a machine, generalising, capturing.
-_AROUND_PHASES_S = 3 * 3600
 
 
 class Asked(NamedTuple):
@@ -235,14 +232,30 @@ def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
 def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> None:
     """Packer accepts the tree, or the reason why not."""
     from imagegen.build.packer import validate_tree
+
+    validate_tree(tools, folder.tree, environ=run.environ, cloud=_cloud_side(plan))
+
+
+def _cloud_side(plan: BuildPlan) -> CloudSide:
+    from imagegen.build.packer import CloudSide
     from imagegen.providers import provider
 
-    names = provider(plan.image.target).secret_variables(plan)
-    validate_tree(tools, folder.tree, environ=run.environ, secret_names=names)
+    cloud = provider(plan.image.target)
+    return CloudSide(cloud.ENVIRONMENT, cloud.secret_variables(plan), cloud.TRACES, cloud.ADVICE)
 
 
-def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, console: Console) -> CloudImage:
+def build(
+    plan: BuildPlan,
+    tools: Toolchain,
+    folder: BuildFolder,
+    run: Run,
+    console: Console,
+    on_error: OnError | None = None,
+) -> CloudImage:
     """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
+    from imagegen.build.packer import build_tree
+    from imagegen.build.progress import show_build
+    from imagegen.build.sizes import build_on_first
     from imagegen.manifest.report import ExpectedReport, forget_reports, require_report
     from imagegen.providers import provider
     from imagegen.render.bundle import guest_plan
@@ -255,18 +268,23 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
         "report_file": str(folder.report),
         **cloud.build_variables(plan, run, console),
     }
+
+    def attempt(size: str) -> None:
+        with show_build(console, plan.image.target, drawn=not (on_error and on_error.ask)) as display:
+            build_tree(
+                *(tools, folder.tree),
+                environ=run.environ,
+                variables={**variables, "builder_size": size},
+                log=folder.log,
+                display=display,
+                timeout_s=plan.build.longest_s,
+                cloud=_cloud_side(plan),
+                on_error=on_error,
+            )
+
     forget_reports(folder.report)
-    sizes = cloud.builder_sizes(plan)
     try:
-        for size, following in itertools.zip_longest(sizes, sizes[1:]):
-            try:
-                _run_packer(plan, tools, folder, {**variables, "builder_size": size}, run, console)
-                break
-            except BuildError as error:
-                lacking = [word for word in sorted(cloud.NO_CAPACITY) if word in str(error.message)]
-                if following is None or not lacking:
-                    raise
-                console.warn(f"{size} cannot be had now ({lacking[0]}): trying {following}")
+        build_on_first(cloud.builder_sizes(plan), attempt, no_capacity=cloud.NO_CAPACITY, console=console)
     finally:
         cloud.clean_up(plan, variables, run, console)
     built = cloud.find_built(plan, run, console)
@@ -276,28 +294,6 @@ def build(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run, cons
         )
     require_report(folder.report, ExpectedReport.of(plan, guest_plan(plan)))
     return built
-
-
-def _run_packer(
-    plan: BuildPlan, tools: Toolchain, folder: BuildFolder, variables: Mapping[str, str], run: Run, console: Console
-) -> None:
-    from imagegen.build.packer import build_tree
-    from imagegen.build.progress import show_build
-    from imagegen.providers import provider
-
-    with show_build(console, plan.image.target) as display:
-        build_tree(
-            tools,
-            folder.tree,
-            environ=run.environ,
-            variables=variables,
-            log=folder.log,
-            display=display,
-            timeout_s=_AROUND_PHASES_S
-            + sum(plan.build.phase_timeouts_s.values())
-            + 60 * sum(plan.build.timeouts_min.values()),
-            secret_names=provider(plan.image.target).secret_variables(plan),
-        )
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
@@ -350,6 +346,7 @@ def build_and_publish(
     console: Console,
     rebuild: bool,
     with_publish: bool,
+    on_error: OnError | None = None,
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
     from imagegen.manifest.report import refuse_rejected
@@ -367,7 +364,7 @@ def build_and_publish(
     if found is not None:
         refuse_rejected(folder.report)
         console.say(f"{target} has this image already: {found.id}")
-    built = found or build(decision.plan, tools, folder, run, console)
+    built = found or build(decision.plan, tools, folder, run, console, on_error)
     # Tools that did not make the image are no part of its record.
     made_by = tools if found is None else None
     # Recorded before it is published: if publishing fails, the next run completes this record.

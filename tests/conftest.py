@@ -8,6 +8,7 @@ import functools
 import gc
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import tarfile
@@ -37,6 +38,9 @@ os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
 # moto reads a developer's profile while it is imported; no test wants it.
 for _variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
     os.environ.pop(_variable, None)
+
+# A script's `&` starts programs that ignore Ctrl-C, and tests interrupt themselves.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 REPOSITORY = Path(__file__).parent.parent
 # Support ends with time; tests judge on a day of their own, and so do the commands that they run.

@@ -24,7 +24,6 @@ _COMMON: Final = frozenset(
         "SSL_CERT_DIR",
         "CURL_CA_BUNDLE",
         "REQUESTS_CA_BUNDLE",
-        "AWS_CA_BUNDLE",
         "XDG_CACHE_HOME",
         "XDG_CONFIG_HOME",
         "XDG_DATA_HOME",
@@ -34,22 +33,6 @@ _PROXIES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY
 # What Go's own documentation names, and what git and C compilers need where a module is not taken from a proxy.
 _GO_PREFIXES: Final = ("GO", "CGO_", "GIT_")
 _GO: Final = frozenset({"CC", "CXX", "AR", "PKG_CONFIG", "SSH_AUTH_SOCK", "NETRC"})
-# Where the clouds' credential chains look: static keys, profiles, workload identity, managed identity, CI tokens.
-_CLOUD_PREFIXES: Final = ("AWS_", "ARM_", "AZURE_", "ANSIBLE_")
-_CLOUD: Final = frozenset(
-    {
-        "MSI_ENDPOINT",
-        "MSI_SECRET",
-        "IDENTITY_ENDPOINT",
-        "IDENTITY_HEADER",
-        "IMDS_ENDPOINT",
-        "ACTIONS_ID_TOKEN_REQUEST_URL",
-        "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-        "SYSTEM_ACCESSTOKEN",
-        "SYSTEM_OIDCREQUESTURI",
-        "SSH_AUTH_SOCK",
-    }
-)
 _SECRET_ENDINGS: Final = ("SECRET", "SECRET_ACCESS_KEY", "PASSWORD", "TOKEN", "SESSION_TOKEN", "ACCESSTOKEN")
 _SHORTEST_SECRET: Final = 8
 
@@ -69,13 +52,15 @@ def build_environment(
     environ: Mapping[str, str],
     tools: Mapping[str, str],
     variables: Mapping[str, str],
-    secrets: frozenset[str] = frozenset(),
+    names: frozenset[str],
 ) -> dict[str, str]:
-    """For `packer build` and `packer validate`: no PKR_VAR_* and no PACKER_* of the user's.
+    """For `packer build` and `packer validate`: no PKR_VAR_* and no PACKER_* of the user's but what is named.
 
-    So a build is what its tree and its caller say. `secrets` are names that the tree reads beyond the usual ones.
+    So a build is what its tree and its caller say. `names` are mostly those that its cloud's credentials go by; one
+    that ends in `*` names all that begin so.
     """
-    chosen = _chosen(environ, _CLOUD | secrets, _CLOUD_PREFIXES)
+    prefixes = tuple(name.removesuffix("*") for name in names if name.endswith("*"))
+    chosen = _chosen(environ, names, prefixes)
     return {**chosen, **tools, **{f"PKR_VAR_{name}": value for name, value in variables.items()}}
 
 

@@ -15,7 +15,12 @@ _SHOWN_LINES: Final = 15
 
 
 def build_failure(
-    *, blame: ResourceEvent | PhaseEvent | None, errors: Sequence[str], tail: Sequence[str], log: Path
+    *,
+    blame: ResourceEvent | PhaseEvent | None,
+    errors: Sequence[str],
+    tail: Sequence[str],
+    log: Path,
+    hint: str = "",
 ) -> BuildError:
     """The resource that failed, or the phase, or else Packer's own words; then the last lines, and the log."""
     details = []
@@ -31,4 +36,4 @@ def build_failure(
     if tail:
         details += ["the last lines:", *(f"  {line}" for line in tail[-_SHOWN_LINES:])]
     details.append(f"the full log: {log}")
-    return BuildError(message, details=details)
+    return BuildError(message, details=details, hint=hint)

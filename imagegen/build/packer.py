@@ -5,46 +5,60 @@ Writes the log; touches nothing else on this machine.
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import dataclasses
-import os
-import time
-from typing import IO, TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.build import environment, process
-from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
-from imagegen.build.failure import build_failure
-from imagegen.build.packer_output import Record, Said, plain, read_line
+from imagegen.build.hearing import BuiltArtifact, Hearing
+from imagegen.build.keeper import Grace
+from imagegen.build.log import BuildLog
 from imagegen.build.scrub import scrub
-from imagegen.errors import BuildError, RefusedError, ToolError
+from imagegen.errors import RefusedError, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from imagegen.build.process import Run, Stream
+    from imagegen.build.process import BuildStream, Run
     from imagegen.build.progress import Display
     from imagegen.build.toolchain import Toolchain
 
 _VALIDATE_TIMEOUT_S: Final = 300
-_KEPT_LINES: Final = 40
-_SHOWN_ERRORS: Final = 5
-_LOG_MODE: Final = 0o600
-# Packer's last words repeat its errors, and would push what led to them out of the lines that are kept.
-_EPILOGUE: Final = ("==> ", "--> ")
-_CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
-# What Packer says after this is clean-up: the reason for a failure stands before it.
-_TIDYING: Final = "Provisioning step had errors"
+_A_YEAR_S: Final = 365.0 * 24 * 3600
+_DEBUGGING: Final = frozenset({"PACKER_LOG"})
+# A cloud takes minutes to delete a machine, and Packer says nothing meanwhile.
+CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
 
 
 @dataclasses.dataclass(frozen=True)
-class BuiltArtifact:
-    """What a build made, in Packer's words: the id is `region:ami,…` on AWS and a resource id on Azure."""
+class CloudSide:
+    """What a run of Packer has to know of its cloud."""
 
-    artifact_id: str
-    builder: str
-    target: str
-    text: str
+    names: frozenset[str] = frozenset()
+    """The environment variables that Packer sees; one that ends in `*` names all that begin so."""
+    secret_names: frozenset[str] = frozenset()
+    """Variables that hold secrets and whose names do not say so."""
+    traces: str = "(?!)"
+    """A regular expression for the names of what Packer makes in the account besides the image."""
+    advice: str = ""
+    """How to reach and remove these, where Packer did not."""
+
+
+@dataclasses.dataclass(frozen=True)
+class OnError:
+    """What Packer does with its machine when a build fails."""
+
+    choice: str = "cleanup"
+    """`cleanup`, `abort` or `ask`, in Packer's words."""
+    ask: Callable[[str], str] | None = None
+    """For `ask`: told the step that failed, it answers c, a or r, as Packer's question has it."""
+
+    @property
+    def flags(self) -> list[str]:
+        """The options of `packer build`; Packer does not ask where it is machine-readable."""
+        form = [] if self.ask else ["-machine-readable"]
+        return [*form, f"-on-error={self.choice}"]
 
 
 def validate_tree(
@@ -52,13 +66,12 @@ def validate_tree(
     tree: Path,
     *,
     environ: Mapping[str, str],
-    variables: Mapping[str, str] | None = None,
-    secret_names: frozenset[str] = frozenset(),
+    cloud: CloudSide = CloudSide(),
     run: Run = process.run,
 ) -> None:
     """RefusedError with Packer's words unless the tree is formatted and valid."""
-    child_environ = environment.build_environment(environ, tools.environment, variables or {}, secret_names)
-    secrets = environment.secret_values({**environ, **(variables or {})}, secret_names)
+    child_environ = environment.build_environment(environ, tools.environment, {}, cloud.names | cloud.secret_names)
+    secrets = environment.secret_values(environ, cloud.secret_names)
     for words, what in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
         argv = [tools.packer, *words, "."]
         try:
@@ -79,117 +92,51 @@ def build_tree(
     log: Path,
     display: Display,
     timeout_s: float,
-    secret_names: frozenset[str] = frozenset(),
-    stream: Stream = process.stream,
+    cloud: CloudSide = CloudSide(),
+    on_error: OnError | None = None,
+    stream: BuildStream = process.stream,
 ) -> BuiltArtifact:
     """Build the image. BuildError where that fails; KeyboardInterrupt once Packer has cleaned up after a Ctrl-C."""
-    argv: list[str | Path] = [tools.packer, "build", "-machine-readable", "-color=false", "."]
-    child_environ = environment.build_environment(environ, tools.environment, variables, secret_names)
-    secrets = environment.secret_values({**environ, **variables}, secret_names)
+    on_error = on_error or OnError()
+    ask = on_error.ask
+    argv: list[str | Path] = [tools.packer, "build", *on_error.flags, "-color=false", "."]
+    names = cloud.names | cloud.secret_names | _DEBUGGING
+    child_environ = environment.build_environment(environ, tools.environment, variables, names)
+    secrets = environment.secret_values({**environ, **variables}, cloud.secret_names)
     log.parent.mkdir(parents=True, exist_ok=True)
-    with _private(log) as file:
-        hearing = _Hearing(file, display, secrets)
+    with BuildLog(log) as file, contextlib.ExitStack() as opened:
+        terminal = opened.enter_context(process.Terminal()) if ask else None
+        on_question = (lambda step: terminal.answer(ask(step))) if ask and terminal else None
+        hearing = Hearing(file, display, secrets, cloud.traces, on_question)
         try:
-            code = stream(argv, environ=child_environ, cwd=tree, timeout=timeout_s, on_line=hearing.hear)
+            code = stream(
+                argv,
+                environ=child_environ,
+                cwd=tree,
+                # Who is asked may take any time to answer.
+                timeout=_A_YEAR_S if ask else timeout_s,
+                on_line=hearing.hear,
+                on_error_line=hearing.hear_error,
+                grace=CLEAN_UP,
+                orphan=process.Orphan(CLEAN_UP, log, secrets),
+                terminal=terminal,
+            )
         except KeyboardInterrupt:
-            if not hearing.cancelled_cleanly:
-                display.warn(f"Packer was stopped before it had cleaned up; look for what it left behind: {log}")
+            if not hearing.cleaned_up:
+                display.warn(f"{_remains(hearing, tree, cloud)}\nthe full log: {log}")
             raise
         except TimeoutError as overdue:
-            raise hearing.failure(log, str(overdue)) from overdue
+            hint = "" if hearing.cleaned_up else _remains(hearing, tree, cloud)
+            raise hearing.failure(log, str(overdue), hint) from overdue
     if code != 0 or hearing.blame is not None:
-        raise hearing.failure(log)
+        raise hearing.failure(log, hint=_remains(hearing, tree, cloud) if hearing.aborted else "")
     if hearing.artifact is None:
         raise hearing.failure(log, "it ended well and made no artifact")
     return hearing.artifact
 
 
-class _Hearing:
-    """Takes in the lines of one build: keeps what the outcome needs, logs all, and hands progress to the display."""
-
-    def __init__(self, file: IO[str], display: Display, secrets: tuple[str, ...]) -> None:
-        self._file = file
-        self._display = display
-        self._secrets = secrets
-        self._tail: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
-        self._errors: list[str] = []
-        self._parts: dict[tuple[str, str], dict[str, str]] = {}
-        self.blame: ResourceEvent | PhaseEvent | None = None
-        self.cancelled_cleanly = False
-        self._tidying = False
-
-    def hear(self, line: str) -> None:
-        match read_line(line):
-            case Record() as record:
-                self._note(dataclasses.replace(record, data=tuple(map(self._scrubbed, record.data))))
-            case said:
-                for one in said:
-                    self._listen(one)
-
-    @property
-    def artifact(self) -> BuiltArtifact | None:
-        """The builder's: post-processors' come after it."""
-        for (target, _), parts in self._parts.items():
-            if "id" in parts:
-                return BuiltArtifact(parts["id"], parts.get("builder-id", ""), target, parts.get("string", ""))
-        return None
-
-    def failure(self, log: Path, why: str = "") -> BuildError:
-        errors = [*([why] if why else []), *self._errors]
-        return build_failure(blame=self.blame, errors=errors[:_SHOWN_ERRORS], tail=tuple(self._tail), log=log)
-
-    def _note(self, record: Record) -> None:
-        self._log(" ".join((record.type, record.target, *record.data)))
-        if record.type == "error" and record.data:
-            self._errors.append(" ".join(plain(record.data[0]).split()))
-        elif record.type == "artifact" and len(record.data) >= 3:
-            number, name, value = record.data[:3]
-            self._parts.setdefault((record.target, number), {})[name] = value
-
-    def _listen(self, said: Said) -> None:
-        # An event is read before it is scrubbed: what is cut out of a text must not break the JSON around it.
-        event = parse_event(said.text.strip()) if said.target else None
-        said = dataclasses.replace(said, text=self._scrubbed(said.text))
-        self._log(f"{said.target}: {said.text}" if said.target else said.text)
-        match event:
-            case None:
-                self._prose(said)
-                return
-            case BrokenEvent():
-                event = dataclasses.replace(event, text=self._scrubbed(event.text), why=self._scrubbed(event.why))
-                self._tail.append(f"{event.why}: {event.text}")
-            case ResourceEvent() | PhaseEvent():
-                event = dataclasses.replace(event, reason=self._scrubbed(event.reason))
-                self._judge(event)
-            case ArtifactEvent() | ReportEvent():
-                pass
-        self._display.event(event)
-
-    def _judge(self, event: ResourceEvent | PhaseEvent) -> None:
-        if isinstance(event, PhaseEvent) and event.status == "finished":
-            self.blame = None  # the provisioner was run again, and what had failed came right
-        elif event.status == "failed" and not isinstance(self.blame, ResourceEvent):
-            # The resource is the better answer; the phase that then fails for it repeats it.
-            self.blame = event
-
-    def _prose(self, said: Said) -> None:
-        self._tidying = self._tidying or said.text.startswith(_TIDYING)
-        if not self._tidying and said.text.strip() and (said.target or not said.text.startswith(_EPILOGUE)):
-            self._tail.append(said.text.rstrip())
-        self.cancelled_cleanly = self.cancelled_cleanly or said.text.startswith(_CANCELLED_CLEANLY)
-        if not said.target and said.error and said.text.startswith("Error: "):
-            self._errors.append(said.text.removeprefix("Error: "))
-        self._display.said(said)
-
-    def _scrubbed(self, text: str) -> str:
-        return scrub(text, self._secrets)
-
-    def _log(self, text: str) -> None:
-        self._file.write(f"{time.strftime('%H:%M:%SZ', time.gmtime())} {text}\n")
-        self._file.flush()
-
-
-def _private(log: Path) -> IO[str]:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, _LOG_MODE)
-    os.fchmod(descriptor, _LOG_MODE)  # one that was there keeps its mode when opened
-    return os.fdopen(descriptor, "w", encoding="utf-8")
+def _remains(hearing: Hearing, tree: Path, cloud: CloudSide) -> str:
+    """What is left of a build that was not cleaned up, as far as Packer named it, and what to do with it."""
+    named = ", ".join(hearing.traced)
+    what = f"Packer did not remove {named}" if named else "Packer did not say whether it removed everything"
+    return "\n".join([f"{what} (built from {tree})", *([cloud.advice] if cloud.advice else [])])

@@ -13,6 +13,8 @@ from typing import Final
 
 _COMMA: Final = "%!(PACKER_COMMA)"
 _RECORD = re.compile(r"(?P<time>\d+),(?P<target>[^,]*),(?P<type>[a-z][a-z-]*),(?P<data>.*)")
+# What Packer writes without a line break when it asks; what it says next follows on the same line.
+_QUESTION = re.compile(r"(?:==> [A-Za-z0-9_.-]+: )?\[c\] Clean up and exit, .*?\)\? ")
 _PREFIX = re.compile(r"(?P<prefix>(?:==>|   ) (?P<target>[A-Za-z0-9_.-]+): )")
 
 
@@ -35,10 +37,15 @@ class Record:
 
 
 def read_line(line: str) -> tuple[Said, ...] | Record:
-    """A record, or the lines that a `ui` record holds. A line of another shape (a crash) was said as it is."""
+    """A record, or the lines that a `ui` record holds. A line of another shape was said as it is.
+
+    Such are crashes, and everything that Packer says to people: it cannot ask and be machine-readable at once.
+    """
     match = _RECORD.fullmatch(line)
     if match is None:
-        return (Said(line),)
+        line = _QUESTION.sub("", line)
+        spoken = _PREFIX.match(line)
+        return (Said(line[spoken.end() :], spoken["target"]) if spoken else Said(line),)
     data = tuple(part.replace(_COMMA, ",") for part in match["data"].split(","))
     if match["type"] != "ui" or len(data) != 2:
         return Record(match["type"], match["target"], data)

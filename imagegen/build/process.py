@@ -1,33 +1,37 @@
 """The only place that starts processes: an argv and an environment come in, output and an exit code go out.
 
-Every child leads its own process group, sees exactly the environment it is given and nothing on its standard input,
-has a deadline, and leaves nothing running behind.
+Every program has a keeper (`keeper.py`) as its parent, which outlives this process when that is killed. It leads a
+process group of its own, sees exactly the environment it is given and nothing on its standard input, takes signals as
+a program does by default, has a deadline, and leaves nothing running behind.
 """
 
 from __future__ import annotations
 
-import codecs
-import collections
 import contextlib
 import dataclasses
+import errno
 import os
 import signal
+import socket
 import subprocess
+import sys
 import threading
 import time
-from typing import IO, TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
+from imagegen.build import keeper
+from imagegen.build.pump import Pump
+from imagegen.build.stopping import stop_signals
 from imagegen.errors import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    import types
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
-    from types import FrameType
 
-# How long an interrupted child may clean up: Packer deletes machines, networks and key pairs in a cloud meanwhile.
-GRACE_S = 120.0
-_READ_SIZE = 65536
-_WATCH_S = 0.2
+# For programs that have nothing to clean up but themselves.
+SHORT_GRACE: Final = keeper.Grace(least_s=10)
+_ANSWER_SIZE: Final = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +41,39 @@ class Completed:
     returncode: int
     stdout: str
     stderr: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Orphan:
+    """How a program goes on when imagegen is killed: it is interrupted, has this grace, and its output is logged."""
+
+    grace: keeper.Grace = dataclasses.field(default_factory=keeper.Grace)
+    log: Path | None = None
+    secrets: tuple[str, ...] = ()
+
+
+class Terminal:
+    """A terminal on which a program may ask; this process answers in a person's place."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+
+    def answer(self, text: str) -> None:
+        """Type a line."""
+        os.write(self.ends[0], f"{text}\r".encode())
+
+    def __enter__(self) -> Terminal:
+        self.ends = [*os.openpty()]
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        for end in self.ends:
+            os.close(end)
 
 
 class Run(Protocol):
@@ -63,26 +100,36 @@ class Stream(Protocol):
         """Run a program to its end, line by line."""
 
 
+class BuildStream(Protocol):
+    """What `stream` looks like to a build."""
+
+    def __call__(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        environ: Mapping[str, str],
+        cwd: Path | None,
+        timeout: float,
+        on_line: Callable[[str], None],
+        on_error_line: Callable[[str], None],
+        grace: keeper.Grace,
+        orphan: Orphan,
+        terminal: Terminal | None,
+    ) -> int:
+        """Run a program that cleans up to its end, line by line."""
+
+
 def run(
-    argv: Sequence[str | Path],
-    *,
-    environ: Mapping[str, str],
-    cwd: Path | None = None,
-    timeout: float,
-    input: str | None = None,
+    argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
 ) -> Completed:
     """Run a short program. TimeoutError when it does not end in time; it is then killed with all its children."""
-    with _terminations_as_interrupts():
-        child = _start(argv, environ, cwd, stdin=subprocess.DEVNULL if input is None else subprocess.PIPE)
+    with stop_signals(), _Child(argv, environ, cwd, Orphan()) as child:
         try:
-            stdout, stderr = child.communicate(None if input is None else input.encode(), timeout=timeout)
+            stdout, stderr = child.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as overdue:
             raise TimeoutError(_overdue(argv, timeout)) from overdue
-        finally:
-            _kill_group(child)
-            child.wait()
-            _close_pipes(child)
-    return Completed(child.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
+        code = child.wait()
+    return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
 
 def stream(
@@ -92,166 +139,173 @@ def stream(
     cwd: Path | None,
     timeout: float,
     on_line: Callable[[str], None],
+    on_error_line: Callable[[str], None] | None = None,
     watch: Callable[[], None] | None = None,
-    grace_s: float = GRACE_S,
+    grace: keeper.Grace = SHORT_GRACE,
+    orphan: Orphan = Orphan(),
+    terminal: Terminal | None = None,
 ) -> int:
-    """Run a long program and hand on each line of its output, standard error included, as it comes.
+    """Run a long program and hand on each line of its output as it comes.
 
-    `watch` is called again and again while the program runs; like a failing `on_line` it ends the run by raising.
+    Lines of its standard error go to `on_error_line`, or among the others where that is not given. `watch` is called
+    again and again while the program runs; like a failing `on_line` it ends the run by raising. A `terminal` is the
+    program's /dev/tty.
 
     Ctrl-C, SIGTERM, a lost terminal, the deadline (TimeoutError) and an exception of `on_line` all end the same way:
-    the group gets one SIGINT, lines are still handed on while it cleans up, whatever then remains is killed, and the
+    the group gets one SIGINT, lines are still handed on during its grace, whatever then remains is killed, and the
     exception is raised. A second Ctrl-C kills at once.
     """
-    with _terminations_as_interrupts():
-        child = _start(argv, environ, cwd, stdin=subprocess.DEVNULL, merged=True)
-        pump = _Pump(child, on_line)
+    with stop_signals(), contextlib.ExitStack() as closing:
+        with contextlib.ExitStack() as theirs:
+            heard = {}
+            written = []
+            for listener in (on_line, *([on_error_line] if on_error_line else [])):
+                reading, writing = os.pipe()
+                closing.callback(os.close, reading)
+                theirs.callback(os.close, writing)
+                heard[reading] = listener
+                written.append(writing)
+            child = closing.enter_context(
+                _Child(argv, environ, cwd, orphan, list(heard), (written[0], written[-1]), terminal)
+            )
+        pump = Pump(heard)
+        closing.callback(pump.join)
+        began = time.monotonic()
         try:
-            if not pump.until_end(timeout, watch):
+            if not (pump.until_end(lambda: began + timeout, watch) and child.has_ended(began + timeout)):
                 raise TimeoutError(_overdue(argv, timeout))
         except BaseException:
-            _signal_group(child, signal.SIGINT)
-            pump.until_end(grace_s)
+            child.order(keeper.INTERRUPT)
+            stopped = time.monotonic()
+            pump.until_end(lambda: grace.ends(stopped, pump.heard_at))
             raise
         finally:
-            pump.close()
-    return child.returncode
+            child.order(keeper.KILL)
+        return child.wait()
 
 
-class _Pump:
-    """Reads a child's output on a thread, so that the caller's thread can wait with a deadline and be interrupted."""
+class _Child:
+    """A program behind its keeper; it has ended when this context is left."""
 
-    def __init__(self, child: subprocess.Popen[bytes], on_line: Callable[[str], None]) -> None:
-        self._child = child
-        self._on_line = on_line
-        self._lines: collections.deque[str] = collections.deque()
-        self._changed = threading.Condition()
-        self._ended = False
-        self._threads = (threading.Thread(target=self._read), threading.Thread(target=self._reap))
-        for thread in self._threads:
-            thread.start()
+    def __init__(
+        self,
+        argv: Sequence[str | Path],
+        environ: Mapping[str, str],
+        cwd: Path | None,
+        orphan: Orphan,
+        read: Sequence[int] = (),
+        written: tuple[int, int] = (subprocess.PIPE, subprocess.PIPE),
+        terminal: Terminal | None = None,
+    ) -> None:
+        task = _task(argv, environ, orphan, read, terminal)
+        self._leash, theirs = socket.socketpair()
+        self._rest = b""
+        self._code = -int(signal.SIGKILL)
+        with contextlib.ExitStack() as unwinding, theirs:
+            unwinding.callback(self._leash.close)
+            try:
+                self.process = subprocess.Popen(  # noqa: S603 - no shell; a program of this package
+                    [sys.executable, "-I", "-S", keeper.__file__],
+                    stdin=theirs.fileno(),
+                    stdout=written[0],
+                    stderr=written[1],
+                    cwd=cwd,
+                    pass_fds=[*task.outputs, *task.terminal],
+                    # A session of its own: the terminal's Ctrl-C reaches this process only, which passes it on once.
+                    start_new_session=True,
+                )
+                unwinding.callback(self._close)
+                theirs.close()
+                self._leash.sendall(task.line())
+                group = self._started()
+            except OSError as fault:
+                where = f" in {cwd}" if cwd is not None else ""
+                raise ToolError(f"{argv[0]} cannot be started{where}: {fault.strerror}") from fault
+            self._reaper = threading.Thread(target=self._reap, args=(group,))
+            self._reaper.start()
+            self._closing = unwinding.pop_all()
 
-    def until_end(self, seconds: float, watch: Callable[[], None] | None = None) -> bool:
-        """Hand on lines until the child has ended and said everything; false when that takes longer than `seconds`."""
-        deadline = time.monotonic() + seconds
-        while True:
-            if watch is not None:
-                watch()
-            with self._changed:
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    return False
-                pause = left if watch is None else min(left, _WATCH_S)
-                if not self._changed.wait_for(lambda: self._lines or self._ended, timeout=pause):
-                    continue
-                if not self._lines:
-                    return True
-                line = self._lines.popleft()
-            self._hand_on(line)
+    def __enter__(self) -> _Child:
+        return self
 
-    def _hand_on(self, line: str) -> None:
-        try:
-            self._on_line(line)
-        except Exception:
-            # Raised once, it ends the run; raised again for each later line, it would cut the child's clean-up short.
-            self._on_line = _ignore
-            raise
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self.order(keeper.KILL)
+        self._reaper.join()
+        self._closing.close()
 
-    def close(self) -> None:
-        if self._child.returncode is None:
-            _kill_group(self._child)
-        for thread in self._threads:
-            thread.join()
-        _close_pipes(self._child)
+    def order(self, word: bytes) -> None:
+        """Tell the keeper to interrupt or to kill the program, unless it has ended."""
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self._leash.sendall(word)
 
-    def _read(self) -> None:
-        stdout = _pipe(self._child.stdout)
-        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-        rest = ""
-        while True:
-            data = os.read(stdout.fileno(), _READ_SIZE)
-            *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
-            with self._changed:
-                self._lines.extend(line.removesuffix("\r") for line in lines)
-                if not data:
-                    self._lines.extend([rest] if rest else [])
-                    self._ended = True
-                self._changed.notify()
+    def wait(self) -> int:
+        """The program's exit code, when it has ended."""
+        self._reaper.join()
+        return self._code
+
+    def has_ended(self, deadline: float) -> bool:
+        """Whether the program ends before the deadline."""
+        self._reaper.join(max(0.0, deadline - time.monotonic()))
+        return not self._reaper.is_alive()
+
+    def _close(self) -> None:
+        # A keeper that is still there ends its program for this.
+        self._leash.close()
+        self.process.wait()
+        for pipe in (self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def _started(self) -> int:
+        answer, _, number = self._answer().partition(" ")
+        if answer != "started":
+            fault = int(number or errno.ECHILD)
+            raise OSError(fault, os.strerror(fault))
+        return int(number)
+
+    def _answer(self) -> str:
+        while b"\n" not in self._rest:
+            try:
+                data = self._leash.recv(_ANSWER_SIZE)
+            except ConnectionResetError:
+                data = b""
             if not data:
-                return
+                return ""
+            self._rest += data
+        answer, _, self._rest = self._rest.partition(b"\n")
+        return answer.decode()
 
-    def _reap(self) -> None:
-        # A grandchild that outlives its parent would keep the pipe open, and the reader would wait for it for ever.
-        self._child.wait()
-        _kill_group(self._child)
-
-
-def _start(
-    argv: Sequence[str | Path], environ: Mapping[str, str], cwd: Path | None, *, stdin: int, merged: bool = False
-) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(  # noqa: S603 - no shell; argv comes from this package and from the toolchain it found
-            [str(part) for part in argv],
-            env=dict(environ),
-            cwd=cwd,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if merged else subprocess.PIPE,
-            # A session of its own: the terminal's Ctrl-C reaches this process only, which passes it on exactly once.
-            start_new_session=True,
-        )
-    except OSError as fault:
-        where = f" in {cwd}" if cwd is not None else ""
-        raise ToolError(f"{argv[0]} cannot be started{where}: {fault.strerror}") from fault
+    def _reap(self, group: int) -> None:
+        answer = self._answer()
+        if answer:
+            self._code = int(answer.removeprefix("ended "))
+        else:
+            # Somebody killed the keeper; what it kept must not outlive it.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, signal.SIGKILL)
 
 
-def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    # The group's id is the leader's; nobody of the group being left is what is wanted.
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, number)
-
-
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
-    # macOS answers EPERM, not ESRCH, where only zombies are left of a group.
-    with contextlib.suppress(PermissionError):
-        _signal_group(child, signal.SIGKILL)
-
-
-def _close_pipes(child: subprocess.Popen[bytes]) -> None:
-    for pipe in (child.stdin, child.stdout, child.stderr):
-        if pipe is not None:
-            pipe.close()
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    if pipe is None:
-        raise AssertionError("the child was started without the pipe that is read")
-    return pipe
+def _task(
+    argv: Sequence[str | Path],
+    environ: Mapping[str, str],
+    orphan: Orphan,
+    read: Sequence[int],
+    terminal: Terminal | None,
+) -> keeper.Task:
+    said = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+    task = keeper.Task([os.fsencode(part) for part in argv], said)
+    task.outputs = list(read)
+    task.terminal = terminal.ends if terminal else []
+    task.grace = orphan.grace
+    task.log = os.fsencode(orphan.log.absolute()) if orphan.log else b""
+    task.secrets = list(orphan.secrets)
+    return task
 
 
 def _overdue(argv: Sequence[str | Path], timeout: float) -> str:
-    return f"{' '.join(str(part) for part in argv[:2])} did not end within {timeout:g} s"
-
-
-@contextlib.contextmanager
-def _terminations_as_interrupts() -> Iterator[None]:
-    """While a child runs, SIGTERM and a lost terminal are a Ctrl-C: a default death would orphan the child."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers, and only there do signals arrive
-        return
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) == signal.SIG_DFL]
-    for number in numbers:
-        signal.signal(number, _interrupt)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _ignore(_line: str) -> None:
-    """A listener that has already failed is asked no more."""
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
+    return f"{' '.join(str(part) for part in argv[:3])} did not end within {timeout:g} s"

@@ -41,9 +41,9 @@ class Display(Protocol):
 
 
 @contextlib.contextmanager
-def show_build(console: Console, target: str) -> Iterator[Display]:
+def show_build(console: Console, target: str, *, drawn: bool = True) -> Iterator[Display]:
     """The display for one target: drawn on a terminal, lines elsewhere."""
-    if console.plain or console.quiet:
+    if console.plain or console.quiet or not drawn:
         yield LineDisplay(console, target)
         return
     from rich.live import Live

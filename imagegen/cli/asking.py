@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.artifacts.lock import Lock
+    from imagegen.build.packer import OnError
     from imagegen.console import Console
     from imagegen.pipeline import Asked, Loaded
     from imagegen.providers import Run
@@ -91,6 +93,27 @@ def console_for(plain: bool, quiet: bool) -> Console:
 
     gc.enable()
     return make_console(plain=True if plain else None, quiet=quiet)
+
+
+def on_error(choice: str) -> OnError:
+    """What becomes of a machine whose build fails; asking needs somebody to ask."""
+    from imagegen.build.packer import OnError
+
+    if choice != "ask":
+        return OnError(choice)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("--on-error=ask needs a terminal: use --on-error=abort to keep the machine")
+    return OnError(choice, _ask_what_to_do)
+
+
+def _ask_what_to_do(step: str) -> str:
+    """A letter of Packer's own question; the end of the input is the safe one."""
+    question = f"{step} failed: [c] clean up, [a] abort and keep the machine, [r] run the step again? "
+    answer = ""
+    while answer not in ("c", "a", "r"):
+        click.echo(question, err=True, nl=False)
+        answer = (sys.stdin.readline() or "c").strip().lower()
+    return answer
 
 
 def run_with(labels: tuple[str, ...]) -> Run:

@@ -173,6 +173,7 @@ def render(
 )
 @click.option("--no-publish", is_flag=True, help="Stop when the image exists in the build region.")
 @click.option("--rebuild", is_flag=True, help="Build even where the cloud has an image of this identity.")
+@options.ON_ERROR
 @click.option(
     "--format",
     "form",
@@ -193,6 +194,7 @@ def build(
     rehearse: bool,
     no_publish: bool,
     rebuild: bool,
+    on_error: str,
     form: str,
     plain: bool,
     quiet: bool,
@@ -206,6 +208,9 @@ def build(
     from imagegen.cli import rehearsing
     from imagegen.cli.show import print_manifest
 
+    failing = asking.on_error(on_error)
+    if rehearse and failing.ask:
+        raise click.UsageError("a rehearsal does not ask: use --on-error=abort, or leave it out")
     asked = asking.asked(config, sets)
     # The child of a rehearsal says itself that there are warnings.
     name = asking.target_of(pipeline.load(asked) if rehearse else asking.loaded(asked), target)
@@ -213,7 +218,7 @@ def build(
     if rehearse:
         rehearsing.refuse_lock_file(lock_file)
         told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
-        flags = [flag for flag, on in told if on]
+        flags = [*(flag for flag, on in told if on), "--on-error", on_error]
         manifest = rehearsing.rehearse_build(asked, name, out=out, labels=labels, flags=flags, console=console)
     else:
         manifest = pipeline.build_and_publish(
@@ -225,6 +230,7 @@ def build(
             console=console,
             rebuild=rebuild,
             with_publish=not no_publish,
+            on_error=failing,
         )
     print_manifest(manifest, form)
 

@@ -49,3 +49,10 @@ FORMAT = click.option(
 )
 PLAIN = click.option("--plain", is_flag=True, help="Plain lines instead of a drawn display, even on a terminal.")
 QUIET = click.option("--quiet", "-q", is_flag=True, help="Say nothing but warnings and errors.")
+ON_ERROR = click.option(
+    "--on-error",
+    type=click.Choice(["cleanup", "abort", "ask"]),
+    default="cleanup",
+    show_default=True,
+    help="What Packer does when the build fails: remove its machine, leave it, or ask on the terminal.",
+)

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # Each line is a reason to rebuild images that were made before it: it salts every identity. Never edit one; append.
 ERRATA: tuple[str, ...] = ()
 
+# What Packer and the cloud need around the phases: creating a machine, generalising, capturing.
+_AROUND_PHASES_S = 3 * 3600
+
 JsonObject = dict[str, Any]
 
 
@@ -97,6 +100,11 @@ class BuildPart:
     timeouts_min: Mapping[str, int]
     stated: JsonObject
     proxy: JsonObject | None = None
+
+    @property
+    def longest_s(self) -> int:
+        """How long Packer may take: every phase and wait to its limit, and what is around them."""
+        return _AROUND_PHASES_S + sum(self.phase_timeouts_s.values()) + 60 * sum(self.timeouts_min.values())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -52,6 +52,12 @@ class Provider(Protocol):
     """The lowest version of the plugin that any plan can be built with."""
     NO_CAPACITY: frozenset[str]
     """The cloud's words for a size that cannot be had now: the next one is tried."""
+    ENVIRONMENT: frozenset[str]
+    """The environment variables of this cloud's credentials; one that ends in `*` names all that begin so."""
+    TRACES: str
+    """A regular expression for the names of what Packer makes in an account besides the image."""
+    ADVICE: str
+    """How to look into a builder that Packer did not remove, and how to remove it."""
 
     def base_request(self, settings: Any, windows: Mapping[str, Any]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
         """What to look up as base image; pure."""

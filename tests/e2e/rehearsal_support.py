@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from imagegen import pipeline
 from imagegen.artifacts.lock import LockedBase
 from imagegen.build import process
-from imagegen.build.packer import build_tree
+from imagegen.build.packer import CloudSide, build_tree
 from imagegen.build.tools import find_tools
 from imagegen.build.workspace import write_tree
 from imagegen.catalog.facts import windows_for
@@ -41,8 +41,6 @@ CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
 TARGETS = ("aws", "azure")
 # A whole rehearsed build takes some twenty seconds; one that hangs must not hang the suite.
 DEADLINE_S = 120.0
-# How long an interrupted Packer may tidy up the stand-in of a cloud.
-_GRACE_S = 30.0
 
 
 @dataclasses.dataclass
@@ -228,7 +226,8 @@ def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str], 
             log=folder / "packer.log",
             display=heard,
             timeout_s=DEADLINE_S,
-            stream=functools.partial(process.stream, watch=watch, grace_s=_GRACE_S),
+            cloud=CloudSide(cloud.ENVIRONMENT),
+            stream=functools.partial(process.stream, watch=watch),
         )
     except _StoppedByFaultError:
         return int(ExitCode.BUILD), []

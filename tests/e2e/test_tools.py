@@ -6,21 +6,21 @@ import os
 import signal
 import stat
 import sys
-import threading
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.build import process
 from imagegen.build.events import PhaseEvent, ResourceEvent
-from imagegen.build.packer import build_tree, validate_tree
+from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
-from imagegen.errors import BuildError, RefusedError, ToolError
+from imagegen.errors import BuildError, RefusedError
+from tests.e2e.process_support import assert_gone
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from imagegen.build.events import GuestEvent
     from imagegen.build.packer_output import Said
     from imagegen.build.toolchain import Toolchain
@@ -106,148 +106,6 @@ def echo(line: str) -> str:
     return f"printf '%s\\n' '{line}'"
 
 
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def python(code: str) -> list[str]:
-    return [sys.executable, "-c", code]
-
-
-def test_a_child_sees_only_the_environment_it_is_given() -> None:
-    code = "import os; print(sorted(set(os.environ) - {'LC_CTYPE'})); print(input())"
-    done = process.run(python(code), environ={"ONE": "1"}, timeout=30, input="told\n")
-    assert (done.returncode, done.stdout) == (0, "['ONE']\ntold\n")
-
-
-def test_a_child_without_input_reads_an_end_and_not_the_terminal() -> None:
-    done = process.run(python("import sys; print(repr(sys.stdin.read())); sys.exit(3)"), environ={}, timeout=30)
-    assert (done.returncode, done.stdout) == (3, "''\n")
-
-
-def test_a_program_that_is_not_there_is_a_missing_tool() -> None:
-    with pytest.raises(ToolError, match="no-such-program cannot be started"):
-        process.run(["no-such-program"], environ={"PATH": "/nowhere"}, timeout=5)
-
-
-def test_an_overdue_child_is_killed_with_its_children(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
-    code = (
-        "import subprocess, sys, time\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        f"open({str(note)!r}, 'w').write(str(child.pid))\n"
-        "time.sleep(60)"
-    )
-    with pytest.raises(TimeoutError, match="did not end within 3 s"):
-        process.run(python(code), environ={}, timeout=3)
-    assert_gone(int(note.read_text()))
-
-
-def test_lines_come_as_they_are_said_and_leftovers_are_killed(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
-    code = (
-        "import subprocess, sys\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
-        f"open({str(note)!r}, 'w').write(str(child.pid))\n"
-        "print('eins\\r'); print('zw\\u00f6lf', file=sys.stderr); print('no end', end='')"
-    )
-    lines: list[str] = []
-    began = time.monotonic()
-    environ = {"PYTHONUNBUFFERED": "1", "PYTHONUTF8": "1"}
-    code_out = process.stream(python(code), environ=environ, cwd=None, timeout=30, on_line=lines.append)
-    assert (code_out, lines) == (0, ["eins", "zwölf", "no end"])
-    assert time.monotonic() - began < 20
-    assert_gone(int(note.read_text()))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_reaches_the_child_once_and_its_clean_up_is_heard(number: signal.Signals) -> None:
-    code = (
-        "import signal, sys, time\n"
-        "def clean(*_):\n"
-        "    print('cleaning'); print('clean'); sys.exit(0)\n"
-        "signal.signal(signal.SIGINT, clean)\n"
-        "print('ready')\n"
-        "time.sleep(60)"
-    )
-    lines: list[str] = []
-
-    def on_line(line: str) -> None:
-        lines.append(line)
-        if line == "ready":
-            os.kill(os.getpid(), number)
-
-    with pytest.raises(KeyboardInterrupt):
-        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=30, on_line=on_line)
-    assert lines == ["ready", "cleaning", "clean"]
-
-
-def test_a_child_that_ignores_the_interrupt_is_killed_after_its_grace() -> None:
-    code = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('ready'); time.sleep(60)"
-    environ = {"PYTHONUNBUFFERED": "1"}
-    began = time.monotonic()
-    with pytest.raises(TimeoutError):
-        process.stream(python(code), environ=environ, cwd=None, timeout=2, on_line=lambda _: None, grace_s=0.2)
-    assert time.monotonic() - began < 20
-
-
-def test_a_second_interrupt_does_not_wait_for_the_clean_up() -> None:
-    code = (
-        "import signal, time\n"
-        "signal.signal(signal.SIGINT, lambda *_: print('still cleaning'))\n"
-        "print('ready')\n"
-        "while True: time.sleep(60)"
-    )
-    began = time.monotonic()
-
-    def on_line(_line: str) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=30, on_line=on_line)
-    assert time.monotonic() - began < 20
-
-
-def test_a_listener_that_fails_is_asked_no_more_while_the_child_cleans_up(tmp_path: Path) -> None:
-    note = tmp_path / "clean"
-    code = (
-        "import signal, sys, time\n"
-        "def clean(*_):\n"
-        f"    print('cleaning'); open({str(note)!r}, 'w').close(); sys.exit(0)\n"
-        "signal.signal(signal.SIGINT, clean)\n"
-        "print('ready')\n"
-        "time.sleep(60)"
-    )
-    heard: list[str] = []
-
-    def on_line(line: str) -> None:
-        heard.append(line)
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        process.stream(python(code), environ={"PYTHONUNBUFFERED": "1"}, cwd=None, timeout=30, on_line=on_line)
-    assert heard == ["ready"]
-    assert note.exists()
-
-
-def assert_gone(pid: int) -> None:
-    """A killed process is gone when whoever inherited it has reaped it."""
-    deadline = time.monotonic() + 10
-    pause = threading.Event()
-    while is_running(pid) and not _is_zombie(pid):
-        assert time.monotonic() < deadline, f"process {pid} still runs"
-        pause.wait(0.05)
-
-
-def _is_zombie(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
-
-
 def test_tools_are_found_at_once_the_second_time(tools: Toolchain, environ: dict[str, str]) -> None:
     began = time.monotonic()
     again = find_tools(environ=environ, console=Console(sys.stderr, plain=True))
@@ -292,6 +150,75 @@ def test_a_failed_build_names_resource_step_reason_and_log(
     assert "step containerd: ansible-win/roles/containerd/resources.yml" in caught.value.details
     assert "  some prose" in caught.value.details
     assert caught.value.details[-1] == f"the full log: {log}"
+
+
+def _fails_once(folder: Path) -> Path:
+    """A tree whose provisioner fails, and would not a second time."""
+    flag = folder / "flag"
+    return tree_of(folder, echo(_STARTED), echo(_CHANGED), f"test -e {flag} || (touch {flag}; exit 6)")
+
+
+@pytest.mark.parametrize("answer", ["r", "a", "c"])
+def test_packer_asks_what_to_do_with_a_failed_build(
+    answer: str, tools: Toolchain, environ: dict[str, str], tmp_path: Path
+) -> None:
+    tree, log, display = _fails_once(tmp_path), tmp_path / "packer.log", Recorder()
+    asked: list[str] = []
+
+    def ask(step: str) -> str:
+        asked.append(step)
+        return answer
+
+    with pytest.raises(BuildError, match="exit status: 6") as caught:
+        build_tree(
+            tools,
+            tree,
+            environ=environ,
+            variables={},
+            log=log,
+            display=display,
+            timeout_s=120,
+            cloud=CloudSide(advice="by hand"),
+            on_error=OnError("ask", ask),
+        )
+    # Packer holds a build for failed even where the step did not fail again.
+    assert asked == ["StepProvision"]
+    assert [type(event) for event in display.events] == [PhaseEvent, ResourceEvent] * (2 if answer == "r" else 1)
+    assert caught.value.hint.endswith("\nby hand") is (answer == "a")
+    assert "[c] Clean up" not in log.read_text()
+
+
+def test_a_build_that_could_have_asked_answers_with_its_artifact(
+    tools: Toolchain, environ: dict[str, str], tmp_path: Path
+) -> None:
+    display = Recorder()
+    built = build_tree(
+        tools,
+        tree_of(tmp_path, echo(_CHANGED)),
+        environ=environ,
+        variables={},
+        log=tmp_path / "packer.log",
+        display=display,
+        timeout_s=120,
+        on_error=OnError("ask", lambda _: "c"),
+    )
+    assert (built.target, len(display.events)) == ("null.x", 1)
+
+
+def test_packers_own_log_is_in_the_log(tools: Toolchain, environ: dict[str, str], tmp_path: Path) -> None:
+    tree, log, display = tree_of(tmp_path, "echo spoken"), tmp_path / "packer.log", Recorder()
+    build_tree(
+        tools,
+        tree,
+        environ={**environ, "PACKER_LOG": "1"},
+        variables={},
+        log=log,
+        display=display,
+        timeout_s=120,
+    )
+    assert "[INFO] Packer version: " in log.read_text()
+    assert [text for text in display.spoken if "[INFO]" in text] == []
+    assert "spoken" in display.spoken
 
 
 def test_a_tree_that_packer_cannot_read_fails_with_packers_words(

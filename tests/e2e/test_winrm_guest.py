@@ -164,7 +164,6 @@ def _build(packer: Path, tree: Path, template: dict[str, Any], machine: _Machine
         cwd=tree,
         timeout=_DEADLINE_S,
         on_line=listen,
-        grace_s=5,
     )
     return code, lines
 

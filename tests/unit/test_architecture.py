@@ -216,6 +216,28 @@ def environment_reads(module: Module) -> list[str]:
     ]
 
 
+def processes(module: Module) -> list[str]:
+    """What starts or ends a process, but for the two modules that do."""
+    return [
+        f"{module.name}:{node.lineno} calls os.{node.attr}"
+        for node in module.nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+        and node.attr.startswith(("exec", "fork", "kill", "popen", "posix_spawn", "spawn", "system", "wait"))
+        and module.name not in ("imagegen.build.process", "imagegen.build.keeper")
+    ]
+
+
+def clouds_names(module: Module) -> list[str]:
+    """Environment variables of a cloud in the room that runs every cloud's builds alike."""
+    return [
+        f"{module.name}:{line} names {word!r}"
+        for line, word in _words(module, set())
+        if module.room == "build" and word.startswith(("AWS_", "AZURE_", "ARM_", "MSI_", "IDENTITY_"))
+    ]
+
+
 def rehearsal_names(module: Module) -> list[str]:
     """Names and texts of the code; what a docstring explains is no dependency."""
     documented = {
@@ -273,7 +295,10 @@ def raw_echoes(module: Module) -> list[str]:
     ]
 
 
-RULES = (wrong_arrows, broken_monopolies, eager_clouds, environment_reads, long_functions, raw_echoes, relative_imports)
+RULES = (
+    *(wrong_arrows, broken_monopolies, eager_clouds, environment_reads, long_functions, raw_echoes),
+    *(relative_imports, processes, clouds_names),
+)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -333,6 +358,8 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     long_functions: ("imagegen.plan.resolve", "def f() -> None:\n" + "    f()\n" * LONGEST_FUNCTION),
     raw_echoes: ("imagegen.cli.show", "def f(name: str) -> None:\n    click.echo(f'{name}')\n"),
     relative_imports: ("imagegen.plan.resolve", "from . import rules\n"),
+    processes: ("imagegen.rehearsal.rehearse", "import os\nos.kill(1, 9)\n"),
+    clouds_names: ("imagegen.build.environment", "NAMES = ('AWS_PROFILE',)\n"),
     rehearsal_names: ("imagegen.plan.resolve", "LABEL = 'rehearsal'\n"),
 }
 

@@ -40,6 +40,19 @@ NO_CAPACITY: Final = frozenset(
     }
 )
 
+# Static keys, profiles, web identities, containers' and instances' roles.
+ENVIRONMENT: Final = frozenset({"AWS_*"})
+# As the plugin says it made them; launch templates are spot fleets'.
+TRACES: Final = (
+    r"\b(?:i|lt)-[0-9a-f]{8,17}\b|\btemporary (?:keypair|security group for this instance): packer_[-0-9a-f]+"
+)
+ADVICE: Final = (
+    "The instance's password is lost. With an instance profile for Systems Manager, look into it with "
+    "`aws ssm start-session --target ID`.\n"
+    "To remove it: `aws ec2 terminate-instances --instance-ids ID`, then `aws ec2 delete-key-pair --key-name NAME` and "
+    "`aws ec2 delete-security-group`."
+)
+
 
 def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
     """What to look up as base image."""

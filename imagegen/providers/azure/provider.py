@@ -38,6 +38,30 @@ NO_CAPACITY: Final = frozenset(
     }
 )
 
+# Service principals under both families of names, managed identities, and the tokens of two CI systems.
+ENVIRONMENT: Final = frozenset(
+    {
+        "AZURE_*",
+        "ARM_*",
+        "MSI_ENDPOINT",
+        "MSI_SECRET",
+        "IDENTITY_ENDPOINT",
+        "IDENTITY_HEADER",
+        "IMDS_ENDPOINT",
+        "ACTIONS_ID_TOKEN_REQUEST_URL",
+        "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+        "SYSTEM_ACCESSTOKEN",
+        "SYSTEM_OIDCREQUESTURI",
+    }
+)
+# The resource group, and in a group of the user's own every single resource.
+TRACES: Final = r"\bpkr[-A-Za-z0-9]+"
+ADVICE: Final = (
+    "The machine's password is lost. To look into it: `az vm run-command invoke --command-id RunPowerShellScript "
+    "--resource-group GROUP --name VM --scripts …`.\n"
+    "To remove it: `az group delete --name GROUP`, or in a group of your own every resource that is named here."
+)
+
 _SECRET: Final = "key_vault_secret"  # noqa: S105 - the name of a variable of the source template
 
 

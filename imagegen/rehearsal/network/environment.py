@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fnmatch
 from typing import TYPE_CHECKING
+
+from imagegen.providers import PROVIDERS, provider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 # A user's credentials, profiles, endpoints or proxies would lead a child out of the rehearsal.
-REMOVED_PREFIXES = ("AWS_", "AZURE_", "ARM_", "IDENTITY_", "MSI_", "MOTO_")
-REMOVED_NAMES = frozenset(
+_REMOVED = frozenset(
     {
+        "MOTO_*",
         "HTTP_PROXY",
         "HTTPS_PROXY",
         "ALL_PROXY",
@@ -28,8 +31,8 @@ REMOVED_NAMES = frozenset(
 
 def is_removed(name: str) -> bool:
     """Whether a variable of the parent must not reach a child of the rehearsal."""
-    upper = name.upper()
-    return upper in REMOVED_NAMES or upper.startswith(REMOVED_PREFIXES)
+    removed = _REMOVED.union(*(provider(cloud).ENVIRONMENT for cloud in PROVIDERS))
+    return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in removed)
 
 
 def proxy_variables(proxy_url: str, certificate_file: Path) -> dict[str, str]:

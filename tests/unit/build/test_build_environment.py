@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
 from imagegen.build.environment import (
     build_environment,
     go_environment,
     packer_probe_environment,
     secret_values,
 )
+from imagegen.providers import provider
 
 _ENVIRON = {
     "HOME": "/home/me",
@@ -24,14 +27,32 @@ _ENVIRON = {
 _COMMON = {"HOME": "/home/me", "PATH": "/usr/bin", "https_proxy": "http://p:1", "SSL_CERT_FILE": "/ca.pem"}
 
 
-def test_a_build_sees_credentials_and_its_own_variables_only() -> None:
-    assert build_environment(_ENVIRON, {"PACKER_PLUGIN_PATH": "/ours"}, {"region": "here"}) == {
+def test_a_build_sees_its_own_clouds_credentials_and_its_own_variables_only() -> None:
+    tools = {"PACKER_PLUGIN_PATH": "/ours"}
+    names = frozenset({"ARM_*", "OF_THE_CONFIG"})
+    assert build_environment({**_ENVIRON, "OF_THE_CONFIG": "x"}, tools, {"region": "here"}, names) == {
         **_COMMON,
-        "AWS_PROFILE": "images",
         "ARM_CLIENT_SECRET": "arm-secret-value",
+        "OF_THE_CONFIG": "x",
         "PACKER_PLUGIN_PATH": "/ours",
         "PKR_VAR_region": "here",
     }
+
+
+@pytest.mark.parametrize(
+    ("cloud", "own"),
+    [
+        ("aws", {"AWS_PROFILE", "AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_AUTHORIZATION_TOKEN"}),
+        ("azure", {"ARM_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "MSI_SECRET", "SYSTEM_ACCESSTOKEN"}),
+    ],
+)
+def test_a_cloud_names_its_credentials_and_no_others(cloud: str, own: set[str]) -> None:
+    every = {
+        *("AWS_PROFILE", "AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "GITHUB_TOKEN"),
+        *("ARM_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "MSI_SECRET", "SYSTEM_ACCESSTOKEN"),
+    }
+    names = provider(cloud).ENVIRONMENT
+    assert build_environment(dict.fromkeys(every, "x"), {}, {}, names).keys() == own
 
 
 def test_go_sees_no_credentials_and_no_workspace() -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.packer import BuiltArtifact, build_tree, validate_tree
-from imagegen.build.process import Completed
+from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
+from imagegen.build.process import Completed, Orphan, Terminal
 from imagegen.build.toolchain import Toolchain
 from imagegen.errors import BuildError, RefusedError
+from imagegen.providers import provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from imagegen.build.hearing import BuiltArtifact
+    from imagegen.build.keeper import Grace
     from imagegen.build.packer_output import Said
 
 _TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
@@ -72,6 +76,9 @@ def build(
     ends: BaseException | None = None,
     environ: Mapping[str, str] | None = None,
     display: Deaf | None = None,
+    on_error: str = "cleanup",
+    errors: Sequence[str] = (),
+    sees: Sequence[str] = (),
 ) -> BuiltArtifact:
     def stream(
         argv: Sequence[str | Path],
@@ -80,9 +87,20 @@ def build(
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
+        on_error_line: Callable[[str], None],
+        grace: Grace,
+        orphan: Orphan,
+        terminal: Terminal | None,
     ) -> int:
-        assert list(map(str, argv)) == ["/t/packer", "build", "-machine-readable", "-color=false", "."]
+        flags = ["-machine-readable", f"-on-error={on_error}", "-color=false"]
+        assert (list(map(str, argv)), terminal) == (["/t/packer", "build", *flags, "."], None)
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
+        assert sorted(environ) == sorted({"CHECKPOINT_DISABLE", "PKR_VAR_a", *sees})
+        # A cloud takes minutes to delete a machine, whether or not anybody is there to hear of it.
+        assert [grace.ends(0, heard) for heard in (0, 3600)] == [1200, 3900]
+        assert (orphan.grace, orphan.log) == (grace, tmp_path / "logs" / "packer.log")
+        for line in errors:
+            on_error_line(line)
         for line in lines:
             on_line(line)
         if ends is not None:
@@ -97,6 +115,8 @@ def build(
         log=tmp_path / "logs" / "packer.log",
         display=display or Deaf(),
         timeout_s=9,
+        cloud=CloudSide(frozenset({"ARM_*"}), frozenset(), r"\bi-[0-9a-f]+|\bpacker_\w+", "delete it by hand"),
+        on_error=OnError(on_error),
         stream=stream,
     )
 
@@ -161,7 +181,7 @@ def test_no_secret_reaches_log_or_error(tmp_path: Path) -> None:
         f"1,{_TARGET},error,{secret.replace(',', '%!(PACKER_COMMA)')} was refused",
     ]
     with pytest.raises(BuildError) as caught:
-        build(tmp_path, lines, 1, environ={"ARM_CLIENT_SECRET": secret})
+        build(tmp_path, lines, 1, environ={"ARM_CLIENT_SECRET": secret}, sees=["ARM_CLIENT_SECRET"])
     everything = "\n".join([caught.value.message, *caught.value.details, (tmp_path / "logs/packer.log").read_text()])
     assert "hunter2" not in everything
     assert "s3cr3t" not in everything
@@ -178,20 +198,90 @@ def test_an_older_log_becomes_private(tmp_path: Path) -> None:
     assert "older" not in log.read_text()
 
 
-@pytest.mark.parametrize(
-    ("lines", "warned"),
-    [(["1,,ui,say,Cleanly cancelled builds after being interrupted."], False), ([said("Terminating instance")], True)],
+_MADE = (
+    said("Creating temporary keypair: packer_5f"),
+    said("Launching a source AWS instance..."),
+    said("Instance ID: i-0a1"),
+    said("Waiting for instance (i-0a1) to become ready..."),
 )
-def test_an_interrupt_is_passed_on_and_an_unclean_end_is_told(tmp_path: Path, lines: list[str], warned: bool) -> None:
+_CANCELLED = "1,,ui,say,Cleanly cancelled builds after being interrupted."
+_LEFT = "Packer did not remove packer_5f, i-0a1 (built from {tree})\ndelete it by hand"
+
+
+@pytest.mark.parametrize(
+    ("lines", "warning"),
+    [
+        ([*_MADE, _CANCELLED], ""),
+        (_MADE, _LEFT),
+        ([*_MADE, said("Interrupted, aborting...", "error"), _CANCELLED], _LEFT),
+        ([said("Loading")], "Packer did not say whether it removed everything (built from {tree})\ndelete it by hand"),
+    ],
+)
+def test_an_interrupt_is_passed_on_and_what_remains_is_named(tmp_path: Path, lines: list[str], warning: str) -> None:
     display = Deaf()
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path, lines, ends=KeyboardInterrupt(), display=display)
-    assert bool(display.told) is warned
+    told = [text.replace(f"\nthe full log: {tmp_path / 'logs' / 'packer.log'}", "") for text in display.told]
+    assert told == ([warning.format(tree=tmp_path)] if warning else [])
 
 
-def test_an_overdue_build_is_a_failed_build(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="Packer failed: packer build did not end within 9 s"):
-        build(tmp_path, [], ends=TimeoutError("packer build did not end within 9 s"))
+def test_a_machine_that_is_kept_is_named_with_what_to_do(tmp_path: Path) -> None:
+    aborted = said('Step "StepProvision" failed, aborting...', "error")
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path, [*_MADE, resource("failed", "no"), aborted, _ERROR], 1, on_error="abort")
+    assert caught.value.hint == _LEFT.format(tree=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("cloud", "text", "found"),
+    [
+        ("aws", "Creating temporary keypair: packer_691cf5b4-0c9d-6d4b-1f26-3d2a1f6d7c11",
+         ["temporary keypair: packer_691cf5b4-0c9d-6d4b-1f26-3d2a1f6d7c11"]),
+        ("aws", "Creating temporary security group for this instance: packer_691cf5b8-af18",
+         ["temporary security group for this instance: packer_691cf5b8-af18"]),
+        ("aws", "Waiting for instance (i-0a1b2c3d4e5f60718) to become ready...", ["i-0a1b2c3d4e5f60718"]),
+        ("aws", "Created Spot Fleet launch template: lt-0a1b2c3d4e5f60718", ["lt-0a1b2c3d4e5f60718"]),
+        ("aws", "Found Image ID: ami-0a1b2c3d4e5f60718", []),
+        ("azure", " -> ResourceGroupName : 'pkr-Resource-Group-x1y2z3'", ["pkr-Resource-Group-x1y2z3"]),
+        ("azure", " -> ComputeName       : 'pkrvmx1y2z3'", ["pkrvmx1y2z3"]),
+    ],
+)  # fmt: skip
+def test_a_clouds_traces_are_what_its_plugin_says_it_made(cloud: str, text: str, found: list[str]) -> None:
+    assert re.findall(provider(cloud).TRACES, text) == found
+
+
+def test_a_machine_that_was_removed_is_not_named(tmp_path: Path) -> None:
+    with pytest.raises(BuildError) as caught:
+        build(tmp_path, [*_MADE, said("Terminating the source AWS instance..."), _ERROR], 1)
+    assert caught.value.hint == ""
+
+
+def test_packers_own_log_reaches_the_log_and_nothing_else(tmp_path: Path) -> None:
+    debug = "2026/11/18 22:44:19 [INFO] (telemetry) Starting builder with hunter2hunter2"
+    environ = {"PACKER_LOG": "1", "PACKER_LOG_PATH": "/elsewhere", "ARM_CLIENT_SECRET": "hunter2hunter2"}
+    display = Deaf()
+    with pytest.raises(BuildError) as caught:
+        build(
+            tmp_path,
+            [_ERROR],
+            1,
+            environ=environ,
+            display=display,
+            errors=[debug, "panic: oh no"],
+            sees=["PACKER_LOG", "ARM_CLIENT_SECRET"],
+        )
+    log = (tmp_path / "logs" / "packer.log").read_text()
+    assert debug.replace("hunter2hunter2", "***") in log
+    assert "panic: oh no" in log
+    assert [detail for detail in caught.value.details if "oh no" in detail] == ["  panic: oh no"]
+    assert [detail for detail in caught.value.details if "telemetry" in detail] == []
+
+
+@pytest.mark.parametrize(("lines", "named"), [(_MADE, True), ([*_MADE, _CANCELLED], False)])
+def test_an_overdue_build_is_a_failed_build(tmp_path: Path, lines: list[str], named: bool) -> None:
+    with pytest.raises(BuildError, match="Packer failed: packer build did not end within 9 s") as caught:
+        build(tmp_path, lines, ends=TimeoutError("packer build did not end within 9 s"))
+    assert caught.value.hint == (_LEFT.format(tree=tmp_path) if named else "")
 
 
 @pytest.mark.parametrize(

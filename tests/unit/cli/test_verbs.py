@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -13,10 +14,13 @@ import pytest
 
 from imagegen import contents, errors, pipeline
 from imagegen.artifacts.lock import lock_bytes
+from imagegen.build.packer import OnError
+from imagegen.cli import asking
 from imagegen.cli.labels import parse_labels
 from imagegen.cli.main import cli, main
 from imagegen.cli.show import coloured, error_text
 from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
+from imagegen.rehearsal import rehearse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -207,6 +211,70 @@ def test_a_rehearsal_without_its_extra_names_it(
     assert (code, out) == (3, "")
     assert "which is not installed" in err
     assert "pip install 'imagegen[rehearsal]'" in err
+
+
+class Terminal(io.StringIO):
+    """Where a person types these lines."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("terminal", "flags", "said"),
+    [
+        (False, ["--on-error", "ask"], "--on-error=ask needs a terminal: use --on-error=abort to keep the machine"),
+        (True, ["--on-error", "ask", "--rehearse"], "a rehearsal does not ask: use --on-error=abort, or leave it out"),
+        (True, ["--on-error", "burn"], "'burn' is not one of 'cleanup', 'abort', 'ask'"),
+    ],
+)
+def test_who_cannot_be_asked_is_told_before_the_build(
+    run: Callable[..., tuple[object, str, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    terminal: bool,
+    flags: list[str],
+    said: str,
+) -> None:
+    for name in ("stdin", "stderr"):
+        monkeypatch.setattr(getattr(sys, name), "isatty", lambda: terminal)
+    code, out, err = run("build", SHIPPED, "--target", "aws", *flags)
+    assert (code, out) == (2, "")
+    assert said in err
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer", "asked"), [("A\n", "a", 1), ("what\n\nr\n", "r", 3), ("", "c", 1), ("c\n", "c", 1)]
+)
+def test_a_person_is_asked_until_the_answer_is_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], typed: str, answer: str, asked: int
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(typed))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    ask = asking.on_error("ask").ask
+    assert ask is not None
+    assert ask("StepProvision") == answer
+    assert capsys.readouterr().err.count("StepProvision failed: [c] clean up, ") == asked
+
+
+@pytest.mark.parametrize("choice", ["cleanup", "abort"])
+def test_what_becomes_of_a_failed_build_is_handed_on(
+    run: Callable[..., tuple[object, str, str]], monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
+    heard: list[Any] = []
+
+    def builds(*_: object, on_error: OnError, **__: object) -> None:
+        heard.append(on_error)
+        raise ConfigError("enough")
+
+    def rehearses(*_: object, flags: list[str], **__: object) -> None:
+        heard.append(flags)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(pipeline, "build_and_publish", builds)
+    monkeypatch.setattr(rehearse, "rehearse_build", rehearses)
+    words = ("build", SHIPPED, "--target", "aws", "--on-error", choice)
+    assert [run(*words)[0], run(*words, "--rehearse")[0]] == [2, 2]
+    assert heard == [OnError(choice), ["--on-error", choice]]
 
 
 def test_validate_tells_machines_what_is_wrong(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:

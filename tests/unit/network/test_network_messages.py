@@ -90,6 +90,7 @@ def test_artifacts_know_their_hosts_and_take_https_only() -> None:
         "no_proxy",
         "SSL_CERT_DIR",
         "IDENTITY_ENDPOINT",
+        "SYSTEM_ACCESSTOKEN",
     ],
 )
 def test_what_leads_out_of_the_network_is_removed(name: str) -> None:

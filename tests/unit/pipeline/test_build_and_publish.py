@@ -12,6 +12,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.artifacts.lock import lock_bytes
+from imagegen.build import packer
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import make_console
 from imagegen.errors import BuildError, PublishError, RefusedError
@@ -39,6 +40,7 @@ class World:
     """A cloud that has an image once Packer made it, and fails to publish as often as it is told."""
 
     def __init__(self) -> None:
+        self.plan: BuildPlan | None = None
         self.image: CloudImage | None = None
         self.failures = 0
         self.published = 0
@@ -46,14 +48,14 @@ class World:
         self.cleaned_up: list[str] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
-    def run_packer(self, plan: BuildPlan, _tools: object, folder: Any, *_rest: object) -> None:  # noqa: ANN401 - a BuildFolder
+    def build_tree(self, *_: object, variables: dict[str, str], **__: object) -> None:
+        assert self.plan is not None
         if self.packer_fails:
             raise BuildError("the builder is gone")
         self.image = BUILT
-        report = report_of(plan)
+        report = report_of(self.plan)
         self.change(report)
-        folder.root.mkdir(parents=True, exist_ok=True)
-        folder.report.write_text(json.dumps(report))
+        Path(variables["report_file"]).write_text(json.dumps(report))
 
     def clean_up(self, _plan: BuildPlan, variables: Mapping[str, str], *_: object) -> None:
         self.cleaned_up.append(variables["created"])
@@ -93,7 +95,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     tools = Toolchain(Path("packer"), "1.16.0", {"amazon": Plugin("1.8.2", Path("plugin"))}, {})
     monkeypatch.setattr(pipeline, "find_toolchain", lambda *_: tools)
     monkeypatch.setattr(pipeline, "check", lambda *_: None)
-    monkeypatch.setattr(pipeline, "_run_packer", made.run_packer)
+    monkeypatch.setattr(packer, "build_tree", made.build_tree)
     monkeypatch.setattr(aws, "find_built", lambda *_: made.image)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
     monkeypatch.setattr(aws, "publish", made.publish)
@@ -101,9 +103,12 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def build(tmp_path: Path, load: Any, make_lock: Any) -> Callable[[], ImageManifest]:  # noqa: ANN401 - the shared fixtures
+def build(world: World, tmp_path: Path, load: Any, make_lock: Any) -> Callable[[], ImageManifest]:  # noqa: ANN401 - the shared fixtures
     lock = tmp_path / "lock.json"
-    lock.write_bytes(lock_bytes(make_lock(load(SHIPPED))))
+    loaded = load(SHIPPED)
+    locked = make_lock(loaded)
+    lock.write_bytes(lock_bytes(locked))
+    world.plan = pipeline.decide(loaded, "aws", locked).plan
 
     def built() -> ImageManifest:
         return pipeline.build_and_publish(

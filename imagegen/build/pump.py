@@ -1,0 +1,81 @@
+"""Hands on a child's output line by line, with a deadline, while the child runs and while it cleans up."""
+
+from __future__ import annotations
+
+import codecs
+import collections
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_READ_SIZE: Final = 65536
+_WATCH_S: Final = 0.2
+
+
+class Pump:
+    """Reads outputs, each on a thread, so that the caller's thread can wait with a deadline and be interrupted."""
+
+    def __init__(
+        self, outputs: Mapping[int, Callable[[str], None]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._lines: collections.deque[tuple[Callable[[str], None], str]] = collections.deque()
+        self._changed = threading.Condition()
+        self._open = len(outputs)
+        self._failed = False
+        self.heard_at = clock()
+        """When the child last said something."""
+        self._threads = [threading.Thread(target=self._read, args=item) for item in outputs.items()]
+        for thread in self._threads:
+            thread.start()
+
+    def until_end(self, ends: Callable[[], float], watch: Callable[[], None] | None = None) -> bool:
+        """Hand on lines until the child has said everything; false when it takes beyond the time that `ends` says."""
+        while True:
+            if watch is not None:
+                watch()
+            with self._changed:
+                left = ends() - self._clock()
+                if left <= 0:
+                    return False
+                pause = left if watch is None else min(left, _WATCH_S)
+                if not self._changed.wait_for(lambda: self._lines or not self._open, timeout=pause):
+                    continue
+                if not self._lines:
+                    return True
+                on_line, line = self._lines.popleft()
+            self._hand_on(on_line, line)
+
+    def join(self) -> None:
+        """Wait for the end of the outputs."""
+        for thread in self._threads:
+            thread.join()
+
+    def _hand_on(self, on_line: Callable[[str], None], line: str) -> None:
+        if self._failed:
+            return
+        try:
+            on_line(line)
+        except Exception:
+            # Raised once, it ends the run; raised again for each later line, it would cut the child's clean-up short.
+            self._failed = True
+            raise
+
+    def _read(self, output: int, on_line: Callable[[str], None]) -> None:
+        decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+        rest = ""
+        data = b"-"
+        while data:
+            data = os.read(output, _READ_SIZE)
+            *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
+            if not data and rest:
+                lines.append(rest)
+            with self._changed:
+                self.heard_at = self._clock()
+                self._lines.extend((on_line, line.removesuffix("\r")) for line in lines)
+                self._open -= not data
+                self._changed.notify()
