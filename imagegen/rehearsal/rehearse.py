@@ -18,12 +18,14 @@ from typing import TYPE_CHECKING
 from imagegen import pipeline
 from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
+from imagegen.build.keeper import Grace
 from imagegen.build.tools import find_tools
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import provider
 from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for
+from imagegen.rehearsal.scratch import scratch_folder
 from imagegen.rehearsal.stage import Stage
 
 if TYPE_CHECKING:
@@ -47,6 +49,10 @@ _TIMEOUT_S = 900.0
 _KEPT_REHEARSALS = 5
 # What main prints when it is interrupted; both processes are, and one line says it.
 _INTERRUPTED = "interrupted"
+# The child runs Packer, and ends it at a second SIGINT. Stand-ins lose nothing by an end without clean-up; and once
+# this process is gone, its network is gone, and there is nothing left to clean up.
+_GRACE = Grace(least_s=60, quiet_s=20)
+_ORPHAN = process.Orphan(Grace(least_s=2, last_s=5))
 
 
 class _StoppedByFault(Exception):
@@ -74,8 +80,8 @@ def rehearse_build(
     words = [*("--out", str(folder), "--format", "none"), *_repeated("--label", labels), *flags]
     argv = _child_argv("build", asked, target, folder / "lock.json", words)
     console.say(f"{target}  rehearsal in {folder}")
-    with tempfile.TemporaryDirectory(prefix="imagegen-rehearsal-") as scratch:
-        with Stage(scene_for(loaded, target, folder), Path(scratch)) as stage:
+    with scratch_folder(Path(tempfile.gettempdir())) as scratch:
+        with Stage(scene_for(loaded, target, folder), scratch) as stage:
             code = _run_child(argv, stage, environ, console.relay)
         _judge(stage, code, folder)
         cost = stage.cost
@@ -96,10 +102,11 @@ def rehearse_lock(asked: pipeline.Asked, target: str, *, environ: Mapping[str, s
     loaded = pipeline.load(asked)
     refuse_what_is_not_played(loaded, target)
     heard: list[str] = []
-    with console.task(f"locking stand-ins for {target}", None), tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch, "lock.json")
+    parent = Path(tempfile.gettempdir())
+    with console.task(f"locking stand-ins for {target}", None), scratch_folder(parent) as scratch:
+        file = scratch / "lock.json"
         argv = _child_argv("lock", asked, target, file, [])
-        with Stage(scene_for(loaded, target, Path(scratch)), Path(scratch)) as stage:
+        with Stage(scene_for(loaded, target, scratch), scratch) as stage:
             code = _run_child(argv, stage, environ, heard.append)
             faults = stage.faults
         lock = read_lock(file)
@@ -152,6 +159,8 @@ def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], te
             timeout=_TIMEOUT_S,
             on_line=on_line,
             watch=watch,
+            grace=_GRACE,
+            orphan=_ORPHAN,
         )
     except _StoppedByFault:
         return int(ExitCode.BUILD)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import concurrent.futures
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from imagegen.build import process
 from imagegen.errors import ExitCode
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.network.aws.edge import Aws
+from imagegen.rehearsal.scratch import scratch_folder
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import (
     CONFIG,
@@ -48,6 +50,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
 # The measured time is the benchmark's business; this is only far from it.
 _LONGEST_S = 60
+# What a killed rehearsal leaves has two seconds, and five more after a second SIGINT.
+_GONE_S = 15
 _REGIONS = {"aws": {"us-east-1", "us-west-2"}, "azure": {"eastus2", "westus3"}}
 _MADE = {
     "aws": ("ec2:RunInstances", "ec2:CreateImage", "ec2:CopyImage"),
@@ -70,10 +74,7 @@ def _assert_nothing_left(environ: dict[str, str]) -> None:
     temporary = Path(environ["TMPDIR"])
     assert sorted(path.name for path in temporary.iterdir()) == []
     # A process that was just killed may still be on its way out.
-    deadline, pause = time.monotonic() + 5, threading.Event()
-    while list(processes_with(str(temporary))) and time.monotonic() < deadline:
-        pause.wait(0.05)
-    assert list(processes_with(str(temporary))) == []
+    _assert_gone_within(5, str(temporary))
 
 
 def _a_users_own(folder: Path) -> dict[str, str]:
@@ -332,6 +333,38 @@ def test_an_interrupt_in_the_middle_leaves_nothing(target: str, tmp_path: Path) 
     assert "node  finished" not in said
     assert ("Terminating the source AWS instance" if target == "aws" else "Resource group has been deleted") in said
     _assert_nothing_left(environ)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="what still runs is read from Linux' /proc")
+def test_a_killed_rehearsal_ends_with_all_its_children_and_the_next_removes_its_folder(tmp_path: Path) -> None:
+    environ = user_environ(tmp_path)
+    temporary = Path(environ["TMPDIR"])
+    words = imagegen("build", CONFIG, "--target", "azure", "--rehearse", "--out", tmp_path / "out", "--plain")
+    with subprocess.Popen(  # noqa: S603 - the checkout's own command line
+        words, env=environ, cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stderr is not None
+        guard = threading.Timer(DEADLINE_S, _kill_all, [environ["TMPDIR"]])
+        guard.start()
+        try:
+            said = "".join(itertools.takewhile(lambda line: "azure  base  finished" not in line, parent.stderr))
+            running = list(processes_with(str(temporary)))
+            parent.kill()
+        finally:
+            guard.cancel()
+    # The two imagegens with their keepers, Packer's two processes and its plugin.
+    assert len(running) >= 6, said
+    _assert_gone_within(_GONE_S, str(temporary))
+    (left,) = temporary.glob("imagegen-rehearsal-*")
+    with scratch_folder(temporary):
+        assert not left.exists()
+
+
+def _assert_gone_within(seconds: float, marked: str) -> None:
+    deadline, pause = time.monotonic() + seconds, threading.Event()
+    while left := list(processes_with(marked)):
+        assert time.monotonic() < deadline, left
+        pause.wait(0.1)
 
 
 def _kill_all(marked: str) -> None:
