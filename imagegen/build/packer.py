@@ -101,7 +101,6 @@ def build_tree(
     ask = on_error.ask
     argv: list[str | Path] = [tools.packer, "build", *on_error.flags, "-color=false", "."]
     names = cloud.names | cloud.secret_names | _DEBUGGING
-    child_environ = environment.build_environment(environ, tools.environment, variables, names)
     secrets = environment.secret_values({**environ, **variables}, cloud.secret_names)
     log.parent.mkdir(parents=True, exist_ok=True)
     with BuildLog(log) as file, contextlib.ExitStack() as opened:
@@ -111,7 +110,7 @@ def build_tree(
         try:
             code = stream(
                 argv,
-                environ=child_environ,
+                environ=environment.build_environment(environ, tools.environment, variables, names),
                 cwd=tree,
                 # Who is asked may take any time to answer.
                 timeout=_A_YEAR_S if ask else timeout_s,
@@ -123,7 +122,8 @@ def build_tree(
             )
         except KeyboardInterrupt:
             if not hearing.cleaned_up:
-                display.warn(f"{_remains(hearing, tree, cloud)}\nthe full log: {log}")
+                for line in (*_remains(hearing, tree, cloud).splitlines(), f"the full log: {log}"):
+                    display.warn(line)
             raise
         except TimeoutError as overdue:
             hint = "" if hearing.cleaned_up else _remains(hearing, tree, cloud)

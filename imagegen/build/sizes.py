@@ -25,5 +25,5 @@ def build_on_first(
             lacking = [word for word in sorted(no_capacity) if word in str(error.message)]
             if following is None or not lacking:
                 raise
-            left = f"\n{error.hint}" if error.hint else ""
-            console.warn(f"{size} cannot be had now ({lacking[0]}): trying {following}{left}")
+            for line in (f"{size} cannot be had now ({lacking[0]}): trying {following}", *error.hint.splitlines()):
+                console.warn(line)

@@ -1,0 +1,39 @@
+"""Which of the builder's sizes a build ends up with."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from imagegen.build.sizes import build_on_first
+from imagegen.console import Console
+from imagegen.errors import BuildError
+
+
+def test_the_next_size_is_tried_and_what_the_first_left_is_told() -> None:
+    output = io.StringIO()
+    tried: list[str] = []
+
+    def build(size: str) -> None:
+        tried.append(size)
+        if size == "large":
+            raise BuildError("Packer failed: NoneLeft, sorry", hint="Packer did not remove packer_1\ndelete it")
+
+    console = Console(output, plain=True)
+    build_on_first(["large", "small", "tiny"], build, no_capacity={"NoneLeft"}, console=console)
+    assert tried == ["large", "small"]
+    assert [line.partition(" ")[2] for line in output.getvalue().splitlines()] == [
+        "warning: large cannot be had now (NoneLeft): trying small",
+        "warning: Packer did not remove packer_1",
+        "warning: delete it",
+    ]
+
+
+@pytest.mark.parametrize(("message", "sizes"), [("Packer failed", ["a", "b"]), ("NoneLeft", ["a"])])
+def test_other_failures_and_the_last_size_end_it(message: str, sizes: list[str]) -> None:
+    def build(_size: str) -> None:
+        raise BuildError(message)
+
+    with pytest.raises(BuildError, match=message):
+        build_on_first(sizes, build, no_capacity={"NoneLeft"}, console=Console(io.StringIO(), plain=True))
