@@ -1,4 +1,5 @@
-# `make help` is the supported surface. Everything sets itself up: a fresh machine needs Python 3.11, make and Go.
+# `make help` is the supported surface. Everything sets itself up: a fresh machine needs Python 3.11, make and,
+# where releases.hashicorp.com cannot be reached, Go.
 
 PYTHON  ?= python3
 VENV    := .venv

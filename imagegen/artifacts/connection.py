@@ -68,7 +68,13 @@ def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def get(
-    url: str, headers: Mapping[str, str], *, environ: Mapping[str, str], trust: ssl.SSLContext
+    url: str,
+    headers: Mapping[str, str],
+    *,
+    environ: Mapping[str, str],
+    trust: ssl.SSLContext,
+    connect_s: float = CONNECT_TIMEOUT_S,
+    read_s: float = READ_TIMEOUT_S,
 ) -> Iterator[httpx.Response]:
     """The answer at the end of all redirects, its body not read yet. A user in the URL goes to that URL's host only."""
     import httpx
@@ -80,7 +86,7 @@ def get(
             verify=trust,
             proxy=_proxy(host, environ, trust),
             trust_env=False,
-            timeout=httpx.Timeout(READ_TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+            timeout=httpx.Timeout(read_s, connect=connect_s),
         )
         with client, client.stream("GET", current, headers=dict(headers)) as response:
             location = response.headers.get("location")

@@ -1,4 +1,4 @@
-"""Builds Packer and its plugins from their Go modules, at the pinned versions, where nobody installed them.
+"""Builds Packer and its plugins from their Go modules, at the pinned versions, where they cannot be had otherwise.
 
 Touches the cache folder only. Whatever appears in it is complete: everything is built in a folder beside and renamed.
 """
@@ -6,30 +6,52 @@ Touches the cache folder only. Whatever appears in it is complete: everything is
 from __future__ import annotations
 
 import collections
+import concurrent.futures
+import contextlib
 import dataclasses
 import json
+import math
 import os
 import shutil
 import stat
 import tempfile
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from imagegen.build import environment, pins
+from imagegen.build import environment, pins, plugins
+from imagegen.build.release import replace_folder
+from imagegen.build.spare_memory import spare_memory_gb
+from imagegen.console import counted
 from imagegen.errors import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from imagegen.build.process import Run, Stream
+    from imagegen.build.process import Run
     from imagegen.console import Console
 
 # Measured on two cores with an empty Go cache: 260 s for the slowest.
 _BUILD_TIMEOUT_S: Final = 3600
 _DOWNLOAD_TIMEOUT_S: Final = 900
-_INSTALL_TIMEOUT_S: Final = 120
 _LAST_LINES: Final = 20
 _PREFIX: Final = ".building-"
+
+
+class Stream(Protocol):
+    """What `process.stream` looks like to a build of which several run at a time."""
+
+    def __call__(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        environ: Mapping[str, str],
+        cwd: Path | None,
+        timeout: float,
+        on_line: Callable[[str], None],
+        watch: Callable[[], None] | None,
+    ) -> int:
+        """Run a program to its end, line by line; what `watch` raises ends it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,13 +67,8 @@ class Workshop:
 
 
 def built_packer(cache: Path) -> Path:
-    """Where the built Packer is, or would be."""
+    """Where the Packer of the cache is, or would be."""
     return cache / f"packer-{pins.PACKER.version}" / "packer"
-
-
-def plugin_folder(cache: Path) -> Path:
-    """Where the built plugins are: a folder for PACKER_PLUGIN_PATH."""
-    return cache / "plugins"
 
 
 def remove_abandoned(cache: Path) -> None:
@@ -60,67 +77,112 @@ def remove_abandoned(cache: Path) -> None:
         shutil.rmtree(folder)
 
 
-def build_packer(shop: Workshop) -> Path:
-    """Build Packer, replacing one that was built before."""
-    binary = built_packer(shop.cache)
+def build(shop: Workshop, packer: Path | None, missing: Sequence[str]) -> None:
+    """Build the missing plugins, and Packer too where there is none, replacing what was built before."""
+    jobs = [*([] if packer else [pins.PACKER]), *(pins.PLUGINS[name] for name in missing)]
+    shop.console.say(announcement(packer is None, len(missing), jobs))
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=shop.cache) as temporary:
-        made = _build(shop, pins.PACKER, "packer", Path(temporary))
-        if binary.parent.exists():
-            binary.parent.rename(Path(temporary, "old"))
-        made.parent.rename(binary.parent)
-    return binary
+        # Downloads on this thread, where an interrupt ends them.
+        sources = [_source(shop, pin, Path(temporary, pin.name)) for pin in jobs]
+        made = dict(zip((pin.name for pin in jobs), _compile_all(shop, sources), strict=True))
+        if packer is None:
+            packer = built_packer(shop.cache)
+            replace_folder(made[pins.PACKER.name].parent, packer.parent, Path(temporary, "old"))
+        for name in missing:
+            plugins.install_built(made[pins.PLUGINS[name].name], name, packer=packer, shop=shop)
 
 
-def build_plugin(shop: Workshop, name: str, *, packer: Path) -> None:
-    """Build a plugin and let Packer install it into the cache's plugin folder."""
-    pin = pins.PLUGINS[name]
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=shop.cache) as temporary:
-        # Without it the plugin calls itself a development version, and version constraints refuse it.
-        flags = ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
-        made = _build(shop, pin, f"packer-plugin-{name}", Path(temporary), flags)
-        installed = Path(temporary, "plugins")
-        installed.mkdir()
-        child_environ = {
-            **environment.packer_probe_environment(shop.environ),
-            "PACKER_PLUGIN_PATH": str(installed),
-            "PACKER_CONFIG_DIR": temporary,
-        }
-        argv: list[str | Path] = [packer, "plugins", "install", "--path", made, pins.SOURCES[name]]
-        done = shop.run(argv, environ=child_environ, timeout=_INSTALL_TIMEOUT_S)
-        if done.returncode != 0:
-            raise ToolError(f"Packer refuses the plugin {name} just built", details=_tail(done.stdout + done.stderr))
-        _move_files(installed, plugin_folder(shop.cache))
+def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[pins.Pin]) -> str:
+    """What is going to be built, and how long that takes."""
+    parts = [*([f"packer {pins.PACKER.version}"] if with_packer else []), counted(plugin_count, "plugin")]
+    minutes = counted(math.ceil(sum(job.build_s for job in jobs) / 60), "minute")
+    return f"building {' and '.join(parts[: 1 + bool(plugin_count)])} from source: about {minutes} on 2 cores, once"
 
 
-def _build(shop: Workshop, pin: pins.Pin, binary: str, temporary: Path, flags: tuple[str, ...] = ()) -> Path:
-    child_environ = environment.go_environment(shop.environ)
-    name = pin.module.rpartition("/")[2]
-    with shop.console.task(f"downloading {name} {pin.version}", None):
-        module = _download(shop, pin, cwd=temporary, environ=child_environ)
-    source = _writable_copy(module, temporary / "source")
-    made = temporary / "out" / binary
-    made.parent.mkdir()
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """A module that is ready to be built."""
+
+    pin: pins.Pin
+    folder: Path
+    made: Path
+
+
+class _Cancelled(Exception):
+    """Another build failed, or somebody pressed Ctrl-C."""
+
+
+def _source(shop: Workshop, pin: pins.Pin, place: Path) -> _Source:
+    place.mkdir()
+    with shop.console.task(f"downloading {pin.name} {pin.version}", None):
+        module = _download(shop, pin, cwd=place)
+    return _Source(pin, _writable_copy(module, place / "source"), place / "out" / pin.name)
+
+
+def _compile_all(shop: Workshop, sources: Sequence[_Source]) -> list[Path]:
+    spare = spare_memory_gb()
+    if len(sources) == 1 or spare is None or spare < sum(source.pin.memory_gb for source in sources):
+        return [_compile(shop, source) for source in sources]
+    stop = threading.Event()
+
+    def watch() -> None:
+        if stop.is_set():
+            raise _Cancelled
+
+    with concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
+        running = [pool.submit(_compile, shop, source, watch) for source in sources]
+        with _set_afterwards(stop):
+            concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_EXCEPTION)
+        # What failed of itself says why; what was ended for it does not.
+        faults = [fault for fault in (job.exception() for job in running) if fault is not None]
+        for fault in sorted(faults, key=lambda fault: isinstance(fault, _Cancelled)):
+            raise fault
+        return [job.result() for job in running]
+
+
+@contextlib.contextmanager
+def _set_afterwards(event: threading.Event) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        event.set()
+
+
+def _compile(shop: Workshop, source: _Source, watch: Callable[[], None] | None = None) -> Path:
+    pin = source.pin
     last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
-    argv: list[str | Path] = [shop.go, "build", "-v", "-buildvcs=false", *flags, "-o", made, "."]
-    with shop.console.task(f"building {name} {pin.version} (once; takes minutes)", None) as advance:
-        on_line = _counting(last, advance)
-        code = shop.stream(argv, environ=child_environ, cwd=source, timeout=_BUILD_TIMEOUT_S, on_line=on_line)
-        if code != 0 or not made.is_file():
-            raise ToolError(f"Go cannot build {pin.module} {pin.version}", details=list(last))
-    return made
+    # Without it a plugin calls itself a development version, and version constraints refuse it.
+    flags = () if pin is pins.PACKER else ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
+    argv: list[str | Path] = [shop.go, "build", "-v", "-buildvcs=false", *flags, "-o", source.made, "."]
+    with shop.console.task(f"building {pin.name} {pin.version}", None) as advance:
+        code = shop.stream(
+            argv,
+            environ=environment.go_environment(shop.environ),
+            cwd=source.folder,
+            timeout=_BUILD_TIMEOUT_S,
+            on_line=_counting(last, advance),
+            watch=watch,
+        )
+        if code != 0 or not source.made.is_file():
+            # One that was killed says nothing itself; systems do that where memory runs out.
+            raise ToolError(
+                f"Go cannot build {pin.module} {pin.version}", details=[*last, f"go build ended with code {code}"]
+            )
+    return source.made
 
 
-def _download(shop: Workshop, pin: pins.Pin, *, cwd: Path, environ: Mapping[str, str]) -> Path:
+def _download(shop: Workshop, pin: pins.Pin, *, cwd: Path) -> Path:
     # The working directory is outside of any module, so that no go.mod takes part.
     argv: list[str | Path] = [shop.go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
-    done = shop.run(argv, environ=environ, cwd=cwd, timeout=_DOWNLOAD_TIMEOUT_S)
+    child_environ = environment.go_environment(shop.environ)
+    done = shop.run(argv, environ=child_environ, cwd=cwd, timeout=_DOWNLOAD_TIMEOUT_S)
     reported = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
     if done.returncode == 0 and "Dir" in reported:
         return Path(reported["Dir"])
     raise ToolError(
         f"Go cannot download {pin.module} {pin.version}",
         hint="check the network, GOPROXY and the proxy variables",
-        details=_tail(reported.get("Error") or done.stderr),
+        details=(reported.get("Error") or done.stderr).strip().splitlines()[-_LAST_LINES:],
     )
 
 
@@ -138,16 +200,3 @@ def _counting(last: collections.deque[str], advance: Callable[[int], None]) -> C
         advance(1)
 
     return on_line
-
-
-def _move_files(source: Path, target: Path) -> None:
-    # The checksum first: a plugin without one is not believed, and a checksum without a plugin is not seen.
-    files = [file for file in source.rglob("*") if file.is_file()]
-    for file in sorted(files, key=lambda file: (not file.name.endswith("_SHA256SUM"), file.name)):
-        place = target / file.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(place)
-
-
-def _tail(text: str) -> list[str]:
-    return text.strip().splitlines()[-_LAST_LINES:]

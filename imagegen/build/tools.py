@@ -1,4 +1,7 @@
-"""Finds the Packer and the plugins that a build needs: what is installed, or what Go builds once into the cache."""
+"""Finds the Packer and the plugins that a build needs: installed, or put once into the cache.
+
+Into the cache come HashiCorp's releases where they can be had, or else what Go builds.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,37 @@ import shlex
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
-from imagegen.build import go_build, pins, process
+from imagegen.artifacts.probe import UnreachableError
+from imagegen.build import go_build, pins, plugins, process
 from imagegen.build.folder_lock import locked
 from imagegen.build.installed import PluginFolder, installed_plugins, packer_version
 from imagegen.build.memory import Memory
+from imagegen.build.release import OfficialReleases
 from imagegen.build.toolchain import Toolchain, is_at_least
 from imagegen.errors import ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.build.process import Run, Stream
+    from imagegen.build.process import Run
     from imagegen.console import Console
 
-# Packer and both plugins, one after another, on a slow machine.
+# Packer and both plugins, fetched or built one after another, on a slow machine.
 _LOCK_WAIT_S: Final = 3600
+
+_OFFICIAL: Final = OfficialReleases()
+
+
+class Releases(Protocol):
+    """Where HashiCorp's releases come from. Both raise UnreachableError, within seconds, where they do not come."""
+
+    def check_reachable(self, environ: Mapping[str, str]) -> None:
+        """Ask whether they can be had."""
+
+    def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
+        """Put Packer at `binary`, in a folder of its own."""
 
 
 def find_tools(
@@ -33,9 +50,13 @@ def find_tools(
     build: bool = True,
     needed: Mapping[str, str] = pins.LOWEST_PLUGINS,
     run: Run = process.run,
-    stream: Stream = process.stream,
+    stream: go_build.Stream = process.stream,
+    releases: Releases = _OFFICIAL,
 ) -> Toolchain:
-    """A Packer with every plugin of `needed` at that version or newer; ToolError with the commands that mend it."""
+    """A Packer with every plugin of `needed` at that version or newer; ToolError with the commands that mend it.
+
+    What is missing is fetched or built unless `build` is false.
+    """
     search = _Search(environ, cache_folder(environ), needed, run)
     go = shutil.which("go", path=environ.get("PATH", ""))
     try:
@@ -44,11 +65,11 @@ def find_tools(
             if found.overdue:
                 console.warn(f"{found.overdue}; {found.tools.packer} is used instead")
             return found.tools
-        if go is None or not build or not search.can_be_built():
+        if not build or not search.can_be_provided():
             raise search.refusal(found, go_is_there=go is not None)
         for fault in found.faults:
             console.say(fault)
-        return _built(search, Path(go), console, stream)
+        return _provided(search, releases, Path(go) if go else None, console, stream)
     except TimeoutError as overdue:
         hint = "run this command yourself to see what it waits for"
         raise ToolError(str(overdue), hint=hint) from overdue
@@ -75,6 +96,8 @@ class _Found:
     """The program on PATH that is called packer and is none."""
     overdue: str = ""
     """That it never answered."""
+    obstacle: str = ""
+    """Why what is missing could not be fetched, where that was tried."""
 
 
 class _Search:
@@ -92,7 +115,7 @@ class _Search:
         packer, version, seen = self._packer()
         if packer is None:
             return dataclasses.replace(seen, missing=tuple(self.needed))
-        own = {**self.environ, "PACKER_PLUGIN_PATH": str(go_build.plugin_folder(self.cache))}
+        own = {**self.environ, "PACKER_PLUGIN_PATH": str(plugins.plugin_folder(self.cache))}
         missing: tuple[str, ...] = ()
         for environ in (self.environ, own):
             folder = installed_plugins(packer, environ=environ, run=self.run, memory=self._memory)
@@ -102,7 +125,7 @@ class _Search:
         faults = [f"Packer sees no plugin {name} >= {self.needed[name]}" for name in missing]
         return dataclasses.replace(seen, packer=packer, missing=missing, faults=(*seen.faults, *faults))
 
-    def can_be_built(self) -> bool:
+    def can_be_provided(self) -> bool:
         """Whether the pinned versions are new enough."""
         return all(is_at_least(pins.PLUGINS[name].version, lowest) for name, lowest in self.needed.items())
 
@@ -115,14 +138,15 @@ class _Search:
         if found.packer is None:
             commands.append(_packer_command())
         elif found.packer == go_build.built_packer(self.cache):
-            place = shlex.quote(str(go_build.plugin_folder(self.cache)))
+            place = shlex.quote(str(plugins.plugin_folder(self.cache)))
             packer = f"PACKER_PLUGIN_PATH={place} {shlex.quote(str(found.packer))}"
         commands += [f"{packer} plugins install {pins.SOURCES[name]}" for name in found.missing]
         hint = "run\n" + "\n".join(f"  {command}" for command in commands)
-        if not go_is_there and self.can_be_built():
+        if not go_is_there and self.can_be_provided():
             hint += "\nor install Go (https://go.dev/doc/install) and run this again: it then builds them itself"
         what = "Packer" if found.packer is None else "plugins of Packer"
-        return ToolError(f"{what} missing or too old", hint=hint, details=found.faults)
+        details = [*found.faults, *([found.obstacle] if found.obstacle else [])]
+        return ToolError(f"{what} missing or too old", hint=hint, details=details)
 
     def _packer(self) -> tuple[Path | None, str, _Found]:
         seen = _Found(None, None, (), ())
@@ -154,7 +178,7 @@ class _Search:
 
     def _toolchain(self, packer: Path, version: str, folder: PluginFolder) -> Toolchain:
         environment = {
-            "PACKER_PLUGIN_PATH": str(folder.root or go_build.plugin_folder(self.cache)),
+            "PACKER_PLUGIN_PATH": str(folder.root or plugins.plugin_folder(self.cache)),
             # The user's own Packer settings do not take part in a build.
             "PACKER_CONFIG_DIR": str(self.cache / "packer-config"),
             "CHECKPOINT_DISABLE": "1",
@@ -163,26 +187,48 @@ class _Search:
         return Toolchain(packer, version, dict(sorted(folder.plugins.items())), environment)
 
 
-def _built(search: _Search, go: Path, console: Console, stream: Stream) -> Toolchain:
+def _provided(
+    search: _Search, releases: Releases, go: Path | None, console: Console, stream: go_build.Stream
+) -> Toolchain:
     def waiting() -> None:
-        console.say("another run is building the tools; waiting for it")
+        console.say("another run is fetching or building the tools; waiting for it")
 
     search.cache.mkdir(parents=True, exist_ok=True)
     with locked(search.cache / "tools.lock", wait_s=_LOCK_WAIT_S, waiting=waiting):
         go_build.remove_abandoned(search.cache)
-        shop = go_build.Workshop(go, search.cache, search.environ, console, search.run, stream)
-        # Looked at again under the lock: whoever held it may have built all of this.
+        # Looked at again under the lock: whoever held it may have provided all of this.
         found = search.look()
-        packer = found.packer or go_build.build_packer(shop)
-        if found.packer is None:
+        if found.tools is None:
+            try:
+                found = _fetched(search, found, releases, console)
+            except UnreachableError as error:
+                found = dataclasses.replace(search.look(), obstacle=str(error))
+        if found.tools is None:
+            if go is None:
+                raise search.refusal(found, go_is_there=False)
+            if found.obstacle:
+                console.say(found.obstacle)
+            shop = go_build.Workshop(go, search.cache, search.environ, console, search.run, stream)
+            go_build.build(shop, found.packer, found.missing)
             found = search.look()
-        # One after another: the largest takes 3.2 GB of memory.
-        for name in found.missing:
-            go_build.build_plugin(shop, name, packer=packer)
-        found = search.look()
     if found.tools is None:
         raise ToolError("the tools that were built are not what is needed", details=found.faults)
     return found.tools
+
+
+def _fetched(search: _Search, found: _Found, releases: Releases, console: Console) -> _Found:
+    if found.packer is None:
+        binary = go_build.built_packer(search.cache)
+        releases.fetch_packer(binary, environ=search.environ, console=console)
+        found = search.look()
+    else:
+        # Packer itself would try for minutes.
+        releases.check_reachable(search.environ)
+    if found.packer is not None:
+        for name in found.missing:
+            with console.task(f"downloading the plugin {name} {pins.PLUGINS[name].version}", None):
+                plugins.install_released(name, packer=found.packer, shop=search)
+    return search.look()
 
 
 def _packer_command() -> str:

@@ -268,16 +268,21 @@ def publish(
     print_manifest(manifest, form)
 
 
-@cli.command(short_help="Find Packer and its plugins, or build them.")
+@cli.command(short_help="Find Packer and its plugins, or get them.")
 @click.option(
     "--env", "as_exports", is_flag=True, help='Print shell exports for a plain packer: eval "$(imagegen tools --env)".'
 )
-@click.option("--no-build", is_flag=True, help="Only look; do not build what is missing.")
+@click.option("--no-build", is_flag=True, help="Only look; neither download nor build what is missing.")
 @options.FORMAT
 @options.PLAIN
 @options.QUIET
 def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool) -> None:
-    """Find Packer and its plugins; where one is missing and Go is there, build the pinned versions in a user cache."""
+    """Find Packer and its plugins, and put what is missing into a user cache, at fixed versions.
+
+    \b
+    HashiCorp's releases are downloaded, and checked by signature and checksum.
+    Where these cannot be reached, Go builds them from source: minutes, once.
+    """
     from imagegen.build.toolchain import tool_exports_text
     from imagegen.build.tools import find_tools
     from imagegen.cli.show import print_json, tools_json, tools_text

@@ -45,6 +45,9 @@ def test_wheel_holds_every_content_file(unpacked: Path) -> None:
         rows = contents.read_folder(package / room, "*.json")
         assert rows
         assert contents.read_folder(unpacked / "imagegen" / room, "*.json") == rows
+    keys = contents.read_folder(package / "build", "*.asc")
+    assert keys
+    assert contents.read_folder(unpacked / "imagegen" / "build", "*.asc") == keys
 
 
 def test_wheel_holds_the_whole_package_and_nothing_else(unpacked: Path) -> None:

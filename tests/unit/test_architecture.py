@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {"artifacts", "catalog", "config", "documents", "errors", "resources", "steps"},
     "explain": {"catalog", "config", "documents", "errors", "lines", "plan", "steps"},
     "render": {"plan", "templating"},
-    "build": {"console", "errors", "lines"},
+    "build": {"artifacts", "console", "errors", "lines"},
     "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "resources"},
     "pipeline": {
         *("artifacts", "build", "catalog", "config", "console", "contents", "errors", "imagegen", "manifest"),
@@ -71,6 +71,7 @@ MONOPOLIES = {
     "click": {"imagegen.cli"},
     "ruamel": {"imagegen.documents"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
+    "cryptography": {"imagegen.build.openpgp", "imagegen.rehearsal"},
     "rich": {"imagegen.console", "imagegen.build.progress"},
     "moto": {"imagegen.rehearsal"},
     "spnego": {"imagegen.rehearsal"},

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.artifacts.probe import UnreachableError
+from imagegen.build import go_build, pins
+from imagegen.build.go_build import announcement
 from imagegen.build.process import Completed
 from imagegen.build.toolchain import Toolchain, is_at_least, tool_exports, tool_exports_text
 from imagegen.build.tools import cache_folder, find_tools
 from imagegen.console import Console
-from imagegen.errors import ToolError
+from imagegen.errors import ToolError, VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +33,12 @@ class Machine:
         self.asked: list[str] = []
         self.built: list[str] = []
         self.go_fails = False
+        self.meeting = threading.Barrier(1)
+        self.breaks = "nothing"
+        self.at_once = self.most_at_once = 0
+        self.counting = threading.Lock()
+        self.releases = Releases(self)
+        self.plugin_download: Completed | None = None
         self.output = io.StringIO()
         (root / "bin").mkdir()
         self.environ = {"HOME": str(root / "home"), "PATH": str(root / "bin")}
@@ -54,7 +63,13 @@ class Machine:
     def find(self, needed: Mapping[str, str] = _BOTH, *, build: bool = True) -> Toolchain:
         console = Console(self.output, plain=True)
         return find_tools(
-            environ=self.environ, console=console, build=build, needed=needed, run=self.run, stream=self.stream
+            environ=self.environ,
+            console=console,
+            build=build,
+            needed=needed,
+            run=self.run,
+            stream=self.stream,
+            releases=self.releases,
         )
 
     def run(
@@ -74,8 +89,13 @@ class Machine:
             files = sorted(folder.glob("github.com/hashicorp/*/packer-plugin-*"))
             return Completed(0, "".join(f"{file}\n" for file in files if not file.name.endswith("SUM")), "")
         if words[:2] == ["plugins", "install"]:
-            name = words[-1].rpartition("/")[2]
-            version = Path(words[-2]).read_text().rpartition("@v")[2]
+            if words[2] == "--path":
+                name, version = words[4].rpartition("/")[2], Path(words[3]).read_text().rpartition("@v")[2]
+            else:
+                assert self.releases.here, "Packer itself would try for minutes"
+                name, version = words[2].rpartition("/")[2], words[3].removeprefix("v")
+                if self.plugin_download is not None:
+                    return self.plugin_download
             file = self.plugin(name, version, str(Path(environ["PACKER_PLUGIN_PATH"]).relative_to(self.root)))
             file.with_name(file.name + "_SHA256SUM").write_text("sum")
             return Completed(0, "", "")
@@ -96,17 +116,50 @@ class Machine:
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
+        watch: Callable[[], None] | None,
     ) -> int:
         assert cwd is not None
         assert environ["GOWORK"] == "off"
         assert timeout > 0
         on_line("some/package")
         module = (cwd / "go.mod").read_text()
+        with self.counting:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        self.meeting.wait()
+        if self.breaks in module:
+            on_line("it does not compile")
+            return 1
+        while self.breaks != "nothing":
+            assert watch is not None
+            watch()
+        with self.counting:
+            self.at_once -= 1
         self.built.append(module)
         is_plugin = "packer-plugin" in module
         assert is_plugin == ("-ldflags" in argv)
         self.program(Path(argv[list(argv).index("-o") + 1]), module if is_plugin else "Packer v1.16.0\n")
         return 0
+
+
+class Releases:
+    """HashiCorp's releases, which are `here` or away."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.here = False
+        self.asked = 0
+        self._machine = machine
+
+    def check_reachable(self, environ: Mapping[str, str]) -> None:
+        assert environ == self._machine.environ
+        self.asked += 1
+        if not self.here:
+            raise UnreachableError("HashiCorp is away")
+
+    def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
+        assert not console.quiet
+        self.check_reachable(environ)
+        self._machine.program(binary, "Packer v1.16.0\n")
 
 
 @pytest.fixture
@@ -193,10 +246,10 @@ def test_where_there_is_go_what_is_missing_is_built(machine: Machine, packer: st
     if packer is not None:
         machine.packer(packer)
     tools = machine.find()
-    assert [module.rpartition("/")[2] for module in machine.built] == [
-        "packer@v1.16.0",
+    assert sorted(module.rpartition("/")[2] for module in machine.built) == [
         "packer-plugin-amazon@v1.8.2",
         "packer-plugin-azure@v1.4.5",
+        "packer@v1.16.0",
     ]
     assert tools.packer == machine.cache / "packer-v1.16.0" / "packer"
     assert tools.environment["PACKER_PLUGIN_PATH"] == str(machine.cache / "plugins")
@@ -208,6 +261,125 @@ def test_where_there_is_go_what_is_missing_is_built(machine: Machine, packer: st
         "tools.json",
         "tools.lock",
     ]
+
+
+def test_releases_are_taken_where_they_can_be_had(machine: Machine) -> None:
+    machine.releases.here = True
+    tools = machine.find()
+    assert machine.built == []
+    assert tools.packer == machine.cache / "packer-v1.16.0" / "packer"
+    assert {name: plugin.version for name, plugin in tools.plugins.items()} == {"amazon": "1.8.2", "azure": "1.4.5"}
+    installs = [words for words in machine.asked if words.startswith("packer plugins install ")]
+    assert installs == [
+        "packer plugins install github.com/hashicorp/amazon v1.8.2",
+        "packer plugins install github.com/hashicorp/azure v1.4.5",
+    ]
+    assert sorted(path.name for path in machine.cache.iterdir()) == [
+        "packer-v1.16.0",
+        "plugins",
+        "tools.json",
+        "tools.lock",
+    ]
+
+
+def test_a_packer_that_is_there_downloads_only_its_plugin(machine: Machine) -> None:
+    machine.releases.here = True
+    machine.packer("Packer v1.15.1\n")
+    tools = machine.find({"azure": "1.4.5"})
+    assert (tools.packer, set(tools.plugins), machine.built) == (machine.root / "bin/packer", {"azure"}, [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (Completed(1, "", "no release version found for constraints\n"), "no release version found for constraints"),
+        (Completed(1, "", ""), "no reason given"),
+    ],
+)
+def test_a_plugin_that_packer_cannot_download_is_built(machine: Machine, answer: Completed, said: str) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    machine.releases.here = True
+    machine.plugin_download = answer
+    tools = machine.find({"azure": "1.4.5"})
+    assert machine.built == ["github.com/hashicorp/packer-plugin-azure@v1.4.5"]
+    assert tools.plugins["azure"].version == "1.4.5"
+    assert f"Packer cannot download the plugin azure: {said}" in machine.output.getvalue()
+
+
+def test_a_plugin_with_a_wrong_checksum_is_not_built_instead(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    machine.releases.here = True
+    # Packer 1.16's own words.
+    machine.plugin_download = Completed(
+        1,
+        "",
+        "Checksums (*sha256.digest) did not match.\nExpected: aa\nGot     : bb\n. Is the checksum file correct ?\n",
+    )
+    with pytest.raises(VerificationError, match="the plugin azure that Packer downloads has a wrong checksum"):
+        machine.find({"azure": "1.4.5"})
+    assert machine.built == []
+
+
+def test_what_takes_minutes_is_said_before(machine: Machine) -> None:
+    machine.program(machine.root / "bin/go", "go")
+    machine.find()
+    said = [line.partition(" ")[2] for line in machine.output.getvalue().splitlines()]
+    assert said[:3] == [
+        "packer is not on PATH",
+        "HashiCorp is away",
+        "building packer v1.16.0 and 2 plugins from source: about 8 minutes on 2 cores, once",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("with_packer", "names", "said"),
+    [
+        (True, (), "building packer v1.16.0 from source: about 5 minutes on 2 cores, once"),
+        (False, ("azure",), "building 1 plugin from source: about 2 minutes on 2 cores, once"),
+    ],
+)
+def test_only_what_is_missing_is_announced(with_packer: bool, names: tuple[str, ...], said: str) -> None:
+    jobs = [*([pins.PACKER] if with_packer else []), *(pins.PLUGINS[name] for name in names)]
+    assert announcement(with_packer, len(names), jobs) == said
+
+
+@pytest.mark.parametrize(("spare_gb", "together"), [(6.0, True), (5.8, False), (None, False)])
+def test_builds_run_together_where_there_is_memory_for_all(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, spare_gb: float | None, together: bool
+) -> None:
+    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: spare_gb)
+    machine.program(machine.root / "bin/go", "go")
+    machine.meeting = threading.Barrier(3 if together else 1, timeout=5)
+    machine.find()
+    assert len(machine.built) == 3
+    assert machine.most_at_once == (3 if together else 1)
+
+
+def test_a_failed_build_ends_the_others_and_is_what_is_told(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
+    machine.program(machine.root / "bin/go", "go")
+    machine.meeting = threading.Barrier(3, timeout=5)
+    machine.breaks = "packer-plugin-amazon"
+    with pytest.raises(ToolError, match=r"Go cannot build github\.com/hashicorp/packer-plugin-amazon") as caught:
+        machine.find()
+    assert caught.value.details == ("some/package", "it does not compile", "go build ended with code 1")
+    assert not [path for path in machine.cache.iterdir() if path.is_dir()]
+
+
+def test_an_interrupt_ends_every_build(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **_named: object) -> None:
+        machine.meeting.wait()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
+    monkeypatch.setattr("concurrent.futures.wait", interrupted)
+    machine.program(machine.root / "bin/go", "go")
+    # The three builds, and who waits for them; none of them ends by itself.
+    machine.meeting = threading.Barrier(4, timeout=5)
+    machine.breaks = "no module at all"
+    with pytest.raises(KeyboardInterrupt):
+        machine.find()
+    assert not [path for path in machine.cache.iterdir() if path.is_dir()]
 
 
 def test_only_the_plugin_that_is_needed_is_built_for_an_installed_packer(machine: Machine) -> None:
@@ -260,7 +432,7 @@ def test_without_packer_and_go_the_commands_are_told(machine: Machine) -> None:
     assert "install" in error.hint.splitlines()[1]
     assert "  packer plugins install github.com/hashicorp/amazon" in error.hint.splitlines()
     assert "Go" in error.hint.splitlines()[-1]
-    assert error.details == ("packer is not on PATH",)
+    assert error.details == ("packer is not on PATH", "HashiCorp is away")
 
 
 @pytest.mark.parametrize("says", ["hangs", "garbage", "cracklib"])
@@ -316,11 +488,12 @@ def test_a_plugin_newer_than_what_can_be_built_is_for_packer_to_install(machine:
     assert machine.find({"azure": "2.0.5"}).plugins["azure"].version == "2.6.3"
 
 
-def test_nothing_is_built_when_that_was_not_asked(machine: Machine) -> None:
+def test_nothing_is_fetched_or_built_when_that_was_not_asked(machine: Machine) -> None:
     machine.program(machine.root / "bin/go", "go")
+    machine.releases.here = True
     with pytest.raises(ToolError, match="Packer missing"):
         machine.find(build=False)
-    assert machine.built == []
+    assert (machine.built, machine.releases.asked) == ([], 0)
 
 
 def test_a_build_that_fails_says_why_and_leaves_nothing(machine: Machine) -> None:

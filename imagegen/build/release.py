@@ -1,0 +1,151 @@
+"""Fetches Packer's official release at the pinned version, checked by HashiCorp's signature, into the cache.
+
+Touches the network and the cache folder. What appears in the cache is complete and verified.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+import re
+import shutil
+import sys
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from imagegen.artifacts import probe
+from imagegen.artifacts.download import fetch
+from imagegen.artifacts.probe import UnreachableError
+from imagegen.build import pins
+from imagegen.build.openpgp import Certificate, SignatureError, read_certificate
+from imagegen.errors import ConfigError, RefusedError, VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imagegen.console import Console
+
+HOST: Final = "releases.hashicorp.com"
+FINGERPRINT: Final = "C874011F0AB405110D02105534365D9472D7468F"
+LARGEST_BYTES: Final = 2**30
+
+_KEY_FILE: Final = Path(__file__).with_name("hashicorp-releases.asc")
+# A list of checksums has some two thousand bytes, a signature some six hundred.
+_LARGEST_TEXT: Final = 2**16
+_SYSTEMS: Final = ("linux", "darwin", "freebsd", "openbsd", "netbsd")
+_MACHINES: Final = {
+    **{"x86_64": "amd64", "amd64": "amd64", "i386": "386", "i686": "386"},
+    **{"aarch64": "arm64", "arm64": "arm64"},
+}
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
+_HINT: Final = (
+    "something between here and HashiCorp changes files: find out what; a Packer of your own is used instead where it "
+    "is on PATH (https://developer.hashicorp.com/packer/install)"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfficialReleases:
+    """What HashiCorp publishes, believed where the key with this fingerprint signed it."""
+
+    key_file: Path = _KEY_FILE
+    fingerprint: str = FINGERPRINT
+
+    def check_reachable(self, environ: Mapping[str, str]) -> None:
+        """UnreachableError, within seconds, where HashiCorp's server cannot be had."""
+        probe.read_starts([_url("SHA256SUMS")], 1, environ=environ)
+
+    def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
+        """Put Packer at `binary`, in a folder of its own; UnreachableError, within seconds, where that is not possible.
+
+        A signature or checksum that is wrong is a VerificationError: that is no server which is away.
+        """
+        archive = f"{system_name()}.zip"
+        with console.task(f"asking {HOST} for packer {pins.PACKER.version}", None):
+            # The archive is asked for as well: a filter may let texts pass, and no programs.
+            urls = [_url("SHA256SUMS"), _url("SHA256SUMS.sig"), _url(archive)]
+            sums, signature, _ = probe.read_starts(urls, _LARGEST_TEXT, environ=environ)
+        self._verify(sums, signature)
+        digest = _digest(sums, _name(archive))
+        with tempfile.TemporaryDirectory(prefix=".building-", dir=binary.parents[1]) as temporary:
+            zipped, unpacked = Path(temporary, "packer.zip"), Path(temporary, "out", binary.name)
+            try:
+                fetch(urls[-1], zipped, environ=environ, console=console, expected_sha256=digest)
+            except (ConfigError, RefusedError) as error:
+                raise UnreachableError(error.message) from error
+            unpack(zipped, unpacked)
+            replace_folder(unpacked.parent, binary.parent, Path(temporary, "old"))
+
+    def _verify(self, sums: bytes, signature: bytes) -> None:
+        certificate = self._certificate()
+        try:
+            certificate.verify(sums, signature)
+        except SignatureError as error:
+            raise VerificationError(
+                f"the signature of {_url('SHA256SUMS')} is not HashiCorp's: {error}", hint=_HINT
+            ) from error
+
+    def _certificate(self) -> Certificate:
+        try:
+            certificate = read_certificate(self.key_file.read_text(encoding="utf-8"))
+        except SignatureError as error:
+            raise VerificationError(f"{self.key_file} cannot be used: {error}") from error
+        if certificate.fingerprint != self.fingerprint:
+            raise VerificationError(f"{self.key_file} holds the key {certificate.fingerprint}, not {self.fingerprint}")
+        return certificate
+
+
+def unpack(archive: Path, into: Path) -> None:
+    """Write the archive's one member with the name of `into` there; whatever else the archive holds is left in it."""
+    into.parent.mkdir()
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            members = [member for member in opened.infolist() if member.filename == into.name]
+            if len(members) != 1:
+                raise VerificationError(f"HashiCorp's archive holds {len(members)} files {into.name}, and not one")
+            # zipfile never unpacks more than the size that is announced.
+            if members[0].file_size > LARGEST_BYTES:
+                raise VerificationError(f"{into.name} in HashiCorp's archive has {members[0].file_size} bytes")
+            with opened.open(members[0]) as content, into.open("xb") as file:
+                shutil.copyfileobj(content, file)
+    except _UNREADABLE as error:
+        raise VerificationError(f"HashiCorp's archive of {into.name} cannot be unpacked: {error}") from error
+    into.chmod(0o755)
+
+
+def replace_folder(new: Path, place: Path, old: Path) -> None:
+    """Put a finished folder in its place; what was there goes to `old`."""
+    if place.exists():
+        place.rename(old)
+    new.rename(place)
+
+
+def _digest(sums: bytes, name: str) -> str:
+    digests = re.findall(rf"^([0-9a-f]{{64}})  {re.escape(name)}$", sums.decode(errors="replace"), re.MULTILINE)
+    if len(digests) != 1:
+        raise VerificationError(f"{_url('SHA256SUMS')} has {len(digests)} checksums for {name}, and not one")
+    return str(digests[0])
+
+
+def system_name() -> str:
+    """What HashiCorp calls this machine: `linux_amd64`; UnreachableError where it releases nothing for it."""
+    system = next((name for name in _SYSTEMS if sys.platform.startswith(name)), "")
+    machine = _MACHINES.get(platform.machine().lower(), "")
+    if not system or not machine:
+        raise UnreachableError(f"HashiCorp releases no Packer for {sys.platform} on {platform.machine()}")
+    return f"{system}_{machine}"
+
+
+def _name(what: str) -> str:
+    return f"packer_{_version()}_{what}"
+
+
+def _url(what: str) -> str:
+    return f"https://{HOST}/packer/{_version()}/{_name(what)}"
+
+
+def _version() -> str:
+    return pins.PACKER.version.removeprefix("v")
