@@ -7,7 +7,7 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ConfigError
+from imagegen.errors import ConfigError, PublishError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +89,7 @@ def is_passing(error: Exception) -> bool:
 def explained(doing: str, failure: type[ImagegenError], *, missing: str = "") -> Iterator[None]:
     """Errors of the SDK as errors to act on: `failure`, or ConfigError where the credentials are at fault.
 
+    Whoever publishes had credentials that were accepted: what goes wrong with them then is publishing's failure.
     `missing` says what is wrong with the config when Azure answers 404; without it that is a `failure` as any other.
     """
     from azure.core import exceptions as sdk
@@ -118,7 +119,8 @@ def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[I
     told = _SIGN_IN.search(text)
     reason = told[1] if told else _first_line(error).removeprefix("Authentication failed: ")
     hint = _SIGN_IN_HINTS.get(told[2], _CREDENTIALS_HINT) if told else _CREDENTIALS_HINT
-    return ConfigError(f"{doing}: no usable Azure credentials: {reason}", hint=hint, details=_notes(error))
+    unusable = failure if issubclass(failure, PublishError) else ConfigError
+    return unusable(f"{doing}: no usable Azure credentials: {reason}", hint=hint, details=_notes(error))
 
 
 def _from_answer(doing: str, error: HttpResponseError, failure: type[ImagegenError], missing: str) -> ImagegenError:

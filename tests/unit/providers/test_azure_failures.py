@@ -185,7 +185,7 @@ def answered(status: int) -> sdk.HttpResponseError:
 @pytest.mark.parametrize(
     ("error", "missing", "kind", "says", "hint"),
     [
-        (answered(401), "", ConfigError, "no usable Azure credentials", "AZURE_TENANT_ID"),
+        (answered(401), "", PublishError, "no usable Azure credentials", "AZURE_TENANT_ID"),
         (answered(403), "", PublishError, "TheCode: the message", "a role"),
         (answered(404), "make it", ConfigError, "TheCode", "make it"),
         (answered(404), "", PublishError, "TheCode: the message", "run it again"),
@@ -203,6 +203,7 @@ def test_errors_say_what_to_do(error: Exception, missing: str, kind: type[Except
         assert shown.details == ("request id: req-1",)
 
 
-def test_a_gallery_that_is_not_there_is_the_configs_fault() -> None:
+@pytest.mark.parametrize("status", [401, 404])
+def test_credentials_and_a_gallery_that_is_not_there_are_the_configs_fault(status: int) -> None:
     with pytest.raises(ConfigError), failures.explained("listing", RefusedError, missing="create it"):
-        raise answered(404)
+        raise answered(status)
