@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from imagegen.build import environment, pins, plugins
 from imagegen.build.release import replace_folder
 from imagegen.build.spare_memory import spare_memory_gb
+from imagegen.build.stopping import stop_signals
 from imagegen.console import counted
 from imagegen.errors import ToolError
 
@@ -129,7 +130,8 @@ def _compile_all(shop: Workshop, sources: Sequence[_Source]) -> list[Path]:
         if stop.is_set():
             raise _Cancelled
 
-    with concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
+    # Signals arrive on this thread only, not on those that run the builds.
+    with stop_signals(), concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
         running = [pool.submit(_compile, shop, source, watch) for source in sources]
         with _set_afterwards(stop):
             concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_EXCEPTION)
