@@ -119,9 +119,16 @@ def _ask_what_to_do(step: str) -> str:
 def run_with(labels: tuple[str, ...]) -> Run:
     """The facts of this run."""
     import datetime
+    import secrets
 
     from imagegen.cli.labels import parse_labels
     from imagegen.providers import Run
 
-    started = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return Run(environ=os.environ, labels=parse_labels(labels), started=started)
+    now = datetime.datetime.now(datetime.UTC)
+    return Run(
+        environ=os.environ,
+        labels=parse_labels(labels),
+        started=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        # Two runs of the same second are told apart by the end.
+        id=f"{now:%Y%m%dt%H%M%Sz}-{secrets.token_hex(3)}",
+    )

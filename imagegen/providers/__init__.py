@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
@@ -22,6 +23,16 @@ class Run(NamedTuple):
     labels: Mapping[str, str]
     started: str
     """When the run began, RFC 3339 in UTC."""
+    id: str = ""
+    """Names the run on everything that it makes; sorts by time. Only what builds needs one."""
+    expires_at: str = ""
+    """When what it makes for itself is left over, RFC 3339 in UTC."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The facts that become tags, as Packer takes them."""
+        labels = json.dumps(dict(self.labels), sort_keys=True)
+        return {"created": self.started, "run_id": self.id, "expires_at": self.expires_at, "labels": labels}
 
 
 class CloudImage(NamedTuple):
@@ -41,6 +52,20 @@ class Published(NamedTuple):
     version: str
     made: int
     """How many copies this run made; 0 when everything was there."""
+
+
+class Leftover(NamedTuple):
+    """Something that a build made for itself, by the tags that it wears or by what it belongs to."""
+
+    kind: str
+    id: str
+    region: str
+    name: str
+    state: str
+    run_id: str
+    expires_at: str
+    image_id: str
+    """The identity of the image that was to come of it."""
 
 
 class Provider(Protocol):
@@ -97,6 +122,17 @@ class Provider(Protocol):
 
     def clean_up(self, plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
         """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""
+
+    def place(self, build: Mapping[str, Any], run: Run) -> dict[str, Any]:
+        """Where builds with these settings leave things, and who may look there: plain JSON, no secret; pure."""
+
+    def leftovers(self, place: Mapping[str, Any], run: Run) -> list[Leftover]:
+        """What builds of imagegen, also running ones, have in this place; never an image that is finished."""
+
+    def remove(
+        self, place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run
+    ) -> Iterator[tuple[Leftover, str]]:
+        """Removes each, in an order in which that works, and says why it could not; what is gone already is removed."""
 
     def publish(self, plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
         """Makes the image usable where the plan says; looks for each thing before making it."""

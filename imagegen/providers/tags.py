@@ -9,6 +9,15 @@ if TYPE_CHECKING:
 
 IMAGE_ID = "imagegen_image_id"
 LABEL_PREFIX = "imagegen_label_"
+RUN_ID = "imagegen_run_id"
+EXPIRES_AT = "imagegen_expires_at"
+# What the expiry of a finished image says where a tag can be replaced and not taken away.
+NEVER = "never"
+
+
+def not_expiring(tags: Mapping[str, str]) -> dict[str, str]:
+    """The same tags on an image that is to stay."""
+    return {**tags, EXPIRES_AT: NEVER} if EXPIRES_AT in tags else dict(tags)
 
 
 def is_same_image(tags: Mapping[str, str], image_id: str, labels: Mapping[str, str]) -> bool:

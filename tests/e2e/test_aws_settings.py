@@ -46,6 +46,7 @@ _NETWORK: dict[str, Any] = {
     "public_address": False,
     "reach_by": "private",
 }
+_RUN_ID, _EXPIRES_AT = "20261118t100000z-1a2b3c", "2026-11-18T16:00:00Z"
 _EVERYTHING: dict[str, Any] = {
     "region": "eu-west-1",
     "instance_types": ["m6i.large", "m5.large"],
@@ -146,7 +147,8 @@ def test_everything_at_once_is_built_found_and_published(network: Network, tmp_p
     tree.mkdir()
     _write_tree(plan, tree)
     tools = find_tools(environ=os.environ, console=Console(sys.stderr, plain=True))
-    argv: list[str | Path] = [tools.packer, "build", "-var", "builder_size=m5.large", tree]
+    facts = ("builder_size=m5.large", f"run_id={_RUN_ID}", f"expires_at={_EXPIRES_AT}")
+    argv: list[str | Path] = [tools.packer, "build", *(word for fact in facts for word in ("-var", fact)), tree]
     ended = process.run(argv, environ=dict(os.environ) | dict(tools.environment), cwd=tree, timeout=_DEADLINE_S)
     assert (ended.returncode, network.faults) == (0, []), ended.stdout
     assert "ec2:CreateFleet" in network.notes()
@@ -175,6 +177,8 @@ def _check_image(region: str, ami: str) -> None:
     assert [mapping["Ebs"]["Encrypted"] for mapping in image["BlockDeviceMappings"]] == [True]
     tags = {tag["Key"]: tag["Value"] for tag in image["Tags"]}
     assert (tags["team"], tags["imagegen_name"], tags["Name"]) == ("platform", "node", image["Name"])
+    # A finished image says which run made it, and does not expire.
+    assert (tags["imagegen_run_id"], tags["imagegen_expires_at"]) == (_RUN_ID, "never")
     assert len(ec2.describe_images(Owners=["self"])["Images"]) == 1
 
 
@@ -182,4 +186,8 @@ def _check_builder(ec2: Any) -> None:  # noqa: ANN401 - boto3's client of EC2
     [reservation] = ec2.describe_instances()["Reservations"]
     [instance] = reservation["Instances"]
     assert (instance["InstanceType"], instance["State"]["Name"]) == ("m5.large", "terminated")
+    [request] = ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
+    for builder in (instance, request):
+        tags = {tag["Key"]: tag["Value"] for tag in builder["Tags"]}
+        assert (tags["imagegen_run_id"], tags["imagegen_expires_at"]) == (_RUN_ID, _EXPIRES_AT)
     assert ec2.describe_launch_templates()["LaunchTemplates"] == []

@@ -146,6 +146,10 @@ class RegionalClient:
     def create_tags(self, *, Resources: list[str], Tags: list[dict[str, str]]) -> dict[str, Any]:
         self._cloud.journal.note(f"tag {', '.join(Resources)} in {self._region}")
         self._cloud.tagged += Tags
+        keys = {tag["Key"] for tag in Tags}
+        for image in self._cloud.regions[self._region]:
+            if image["ImageId"] in Resources:
+                image["Tags"] = [tag for tag in image["Tags"] if tag["Key"] not in keys] + Tags
         return {}
 
     def modify_image_attribute(self, *, ImageId: str, ImdsSupport: dict[str, str]) -> dict[str, Any]:

@@ -70,7 +70,8 @@ class Versions:
         self.put: dict[str, Any] | None = None
         self.known: dict[str, dict[str, Any]] = {}
         for version in case["versions"]:
-            tags = {"imagegen_image_id": image_id} | version.get("tags", {})
+            tags = {"imagegen_image_id": image_id, "imagegen_run_id": "20261118t100000z-1a2b3c"}
+            tags |= {"imagegen_expires_at": "2026-11-18T16:00:00Z"} | version.get("tags", {})
             self.known[version["name"]] = {
                 "id": f"/gal/def/versions/{version['name']}",
                 "name": version["name"],
@@ -115,7 +116,8 @@ class Versions:
             for target in profile["targetRegions"]
         ]
         self.journal.note(f"put {name} excluded={profile['excludeFromLatest']} {' '.join(regions)}")
-        assert self.put["tags"] == before["tags"]
+        # What is published does not expire; the builder's other tags stay.
+        assert self.put["tags"] == {key: tag for key, tag in before["tags"].items() if key != "imagegen_expires_at"}
         assert self.put["properties"]["storageProfile"] == before["properties"]["storageProfile"]
         self.known[name]["properties"]["publishingProfile"] = profile
 

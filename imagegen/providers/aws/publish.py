@@ -12,11 +12,13 @@ from imagegen.providers import Published
 from imagegen.providers.aws.availability import source_is_gone, wait_until_available
 from imagegen.providers.aws.client import explained
 from imagegen.providers.aws.copies import Copy, Source
-from imagegen.providers.aws.images import cloud_image
+from imagegen.providers.aws.images import cloud_image, snapshots_of, tags_of
+from imagegen.providers.tags import EXPIRES_AT, NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
     from imagegen.console import Console
@@ -33,6 +35,7 @@ def publish(
 ) -> Published:
     """Every copy is started before the first is waited for; one that fails stops none of the others."""
     source = Source(_wait_for_source(clients, built, console, clock), built.region, plan, run)
+    _keep(clients(built.region), source.image)
     regions = [region for region in dict.fromkeys(plan.publish.settings["regions"]) if region != built.region]
     started: list[Copy] = []
     images = [cloud_image(source.image, built.region)]
@@ -62,6 +65,14 @@ def _wait_for_source(clients: Clients, built: CloudImage, console: Console, cloc
     if image is None:
         raise source_is_gone(built.id, built.region)
     return image
+
+
+def _keep(ec2: EC2Client, image: ImageTypeDef) -> None:
+    """An image whose Packer died before it had tagged it wears the builder's expiry still."""
+    if tags_of(image).get(EXPIRES_AT, NEVER) == NEVER:
+        return
+    with explained(f"tagging {image['ImageId']}", PublishError):
+        ec2.create_tags(Resources=[image["ImageId"], *snapshots_of(image)], Tags=[{"Key": EXPIRES_AT, "Value": NEVER}])
 
 
 def _raise_all(wrong: Sequence[ImagegenError]) -> None:

@@ -23,6 +23,7 @@ from imagegen.providers.azure.gallery import (
     replica_of,
     replication,
 )
+from imagegen.providers.tags import EXPIRES_AT
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -194,6 +195,8 @@ class _Publishing:
         profile.target_regions = [*targets, *new]
         profile.exclude_from_latest = False
         version.publishing_profile = profile
+        # The builder's, which Packer's plugin gives the version too.
+        version.tags = {key: value for key, value in (version.tags or {}).items() if key != EXPIRES_AT}
         try:
             # polling=False: settle() looks at the version itself, which a later run can do as well.
             self.client.gallery_image_versions.begin_create_or_update(

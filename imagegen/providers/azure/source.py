@@ -24,7 +24,7 @@ _CLI_SINCE: Final = "2.2.1"
 _MANY_TAGS_SINCE: Final = "2.5.1"
 _FEW_TAGS: Final = 15
 # imagegen's own beside one for each version, and room for two labels of a run.
-_OWN_TAGS: Final = 7 + 2
+_OWN_TAGS: Final = 9 + 2
 
 # What appears in a tree only where it was asked for.
 _OPTIONAL: Final = (

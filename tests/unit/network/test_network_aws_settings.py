@@ -103,6 +103,15 @@ def test_a_fleet_of_one_spot_instance_is_a_machine(account: _Account) -> None:
     described = account.ask("DescribeInstances", {"InstanceId.1": machine.name})[1]
     assert _SUBNET in described
     assert "<instanceType>m5.large</instanceType>" in described
+    [request] = re.findall("<spotInstanceRequestId>(sir-.*?)<", described)
+    assert account.ask("CreateTags", {"ResourceId.1": request, "Tag.1.Key": "a", "Tag.1.Value": "b"})[0] == 200
+    asked = {"Filter.1.Name": "tag:a", "Filter.1.Value.1": "b"}
+    assert "<state>active</state>" in account.ask("DescribeSpotInstanceRequests", asked)[1]
+    in_use = {"GroupId": _GROUP}
+    assert "DependencyViolation" in account.ask("DeleteSecurityGroup", in_use)[1]
+    account.ask("TerminateInstances", {"InstanceId.1": machine.name})
+    assert account.ask("DeleteSecurityGroup", in_use)[0] == 200
+    assert "<state>closed</state>" in account.ask("DescribeSpotInstanceRequests", asked)[1]
 
 
 def test_a_fleet_that_ec2_cannot_start_says_so_in_its_answer(account: _Account) -> None:

@@ -60,12 +60,22 @@ CASES: dict[str, tuple[dict[str, Any], set[str], set[str]]] = {
     "region": ({"region": "eu-west-1"}, {'region = "eu-west-1"'}, {'region = "us-east-1"'}),
     "spot": (
         {"spot": {}},
-        {'spot_price = "auto"', "spot_instance_types = [local.instance_type]"},
+        {
+            'spot_price = "auto"',
+            "spot_instance_types = [local.instance_type]",
+            "spot_tags = local.builder_tags",
+            "fleet_tags = local.builder_tags",
+        },
         {"instance_type = local.instance_type"},
     ),
     "spot.max_price": (
         {"spot": {"max_price": "0.25"}},
-        {'spot_price = "0.25"', "spot_instance_types = [local.instance_type]"},
+        {
+            'spot_price = "0.25"',
+            "spot_instance_types = [local.instance_type]",
+            "spot_tags = local.builder_tags",
+            "fleet_tags = local.builder_tags",
+        },
         {"instance_type = local.instance_type"},
     ),
     "network.vpc_id": (network(vpc_id="vpc-01234567"), {'vpc_id = "vpc-01234567"'}, set()),

@@ -27,7 +27,7 @@ ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json"
 
 # Set by imagegen at run time, or by nobody; each has a default.
 RUN_FACTS: dict[str, set[str]] = {"aws": set(), "azure": {"gallery_image_version"}}
-COMMON_RUN_FACTS = {"builder_size", "created", "labels", "imagegen_version", "report_file"}
+COMMON_RUN_FACTS = {"builder_size", "created", "labels", "imagegen_version", "report_file", "run_id", "expires_at"}
 CREDENTIALS: dict[str, set[str]] = {
     "aws": set(),
     "azure": {

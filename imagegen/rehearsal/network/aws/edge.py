@@ -9,12 +9,13 @@ import urllib.parse
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from imagegen.rehearsal.network.aws import moto_call
+from imagegen.rehearsal.network.aws import moto_call, spot
 from imagegen.rehearsal.network.aws.fleets import Fleets, not_started, started
-from imagegen.rehearsal.network.aws.images import Images, without_tag_specifications
+from imagegen.rehearsal.network.aws.images import Images
 from imagegen.rehearsal.network.aws.instances import Instances, Refused
 from imagegen.rehearsal.network.aws.standing import Standing, furnish, renamed
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, StockImage, stock
+from imagegen.rehearsal.network.aws.tagging import without_tag_specifications
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, MachineIdentity
 from imagegen.rehearsal.network.messages import Request, Response
 
@@ -37,7 +38,8 @@ _EC2_NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
 @dataclasses.dataclass(frozen=True)
 class AwsOptions:
-    """What is there from the start; `standing` in the first region. `copy_polls`: how many looks see a copy pending.
+    """What is there from the start; `standing` in the first region. `copy_polls`: how many looks see a copy pending;
+    `create_polls` the same for a new image, which Packer looks at every five seconds.
 
     `profile` is one that a config names, and the file to write it to: clients read profiles from files only.
     """
@@ -46,6 +48,7 @@ class AwsOptions:
     images: tuple[StockImage, ...] = DEFAULT_IMAGES
     standing: Standing = dataclasses.field(default_factory=Standing)
     copy_polls: int = 1
+    create_polls: int = 0
     operator: str = OPERATOR_ADDRESS
     profile: tuple[str, Path] | None = None
 
@@ -64,7 +67,7 @@ class Aws:
         self._stocked: set[str] = set()
         self._ids: dict[str, str] = {}
         self._instances = Instances(private=options.standing.private, operator=options.operator)
-        self._images = Images(options.copy_polls)
+        self._images = Images(options.copy_polls, options.create_polls)
         self._fleets = Fleets()
 
     def __enter__(self) -> Aws:
@@ -145,6 +148,8 @@ class Aws:
         body = request.body
         if action in ("CreateImage", "CopyImage"):
             body = urllib.parse.urlencode(without_tag_specifications(form, "snapshot")).encode()
+        elif action == "DeleteKeyPair":
+            body = urllib.parse.urlencode(_key_pair_by_name(region, form)).encode()
         answer = _ask(request, body, action)
         if answer.status == 200:
             self._follow(region, action, form, answer.body)
@@ -159,6 +164,7 @@ class Aws:
         if answer.status != 200:
             return answer
         [machine] = self._instances.launched(region, launch, answer.body)
+        spot.requested(region, machine.name, launch)
         self._on_machine(machine)
         return Response(200, started(machine.name, launch["InstanceType"]), _FORM)
 
@@ -167,6 +173,8 @@ class Aws:
             return
         if action == "RunInstances":
             self._instances.check_launch(region, form)
+        elif action == "DeleteSecurityGroup":
+            self._instances.check_group_unused(region, form)
         elif action in ("CreateImage", "CopyImage"):
             self._images.check_name(region, form.get("Name", ""))
             self._images.check_copy(form)
@@ -198,6 +206,13 @@ def _of_the_one_account(request: Request) -> Request:
     """moto tells accounts apart by their keys, and a role's are another's: there is one account here."""
     signed = _KEY.sub(f"Credential={_KEYS['AWS_ACCESS_KEY_ID']}/", request.headers.get("authorization", ""))
     return dataclasses.replace(request, headers={**request.headers, "authorization": signed})
+
+
+def _key_pair_by_name(region: str, form: Mapping[str, str]) -> dict[str, str]:
+    """EC2 takes a key pair's id too, and moto its name only; both say nothing of one that is not there."""
+    names = {pair.id: name for name, pair in moto_call.ec2(region).key_pairs.items()}
+    named = {"KeyName": names.get(form.get("KeyPairId", ""), form.get("KeyName", ""))}
+    return {name: value for name, value in form.items() if name != "KeyPairId"} | named
 
 
 def _ask(request: Request, body: bytes, action: str) -> Response:

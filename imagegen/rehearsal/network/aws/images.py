@@ -9,6 +9,7 @@ from moto.ec2.models.amis import Ami
 
 from imagegen.rehearsal.network.aws import moto_call
 from imagegen.rehearsal.network.aws.instances import Refused
+from imagegen.rehearsal.network.aws.tagging import tag_specifications
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 IMDS_V2 = "v2.0"
 _NAME = re.compile(r"[A-Za-z0-9()\[\]. /\-'@_]{3,128}\Z")
 _IMAGE_ID = re.compile(rb"<imageId>(ami-[0-9a-f]+)</imageId>")
-_SPECIFICATION = re.compile(r"TagSpecification\.(\d+)\.(ResourceType|Tag\.(\d+)\.(Key|Value))\Z")
 
 
 class MadeAmi(Ami):
@@ -31,10 +31,11 @@ class MadeAmi(Ami):
 
 
 class Images:
-    """Names, tags and the time a copy takes. `copy_polls` is how often a copy is seen pending."""
+    """Names, tags and the time that things take: how often a copy, and a new image, is seen pending."""
 
-    def __init__(self, copy_polls: int) -> None:
+    def __init__(self, copy_polls: int, create_polls: int) -> None:
         self._copy_polls = copy_polls
+        self._create_polls = create_polls
         self._pending: dict[tuple[str, str], int] = {}
         self._answers: dict[tuple[str, str], tuple[dict[str, str], bytes]] = {}
 
@@ -81,6 +82,7 @@ class Images:
             image.ebs_snapshot.add_tags(tags.get("snapshot", {}))
             image.root_device_type = "ebs"
             _as_made(image)
+            self._begin(region, image, self._create_polls)
 
     def copied(self, region: str, form: Mapping[str, str], answer: bytes) -> None:
         """CopyImage: pending for a while, and tagged as its source when that was asked."""
@@ -96,9 +98,16 @@ class Images:
             if form.get("CopyImageTags") == "true":
                 image.add_tags({tag["key"]: tag["value"] for tag in source.get_tags()})
             image.add_tags(tag_specifications(form).get("image", {}))
-            if self._copy_polls:
-                image.state = "pending"
-                self._pending[region, image.id] = self._copy_polls
+            image.ebs_snapshot.description = (
+                f"Copied for DestinationAmi {image.id} from SourceAmi {source.id} "
+                f"for SourceSnapshot {source.ebs_snapshot.id}. Task created on 1,792,000,000,000."
+            )
+            self._begin(region, image, self._copy_polls)
+
+    def _begin(self, region: str, image: moto_call.Moto, polls: int) -> None:
+        if polls:
+            image.state = "pending"
+            self._pending[region, image.id] = polls
 
     def described(self, region: str, answer: bytes) -> None:
         """DescribeImages: each look at a pending copy brings it closer."""
@@ -126,35 +135,3 @@ def _as_made(image: moto_call.Moto) -> None:
 def _images(region: str, answer: bytes) -> list[Any]:
     known = moto_call.ec2(region).amis
     return [known[match.decode()] for match in _IMAGE_ID.findall(answer) if match.decode() in known]
-
-
-def tag_specifications(form: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """The tags of a request by the type of resource they are for."""
-    kinds: dict[str, str] = {}
-    pairs: dict[tuple[str, str], dict[str, str]] = {}
-    for field, value in form.items():
-        match = _SPECIFICATION.match(field)
-        if match is None:
-            continue
-        if match[2] == "ResourceType":
-            kinds[match[1]] = value
-        else:
-            pairs.setdefault((match[1], match[3]), {})[match[4]] = value
-    tags: dict[str, dict[str, str]] = {}
-    for (specification, _), pair in pairs.items():
-        tags.setdefault(kinds.get(specification, ""), {})[pair["Key"]] = pair.get("Value", "")
-    return tags
-
-
-def without_tag_specifications(form: Mapping[str, str], kind: str) -> dict[str, str]:
-    """The form without the tags for one type of resource; moto fails on a snapshot's."""
-    numbers = {
-        match[1]
-        for field, value in form.items()
-        if (match := _SPECIFICATION.match(field)) is not None and value == kind
-    }
-    return {
-        field: value
-        for field, value in form.items()
-        if not ((match := _SPECIFICATION.match(field)) is not None and match[1] in numbers)
-    }

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from imagegen.rehearsal.network.aws import moto_call
+from imagegen.rehearsal.network.aws.tagging import tag_specifications
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS, WINRM_PORT, MachineIdentity
 
 if TYPE_CHECKING:
@@ -62,12 +63,22 @@ class Instances:
         if len(base64.b64decode(form.get("UserData", ""))) > USER_DATA_LIMIT:
             raise Refused("InvalidParameterValue", "User data is limited to 16384 bytes")
 
+    def check_group_unused(self, region: str, form: Mapping[str, str]) -> None:
+        """A security group stays while a network interface is in it."""
+        group = form.get("GroupId", "")
+        if any(group == each.id for interface in moto_call.ec2(region).enis.values() for each in interface.group_set):
+            raise Refused("DependencyViolation", f"resource {group} has a dependent object")
+
     def launched(self, region: str, form: Mapping[str, str], answer: bytes) -> list[MachineIdentity]:
         """The machines that RunInstances' answer names."""
         found = []
         for match in _INSTANCE_ID.findall(answer):
             instance = moto_call.ec2(region).get_instance(match.decode())
             image = moto_call.ec2(region).amis[instance.image_id]
+            # moto forgets the tags, and keeps the interface of a terminated instance.
+            for interface in instance.nics.values():
+                interface.add_tags(tag_specifications(form).get("network-interface", {}))
+                interface.delete_on_termination = True
             identity = MachineIdentity(
                 cloud="aws",
                 name=instance.id,

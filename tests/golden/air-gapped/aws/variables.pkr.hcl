@@ -44,6 +44,18 @@ variable "created" {
   description = "When the run began, RFC 3339 in UTC; the time of the run when empty."
 }
 
+variable "run_id" {
+  type        = string
+  default     = ""
+  description = "The run's id, a tag of everything that the build makes; made of its time when empty."
+}
+
+variable "expires_at" {
+  type        = string
+  default     = ""
+  description = "When the builder's resources are leftovers, RFC 3339 in UTC; 12 hours after the start when empty."
+}
+
 variable "labels" {
   type        = map(string)
   default     = {}
@@ -86,4 +98,10 @@ locals {
     { for key, value in var.labels : "imagegen_label_${key}" => value },
     local.cloud_tags,
   )
+
+  run_id     = var.run_id == "" ? "${formatdate("YYYYMMDD't'hhmmss'z'", local.created)}-packer" : var.run_id
+  expires_at = var.expires_at == "" ? timeadd(local.created, "12h") : var.expires_at
+
+  # By these a leftover of a run that died is recognised (imagegen janitor).
+  builder_tags = merge(local.tags, { imagegen_run_id = local.run_id, imagegen_expires_at = local.expires_at })
 }

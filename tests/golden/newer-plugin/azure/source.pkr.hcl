@@ -102,5 +102,6 @@ source "azure-arm" "image" {
   winrm_use_ntlm = true
   winrm_timeout  = var.timeouts.winrm
 
-  azure_tags = local.tags
+  # Of the gallery version too; publishing takes the expiry off it.
+  azure_tags = local.builder_tags
 }

@@ -27,6 +27,7 @@ locals {
   ami_name      = "${var.aws.name_prefix}-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${local.ami_suffix}"
   ami_suffix    = "${formatdate("YYYYMMDDhhmmss", local.created)}-${substr(var.image.id, 0, 8)}-${substr(uuidv4(), 0, 6)}"
   instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size
+  image_tags    = merge(local.builder_tags, { imagegen_expires_at = "never" })
 }
 
 source "amazon-ebs" "image" {
@@ -67,8 +68,9 @@ source "amazon-ebs" "image" {
     max_attempts  = 1440
   }
 
-  tags            = local.tags
-  snapshot_tags   = local.tags
-  run_tags        = local.tags
-  run_volume_tags = local.tags
+  # The plugin makes the AMI with the tags of the run, and then adds these: a finished image does not expire.
+  tags            = local.image_tags
+  snapshot_tags   = local.image_tags
+  run_tags        = local.builder_tags
+  run_volume_tags = local.builder_tags
 }
