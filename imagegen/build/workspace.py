@@ -32,6 +32,11 @@ class BuildFolder:
         return self.root / "packer.log"
 
     @property
+    def journal(self) -> Path:
+        """Which runs started what, for this config."""
+        return self.root.parent / "journal"
+
+    @property
     def report(self) -> Path:
         """What the guest found on itself."""
         return self.root / "report.json"

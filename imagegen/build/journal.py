@@ -1,0 +1,143 @@
+"""Says on disk which run started what in which cloud, and how it ended: one file for each run, lines only added.
+
+A run holds a lock on its file for as long as it lives, and the system drops the lock when the process dies, however it
+dies: a process id alone would soon be another process's. Touches the journal's folder only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import platform
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+BUILT: Final = "built"
+CLEANED: Final = "cleaned up"
+_FAILED: Final = "failed"
+_INTERRUPTED: Final = "interrupted"
+_MACHINE_ID: Final = Path("/etc/machine-id")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """What is known of a run before it makes anything; `place` is what the cloud's provider needs to look there."""
+
+    run_id: str
+    target: str
+    image_id: str
+    place: dict[str, Any]
+    started: str
+    expires_at: str
+    host: str = dataclasses.field(default_factory=lambda: this_host())
+    pid: int = dataclasses.field(default_factory=os.getpid)
+
+
+@dataclasses.dataclass(frozen=True)
+class RecordedRun:
+    """A run as its journal tells it. `is_here`: it ran on this machine, and only then `is_alive` says anything."""
+
+    file: Path
+    entry: Entry
+    ended: str
+    is_here: bool
+    is_alive: bool
+
+    @property
+    def may_have_left_something(self) -> bool:
+        return self.is_here and not self.is_alive and self.ended not in (BUILT, CLEANED)
+
+
+def this_host() -> str:
+    """The machine's name, with its id where it has one: names repeat."""
+    # A container need not have the file; one that cannot be read is none.
+    with contextlib.suppress(OSError):
+        return f"{platform.node()}/{_MACHINE_ID.read_text().strip()}"
+    return platform.node()
+
+
+@contextlib.contextmanager
+def recorded(folder: Path, entry: Entry) -> Iterator[Entry]:
+    """The run is in the journal before anything is started, and so is how it ended."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{entry.run_id}.jsonl"
+    with file.open("xb") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _append(handle, {"event": "started", **dataclasses.asdict(entry)})
+        _sync_folder(folder)
+        try:
+            yield entry
+        except KeyboardInterrupt:
+            _append(handle, {"event": "ended", "how": _INTERRUPTED})
+            raise
+        except BaseException:
+            _append(handle, {"event": "ended", "how": _FAILED})
+            raise
+        _append(handle, {"event": "ended", "how": BUILT})
+
+
+def close(run: RecordedRun) -> None:
+    """Nothing of this run is left: nobody needs to look again."""
+    with run.file.open("ab") as handle:
+        # After a last line that was cut off, this one is still a line of its own.
+        handle.write(b"\n")
+        _append(handle, {"event": "ended", "how": CLEANED})
+
+
+def read_runs(out: Path) -> list[RecordedRun]:
+    """Every run below `out`, oldest first."""
+    files = sorted(out.glob("*/journal/*.jsonl"), key=lambda file: file.name)
+    return [run for run in map(_read, files) if run is not None]
+
+
+def _read(file: Path) -> RecordedRun | None:
+    with file.open("rb") as handle:
+        alive = _is_held(handle)
+        events = list(_events(handle.read().splitlines()))
+    started: dict[str, Any] = next((event for event in events if event.get("event") == "started"), {})
+    names = [field.name for field in dataclasses.fields(Entry)]
+    if any(name not in started for name in names):
+        # Killed while it wrote its first line: nothing was started.
+        return None
+    entry = Entry(**{name: started[name] for name in names})
+    ended = [str(event.get("how", "")) for event in events if event.get("event") == "ended"]
+    here = entry.host == this_host()
+    return RecordedRun(file, entry, ended[-1] if ended else "", is_here=here, is_alive=here and alive)
+
+
+def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    for line in lines:
+        # The last line of a run that was killed may be half of one.
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                yield event
+
+
+def _is_held(handle: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _append(handle: IO[bytes], event: dict[str, Any]) -> None:
+    handle.write(json.dumps(event, sort_keys=True).encode() + b"\n")
+    handle.flush()
+    os.fsync(handle.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    # A file is not there after a power cut before its folder is.
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import fcntl
+import json
+import platform
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.build import journal
+from imagegen.build.journal import Entry, close, read_runs, recorded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PLACE = {"region": "us-east-1", "auth": {"profile": None}}
+
+
+def entry(run_id: str = "20261118t100000z-1a2b3c") -> Entry:
+    return Entry(run_id, "aws", "0123", PLACE, "2026-11-18T10:00:00Z", "2026-11-18T16:00:00Z")
+
+
+def folder(out: Path) -> Path:
+    return out / "node" / "journal"
+
+
+def test_a_run_is_told_before_it_starts_and_lives_until_it_ends(tmp_path: Path) -> None:
+    with recorded(folder(tmp_path), entry()) as written:
+        [run] = read_runs(tmp_path)
+        assert (run.entry, run.is_here, run.is_alive, run.ended) == (written, True, True, "")
+        assert not run.may_have_left_something
+    [run] = read_runs(tmp_path)
+    assert (run.entry, run.is_alive, run.ended, run.may_have_left_something) == (entry(), False, "built", False)
+
+
+@pytest.mark.parametrize(("error", "how"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")])
+def test_how_a_run_ended_badly_is_told(tmp_path: Path, error: type[BaseException], how: str) -> None:
+    with pytest.raises(error), recorded(folder(tmp_path), entry()):
+        raise error
+    [run] = read_runs(tmp_path)
+    assert (run.is_alive, run.ended, run.may_have_left_something) == (False, how, True)
+
+
+def written(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def started(**changes: object) -> str:
+    with_host = {"event": "started", **vars(entry()), **changes}
+    return json.dumps(with_host)
+
+
+@pytest.mark.parametrize("end", ["", "\n", '\n{"event": "en', "\n\x00\x00\x00", "\n[]\n"])
+def test_a_run_that_was_killed_is_dead_whatever_its_last_line(tmp_path: Path, end: str) -> None:
+    file = written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", started() + end)
+    [run] = read_runs(tmp_path)
+    assert (run.file, run.is_here, run.is_alive, run.ended) == (file, True, False, "")
+    assert run.may_have_left_something
+    close(run)
+    [run] = read_runs(tmp_path)
+    assert (run.ended, run.may_have_left_something) == ("cleaned up", False)
+
+
+@pytest.mark.parametrize("text", ["", '{"event": "star', '{"event": "started", "run_id": "x"}\n'])
+def test_a_run_that_was_killed_while_it_wrote_its_first_line_started_nothing(tmp_path: Path, text: str) -> None:
+    written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", text)
+    assert read_runs(tmp_path) == []
+
+
+def test_of_another_machines_run_nothing_is_known(tmp_path: Path) -> None:
+    file = written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", started(host="builder-7"))
+    with file.open("rb") as handle:
+        # Whoever holds it on this machine is not that run.
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        [run] = read_runs(tmp_path)
+    assert (run.is_here, run.is_alive, run.may_have_left_something) == (False, False, False)
+
+
+def test_runs_of_all_configs_are_read_in_their_order(tmp_path: Path) -> None:
+    for name, run_id in (("b", "20261118t100000z-000001"), ("a", "20261118t100001z-000000")):
+        with recorded(tmp_path / name / "journal", entry(run_id)):
+            pass
+    assert [run.entry.run_id for run in read_runs(tmp_path)] == ["20261118t100000z-000001", "20261118t100001z-000000"]
+
+
+def test_a_machine_has_a_name_also_where_it_has_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal, "_MACHINE_ID", written(tmp_path / "machine-id", "abc\n"))
+    assert journal.this_host() == f"{platform.node()}/abc"
+    monkeypatch.setattr(journal, "_MACHINE_ID", tmp_path / "none")
+    assert journal.this_host() == platform.node()
