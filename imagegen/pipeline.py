@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import json
 from typing import TYPE_CHECKING, NamedTuple
 
 import imagegen
@@ -262,8 +261,7 @@ def build(
 
     cloud = provider(plan.image.target)
     variables = {
-        "created": run.started,
-        "labels": json.dumps(dict(run.labels), sort_keys=True),
+        **run.variables,
         "imagegen_version": imagegen.__version__,
         "report_file": str(folder.report),
         **cloud.build_variables(plan, run, console),
@@ -349,6 +347,7 @@ def build_and_publish(
     on_error: OnError | None = None,
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
+    from imagegen.leftovers.recording import in_journal
     from imagegen.manifest.report import refuse_rejected
     from imagegen.providers import provider
 
@@ -360,18 +359,19 @@ def build_and_publish(
     console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
     tools = find_toolchain(decision.plan, run, console)
     check(decision.plan, tools, folder, run)
-    found = None if rebuild else provider(target).find_built(decision.plan, run, console)
-    if found is not None:
-        refuse_rejected(folder.report)
-        console.say(f"{target} has this image already: {found.id}")
-    built = found or build(decision.plan, tools, folder, run, console, on_error)
-    # Tools that did not make the image are no part of its record.
-    made_by = tools if found is None else None
-    # Recorded before it is published: if publishing fails, the next run completes this record.
-    manifest = record(loaded, lock, decision, folder, made_by, built, None, run, out)
-    if with_publish:
-        published = publish(decision.plan, built, run, console)
-        manifest = record(loaded, lock, decision, folder, made_by, built, published, run, out)
+    with in_journal(decision.plan, folder.journal, out, run, console) as run:
+        found = None if rebuild else provider(target).find_built(decision.plan, run, console)
+        if found is not None:
+            refuse_rejected(folder.report)
+            console.say(f"{target} has this image already: {found.id}")
+        built = found or build(decision.plan, tools, folder, run, console, on_error)
+        # Tools that did not make the image are no part of its record.
+        made_by = tools if found is None else None
+        # Recorded before it is published: if publishing fails, the next run completes this record.
+        manifest = record(loaded, lock, decision, folder, made_by, built, None, run, out)
+        if with_publish:
+            published = publish(decision.plan, built, run, console)
+            manifest = record(loaded, lock, decision, folder, made_by, built, published, run, out)
     return manifest
 
 
@@ -381,6 +381,7 @@ def publish_built(
     """Publish what was built before, found by the cloud's own tags."""
     from imagegen.build.workspace import BuildFolder
     from imagegen.errors import PublishError
+    from imagegen.leftovers.recording import in_journal
     from imagegen.manifest.report import refuse_rejected
     from imagegen.providers import provider
 
@@ -393,5 +394,6 @@ def publish_built(
         raise PublishError(message, hint=f"run `imagegen build {asked.file} --target {target}` first")
     folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
     refuse_rejected(folder.report)
-    published = publish(decision.plan, built, run, console)
+    with in_journal(decision.plan, folder.journal, out, run, console):
+        published = publish(decision.plan, built, run, console)
     return record(loaded, lock, decision, folder, None, built, published, run, out)

@@ -16,6 +16,7 @@ import imagegen
 import imagegen.cli.startup
 from imagegen.cli import asking, options, teach
 from imagegen.cli.ending import Verbs, end_without_place
+from imagegen.cli.janitor import janitor as janitor_verb
 from imagegen.cli.manifests import manifest as manifest_group
 from imagegen.lines import joined, one_line
 
@@ -296,7 +297,7 @@ def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool)
         click.echo(tools_text(found))
 
 
-for _verb in (teach.init, teach.explain, teach.schema, teach.catalog, teach.rules, manifest_group):
+for _verb in (teach.init, teach.explain, teach.schema, teach.catalog, teach.rules, janitor_verb, manifest_group):
     cli.add_command(_verb)
 
 

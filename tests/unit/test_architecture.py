@@ -41,19 +41,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explain": {"catalog", "config", "documents", "errors", "lines", "plan", "steps"},
     "render": {"plan", "templating"},
     "build": {"artifacts", "console", "errors", "lines"},
+    "leftovers": {"build", "errors", "providers"},
     "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "resources"},
     "pipeline": {
-        *("artifacts", "build", "catalog", "config", "console", "contents", "errors", "imagegen", "manifest"),
-        *("plan", "providers", "render", "rules", "steps"),
+        *("artifacts", "build", "catalog", "config", "console", "contents", "errors", "imagegen", "leftovers"),
+        *("manifest", "plan", "providers", "render", "rules", "steps"),
     },
     "rehearsal": {"artifacts", "build", "console", "errors", "manifest", "pipeline", "providers", "resources"},
     "cli": {
         *("build", "catalog", "config", "console", "documents", "errors", "explain", "files", "imagegen"),
-        *("lines", "manifest", "pipeline", "providers", "rehearsal", "rules"),
+        *("leftovers", "lines", "manifest", "pipeline", "providers", "rehearsal", "rules"),
     },
     "__main__": {"cli"},
 }
 MAY_NAME: dict[str, set[str]] = {
+    "leftovers": {"console", "plan"},
     "artifacts": {"console"},
     "providers": {"console", "plan"},
     "rules": {"documents", "steps"},

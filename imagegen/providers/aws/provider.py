@@ -5,18 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers.aws import base, images, source
+from imagegen.providers.aws import base, images, removal, source
+from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Published, Run
+    from imagegen.providers import CloudImage, Leftover, Published, Run
     from imagegen.providers.aws.settings import Settings
 
 PLUGIN: Final = "amazon"
@@ -119,6 +120,26 @@ def build_variables(plan: BuildPlan, run: Run, console: Console) -> dict[str, st
 
 def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
     """Nothing: Packer deletes all that it makes on AWS."""
+
+
+def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:  # noqa: ARG001 - the protocol's signature
+    """The build region, as whoever the config says."""
+    return {"region": build["region"], "auth": build["auth"]}
+
+
+def leftovers(place: Mapping[str, Any], run: Run) -> list[Leftover]:
+    """What builds have in the region."""
+    region = place["region"]
+    doing = f"looking for leftovers in {region}"
+    with ec2_clients(run.environ, place["auth"]) as clients, explained(doing, RefusedError):
+        return remains.find(clients(region), region)
+
+
+def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
+    """Machines first, then what they used."""
+    doing = f"removing leftovers in {place['region']}"
+    with ec2_clients(run.environ, place["auth"]) as clients, explained(doing, PublishError):
+        yield from removal.remove(clients(place["region"]), leftovers, Clock())
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:

@@ -6,21 +6,23 @@ import secrets
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import ERROR, BuildError, ImagegenError, PublishError, RefusedError
-from imagegen.providers.azure import base, gallery, numbering, source, vault
+from imagegen.providers.azure import base, gallery, numbering, removal, source, vault
+from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
+from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.client import compute, credential_for, subscription_id
 from imagegen.providers.azure.definition import check_definition, definition_of
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.errors import Problem
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Published, Run
+    from imagegen.providers import CloudImage, Leftover, Published, Run
     from imagegen.providers.azure.settings import Settings
 
 PLUGIN: Final = "azure"
@@ -156,6 +158,30 @@ def _refuse_wrong(problems: list[Problem], plan: BuildPlan, console: Console) ->
         raise RefusedError(f"{definition_of(plan)} cannot hold this image", problems=wrong)
     for problem in problems:
         console.warn(f"{problem.file}: {problem.message}; {problem.hint}")
+
+
+def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """The subscription, the group to build in, where there is one, and the gallery."""
+    auth = {**build["auth"], "subscription_id": build["auth"]["subscription_id"] or subscription_id(run.environ)}
+    names = ("location", "build_resource_group", "resource_group", "gallery", "definition")
+    return {"auth": auth, **{name: build[name] for name in names}}
+
+
+def leftovers(place: Mapping[str, Any], run: Run) -> list[Leftover]:
+    """What builds have in the subscription."""
+    doing = f"looking for leftovers in subscription {place['auth']['subscription_id']}"
+    with (
+        explained(doing, RefusedError),
+        compute(run.environ, place["auth"]) as client,
+        resource_manager(run.environ, place["auth"]) as arm,
+    ):
+        return remains.find(arm, client, place)
+
+
+def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
+    """Machines first, then what they used."""
+    with explained("removing leftovers", PublishError), resource_manager(run.environ, place["auth"]) as arm:
+        yield from removal.remove(arm, leftovers, Clock())
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:

@@ -576,7 +576,7 @@ def test_marketplace_versions(cloud: _Cloud) -> None:
     assert "2022-datacenter-core" in [each["name"] for each in json.loads(cloud.ask("GET", offer).body)]
 
 
-def test_deleting_a_group_leaves_nothing_of_it(cloud: _Cloud) -> None:
+def test_deleting_a_group_deletes_all_that_is_in_it(cloud: _Cloud) -> None:
     machine = cloud.machine()
     assert cloud.ask("DELETE", f"{cloud.group}/providers/Microsoft.Resources/deployments/vm") == Response(
         204, note="DELETE deployments"
@@ -586,6 +586,35 @@ def test_deleting_a_group_leaves_nothing_of_it(cloud: _Cloud) -> None:
     assert [cloud.ask("HEAD", cloud.group).status, cloud.ask("GET", machine).status] == [404, 404]
     assert cloud.azure.closed_because(cloud.machines[0].address) is None
     assert cloud.get(cloud.version) == {"value": []}
+
+
+def test_a_deleted_vault_keeps_its_name_until_it_is_purged(cloud: _Cloud) -> None:
+    cloud.vault()
+    assert cloud.ask("DELETE", cloud.group).status == 200
+    [vault] = cloud.get(f"{cloud.base}/providers/Microsoft.KeyVault/deletedVaults")["value"]
+    assert vault["id"] == f"{cloud.base}/providers/Microsoft.KeyVault/locations/westeurope/deletedVaults/vault1"
+    assert vault["properties"]["vaultId"] == f"{cloud.group}/providers/Microsoft.KeyVault/vaults/vault1"
+    assert cloud.ask("PUT", cloud.group, {"location": "West Europe"}).status == 201
+    again = functools.partial(cloud.deploy, "kv", _VAULT_TEMPLATE, vault="vault1", value=_pfx(), owner="")
+    assert _code(again()) == (409, "ConflictError")
+    assert cloud.ask("POST", f"{vault['id']}/purge").status == 202
+    assert _code(cloud.ask("GET", vault["id"])) == (404, "DeletedVaultNotFound")
+    assert again().status == 201
+
+
+def test_a_group_lists_what_is_in_it_and_how_it_was_deployed(cloud: _Cloud) -> None:
+    cloud.machine()
+    listed = cloud.get(f"{cloud.group}/resources")["value"]
+    kinds = [each["type"].rpartition("/")[2] for each in listed]
+    assert {"vaults", "virtualMachines", "disks"} <= set(kinds)
+    assert not {"secrets", "deployments"} & set(kinds)
+    assert {"properties"} & {key for each in listed for key in each} == set()
+    deployments = f"{cloud.group}/providers/Microsoft.Resources/deployments"
+    assert [each["name"] for each in cloud.get(deployments)["value"]] == ["kv", "vm"]
+    exported = json.loads(cloud.ask("POST", f"{deployments}/kv/exportTemplate").body)
+    assert exported == {"template": _VAULT_TEMPLATE}
+    filtered = cloud.ask("GET", f"{cloud.group}/resources?$filter=tagName eq 'a'")
+    assert (filtered.status, filtered.fault) == (400, "unexpected filter tagName eq 'a'")
 
 
 @pytest.mark.parametrize(

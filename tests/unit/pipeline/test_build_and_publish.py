@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -98,6 +99,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(packer, "build_tree", made.build_tree)
     monkeypatch.setattr(aws, "find_built", lambda *_: made.image)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
+    monkeypatch.setattr(aws, "leftovers", lambda *_: [])
     monkeypatch.setattr(aws, "publish", made.publish)
     return made
 
@@ -109,6 +111,7 @@ def build(world: World, tmp_path: Path, load: Any, make_lock: Any) -> Callable[[
     locked = make_lock(loaded)
     lock.write_bytes(lock_bytes(locked))
     world.plan = pipeline.decide(loaded, "aws", locked).plan
+    numbers = itertools.count()
 
     def built() -> ImageManifest:
         return pipeline.build_and_publish(
@@ -116,7 +119,7 @@ def build(world: World, tmp_path: Path, load: Any, make_lock: Any) -> Callable[[
             "aws",
             lock_file=lock,
             out=tmp_path / "out",
-            run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z"),
+            run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
             console=make_console(plain=True, quiet=True),
             rebuild=False,
             with_publish=True,

@@ -51,12 +51,17 @@ _GROUP = "/subscriptions/{subscription}/resourcegroups/{group}"
 _GALLERY = f"{_GROUP}/providers/microsoft.compute/galleries/{{gallery}}"
 _MACHINE = f"{_GROUP}/providers/microsoft.compute/virtualmachines/{{name}}"
 _VAULT = f"{_GROUP}/providers/microsoft.keyvault/vaults/{{vault}}"
+_VAULTS = "/subscriptions/{subscription}/providers/microsoft.keyvault"
 _DEPLOYMENT = f"{_GROUP}/providers/microsoft.resources/deployments/{{deployment}}"
 _NETWORKS = "/subscriptions/{subscription}/providers/microsoft.network/virtualnetworks"
 _LOCATION = "/subscriptions/{subscription}/providers/microsoft.compute/locations/{location}"
 _SKUS = f"{_LOCATION}/publishers/{{publisher}}/artifacttypes/vmimage/offers/{{offer}}/skus"
 
+_DELETED = f"{_VAULTS}/locations/{{location}}/deletedvaults/{{vault}}"
+
 _TABLE: tuple[tuple[str, str, _Handler], ...] = (
+    ("GET", "/subscriptions/{subscription}/resourcegroups", groups.list_all),
+    ("GET", f"{_GROUP}/resources", groups.list_resources),
     ("HEAD", _GROUP, groups.head),
     ("GET", _GROUP, groups.get),
     ("PUT", _GROUP, groups.put),
@@ -64,6 +69,8 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("POST", f"{_DEPLOYMENT}/validate", deployments.validate),
     ("PUT", _DEPLOYMENT, deployments.put),
     ("GET", _DEPLOYMENT, deployments.get),
+    ("GET", f"{_GROUP}/providers/microsoft.resources/deployments", deployments.list_all),
+    ("POST", f"{_DEPLOYMENT}/exporttemplate", deployments.export),
     ("DELETE", _DEPLOYMENT, deployments.delete),
     # The older clients ask for operations in a shorter place.
     ("GET", f"{_DEPLOYMENT}/operations", deployments.operations),
@@ -86,6 +93,9 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", f"{_GROUP}/providers/microsoft.network/virtualnetworks/{{name}}/subnets", networks.list_subnets),
     ("GET", _VAULT, vaults.get),
     ("DELETE", _VAULT, vaults.delete),
+    ("GET", f"{_VAULTS}/deletedvaults", vaults.list_deleted),
+    ("GET", _DELETED, vaults.get_deleted),
+    ("POST", f"{_DELETED}/purge", vaults.purge),
     ("GET", f"{_VAULT}/secrets/{{secret}}", vaults.get_secret),
     ("PUT", f"{_VAULT}/secrets/{{secret}}", vaults.put_secret),
     ("GET", _GALLERY, galleries.get),

@@ -60,11 +60,23 @@ def put(world: World, call: Call) -> Response:
         "type": DEPLOYMENT,
         "properties": _properties(call, specs),
     }
+    world.templates[_id(call).lower()] = call.request.json()["properties"]["template"]
     return Response.of_json(200 if old else 201, world.resources.put(deployment))
 
 
 def get(world: World, call: Call) -> Response:
     return Response.of_json(200, world.resources.get(_id(call)))
+
+
+def list_all(world: World, call: Call) -> Response:
+    world.group(call.group)
+    return Response.of_json(200, {"value": world.resources.children(f"{call.group}/providers/{DEPLOYMENT}")})
+
+
+def export(world: World, call: Call) -> Response:
+    """The template as it was sent, with its expressions and tags, and without the values of its parameters."""
+    world.resources.get(_id(call))
+    return Response.of_json(200, {"template": world.templates[_id(call).lower()]})
 
 
 def delete(world: World, call: Call) -> Response:

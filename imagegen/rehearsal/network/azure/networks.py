@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.network.azure import uses
 from imagegen.rehearsal.network.azure.errors import ArmError
 from imagegen.rehearsal.network.azure.resources import GroupId, Resource, new_resource
 from imagegen.rehearsal.network.machine import WINRM_PORT
@@ -97,6 +98,7 @@ def get(kind: str, world: World, call: Call) -> Response:
 
 def delete(kind: str, world: World, call: Call) -> Response:
     world.group(call.group)
+    uses.refuse_used(world, call.id(kind, "name"), kind)
     # Azure says 204 for what was not there as well.
     world.resources.remove(call.id(kind, "name"))
     return Response(204)

@@ -74,6 +74,8 @@ class AzureOptions:
 
     `failing` are regions in which replication fails, each with Azure's reason; a version fails as a whole in its own.
     `inside` is the network in which the operator stands: only from there a machine without a public address is reached.
+    `refuses_used`: nothing is deleted that something else uses. So it is with Azure; but Packer's plugin deletes all at
+    once, and what is refused again after ten seconds: a rehearsal that sat this out would learn nothing.
     `encryption_sets` are the ids of the disk encryption sets, each with its location.
     """
 
@@ -85,3 +87,4 @@ class AzureOptions:
     operator: str = OPERATOR_ADDRESS
     inside: str = ""
     encryption_sets: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    refuses_used: bool = False

@@ -103,6 +103,10 @@ class Resources:
         prefix = f"{collection_id.lower()}/"
         return [value for key, value in self._kept.items() if key.startswith(prefix) and "/" not in key[len(prefix) :]]
 
+    def below(self, resource_id: str) -> list[Resource]:
+        """Everything whose id begins with this one."""
+        return [value for key, value in self._kept.items() if key.startswith(f"{resource_id.lower()}/")]
+
     def of_type(self, kind: str) -> list[Resource]:
         return [value for value in self._kept.values() if value.get("type", "").lower() == kind.lower()]
 

@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.network.azure.errors import ArmError, not_found
+from imagegen.rehearsal.network.azure.errors import ArmError
 from imagegen.rehearsal.network.azure.resources import GroupId, Resource, new_resource
 from imagegen.rehearsal.network.azure.world import Call, Secret, World
 from imagegen.rehearsal.network.messages import Request, Response
@@ -29,6 +29,10 @@ def create(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
     properties = spec.get("properties", {})
     if not _NAME.match(name):
         raise ArmError(400, "VaultNameNotValid", f"The vault name '{name}' is invalid.")
+    if name.lower() in world.deleted_vaults:
+        raise ArmError(
+            409, "ConflictError", f"A vault with the name '{name}' is in deleted state: recover or purge it."
+        )
     if properties.get("tenantId") != world.application.tenant:
         raise ArmError(400, "BadRequest", f"The tenant of vault '{name}' is not the subscription's.")
     shown = {**properties, "vaultUri": f"https://{name.lower()}.vault.azure.net/"}
@@ -63,11 +67,53 @@ def get_secret(world: World, call: Call) -> Response:
 
 
 def delete(world: World, call: Call) -> Response:
-    if not world.resources.remove(call.id(VAULT, "vault")):
-        raise not_found(call.id(VAULT, "vault"))
-    for key in [each for each in world.secrets if each[0] == call.names["vault"].lower()]:
-        del world.secrets[key]
+    soft_delete(world, world.resources.get(call.id(VAULT, "vault")))
     return Response(200)
+
+
+def soft_delete(world: World, vault: Resource) -> None:
+    """A vault is recoverable for 90 days, also when its group was deleted: Azure has no others any more."""
+    world.resources.remove(vault["id"])
+    for key in [each for each in world.secrets if each[0] == vault["name"].lower()]:
+        del world.secrets[key]
+    root = f"/subscriptions/{world.application.subscription}/providers/Microsoft.KeyVault"
+    world.deleted_vaults[vault["name"].lower()] = {
+        "id": f"{root}/locations/{vault['location']}/deletedVaults/{vault['name']}",
+        "name": vault["name"],
+        "type": "Microsoft.KeyVault/deletedVaults",
+        "properties": {
+            "vaultId": vault["id"],
+            "location": vault["location"],
+            "tags": vault["tags"],
+            "purgeProtectionEnabled": bool(vault["properties"].get("enablePurgeProtection")),
+        },
+    }
+
+
+def list_deleted(world: World, call: Call) -> Response:
+    """Every recoverable vault of the subscription."""
+    del call  # every handler is called alike
+    return Response.of_json(200, {"value": list(world.deleted_vaults.values())})
+
+
+def get_deleted(world: World, call: Call) -> Response:
+    return Response.of_json(200, _deleted(world, call))
+
+
+def purge(world: World, call: Call) -> Response:
+    """The end of a deleted vault, unless it is protected from that."""
+    vault = _deleted(world, call)
+    if vault["properties"]["purgeProtectionEnabled"]:
+        raise ArmError(409, "MethodNotAllowed", f"Operation 'DeletedVaultPurge' is not allowed: {vault['name']}.")
+    del world.deleted_vaults[vault["name"].lower()]
+    return Response(202)
+
+
+def _deleted(world: World, call: Call) -> Resource:
+    found = world.deleted_vaults.get(call.names["vault"].lower())
+    if found is None or found["properties"]["location"] != call.names["location"].lower():
+        raise ArmError(404, "DeletedVaultNotFound", f"The vault '{call.names['vault']}' is not in deleted state.")
+    return found
 
 
 def answer(world: World, request: Request) -> Response:

@@ -63,6 +63,10 @@ class World:
     machines: dict[str, VmState] = dataclasses.field(default_factory=dict)
     # Where each gallery version has arrived, by its id.
     replicated: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
+    # What each deployment was made of, by its id.
+    templates: dict[str, Resource] = dataclasses.field(default_factory=dict)
+    # Vaults that can still be recovered, by name: a deleted one keeps its name, its place and its tags.
+    deleted_vaults: dict[str, Resource] = dataclasses.field(default_factory=dict)
     addresses_given: int = 0
     private_addresses_given: int = 0
 

@@ -1,0 +1,68 @@
+"""Decides which leftovers go: those of a run that is over on this machine, and any that are past their time. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from imagegen.build.journal import RecordedRun
+    from imagegen.providers import Leftover
+
+IMAGE_KINDS: Final = frozenset({"image", "gallery version"})
+
+
+class Verdict(NamedTuple):
+    """Whether a leftover goes, and why or why not."""
+
+    leftover: Leftover
+    goes: bool
+    reason: str
+
+
+def judge(
+    leftovers: Iterable[Leftover], runs: Mapping[str, RecordedRun], now: datetime.datetime, limit: int
+) -> list[Verdict]:
+    """One verdict each; beyond `limit` the rest stays for the next time."""
+    verdicts: list[Verdict] = []
+    going = 0
+    for leftover in leftovers:
+        verdict = _judge_one(leftover, runs, now)
+        if verdict.goes and going >= limit:
+            verdict = Verdict(leftover, False, "more than this run of the janitor may remove (--limit)")
+        going += verdict.goes
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _judge_one(leftover: Leftover, runs: Mapping[str, RecordedRun], now: datetime.datetime) -> Verdict:
+    run = runs.get(leftover.run_id)
+    if run is not None and run.is_alive:
+        return Verdict(leftover, False, f"its run is still going on here (process {run.entry.pid})")
+    if user := _user_of(leftover, runs):
+        return Verdict(leftover, False, f"run {user.entry.run_id} here waits for this image")
+    if run is not None and run.is_here:
+        return Verdict(leftover, True, f"its run is over ({run.ended or 'its process died'})")
+    until = _time(leftover.expires_at)
+    if until is None:
+        return Verdict(leftover, False, f"it does not say until when it is used ({leftover.expires_at!r})")
+    if now < until:
+        return Verdict(leftover, False, f"may be in use by a run elsewhere until {leftover.expires_at}")
+    return Verdict(leftover, True, f"past its time since {leftover.expires_at}")
+
+
+def _user_of(leftover: Leftover, runs: Mapping[str, RecordedRun]) -> RecordedRun | None:
+    """A run takes an image that is about to be finished for its own, and publishes it."""
+    if leftover.kind not in IMAGE_KINDS:
+        return None
+    return next((run for run in runs.values() if run.is_alive and run.entry.image_id == leftover.image_id), None)
+
+
+def _time(text: str) -> datetime.datetime | None:
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None

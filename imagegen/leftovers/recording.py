@@ -1,0 +1,49 @@
+"""Puts a run into the journal, with what its builder's resources are recognised by if it dies."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from typing import TYPE_CHECKING, Final
+
+from imagegen.build.journal import Entry, recorded
+from imagegen.leftovers.warning import warn_of_leftovers
+from imagegen.providers import provider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from imagegen.console import Console
+    from imagegen.plan.model import BuildPlan
+    from imagegen.providers import Run
+
+# Packer's own clean-up, and clocks that differ.
+_MARGIN_S: Final = 3600
+
+
+@contextlib.contextmanager
+def in_journal(plan: BuildPlan, journal: Path, out: Path, run: Run, console: Console) -> Iterator[Run]:
+    """The run with its expiry, recorded until it ends; what earlier ones below `out` left is named first.
+
+    Building or only publishing: an image may still be on its way, and nobody may take it for a leftover meanwhile.
+    """
+    warn_of_leftovers(out, run, console)
+    entry = _entry_for(plan, run)
+    with recorded(journal, entry):
+        yield run._replace(expires_at=entry.expires_at)
+
+
+def _entry_for(plan: BuildPlan, run: Run) -> Entry:
+    """After `expires_at` no Packer of this build runs any more, whichever size it had to take."""
+    cloud = provider(plan.image.target)
+    longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan)) + _MARGIN_S
+    expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=longest_s)
+    return Entry(
+        run_id=run.id,
+        target=plan.image.target,
+        image_id=plan.image_id,
+        place=cloud.place(plan.build.settings, run),
+        started=run.started,
+        expires_at=expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    )

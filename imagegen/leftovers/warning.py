@@ -1,0 +1,32 @@
+"""Names what earlier runs of this machine left behind, before a new one starts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.build.journal import read_runs
+from imagegen.errors import ImagegenError
+from imagegen.leftovers.sweep import left_by
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imagegen.console import Console
+    from imagegen.providers import Run
+
+
+def warn_of_leftovers(out: Path, run: Run, console: Console) -> None:
+    """One warning for each run that died and left something; the new run goes on in any case."""
+    dead = [each for each in read_runs(out) if each.may_have_left_something]
+    if not dead:
+        return
+    try:
+        found = left_by(dead, run)
+    except ImagegenError as error:
+        ids = ", ".join(each.entry.run_id for each in dead)
+        console.warn(f"whether run {ids} left something behind could not be found out: {error.message}")
+        return
+    command = f"imagegen janitor --out {out} --delete"
+    for run_id, leftovers in found.items():
+        things = ", ".join(f"{leftover.kind} {leftover.id}" for leftover in leftovers)
+        console.warn(f"run {run_id} ended without cleaning up and left {things}: `{command}` removes it")

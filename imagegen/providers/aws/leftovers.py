@@ -1,0 +1,135 @@
+"""What builds have in one region of an account, by the run's tag that Packer puts on everything it makes there.
+
+Packer's plugin tags each thing in the request that makes it. What EC2 makes by itself is found by what it belongs to:
+the snapshots of a copied image, by the description that EC2 gives them. A fleet of one request keeps nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.providers import Leftover
+from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from mypy_boto3_ec2.client import EC2Client
+
+SPOT_REQUEST: Final = "spot request"
+INSTANCE: Final = "instance"
+LAUNCH_TEMPLATE: Final = "launch template"
+IMAGE: Final = "image"
+SNAPSHOT: Final = "snapshot"
+VOLUME: Final = "volume"
+INTERFACE: Final = "network interface"
+SECURITY_GROUP: Final = "security group"
+KEY_PAIR: Final = "key pair"
+
+_OURS: Final[list[Any]] = [{"Name": "tag-key", "Values": [RUN_ID]}]
+_UNFINISHED: Final = frozenset({"pending", "failed", "invalid", "error"})
+# The name that Packer's plugin gives the image of which encrypt_boot then makes a copy.
+_BARE_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
+
+
+def find(ec2: EC2Client, region: str) -> list[Leftover]:
+    """Everything of builds in this region but finished images, in the order in which it can be removed."""
+    return [*_machines(ec2, region), *_images(ec2, region), *_parts(ec2, region)]
+
+
+def snapshots_of(ec2: EC2Client, ami: str) -> list[str]:
+    """The snapshots that EC2 made for an image, also while the image does not name them yet."""
+    forms = (
+        re.compile(rf"Created by CreateImage\(i-[0-9a-f]+\) for {ami}\b"),
+        re.compile(rf"Copied for DestinationAmi {ami} from SourceAmi ami-[0-9a-f]+"),
+    )
+    asked: Any = [{"Name": "description", "Values": [f"*{ami}*"]}]
+    pages = ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=asked)
+    found = [snapshot for page in pages for snapshot in page["Snapshots"]]
+    return [each["SnapshotId"] for each in found if any(form.match(each.get("Description", "")) for form in forms)]
+
+
+def disks_of(image: Any) -> list[str]:  # noqa: ANN401 - an image as any of EC2's answers has it
+    """The snapshots that an image names."""
+    disks = [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
+    return [disk["SnapshotId"] for disk in disks if disk.get("SnapshotId")]
+
+
+def _machines(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+    for requests in ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=_OURS):
+        for request in requests["SpotInstanceRequests"]:
+            if request["State"] in ("open", "active"):
+                yield _leftover(SPOT_REQUEST, request["SpotInstanceRequestId"], region, request, request["State"])
+    for instances in ec2.get_paginator("describe_instances").paginate(Filters=_OURS):
+        for instance in (each for reservation in instances["Reservations"] for each in reservation["Instances"]):
+            # EC2 shows a terminated instance for another hour.
+            if instance["State"]["Name"] != "terminated":
+                yield _leftover(INSTANCE, instance["InstanceId"], region, instance, instance["State"]["Name"])
+    for templates in ec2.get_paginator("describe_launch_templates").paginate(Filters=_OURS):
+        for template in templates["LaunchTemplates"]:
+            name = template["LaunchTemplateName"]
+            yield _leftover(LAUNCH_TEMPLATE, template["LaunchTemplateId"], region, template, "available", name)
+
+
+def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+    own = [image for page in ec2.get_paginator("describe_images").paginate(Owners=["self"]) for image in page["Images"]]
+    for image in own:
+        tags = _tags(image)
+        # One that is finished never expires, whatever becomes of it later: its owner may have disabled it.
+        if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
+            continue
+        if image["State"] in _UNFINISHED or _is_bare(image["Name"], tags):
+            yield _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
+    used = {snapshot for image in own for snapshot in disks_of(image)}
+    for page in ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=_OURS):
+        for snapshot in page["Snapshots"]:
+            finished = _tags(snapshot).get(EXPIRES_AT, NEVER) == NEVER
+            if not finished and snapshot["SnapshotId"] not in used:
+                yield _leftover(SNAPSHOT, snapshot["SnapshotId"], region, snapshot, snapshot["State"])
+
+
+def _is_bare(name: str, tags: dict[str, str]) -> bool:
+    """Whether it is the image that was made to be copied: its name is not the one that its tags say."""
+    return bool(_BARE_NAME.match(name)) and tags.get("Name", name) != name
+
+
+def _parts(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+    """What an instance that is terminated takes with it is not among these: in use, it goes with the instance."""
+    for volumes in ec2.get_paginator("describe_volumes").paginate(Filters=_OURS):
+        for volume in volumes["Volumes"]:
+            if volume["State"] in ("available", "error"):
+                yield _leftover(VOLUME, volume["VolumeId"], region, volume, volume["State"])
+    for interfaces in ec2.get_paginator("describe_network_interfaces").paginate(Filters=_OURS):
+        for interface in interfaces["NetworkInterfaces"]:
+            if interface["Status"] == "available":
+                yield _leftover(
+                    INTERFACE, interface["NetworkInterfaceId"], region, {"Tags": interface["TagSet"]}, "available"
+                )
+    for groups in ec2.get_paginator("describe_security_groups").paginate(Filters=_OURS):
+        for group in groups["SecurityGroups"]:
+            yield _leftover(SECURITY_GROUP, group["GroupId"], region, group, "available", group["GroupName"])
+    for pair in ec2.describe_key_pairs(Filters=_OURS)["KeyPairs"]:
+        yield _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, "available", pair["KeyName"])
+
+
+def _tags(resource: Any) -> dict[str, str]:  # noqa: ANN401 - each of EC2's answers has a type of its own
+    return {tag["Key"]: tag["Value"] for tag in resource.get("Tags", [])}
+
+
+def _leftover(kind: str, id_: str, region: str, resource: Any, state: str, name: str = "") -> Leftover:  # noqa: ANN401 - as above
+    tags = _tags(resource)
+    return Leftover(
+        kind=kind,
+        id=id_,
+        region=region,
+        name=name or tags.get("Name", ""),
+        state=state,
+        run_id=tags[RUN_ID],
+        expires_at=tags.get(EXPIRES_AT, ""),
+        image_id=tags.get(IMAGE_ID, ""),
+    )
+
+
+def of_kind(leftovers: Iterable[Leftover], kind: str) -> list[Leftover]:
+    return [leftover for leftover in leftovers if leftover.kind == kind]

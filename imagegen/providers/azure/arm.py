@@ -1,0 +1,85 @@
+"""The Resource Manager itself, for what is not of one service: groups, whatever is in them, deployments, vaults."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.providers.azure import client as azure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from azure.core.rest import HttpRequest, HttpResponse
+    from azure.mgmt.core import ARMPipelineClient
+
+HOST: Final = "https://management.azure.com"
+_NOT_FOUND: Final = 404
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """One subscription; paths begin at its root. Errors are the SDK's."""
+
+    client: ARMPipelineClient[HttpRequest, HttpResponse]
+    subscription: str
+
+    def listed(self, path: str, version: str) -> Iterator[dict[str, Any]]:
+        """Every item of a collection, page by page; of one that is not there, none."""
+        page = self._ask("GET", f"{path}?api-version={version}")
+        while page:
+            yield from page.get("value", [])
+            following = page.get("nextLink")
+            page = self._ask("GET", following) if following else None
+
+    def get(self, path: str, version: str) -> dict[str, Any] | None:
+        """A resource, or None where there is none."""
+        return self._ask("GET", f"{path}?api-version={version}")
+
+    def post(self, path: str, version: str) -> dict[str, Any] | None:
+        return self._ask("POST", f"{path}?api-version={version}")
+
+    def delete(self, path: str, version: str) -> None:
+        """Ask for it; the Resource Manager does it in its own time."""
+        self._ask("DELETE", f"{path}?api-version={version}")
+
+    def _ask(self, method: str, target: str) -> dict[str, Any] | None:
+        from azure.core.exceptions import HttpResponseError
+        from azure.core.rest import HttpRequest
+        from azure.mgmt.core.exceptions import ARMErrorFormat
+
+        url = target if target.startswith(f"{HOST}/") else f"{HOST}{target}"
+        response = self.client.send_request(HttpRequest(method, url))
+        if response.status_code == _NOT_FOUND:
+            return None
+        if response.status_code >= 400:
+            raise HttpResponseError(response=response, error_format=ARMErrorFormat)
+        found: dict[str, Any] = response.json() if response.content else {}
+        return found
+
+
+@contextlib.contextmanager
+def resource_manager(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[Arm]:
+    """The subscription that `auth` or else the environment names. What may pass is tried again."""
+    from azure.core.pipeline import policies
+    from azure.mgmt.core import ARMPipelineClient
+    from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
+
+    subscription = auth["subscription_id"] or azure.subscription_id(environ)
+    with azure.credential_for(environ, auth, subscription) as credential:
+        steps = [
+            policies.RequestIdPolicy(),
+            policies.UserAgentPolicy(),
+            policies.RetryPolicy(),
+            ARMChallengeAuthenticationPolicy(credential, f"{HOST}/.default"),
+            policies.SensitiveHeaderCleanupPolicy(),
+        ]
+        client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
+            base_url=HOST,
+            policies=steps,
+            connection_timeout=azure.CONNECT_TIMEOUT_S,
+            read_timeout=azure.READ_TIMEOUT_S,
+        )
+        with client:
+            yield Arm(client, subscription)

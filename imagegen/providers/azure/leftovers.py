@@ -1,0 +1,131 @@
+"""What builds have in one subscription, by the run's tag and by the names that Packer's plugin gives.
+
+A build of its own has a group of its own, which goes as a whole. In a group of the operator's, the plugin tags what its
+template makes; the disk of a machine is made by Azure and has no tag. The deployment is recorded before its first
+resource is made and deleted after its last one, and knows the tags: it stands for what it made.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.providers import Leftover
+from imagegen.providers.azure import gallery
+from imagegen.providers.azure.definition import Definition, state_word
+from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from azure.mgmt.compute import ComputeManagementClient
+
+    from imagegen.providers.azure.arm import Arm
+
+GROUP: Final = "resource group"
+DEPLOYMENT: Final = "deployment"
+DELETED_VAULT: Final = "soft-deleted key vault"
+VERSION: Final = "gallery version"
+DISK: Final = "disk"
+# By the type of a resource: what it is called, and the version of its API. In the order in which they can be removed.
+TYPES: Final = {
+    "microsoft.compute/virtualmachines": ("virtual machine", "2024-07-01"),
+    "microsoft.network/networkinterfaces": ("network interface", "2024-05-01"),
+    "microsoft.network/publicipaddresses": ("public address", "2024-05-01"),
+    "microsoft.network/virtualnetworks": ("virtual network", "2024-05-01"),
+    "microsoft.network/networksecuritygroups": ("network security group", "2024-05-01"),
+    "microsoft.compute/disks": (DISK, "2024-03-02"),
+    "microsoft.keyvault/vaults": ("key vault", "2023-07-01"),
+}
+RESOURCES_API: Final = "2021-04-01"
+VAULTS_API: Final = "2023-07-01"
+VERSIONS_API: Final = "2024-03-03"
+
+_GROUP_NAME: Final = re.compile(r"pkr-Resource-Group-[a-z0-9]{10}\Z", re.IGNORECASE)
+_NAME: Final = re.compile(r"pkr(?:vm|ni|ip|vn|sg|os|dd|kv)(?P<suffix>[a-z0-9]{10})(?:\W.*)?\Z", re.IGNORECASE)
+_DEPLOYMENT_NAME: Final = re.compile(r"(?:kv)?pkrdp(?P<suffix>[a-z0-9]{10})\Z", re.IGNORECASE)
+
+
+def find(arm: Arm, compute: ComputeManagementClient, place: Mapping[str, Any]) -> list[Leftover]:
+    """Everything of builds but finished images, in the order in which it can be removed."""
+    found = [*_versions(compute, place), *_groups(arm)]
+    if place["build_resource_group"]:
+        found += _in_group(arm, f"/subscriptions/{arm.subscription}/resourceGroups/{place['build_resource_group']}")
+    return [*found, *_deleted_vaults(arm)]
+
+
+def _groups(arm: Arm) -> Iterator[Leftover]:
+    for group in arm.listed(f"/subscriptions/{arm.subscription}/resourcegroups", RESOURCES_API):
+        if _GROUP_NAME.match(group["name"]) and RUN_ID in (group.get("tags") or {}):
+            yield _leftover(GROUP, group, group["tags"], group["properties"]["provisioningState"])
+
+
+def _in_group(arm: Arm, group: str) -> Iterator[Leftover]:
+    """The single resources, and with them what their deployments made and Azure did not tag."""
+    deployments = list(_deployments(arm, group))
+    tags_by_suffix = {suffix: tags for suffix, _, tags in deployments}
+    resources = []
+    for resource in arm.listed(f"{group}/resources", RESOURCES_API):
+        kind, _ = TYPES.get(resource["type"].lower(), ("", ""))
+        name = _NAME.match(resource["name"])
+        if not kind or name is None:
+            continue
+        tags = resource.get("tags") or {}
+        if RUN_ID not in tags and kind == DISK:
+            tags = tags_by_suffix.get(name["suffix"].lower(), {})
+        if RUN_ID in tags:
+            resources.append(_leftover(kind, resource, tags, "in a group of the operator's"))
+    order = [kind for kind, _ in TYPES.values()]
+    yield from sorted(resources, key=lambda leftover: order.index(leftover.kind))
+    for _, deployment, tags in deployments:
+        yield _leftover(DEPLOYMENT, deployment, tags, deployment["properties"]["provisioningState"])
+
+
+def _deployments(arm: Arm, group: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+    """Our deployments: the end of their names, which is that of all that they made, themselves, and their tags."""
+    for deployment in arm.listed(f"{group}/providers/Microsoft.Resources/deployments", RESOURCES_API):
+        name = _DEPLOYMENT_NAME.match(deployment["name"])
+        if name is None:
+            continue
+        exported = arm.post(f"{deployment['id']}/exportTemplate", RESOURCES_API) or {}
+        for resource in exported.get("template", {}).get("resources", []):
+            tags = resource.get("tags") or {}
+            if RUN_ID in tags:
+                yield name["suffix"].lower(), deployment, tags
+                break
+
+
+def _deleted_vaults(arm: Arm) -> Iterator[Leftover]:
+    for vault in arm.listed(
+        f"/subscriptions/{arm.subscription}/providers/Microsoft.KeyVault/deletedVaults", VAULTS_API
+    ):
+        properties = vault["properties"]
+        tags = properties.get("tags") or {}
+        # What is protected from purging goes by itself, and by nobody's doing before that.
+        if RUN_ID in tags and _NAME.match(vault["name"]) and not properties.get("purgeProtectionEnabled"):
+            yield _leftover(DELETED_VAULT, {**vault, "location": properties["location"]}, tags, "deleted")
+
+
+def _versions(compute: ComputeManagementClient, place: Mapping[str, Any]) -> Iterator[Leftover]:
+    definition = Definition(place["resource_group"], place["gallery"], place["definition"])
+    for version in definition.versions(compute):
+        tags = version.tags or {}
+        # What was published once has no expiry any more, whatever becomes of it later.
+        if RUN_ID not in tags or EXPIRES_AT not in tags:
+            continue
+        if not gallery.is_built(compute, definition, version, place["location"]):
+            found = {"id": version.id, "name": f"{definition}/{version.name}", "location": version.location}
+            yield _leftover(VERSION, found, tags, state_word(version.provisioning_state))
+
+
+def _leftover(kind: str, resource: Mapping[str, Any], tags: Mapping[str, str], state: str) -> Leftover:
+    return Leftover(
+        kind=kind,
+        id=resource["id"],
+        region=resource.get("location", ""),
+        name=resource["name"],
+        state=state,
+        run_id=tags[RUN_ID],
+        expires_at=tags.get(EXPIRES_AT, ""),
+        image_id=tags.get(IMAGE_ID, ""),
+    )

@@ -1,0 +1,58 @@
+"""Removes leftovers from one subscription, one after another: each is gone before the next is asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imagegen.providers.azure import leftovers as kinds
+from imagegen.providers.waiting import Clock, wait_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from imagegen.providers import Leftover
+    from imagegen.providers.azure.arm import Arm
+
+# A group with a machine in it takes Azure some minutes.
+LIMIT_S: Final = 20 * 60.0
+_VERSION_OF: Final = {
+    kinds.GROUP: kinds.RESOURCES_API,
+    kinds.DEPLOYMENT: kinds.RESOURCES_API,
+    kinds.DELETED_VAULT: kinds.VAULTS_API,
+    kinds.VERSION: kinds.VERSIONS_API,
+    **dict(kinds.TYPES.values()),
+}
+
+
+def remove(arm: Arm, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
+    """Each leftover with the reason why it is still there; an empty one means that it is gone.
+
+    A deployment knows what it made: while any of that is still there, it stays too, or nobody would find the rest.
+    """
+    stuck = False
+    for leftover in leftovers:
+        if stuck and leftover.kind == kinds.DEPLOYMENT:
+            yield leftover, "what it made is still there"
+            continue
+        why_not = _remove_one(arm, leftover, clock)
+        stuck = stuck or bool(why_not)
+        yield leftover, why_not
+
+
+def _remove_one(arm: Arm, leftover: Leftover, clock: Clock) -> str:
+    from azure.core.exceptions import AzureError, HttpResponseError
+
+    version = _VERSION_OF[leftover.kind]
+    try:
+        if leftover.kind == kinds.DELETED_VAULT:
+            arm.post(f"{leftover.id}/purge", version)
+        else:
+            arm.delete(leftover.id, version)
+        gone = wait_for(lambda: arm.get(leftover.id, version) is None or None, limit_s=LIMIT_S, clock=clock)
+    except HttpResponseError as error:
+        if error.error is not None and error.error.code:
+            return f"{error.error.code}: {error.error.message}"
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    except AzureError as error:
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    return "" if gone else f"Azure was not done within {LIMIT_S / 60:g} minutes"

@@ -1,0 +1,151 @@
+"""The janitor's words and exit codes, and how it goes on when things turn up or will not go; no cloud is asked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.build.journal import Entry, read_runs, recorded
+from imagegen.cli.main import main
+from imagegen.leftovers import sweep
+from imagegen.providers import Leftover
+from tests.conftest import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    Ran = Callable[..., tuple[object, list[str], str]]
+
+DEAD, FOREIGN = "20261118t100000z-1a2b3c", "20261117t100000z-4d5e6f"
+PLACE = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}}
+LATER = "2099-01-01T00:00:00Z"
+
+
+def leftover(kind: str, run_id: str = DEAD, expires_at: str = LATER) -> Leftover:
+    return Leftover(kind, f"{kind}-1", "us-east-1", "node", "available", run_id, expires_at, "")
+
+
+class Cloud:
+    """Things in an order; one that goes may bring another to light, and one may be stuck."""
+
+    def __init__(self, *things: Leftover) -> None:
+        self.things = list(things)
+        self.brings: dict[str, Leftover] = {}
+        self.stuck: dict[str, str] = {}
+        self.asked: list[tuple[str, list[str]]] = []
+
+    def leftovers(self, place: Mapping[str, Any], run: object) -> list[Leftover]:
+        del run  # its credentials are nobody's here
+        assert place == PLACE
+        self.asked.append(("look", []))
+        return list(self.things)
+
+    def remove(
+        self, place: Mapping[str, Any], leftovers: Sequence[Leftover], run: object
+    ) -> Iterator[tuple[Leftover, str]]:
+        del run  # as above
+        assert place == PLACE
+        self.asked.append(("remove", [each.id for each in leftovers]))
+        for each in leftovers:
+            if each.id not in self.stuck:
+                self.things.remove(each)
+                self.things += [self.brings[each.id]] if each.id in self.brings else []
+            yield each, self.stuck.get(each.id, "")
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    made = Cloud()
+    monkeypatch.setattr(sweep, "provider", {"aws": made}.__getitem__)
+    return made
+
+
+@pytest.fixture
+def janitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
+    """The verb in a folder where one run failed: exit code, lines of standard output, standard error."""
+    entry = Entry(DEAD, "aws", "", PLACE, "2026-11-18T10:00:00Z", LATER)
+    with pytest.raises(ValueError, match="cut off"), recorded(tmp_path / "node" / "journal", entry):
+        raise ValueError("cut off")
+
+    def ran(*words: object) -> tuple[object, list[str], str]:
+        monkeypatch.setattr(sys, "argv", ["imagegen", "janitor", "--out", str(tmp_path), *map(str, words)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        captured = capsys.readouterr()
+        return exit_.value.code, captured.out.splitlines(), captured.err
+
+    return ran
+
+
+def test_it_lists_and_says_what_to_type(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
+    cloud.things = [leftover("instance"), leftover("volume", FOREIGN)]
+    code, lines, told = janitor()
+    assert code == 0
+    assert lines == [
+        f"may go       aws us-east-1  instance instance-1 node (available) of run {DEAD}: its run is over (failed)",
+        f"stays        aws us-east-1  volume volume-1 node (available) of run {FOREIGN}: "
+        f"may be in use by a run elsewhere until {LATER}",
+    ]
+    assert told.endswith(" 1 may go: the same command with --delete removes it\n")
+    assert cloud.asked == [("look", [])]
+    assert read_runs(tmp_path)[0].may_have_left_something
+
+
+def test_what_comes_to_light_goes_too_and_the_journal_is_closed(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
+    cloud.things = [leftover("resource group"), leftover("volume", FOREIGN)]
+    cloud.brings = {"resource group-1": leftover("soft-deleted key vault")}
+    code, lines, told = janitor("--delete", "--plain")
+    assert code == 0
+    assert [line.split()[0] for line in lines] == ["removed", "removed", "stays"]
+    assert "aws  soft-deleted key vault soft-deleted key vault-1 removed\n" in told
+    assert cloud.asked[1::2] == [("remove", ["resource group-1"]), ("remove", ["soft-deleted key vault-1"])]
+    assert cloud.things == [leftover("volume", FOREIGN)]
+    [run] = read_runs(tmp_path)
+    assert (run.ended, run.may_have_left_something) == ("cleaned up", False)
+
+
+def test_what_will_not_go_is_tried_once_and_is_exit_code_7(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
+    cloud.things = [leftover("security group"), leftover("key pair")]
+    cloud.stuck = {"security group-1": "DependencyViolation: in use"}
+    code, lines, told = janitor("--delete", "--format", "json")
+    assert code == 7
+    whole = json.loads("\n".join(lines))
+    assert [(each["id"], each["outcome"], each["reason"]) for each in whole] == [
+        ("security group-1", "not removed", "DependencyViolation: in use"),
+        ("key pair-1", "removed", "its run is over (failed)"),
+    ]
+    assert "error: 1 of 2 leftovers could not be removed" in told
+    assert [what for what, _ in cloud.asked] == ["look", "remove", "look"]
+    assert read_runs(tmp_path)[0].may_have_left_something
+
+
+def test_the_limit_holds_over_all_passes(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
+    cloud.things = [leftover("resource group")]
+    cloud.brings = {"resource group-1": leftover("soft-deleted key vault")}
+    code, lines, _ = janitor("--delete", "--limit", "1")
+    assert (code, [line.split()[0] for line in lines]) == (0, ["removed", "stays"])
+    assert lines[1].endswith("more than this run of the janitor may remove (--limit)")
+    assert read_runs(tmp_path)[0].may_have_left_something
+
+
+def test_a_config_says_where_to_look_too(cloud: Cloud, janitor: Ran) -> None:
+    code, _, told = janitor(REPOSITORY / "configs" / "windows-2022-containerd.yaml", "--target", "aws")
+    # The config's place is that of the journal: it is looked at once.
+    assert (code, cloud.asked) == (0, [("look", [])])
+    assert "nothing to remove" in told
+
+
+def test_a_target_that_is_not_in_the_config_is_an_error(cloud: Cloud, janitor: Ran) -> None:
+    code, _, told = janitor(REPOSITORY / "configs" / "windows-2022-containerd.yaml", "--target", "gcp")
+    assert (code, cloud.asked) == (2, [])
+    assert "the config has no target 'gcp'" in told
+
+
+def test_where_nothing_was_started_there_is_nothing_to_look_at(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
+    code, lines, told = janitor("--out", tmp_path / "empty")
+    assert (code, lines, cloud.asked) == (0, [], [])
+    assert "no journal" in told

@@ -1,0 +1,69 @@
+"""Which leftovers go: by the journals of this machine first, then by the clock."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from imagegen.build.journal import Entry, RecordedRun
+from imagegen.leftovers.judge import judge
+from imagegen.providers import Leftover
+
+NOW = datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
+PAST, FUTURE = "2026-11-18T12:00:00Z", "2026-11-18T12:00:01Z"
+
+
+def run(run_id: str, **facts: Any) -> RecordedRun:  # noqa: ANN401 - a run's own fields
+    entry = Entry(run_id, "aws", facts.pop("image_id", "image of another"), {}, "", "", "here", 42)
+    is_here, is_alive = facts.get("is_here", True), facts.get("is_alive", False)
+    return RecordedRun(Path(run_id), entry, facts.get("ended", ""), is_here=is_here, is_alive=is_alive)
+
+
+RUNS = {
+    each.entry.run_id: each
+    for each in (
+        run("dead"),
+        run("built", ended="built"),
+        run("alive", is_alive=True, image_id="the image"),
+        run("elsewhere", is_here=False),
+    )
+}
+
+
+def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
+    return Leftover(kind, f"{kind}-{run_id}", "us-east-1", "", "running", run_id, expires_at, "the image")
+
+
+@pytest.mark.parametrize(
+    ("left", "goes", "reason"),
+    [
+        (leftover("dead", FUTURE), True, "its run is over (its process died)"),
+        (leftover("built", FUTURE), True, "its run is over (built)"),
+        (leftover("alive", PAST), False, "its run is still going on here (process 42)"),
+        (leftover("elsewhere", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
+        (leftover("elsewhere", PAST), True, f"past its time since {PAST}"),
+        (leftover("unknown", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
+        (leftover("unknown", PAST), True, f"past its time since {PAST}"),
+        (leftover("unknown", "never"), False, "it does not say until when it is used ('never')"),
+        (leftover("unknown", ""), False, "it does not say until when it is used ('')"),
+        (leftover("unknown", "2026-01-01T00:00:00"), False, "it does not say until when it is used"),
+        (leftover("dead", PAST, "image"), False, "run alive here waits for this image"),
+        (leftover("unknown", PAST, "image"), False, "run alive here waits for this image"),
+        (leftover("dead", PAST, "gallery version"), False, "run alive here waits for this image"),
+    ],
+)
+def test_a_leftover_goes_when_its_run_is_over_or_its_time(left: Leftover, goes: bool, reason: str) -> None:
+    [verdict] = judge([left], RUNS, NOW, 50)
+    assert (verdict.leftover, verdict.goes) == (left, goes)
+    assert verdict.reason.startswith(reason)
+
+
+def test_no_more_than_the_limit_goes_and_what_stays_is_not_counted() -> None:
+    left = [leftover("alive", PAST), *(leftover("dead", PAST, kind) for kind in ("a", "b", "c"))]
+    verdicts = judge(left, RUNS, NOW, 2)
+    assert [verdict.goes for verdict in verdicts] == [False, True, True, False]
+    assert verdicts[-1].reason == "more than this run of the janitor may remove (--limit)"
+    assert [verdict.goes for verdict in judge(left, RUNS, NOW, 0)] == [False] * 4

@@ -1,0 +1,200 @@
+"""What is a leftover of a build on AWS, what is not although it wears our tags, and in which order things go."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import botocore.exceptions
+import pytest
+
+from imagegen.providers.aws import leftovers, removal
+from imagegen.providers.waiting import Clock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_ec2.client import EC2Client
+
+RUN, UNTIL = "20261118t100000z-1a2b3c", "2026-11-18T16:00:00Z"
+AMI = "ami-0123456789abcdef0"
+
+
+def tags(until: str = UNTIL, **more: str) -> list[dict[str, str]]:
+    worn = {"imagegen_run_id": RUN, "imagegen_expires_at": until, **more}
+    return [{"Key": key, "Value": value} for key, value in worn.items()]
+
+
+def image(name: str, state: str, until: str = UNTIL, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 - EC2's own fields
+    shown = {"Tags": tags(until, Name="capa-ami-windows-2022"), "BlockDeviceMappings": [], **facts}
+    return {"ImageId": f"ami-{name}", "Name": name, "State": state, **shown}
+
+
+def fault(code: str) -> botocore.exceptions.ClientError:
+    return botocore.exceptions.ClientError({"Error": {"Code": code, "Message": "no"}}, "Anything")
+
+
+class EC2:
+    """Answers by what is asked, keeps what it was told, and may refuse a call a few times."""
+
+    def __init__(self, **answers: list[dict[str, Any]]) -> None:
+        self.answers = answers
+        self.told: list[str] = []
+        self.refusals: dict[str, list[str]] = {}
+
+    def get_paginator(self, name: str) -> Any:  # noqa: ANN401 - a paginator of any call
+        return SimpleNamespace(paginate=lambda **_: iter([self._page(name)]))
+
+    def describe_key_pairs(self, **_: object) -> dict[str, Any]:
+        return self._page("describe_key_pairs")
+
+    def describe_images(self, **_: object) -> dict[str, Any]:
+        return self._page("describe_images")
+
+    def describe_instances(self, **_: object) -> dict[str, Any]:
+        states = self.answers["states"]
+        return {"Reservations": [{"Instances": [states.pop(0) if len(states) > 1 else states[0]]}]}
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever removes something
+        def call(**words: Any) -> None:  # noqa: ANN401 - EC2's own parameters
+            if self.refusals.get(name):
+                raise fault(self.refusals[name].pop(0))
+            [first, *_] = words.values()
+            self.told.append(f"{name} {first if isinstance(first, str) else ' '.join(first)}")
+
+        return call
+
+    def _page(self, name: str) -> dict[str, Any]:
+        keys = {
+            "describe_images": "Images",
+            "describe_instances": "Reservations",
+            "describe_key_pairs": "KeyPairs",
+            "describe_launch_templates": "LaunchTemplates",
+            "describe_network_interfaces": "NetworkInterfaces",
+            "describe_security_groups": "SecurityGroups",
+            "describe_snapshots": "Snapshots",
+            "describe_spot_instance_requests": "SpotInstanceRequests",
+            "describe_volumes": "Volumes",
+        }
+        return {keys[name]: self.answers.get(keys[name], [])}
+
+
+def client(ec2: EC2) -> EC2Client:
+    return cast("EC2Client", ec2)
+
+
+def found(ec2: EC2) -> list[str]:
+    return [leftover.id for leftover in leftovers.find(client(ec2), "us-east-1")]
+
+
+@pytest.mark.parametrize(
+    ("shown", "goes"),
+    [
+        (image("capa-ami-windows-2022", "pending"), True),
+        (image("capa-ami-windows-2022", "failed"), True),
+        (image("capa-ami-windows-2022", "invalid"), True),
+        (image("capa-ami-windows-2022", "available"), False),
+        (image("a1B2c3D", "available"), True),
+        (image("renamed by its owner", "available"), False),
+        (image("capa-ami-windows-2022", "disabled"), False),
+        (image("capa-ami-windows-2022", "failed", "never"), False),
+        (image("capa-ami-windows-2022", "failed", Tags=[]), False),
+    ],
+)
+def test_an_image_is_left_over_while_it_is_unfinished_or_bare(shown: dict[str, Any], goes: bool) -> None:
+    assert found(EC2(Images=[shown])) == ([shown["ImageId"]] if goes else [])
+
+
+@pytest.mark.parametrize(("until", "used", "goes"), [(UNTIL, "", True), (UNTIL, "snap-1", False), ("never", "", False)])
+def test_a_snapshot_is_left_over_when_no_image_uses_it_and_none_ever_finished(
+    until: str, used: str, goes: bool
+) -> None:
+    disks = [{"Ebs": {"SnapshotId": used}}] if used else [{"VirtualName": "ephemeral0"}]
+    images = [image("capa-ami-windows-2022", "available", BlockDeviceMappings=disks)]
+    ec2 = EC2(Images=images, Snapshots=[{"SnapshotId": "snap-1", "State": "completed", "Tags": tags(until)}])
+    assert found(ec2) == (["snap-1"] if goes else [])
+
+
+def test_a_deregistered_images_snapshots_are_marked_first_and_deleted_after_it() -> None:
+    described = {
+        "snap-made": f"Created by CreateImage(i-0123456789abcdef0) for {AMI}",
+        "snap-copied": f"Copied for DestinationAmi {AMI} from SourceAmi ami-0fedcba987654321 for SourceSnapshot s",
+        "snap-theirs": f"before the change of {AMI}",
+        "snap-longer": f"Created by CreateImage(i-0123456789abcdef0) for {AMI}1",
+    }
+    snapshots = [{"SnapshotId": name, "Description": text, "Tags": []} for name, text in described.items()]
+    shown = image("capa-ami-windows-2022", "pending", ImageId=AMI)
+    shown["BlockDeviceMappings"] = [{"Ebs": {"SnapshotId": "snap-made"}}]
+    ec2 = EC2(Images=[shown])
+    [leftover] = leftovers.find(client(ec2), "us-east-1")
+    ec2.answers["Snapshots"] = snapshots
+    assert list(removal.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
+    assert ec2.told == [
+        "create_tags snap-made snap-copied",
+        f"deregister_image {AMI}",
+        "delete_snapshot snap-made",
+        "delete_snapshot snap-copied",
+    ]
+
+
+def clock(pauses: list[float]) -> Clock:
+    return Clock(now=lambda: sum(pauses), pause=pauses.append)
+
+
+def everything() -> EC2:
+    worn = tags()
+    machine = {"InstanceId": "i-1", "State": {"Name": "stopped"}, "Tags": worn}
+    over = {**machine, "InstanceId": "i-0", "State": {"Name": "terminated"}}
+    return EC2(
+        SpotInstanceRequests=[
+            {"SpotInstanceRequestId": "sir-1", "State": "active", "Tags": worn},
+            {"SpotInstanceRequestId": "sir-0", "State": "closed", "Tags": worn},
+        ],
+        Reservations=[{"Instances": [machine, over]}],
+        LaunchTemplates=[{"LaunchTemplateId": "lt-1", "LaunchTemplateName": "packer-fleet", "Tags": worn}],
+        Volumes=[{"VolumeId": f"vol-{state}", "State": state, "Tags": worn} for state in ("available", "in-use")],
+        NetworkInterfaces=[
+            {"NetworkInterfaceId": f"eni-{state}", "Status": state, "TagSet": worn} for state in ("available", "in-use")
+        ],
+        SecurityGroups=[{"GroupId": "sg-1", "GroupName": "packer_1", "Tags": worn}],
+        KeyPairs=[{"KeyPairId": "key-1", "KeyName": "packer_1", "Tags": worn}],
+        states=[machine, {**machine, "State": {"Name": "shutting-down"}}, over],
+    )
+
+
+def test_machines_go_first_and_are_waited_for() -> None:
+    ec2, pauses = everything(), list[float]()
+    ec2.refusals = {"delete_security_group": ["DependencyViolation", "DependencyViolation"]}
+    going = leftovers.find(client(ec2), "us-east-1")
+    assert [why for _, why in removal.remove(client(ec2), going, clock(pauses))] == [""] * len(going)
+    assert ec2.told == [
+        "cancel_spot_instance_requests sir-1",
+        "terminate_instances i-1",
+        "delete_launch_template lt-1",
+        "delete_volume vol-available",
+        "delete_network_interface eni-available",
+        "delete_security_group sg-1",
+        "delete_key_pair key-1",
+    ]
+    # Two looks at the machine before its end, two attempts at the group before it was free.
+    assert pauses == [1.0, 2.0, 1.0, 2.0]
+
+
+def test_what_is_gone_is_removed_and_what_is_refused_is_told() -> None:
+    ec2 = everything()
+    ec2.refusals = {
+        "terminate_instances": ["OperationNotPermitted"],
+        "delete_volume": ["InvalidVolume.NotFound"],
+        "delete_launch_template": ["InvalidLaunchTemplateId.NotFoundException"],
+        "delete_security_group": ["DependencyViolation"] * 100,
+    }
+    going = leftovers.find(client(ec2), "us-east-1")
+    told = dict(_told(removal.remove(client(ec2), going, clock([]))))
+    assert {name: why for name, why in told.items() if why} == {
+        "i-1": "OperationNotPermitted: no",
+        "sg-1": "DependencyViolation: no",
+    }
+
+
+def _told(outcomes: Iterator[tuple[Any, str]]) -> Iterator[tuple[str, str]]:
+    return ((leftover.id, why) for leftover, why in outcomes)

@@ -1,0 +1,97 @@
+"""The Resource Manager asked directly: pages, what is missing, what is refused, how long a removal is waited for."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from azure.core.exceptions import HttpResponseError
+
+from imagegen.providers import Leftover
+from imagegen.providers.azure import removal
+from imagegen.providers.azure.arm import HOST, Arm
+from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP
+from imagegen.providers.waiting import Clock
+
+MACHINE = "virtual machine"
+
+
+class Manager:
+    """Answers each method and path with what is next for it; the last answer stays."""
+
+    def __init__(self, **answers: list[tuple[int, dict[str, Any]]]) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+
+    def send_request(self, request: Any) -> Any:  # noqa: ANN401 - the SDK's request and response
+        target = request.url.removeprefix(HOST)
+        self.asked.append(f"{request.method} {target}")
+        waiting = self.answers[f"{request.method}_{target.partition('?')[0].rpartition('/')[2]}"]
+        status, body = waiting.pop(0) if len(waiting) > 1 else waiting[0]
+        content = json.dumps(body).encode()
+        return SimpleNamespace(
+            status_code=status,
+            reason="",
+            headers={},
+            content=content,
+            json=lambda: body,
+            text=content.decode,
+            body=lambda: content,
+            content_type="application/json",
+        )
+
+    @property
+    def arm(self) -> Arm:
+        return Arm(cast("Any", self), "sub")
+
+
+def leftover(kind: str, name: str) -> Leftover:
+    return Leftover(kind, f"/x/{name}", "westeurope", name, "", "run", "", "")
+
+
+def remove(manager: Manager, *leftovers: Leftover) -> list[tuple[str, str]]:
+    pauses: list[float] = []
+    clock = Clock(now=lambda: sum(pauses), pause=pauses.append)
+    return [(each.name, why_not) for each, why_not in removal.remove(manager.arm, leftovers, clock)]
+
+
+def test_a_collection_is_read_to_its_last_page() -> None:
+    following = f"{HOST}/x/groups?api-version=1&$skiptoken=2"
+    manager = Manager(GET_groups=[(200, {"value": [{"id": 1}], "nextLink": following}), (200, {"value": [{"id": 2}]})])
+    assert list(manager.arm.listed("/x/groups", "1")) == [{"id": 1}, {"id": 2}]
+    assert manager.asked == ["GET /x/groups?api-version=1", "GET /x/groups?api-version=1&$skiptoken=2"]
+
+
+def test_a_collection_that_is_not_there_is_empty_and_one_that_is_refused_is_an_error() -> None:
+    assert list(Manager(GET_groups=[(404, {})]).arm.listed("/x/groups", "1")) == []
+    refused = Manager(GET_groups=[(403, {"error": {"code": "AuthorizationFailed", "message": "no"}})])
+    with pytest.raises(HttpResponseError) as raised:
+        list(refused.arm.listed("/x/groups", "1"))
+    assert raised.value.error is not None
+    assert raised.value.error.code == "AuthorizationFailed"
+
+
+def test_each_is_gone_before_the_next_is_asked_for() -> None:
+    manager = Manager(
+        DELETE_g=[(202, {})], GET_g=[(200, {}), (200, {}), (404, {})], POST_purge=[(202, {})], GET_v=[(404, {})]
+    )
+    assert remove(manager, leftover(GROUP, "g"), leftover(DELETED_VAULT, "v")) == [("g", ""), ("v", "")]
+    assert [asked.partition("?")[0] for asked in manager.asked] == [
+        *("DELETE /x/g", "GET /x/g", "GET /x/g", "GET /x/g"),
+        *("POST /x/v/purge", "GET /x/v"),
+    ]
+
+
+def test_a_deployment_stays_while_anything_that_it_may_have_made_does() -> None:
+    in_use = {"error": {"code": "OperationNotAllowed", "message": "it is attached"}}
+    manager = Manager(DELETE_vm=[(409, in_use)], DELETE_d=[(202, {})], GET_d=[(404, {})])
+    outcomes = remove(manager, leftover(MACHINE, "vm"), leftover(DEPLOYMENT, "d"))
+    assert outcomes == [("vm", "OperationNotAllowed: it is attached"), ("d", "what it made is still there")]
+    assert [asked.partition("?")[0] for asked in manager.asked] == ["DELETE /x/vm"]
+
+
+def test_what_azure_does_not_get_done_is_told() -> None:
+    manager = Manager(DELETE_g=[(202, {})], GET_g=[(200, {"properties": {"provisioningState": "Deleting"}})])
+    assert remove(manager, leftover(GROUP, "g")) == [("g", "Azure was not done within 20 minutes")]
