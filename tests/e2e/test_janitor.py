@@ -1,0 +1,297 @@
+"""A power cut at any moment of a build: what is left is named, and the janitor removes all of it and nothing else."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import datetime
+import io
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from imagegen import pipeline
+from imagegen.artifacts.lock import lock_bytes
+from imagegen.build.journal import CLEANED, read_runs, recorded
+from imagegen.build.tools import find_tools
+from imagegen.build.workspace import write_tree
+from imagegen.console import Console
+from imagegen.leftovers import sweep
+from imagegen.leftovers.warning import warn_of_leftovers
+from imagegen.providers import Run, provider
+from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
+from imagegen.rehearsal.network.messages import Response
+from tests.conftest import TODAY, load_today
+from tests.e2e.janitor_clouds import FAR_OFF, LIVING, LONG_AGO, WORLDS, AzureWorld
+from tests.e2e.rehearsal_support import (
+    CONFIG,
+    DEADLINE_S,
+    Tree,
+    imagegen,
+    loaded,
+    processes_with,
+    scene_of,
+    stage_of,
+    stock_lock,
+    user_environ,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from imagegen.build.journal import Entry, RecordedRun
+    from imagegen.rehearsal.network.messages import Request
+    from imagegen.rehearsal.stage import Stage
+    from tests.e2e.janitor_clouds import Everything, World
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
+
+_SPOT = ("targets.aws.spot={}", "targets.aws.instance_types=[m6i.large]", "targets.aws.encryption={}")
+
+
+class Moment(NamedTuple):
+    """After which request's answer the power goes, and which of its kind; `finished`: an image is there by then."""
+
+    note: str
+    number: int = 1
+    sets: tuple[str, ...] = ()
+    finished: bool = False
+
+
+# Both clouds at once, early and late ones together: most of a build's time is Packer's own waiting.
+MOMENTS = (
+    (Moment("ec2:CreateKeyPair"), Moment("PUT resourcegroups")),
+    (Moment("ec2:CreateSecurityGroup"), Moment("POST deployments/validate")),
+    (Moment("ec2:CreateLaunchTemplate", sets=_SPOT), Moment("PUT deployments")),
+    (Moment("ec2:RunInstances"), Moment("POST deployments/validate", 2)),
+    (Moment("ec2:CreateFleet", sets=_SPOT), Moment("PUT deployments", 2)),
+    (Moment("ec2:GetPasswordData", sets=_SPOT), Moment("GET publicipaddresses")),
+    (Moment("download"), Moment("download")),
+    (Moment("ec2:CreateImage"), Moment("POST virtualmachines/deallocate")),
+    (Moment("ec2:CopyImage", sets=_SPOT), Moment("POST virtualmachines/generalize")),
+    (Moment("ec2:CreateTags", finished=True), Moment("PUT galleries/images/versions")),
+    (Moment("ec2:DeregisterImage", sets=_SPOT, finished=True), Moment("DELETE virtualmachines", finished=True)),
+    (Moment("ec2:TerminateInstances", finished=True), Moment("DELETE resourcegroups", finished=True)),
+)
+_NOW = datetime.datetime.now(datetime.UTC)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """A build whose power went: the cloud it left, its own folder, and the environment that leads there."""
+
+    target: str
+    moment: Moment
+    stage: Stage
+    folder: Path
+    environ: dict[str, str]
+
+    @property
+    def out(self) -> Path:
+        return self.folder / "out"
+
+    @property
+    def run(self) -> Run:
+        return Run({**os.environ, **self.environ}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000")
+
+    @property
+    def place(self) -> sweep.Place:
+        """As a config on another machine says it."""
+        cloud = provider(self.target)
+        settings = loaded().config.targets.named()[self.target]
+        return sweep.Place(self.target, cloud.place(cloud.build_settings(settings), self.run))
+
+
+@pytest.mark.parametrize("moments", MOMENTS, ids=lambda pair: "+".join(f"{each.note} {each.number}" for each in pair))
+def test_after_a_power_cut_the_janitor_leaves_nothing_and_touches_nothing_else(
+    moments: tuple[Moment, Moment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with contextlib.ExitStack() as stages:
+        cuts = [
+            stages.enter_context(_built_up_to(target, moment, tmp_path / target))
+            for target, moment in zip(WORLDS, moments, strict=True)
+        ]
+        # The janitor runs on the machine of the journal at one moment, and on another machine at the next.
+        turn = MOMENTS.index(moments) % 2
+        elsewhere = {cut.target: number == turn for number, cut in enumerate(cuts)}
+        worlds = {
+            cut.target: WORLDS[cut.target](cut.stage, FAR_OFF if elsewhere[cut.target] else LONG_AGO) for cut in cuts
+        }
+        before = {target: world.everything() for target, world in worlds.items()}
+        with concurrent.futures.ThreadPoolExecutor(len(cuts)) as pool:
+            list(pool.map(_cut_power, cuts))
+        for cut in cuts:
+            with monkeypatch.context() as patch:
+                _enter(cut, patch)
+                _check(cut, worlds[cut.target], before[cut.target], elsewhere=elsewhere[cut.target])
+            assert cut.stage.faults == []
+
+
+@contextlib.contextmanager
+def _built_up_to(target: str, moment: Moment, folder: Path) -> Iterator[Cut]:
+    folder.mkdir()
+    scene = scene_of(target, folder / "out", load_today(CONFIG))
+    if scene.aws is not None:
+        # What was only just asked for is not there yet when the power goes, nor soon after.
+        made, copied = (100 * (moment.note == note) for note in ("ec2:CreateImage", "ec2:CopyImage"))
+        scene = dataclasses.replace(scene, aws=dataclasses.replace(scene.aws, create_polls=made, copy_polls=copied))
+    with stage_of(scene, folder) as stage:
+        yield Cut(target, moment, stage, folder, stage.child_environ(user_environ(folder)))
+
+
+def _cut_power(cut: Cut) -> None:
+    """Run the ordinary build up to its moment."""
+    (cut.folder / "lock").write_bytes(lock_bytes(stock_lock(loaded())))
+    words = imagegen("build", CONFIG, "--target", cut.target, "--lock", cut.folder / "lock", "--out", cut.out)
+    words += ["--no-publish", "--plain", "--format", "none"]
+    words += [word for given in cut.moment.sets for word in ("--set", given)]
+    _run_until_cut(cut, words, cut.environ)
+
+
+def _run_until_cut(cut: Cut, words: list[str], environ: dict[str, str]) -> None:
+    """At the moment, all of the processes are gone at once, as after a power cut."""
+    seen = 0
+    marked = cut.environ["TMPDIR"]
+
+    def watch(request: Request, response: Response) -> Response:
+        nonlocal seen
+        note = response.note or ("download" if request.host == "dl.k8s.io" else "")
+        seen += note == cut.moment.note
+        if note == cut.moment.note and seen == cut.moment.number:
+            _kill_all(marked)
+        return response
+
+    cut.stage.network.inject("*", mutate=watch, times=1_000_000)
+    with subprocess.Popen(  # noqa: S603 - the checkout's own command line, or Packer's
+        words, env=environ, cwd=cut.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    ) as child:
+        try:
+            said, _ = child.communicate(timeout=DEADLINE_S)
+        finally:
+            _kill_all(marked)
+    assert child.returncode == -signal.SIGKILL, f"{cut.moment.note} never came: {said.decode()}"
+
+
+def _kill_all(marked: str) -> None:
+    for pid in list(processes_with(marked)):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _enter(cut: Cut, patch: pytest.MonkeyPatch) -> None:
+    for name in set(os.environ) - set(cut.environ):
+        patch.delenv(name)
+    for name, value in cut.stage.network.environ.items():
+        patch.setenv(name, value)
+
+
+def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> None:
+    [dead] = read_runs(cut.out)
+    assert (dead.is_here, dead.is_alive, dead.ended) == (True, False, "")
+    left = world.everything()
+    _check_tags(cut, world, {key: left[key] for key in left.keys() - before.keys()}, dead.entry)
+    own = {outcome.id for outcome in _look(cut, [], _NOW) if outcome.verdict.leftover.run_id == dead.entry.run_id}
+    _check_warning(cut, dead.entry.run_id, own)
+    late = datetime.datetime.fromisoformat(dead.entry.expires_at) + datetime.timedelta(seconds=1)
+    # On another machine nothing of it goes before its time, and all of it after that.
+    assert {outcome.id for outcome in _look(cut, [], _NOW) if outcome.verdict.goes} & own == set()
+    if elsewhere:
+        outcomes = _clean_up(cut, [cut.place], [], late)
+    else:
+        # A run that is known to live on this machine is left alone, though its time is over.
+        with recorded(cut.out / "other" / "journal", dataclasses.replace(dead.entry, run_id=LIVING, image_id="0")):
+            outcomes = _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out), _NOW)
+        assert {run.entry.run_id: run.ended for run in read_runs(cut.out)}[dead.entry.run_id] == CLEANED
+    assert own <= {outcome.id for outcome in outcomes if outcome.is_removed}
+    after = world.everything()
+    assert {key: after.get(key) for key in before} == before
+    made = {key: after[key] for key in after.keys() - before.keys()}
+    if not cut.moment.finished:
+        assert made == {}
+    else:
+        assert world.is_finished(made), made
+        plan = pipeline.decide(loaded(), cut.target, stock_lock(loaded())).plan
+        assert provider(cut.target).find_built(plan, cut.run, Console(io.StringIO(), plain=True)) is not None
+
+
+def _look(cut: Cut, runs: list[RecordedRun], now: datetime.datetime) -> list[sweep.Outcome]:
+    return sweep.look([cut.place], runs, cut.run, now, 50)
+
+
+def _clean_up(
+    cut: Cut, places: list[sweep.Place], runs: list[RecordedRun], now: datetime.datetime
+) -> list[sweep.Outcome]:
+    outcomes = sweep.clean_up(places, runs, cut.run, now, 50, Console(io.StringIO(), plain=True))
+    assert [outcome.why_not for outcome in outcomes if outcome.why_not] == []
+    # A second time there is nothing to do.
+    again = sweep.clean_up(places, runs, cut.run, now, 50, Console(io.StringIO(), plain=True))
+    assert [outcome for outcome in again if outcome.verdict.goes] == []
+    return outcomes
+
+
+def _check_tags(cut: Cut, world: World, made: Everything, entry: Entry) -> None:
+    """Each thing says whose it is and until when, but what the cloud makes by itself and an image that is finished."""
+    for (kind, _), (_, tags) in made.items():
+        if kind not in world.untagged and tags.get(EXPIRES_AT) != NEVER:
+            assert (tags.get(RUN_ID), tags.get(EXPIRES_AT)) == (entry.run_id, entry.expires_at), (cut.moment, kind)
+
+
+def _check_warning(cut: Cut, run_id: str, own: set[str]) -> None:
+    told = io.StringIO()
+    warn_of_leftovers(cut.out, cut.run, Console(told, plain=True))
+    assert own
+    for words in (run_id, f"imagegen janitor --out {cut.out} --delete", *own):
+        assert words in told.getvalue()
+
+
+_GROUP = "image-builds"
+
+
+@pytest.mark.parametrize(
+    ("note", "number", "fails"),
+    [("PUT deployments", 2, ""), ("DELETE virtualmachines", 1, "*/publicIPAddresses/*")],
+    ids=["when the machine is there", "when Packer has begun to clean up"],
+)
+def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
+    note: str, number: int, fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = pipeline.Asked(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
+    config = pipeline.load(asked)
+    scene = scene_of("azure", tmp_path / "out", config)
+    assert scene.azure is not None
+    scene = dataclasses.replace(
+        scene, tree=lambda: tmp_path / "tree", azure=dataclasses.replace(scene.azure, refuses_used=True)
+    )
+    tree = Tree(pipeline.render_tree(pipeline.decide(config, "azure", stock_lock(config))))
+    # The plugin at hand does what is asked here as well, and leaves its disk behind, for which a newer one is wanted.
+    tree.replace("plugins.pkr.hcl", ">= 2.0.0", ">= 1.4.5")
+    write_tree(tree.files, tmp_path / "tree")
+    with stage_of(scene, tmp_path) as stage:
+        world = AzureWorld(stage, FAR_OFF)
+        before = world.everything()
+        moment = Moment(note, number)
+        cut = Cut("azure", moment, stage, tmp_path, stage.child_environ(user_environ(tmp_path)))
+        if fails:
+            # The build fails at once, and Packer begins to clean up.
+            stage.network.inject("management.azure.com", fails, Response.of_json(400, {"error": {"code": "No"}}))
+        tools = find_tools(environ=os.environ, console=Console(io.StringIO(), plain=True))
+        environ = {**cut.environ, **tools.environment}
+        _run_until_cut(cut, [str(tools.packer), "build", str(tmp_path / "tree")], environ)
+        made = world.everything().keys() - before.keys()
+        assert {kind for kind, _ in made} >= {"Microsoft.Compute/disks", "Microsoft.Resources/deployments"}
+        with monkeypatch.context() as patch:
+            _enter(cut, patch)
+            settings = config.config.targets.named()["azure"]
+            azure = provider("azure")
+            place = sweep.Place("azure", azure.place(azure.build_settings(settings), cut.run))
+            found = sweep.look([place], [], cut.run, _NOW, 50)
+            # A plain Packer gives its run an id of its own making.
+            own = [outcome for outcome in found if outcome.verdict.leftover.run_id.endswith("-packer")]
+            assert {outcome.verdict.goes for outcome in own} == {False}
+            _clean_up(cut, [place], [], _NOW + datetime.timedelta(hours=13))
+        assert world.everything() == before
