@@ -9,6 +9,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from imagegen import pipeline
 from imagegen.errors import RefusedError
+from imagegen.rehearsal.network.aws.account import Limits
 from imagegen.rehearsal.network.aws.edge import AwsOptions
 from imagegen.rehearsal.network.aws.standing import Standing
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, own_base
@@ -100,8 +101,18 @@ def _aws(aws: AwsSettings, folder: Path) -> AwsOptions:
             private=network.reach_by == "private",
         ),
         profile=(profile, folder / "credentials") if profile else None,
+        limits=Limits(keys=_keys(aws)),
         operator=_operator(network.allowed_cidrs),
     )
+
+
+def _keys(aws: AwsSettings) -> dict[tuple[str, str], str]:
+    """The keys that the config names, all of them enabled."""
+    asked = aws.encryption
+    if asked is None:
+        return {}
+    own = {aws.region: asked.kms_key} if asked.kms_key else {}
+    return dict.fromkeys({**own, **asked.region_kms_keys}.items(), "Enabled")
 
 
 def _azure(azure: AzureSettings) -> AzureOptions:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from imagegen.rehearsal.network.aws import moto_call, spot
+from imagegen.rehearsal.network.aws.account import Account, Limits
 from imagegen.rehearsal.network.aws.fleets import Fleets, not_started, started
 from imagegen.rehearsal.network.aws.images import Images
 from imagegen.rehearsal.network.aws.instances import Instances, Refused
@@ -32,6 +33,9 @@ _KEYS = {
 _KEY = re.compile(r"Credential=[^/]+/")
 _S3_HOST = re.compile(r"(?:[a-z0-9.-]+\.)?s3(?:[.-][a-z0-9-]+)?\.amazonaws\.com\Z")
 _SERVICES = frozenset({"ec2", "iam", "ssm", "sts"})
+_JSON_SERVICES = frozenset({"kms", "servicequotas"})
+# What EC2 answers with another status than 400.
+_STATUSES = {"AuthFailure": 401, "DryRunOperation": 412, "UnauthorizedOperation": 403}
 _FORM = (("Content-Type", "text/xml;charset=UTF-8"),)
 _EC2_NAMESPACE = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
@@ -51,6 +55,7 @@ class AwsOptions:
     create_polls: int = 0
     operator: str = OPERATOR_ADDRESS
     profile: tuple[str, Path] | None = None
+    limits: Limits = dataclasses.field(default_factory=Limits)
 
 
 class Aws:
@@ -69,6 +74,7 @@ class Aws:
         self._instances = Instances(private=options.standing.private, operator=options.operator)
         self._images = Images(options.copy_polls, options.create_polls)
         self._fleets = Fleets()
+        self._account = Account(options.limits)
 
     def __enter__(self) -> Aws:
         moto_call.acquire()
@@ -115,15 +121,25 @@ class Aws:
         with self._lock:
             if match is not None and match["service"] in _SERVICES:
                 action = _action(request)
-                answer = (
-                    self._ec2_by_other_ids(_of_the_one_account(request), match["region"] or "us-east-1", action)
-                    if match["service"] == "ec2"
-                    else _ask(_of_the_one_account(request), request.body, action)
-                )
+                answer = self._service(match["service"], match["region"] or "us-east-1", request, action)
                 return dataclasses.replace(answer, note=f"{match['service']}:{action}")
+            if match is not None and match["service"] in _JSON_SERVICES:
+                service, action = match["service"], _action(request)
+                answer = self._account.json_answer(service, match["region"], action, request.json())
+                return dataclasses.replace(answer, note=f"{service}:{action}")
             if _S3_HOST.match(request.host):
                 return dataclasses.replace(moto_call.ask(request, request.body), note=f"s3:{request.method}")
         return Response(501, fault=f"unexpected AWS service {request.host}")
+
+    def _service(self, service: str, region: str, request: Request, action: str) -> Response:
+        asked = _of_the_one_account(request)
+        try:
+            self._account.check(service, region, action, {} if service == "ssm" else request.form())
+        except Refused as refused:
+            return _error(refused) if service == "ec2" else _query_error(refused)
+        if service == "ec2":
+            return self._ec2_by_other_ids(asked, region, action)
+        return _ask(asked, request.body, action)
 
     def _ec2_by_other_ids(self, request: Request, region: str, action: str) -> Response:
         asked = dataclasses.replace(request, body=renamed(request.body, self._ids))
@@ -135,6 +151,8 @@ class Aws:
             self._stocked.add(region)
             stock(moto_call.ec2(region), self._options.images if region in self._options.regions else ())
         form = request.form()
+        if action == "DescribeRegions":
+            return self._account.describe_regions(region, form)
         try:
             if action == "CopyImage" and (known := self._images.answered(region, form)):
                 return Response(200, known, _FORM)
@@ -153,7 +171,7 @@ class Aws:
         answer = _ask(request, body, action)
         if answer.status == 200:
             self._follow(region, action, form, answer.body)
-        return answer
+        return self._account.without_offers(answer) if action == "DescribeInstanceTypeOfferings" else answer
 
     def _fleet(self, request: Request, region: str, launch: Mapping[str, str]) -> Response:
         try:
@@ -169,8 +187,6 @@ class Aws:
         return Response(200, started(machine.name, launch["InstanceType"]), _FORM)
 
     def _check(self, region: str, action: str, form: Mapping[str, str]) -> None:
-        if form.get("DryRun") == "true":
-            return
         if action == "RunInstances":
             self._instances.check_launch(region, form)
         elif action == "DeleteSecurityGroup":
@@ -225,7 +241,15 @@ def _error(refused: Refused) -> Response:
         f"<Response><Errors><Error><Code>{refused.code}</Code><Message>{escape(refused.message)}</Message></Error>"
         "</Errors><RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>"
     )
-    return Response(400, text.encode(), _FORM)
+    return Response(_STATUSES.get(refused.code, 400), text.encode(), _FORM)
+
+
+def _query_error(refused: Refused) -> Response:
+    text = (
+        f"<ErrorResponse><Error><Type>Sender</Type><Code>{refused.code}</Code><Message>{escape(refused.message)}"
+        "</Message></Error><RequestId>00000000-0000-0000-0000-000000000000</RequestId></ErrorResponse>"
+    )
+    return Response(403, text.encode(), _FORM)
 
 
 def _password_answer(form: Mapping[str, str], password_data: str) -> Response:

@@ -8,9 +8,11 @@ import re
 from collections.abc import Callable
 
 from imagegen.rehearsal.network.azure import (
+    account,
     deployments,
     galleries,
     groups,
+    landscape,
     machines,
     marketplace,
     networks,
@@ -38,7 +40,9 @@ class _Route:
     def note(self) -> str:
         """The types in the path, which say what was asked: `PUT galleries/images/versions`."""
         below = (
-            self.template.partition("/providers/")[2].partition("/")[2] or self.template.partition("{subscription}/")[2]
+            self.template.partition("/providers/")[2].partition("/")[2]
+            or self.template.partition("{subscription}/")[2]
+            or "subscriptions"
         )
         return f"{self.method} {'/'.join(part for part in below.split('/') if not part.startswith('{'))}"
 
@@ -47,7 +51,8 @@ def _operation(world: World, call: Call) -> Response:
     return world.operations.status(call.names["operation"])
 
 
-_GROUP = "/subscriptions/{subscription}/resourcegroups/{group}"
+_SUBSCRIPTION = "/subscriptions/{subscription}"
+_GROUP = f"{_SUBSCRIPTION}/resourcegroups/{{group}}"
 _GALLERY = f"{_GROUP}/providers/microsoft.compute/galleries/{{gallery}}"
 _MACHINE = f"{_GROUP}/providers/microsoft.compute/virtualmachines/{{name}}"
 _VAULT = f"{_GROUP}/providers/microsoft.keyvault/vaults/{{vault}}"
@@ -62,6 +67,13 @@ _DELETED = f"{_VAULTS}/locations/{{location}}/deletedvaults/{{vault}}"
 _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", "/subscriptions/{subscription}/resourcegroups", groups.list_all),
     ("GET", f"{_GROUP}/resources", groups.list_resources),
+    ("GET", _SUBSCRIPTION, account.get),
+    ("GET", f"{_SUBSCRIPTION}/locations", account.list_locations),
+    ("GET", f"{_SUBSCRIPTION}/providers/microsoft.compute/skus", account.list_sizes),
+    ("GET", f"{_LOCATION}/usages", account.list_usages),
+    ("GET", f"{_SUBSCRIPTION}/providers/microsoft.authorization/permissions", account.list_permissions),
+    ("GET", f"{_GROUP}/providers/microsoft.authorization/permissions", account.list_permissions),
+    ("GET", f"{_GROUP}/providers/microsoft.compute/diskencryptionsets/{{name}}", landscape.get_encryption_set),
     ("HEAD", _GROUP, groups.head),
     ("GET", _GROUP, groups.get),
     ("PUT", _GROUP, groups.put),

@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.network.azure import groups, networks, vaults
 from imagegen.rehearsal.network.azure.resources import GroupId, Resource, region
+from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.network.azure.options import ExistingGroup
-    from imagegen.rehearsal.network.azure.world import World
+    from imagegen.rehearsal.network.azure.world import Call, World
 
 
 def prepare_encryption_set(world: World, set_id: str, location: str) -> None:
     """Make a disk encryption set that exists from the start; a config names it by its whole id."""
     world.resources.put({"id": set_id, "type": "Microsoft.Compute/diskEncryptionSets", "location": region(location)})
+
+
+def get_encryption_set(world: World, call: Call) -> Response:
+    return Response.of_json(200, world.resources.get(call.id("Microsoft.Compute/diskEncryptionSets", "name")))
 
 
 def prepare(world: World, wanted: ExistingGroup) -> None:

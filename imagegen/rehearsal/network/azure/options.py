@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 PUBLISHER = "MicrosoftWindowsServer"
 
+_VCPUS = (2, 4, 8)
 _CORES_AND_SIZES = ("", "-core", "-smalldisk", "-core-smalldisk")
 # Per release: its offer, and two versions, so that "the newest" is a choice.
 _RELEASES = {
@@ -69,6 +70,27 @@ class ExistingGroup:
 
 
 @dataclasses.dataclass(frozen=True)
+class Size:
+    """A size of virtual machines as the subscription is offered it; `restricted` is why it may not be used."""
+
+    family: str
+    vcpus: int
+    generations: str = "V1,V2"
+    trusted_launch: bool = True
+    confidential: str = ""
+    restricted: str = ""
+
+
+def default_sizes() -> dict[str, Size]:
+    """A few sizes as Azure names them, by the vCPUs in their names."""
+    families = {"D{}s_v5": "standardDSv5Family", "D{}as_v5": "standardDASv5Family", "D{}s_v3": "standardDSv3Family"}
+    sizes = {
+        f"Standard_{name.format(vcpus)}": Size(family, vcpus) for name, family in families.items() for vcpus in _VCPUS
+    }
+    return sizes | {"Standard_DC4as_v5": Size("standardDCASv5Family", 4, generations="V2", confidential="SNP")}
+
+
+@dataclasses.dataclass(frozen=True)
 class AzureOptions:
     """`looks`: how many looks at a gallery version, or at its operation, see it being replicated.
 
@@ -77,6 +99,8 @@ class AzureOptions:
     `refuses_used`: nothing is deleted that something else uses. So it is with Azure; but Packer's plugin deletes all at
     once, and what is refused again after ten seconds: a rehearsal that sat this out would learn nothing.
     `encryption_sets` are the ids of the disk encryption sets, each with its location.
+    `vcpus` is the limit of every counter of vCPUs; `usages` are counters of which something else is true: used, limit.
+    `denied` are actions that no role allows: permissions lack them, and reading what they read is refused.
     """
 
     definitions: tuple[GalleryDefinition, ...] = ()
@@ -88,3 +112,9 @@ class AzureOptions:
     inside: str = ""
     encryption_sets: Mapping[str, str] = dataclasses.field(default_factory=dict)
     refuses_used: bool = False
+    subscription_state: str = "Enabled"
+    absent_regions: frozenset[str] = frozenset()
+    sizes: Mapping[str, Size] = dataclasses.field(default_factory=default_sizes)
+    vcpus: int = 100
+    usages: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    denied: frozenset[str] = frozenset()
