@@ -69,7 +69,7 @@ test: check ## Everything: the check, then whole rehearsals with real Packer.
 
 .PHONY: golden
 golden: $(STAMP) ## Rewrite what golden tests agree on; read the difference before you commit it.
-	IMAGEGEN_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden tests/errors tests/rules tests/unit/config/test_schema.py tests/unit/config/test_reference.py
+	IMAGEGEN_UPDATE_GOLDEN=1 $(BIN)/pytest -q tests/golden tests/errors tests/rules tests/doctor tests/unit/config/test_schema.py tests/unit/config/test_reference.py
 
 .PHONY: bench
 bench: $(STAMP) ## Measure what is promised: start-up, rehearsals, WinRM cost.

@@ -15,7 +15,7 @@ import imagegen
 from imagegen.config.load import read_config
 from imagegen.console import counted
 from imagegen.contents import GUEST, PACKER, ROLES, read_folder
-from imagegen.errors import ERROR, BuildError, ConfigError, RefusedError
+from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
 from imagegen.rules import rule
 from imagegen.rules.awaited import awaited
 from imagegen.rules.judge import broken_rules
@@ -200,14 +200,14 @@ def render_tree(decision: Decision) -> dict[str, bytes]:
     from imagegen.providers import provider
     from imagegen.render.tree import render
 
-    cloud = provider(decision.plan.image.target)
+    plan, cloud = decision.plan, provider(decision.plan.image.target)
     templates = {path: text.decode() for path, text in read_folder(PACKER, "**/*.j2").items()}
     plugin = {
         "name": cloud.PLUGIN,
         "source": f"github.com/hashicorp/{cloud.PLUGIN}",
-        "version": f">= {cloud.plugin_since(decision.plan)}",
+        "version": f">= {cloud.plugin_since(plan.build.settings, len(plan.image.versions))}",
     }
-    return render(decision, templates, plugin, cloud.source_values(decision.plan))
+    return render(decision, templates, plugin, cloud.source_values(plan))
 
 
 def write(decision: Decision, tree: Mapping[str, bytes], out: Path) -> BuildFolder:
@@ -225,7 +225,8 @@ def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
     from imagegen.providers import provider
 
     cloud = provider(plan.image.target)
-    return find_tools(environ=run.environ, console=console, needed={cloud.PLUGIN: cloud.plugin_since(plan)})
+    needed = {cloud.PLUGIN: cloud.plugin_since(plan.build.settings, len(plan.image.versions))}
+    return find_tools(environ=run.environ, console=console, needed=needed)
 
 
 def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> None:
@@ -264,7 +265,7 @@ def build(
         **run.variables,
         "imagegen_version": imagegen.__version__,
         "report_file": str(folder.report),
-        **cloud.build_variables(plan, run, console),
+        **cloud.build_variables(plan, run),
     }
 
     def attempt(size: str) -> None:
@@ -347,12 +348,14 @@ def build_and_publish(
     on_error: OnError | None = None,
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
+    from imagegen.doctor import refuse_wrong
     from imagegen.leftovers.recording import in_journal
     from imagegen.manifest.report import refuse_rejected
     from imagegen.providers import provider
 
     loaded = load(asked)
     evaluated(loaded, target)
+    refuse_wrong(loaded.config, target, run, console)
     lock = look_up(loaded, [target], lock_file, refresh=False, run=run, console=console)
     decision = decide(loaded, target, lock)
     folder = write(decision, render_tree(decision), out)
@@ -380,7 +383,6 @@ def publish_built(
 ) -> ImageManifest:
     """Publish what was built before, found by the cloud's own tags."""
     from imagegen.build.workspace import BuildFolder
-    from imagegen.errors import PublishError
     from imagegen.leftovers.recording import in_journal
     from imagegen.manifest.report import refuse_rejected
     from imagegen.providers import provider

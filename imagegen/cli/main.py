@@ -15,6 +15,7 @@ import click
 import imagegen
 import imagegen.cli.startup
 from imagegen.cli import asking, options, teach
+from imagegen.cli.doctor import doctor
 from imagegen.cli.ending import Verbs, end_without_place
 from imagegen.cli.janitor import janitor as janitor_verb
 from imagegen.cli.manifests import manifest as manifest_group
@@ -202,6 +203,7 @@ def build(
 ) -> None:
     """Build the image, publish it and record its manifest.
 
+    Asks the cloud first whether that can succeed (`imagegen doctor` asks more), and refuses where it cannot.
     Looks up what the lock does not answer, renders, asks Packer whether the tree is right, builds, publishes.
     An image of the same identity is not built twice, and nothing is published twice: run it again after a failure.
     """
@@ -297,7 +299,10 @@ def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool)
         click.echo(tools_text(found))
 
 
-for _verb in (teach.init, teach.explain, teach.schema, teach.catalog, teach.rules, janitor_verb, manifest_group):
+for _verb in (
+    *(doctor, teach.init, teach.explain, teach.schema, teach.catalog, teach.rules),
+    *(janitor_verb, manifest_group),
+):
     cli.add_command(_verb)
 
 

@@ -38,6 +38,15 @@ def versions_of(config: ImageConfig) -> Versions:
     )
 
 
+def image_versions(config: ImageConfig) -> dict[str, str]:
+    """The versions that an image is tagged with."""
+    runtime = config.runtime
+    versions = {"kubernetes": config.kubernetes.version, "cloudbase_init": config.cloudbase_init.version}
+    if runtime.containerd:
+        versions["containerd"] = runtime.containerd.version
+    return versions
+
+
 def step_context(config: ImageConfig, target: str) -> dict[str, Any]:
     """Everything that a step's `reads` may name."""
     sections = config.model_dump(mode="json", include=_SECTIONS)

@@ -13,7 +13,7 @@ from imagegen.artifacts.lock import Lock
 from imagegen.catalog.facts import stock_paths, windows_for
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError
-from imagegen.plan.context import artifact_requests, versions_of
+from imagegen.plan.context import artifact_requests, image_versions, versions_of
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -73,7 +73,7 @@ def resolve(
         target=target,
         windows={key: windows[key] for key in ("release", "edition", "build")},
         base=base.identity,
-        versions=_versions(config),
+        versions=image_versions(config),
         phases=phases,
         artifacts={
             name: PlannedArtifact(lock.artifacts[name].sha256, lock.artifacts[name].size) for name in sorted(requests)
@@ -110,14 +110,6 @@ def unanswered(
         if have is None or have.url != wanted.url or wanted.sha256 not in (None, have.sha256):
             missing.append(name)
     return missing
-
-
-def _versions(config: ImageConfig) -> dict[str, str]:
-    runtime = config.runtime
-    versions = {"kubernetes": config.kubernetes.version, "cloudbase_init": config.cloudbase_init.version}
-    if runtime.containerd:
-        versions["containerd"] = runtime.containerd.version
-    return versions
 
 
 def _stated(config: ImageConfig, sets: Mapping[str, Any]) -> dict[str, Any]:

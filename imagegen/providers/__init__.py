@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
+    from imagegen.providers.checks import Check
 
 PROVIDERS = {"aws": "imagegen.providers.aws.provider", "azure": "imagegen.providers.azure.provider"}
 
@@ -90,11 +91,26 @@ class Provider(Protocol):
     def look_up_base(self, settings: Any, request: Mapping[str, str], run: Run) -> LockedBase:  # noqa: ANN401 - as above
         """The newest image that the request describes."""
 
+    def quick_checks(self, settings: Any, run: Run) -> list[Check]:  # noqa: ANN401 - as above
+        """What is asked before every build, in a few requests: sign-in, regions, what must be there."""
+
+    def thorough_checks(
+        self,
+        settings: Any,  # noqa: ANN401 - as above
+        request: Mapping[str, str],
+        versions: Mapping[str, str],
+        run: Run,
+    ) -> list[Check]:
+        """What takes longer: the base image that the request describes, sizes and quotas, permissions, names."""
+
     def generation(self, settings: Any) -> str:  # noqa: ANN401 - as above
         """The machine generation whose base image is meant; pure."""
 
-    def plugin_since(self, plan: BuildPlan) -> str:
-        """The lowest version of the plugin that has every attribute of this plan's tree; pure."""
+    def plugin_since(self, build: Mapping[str, Any], versions: int) -> str:
+        """The lowest version of the plugin that has every attribute of such a build's tree; pure.
+
+        `build` is as `build_settings` makes it, `versions` how many there are: each is a tag.
+        """
 
     def builder_sizes(self, plan: BuildPlan) -> list[str]:
         """The builder's sizes in the order in which they are tried; pure."""
@@ -117,8 +133,8 @@ class Provider(Protocol):
         Where there is none, the console is told of those that failed and are not used.
         """
 
-    def build_variables(self, plan: BuildPlan, run: Run, console: Console) -> dict[str, str]:
-        """Facts of this run for Packer variables beyond the common ones; refuses what would fail after the build."""
+    def build_variables(self, plan: BuildPlan, run: Run) -> dict[str, str]:
+        """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""
 
     def clean_up(self, plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
         """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
-from azure.mgmt.compute.models import GalleryImage, GalleryImageVersion
+from azure.mgmt.compute.models import GalleryImageVersion
 
 from imagegen import errors
 from imagegen.console import Console
 from imagegen.providers import CloudImage, Run
-from imagegen.providers.azure import definition, gallery, numbering
+from imagegen.providers.azure import gallery, numbering
 from imagegen.providers.azure.publish import publish
 
 if TYPE_CHECKING:
@@ -40,20 +40,6 @@ def refused(answer: dict[str, Any]) -> HttpResponseError:
     )
     kind = ResourceNotFoundError if answer["status"] == 404 else HttpResponseError
     return kind(response=cast("Any", response))
-
-
-class Definitions:
-    """The image definition as ARM answers."""
-
-    def __init__(self, properties: dict[str, Any], journal: Any) -> None:  # noqa: ANN401 - conftest's Journal
-        self.properties = properties
-        self.journal = journal
-
-    def get(self, *place: str) -> GalleryImage:
-        assert place == PLACE
-        self.journal.note("get definition")
-        identifier = {"publisher": "p", "offer": "o", "sku": "s"}
-        return GalleryImage({"location": "westeurope", "properties": self.properties | {"identifier": identifier}})
 
 
 class Versions:
@@ -133,14 +119,10 @@ def test_gallery(
         "regions": case.get("regions", []),
         "replicas": case.get("replicas", 1),
         "version": case.get("rule", "date"),
-        "generation": case.get("generation", 2),
     }
-    build = BUILD | {"security_type": case.get("security_type", "Standard")}
-    plan = make_plan("azure", build, settings, case.get("kubernetes", "1.35.6"))
+    plan = make_plan("azure", BUILD, settings, case.get("kubernetes", "1.35.6"))
     versions = Versions(case, plan.image_id, journal)
-    definitions = Definitions(case.get("definition", {}), journal)
-    both = SimpleNamespace(gallery_image_versions=versions, gallery_images=definitions)
-    client = cast("ComputeManagementClient", both)
+    client = cast("ComputeManagementClient", SimpleNamespace(gallery_image_versions=versions))
     run = Run({}, case.get("labels", {}), case.get("started", "2026-11-18T10:00:00Z"))
     stream = io.StringIO()
     console = Console(stream, plain=True, quiet=True)
@@ -148,8 +130,6 @@ def test_gallery(
     def act() -> Any:  # noqa: ANN401 - whatever JSON the case expects
         if case["verb"] == "number":
             return numbering.next_version(client, plan, run, case.get("chance", 0))
-        if case["verb"] == "check":
-            return [[found.severity, found.message, found.hint] for found in definition.check_definition(client, plan)]
         if case["verb"] == "find":
             found = gallery.find_built(client, plan, run, console)
             return found and [found.id, found.region, found.name, found.state]

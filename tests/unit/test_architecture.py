@@ -43,14 +43,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "build": {"artifacts", "console", "errors", "lines"},
     "leftovers": {"build", "errors", "providers"},
     "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "resources"},
+    "doctor": {"build", "catalog", "errors", "plan", "providers"},
     "pipeline": {
-        *("artifacts", "build", "catalog", "config", "console", "contents", "errors", "imagegen", "leftovers"),
-        *("manifest", "plan", "providers", "render", "rules", "steps"),
+        *("artifacts", "build", "catalog", "config", "console", "contents", "doctor", "errors", "imagegen"),
+        *("leftovers", "manifest", "plan", "providers", "render", "rules", "steps"),
     },
     "rehearsal": {"artifacts", "build", "console", "errors", "manifest", "pipeline", "providers", "resources"},
     "cli": {
-        *("build", "catalog", "config", "console", "documents", "errors", "explain", "files", "imagegen"),
-        *("leftovers", "lines", "manifest", "pipeline", "providers", "rehearsal", "rules"),
+        *("build", "catalog", "config", "console", "doctor", "documents", "errors", "explain", "files"),
+        *("imagegen", "leftovers", "lines", "manifest", "pipeline", "providers", "rehearsal", "rules"),
     },
     "__main__": {"cli"},
 }
@@ -60,6 +61,7 @@ MAY_NAME: dict[str, set[str]] = {
     "providers": {"console", "plan"},
     "rules": {"documents", "steps"},
     "plan": {"providers"},
+    "doctor": {"config", "console"},
     "pipeline": {"documents"},
     "rehearsal": {"steps"},
     "cli": {"artifacts", "plan"},

@@ -1,10 +1,10 @@
-"""EC2 clients for a run's credentials, and what their errors mean for an operator."""
+"""Clients of AWS' services for a run's credentials, and what their errors mean for an operator."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.errors import ConfigError, PublishError
 from imagegen.providers.aws.faults import is_unknown_host
@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from imagegen.errors import ImagegenError
 
     Clients = Callable[[str], EC2Client]
+    ServiceClients = Callable[[str, str], Any]
 
 ATTEMPTS = 6
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 60
 
+_IN_XML = frozenset({"ec2", "iam", "sts"})
 _WHO = frozenset(
     {
         "AuthFailure",
@@ -50,18 +52,30 @@ _NOT_ACCEPTED_HINT = f"{_CREDENTIALS_HINT}; and check that the account has enabl
 
 @contextlib.contextmanager
 def ec2_clients(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[Clients]:
-    """A client per region, made when first asked for and closed at the end; `auth` as a plan's settings hold it."""
-    clients: dict[str, EC2Client] = {}
+    """A client of EC2 per region, as `service_clients` makes them."""
+    with service_clients(environ, auth) as clients:
+        yield lambda region: clients("ec2", region)
+
+
+@contextlib.contextmanager
+def service_clients(
+    environ: Mapping[str, str], auth: Mapping[str, Any], *, attempts: int = ATTEMPTS
+) -> Iterator[ServiceClients]:
+    """A client per service and region, made when first asked for and closed at the end; `auth` as plans hold it."""
+    clients: dict[tuple[str, str], Any] = {}
     session: boto3.Session | None = None
 
-    def client(region: str) -> EC2Client:
+    def client(service: str, region: str) -> Any:  # noqa: ANN401 - each service has a class of its own
         # The session is made late, so that what is wrong with it is explained where the first client is asked for.
         nonlocal session
         session = session or session_for(environ, auth, region)
-        if region not in clients:
-            clients[region] = session.client("ec2", region_name=region, **_client_options(environ))
-            refuse_pages(clients[region])
-        return clients[region]
+        if (service, region) not in clients:
+            # The stubs know the names of services as literals.
+            made: Any = session.client(cast("Any", service), region_name=region, **_client_options(environ, attempts))
+            clients[service, region] = made
+            if service in _IN_XML:
+                refuse_pages(made)
+        return clients[service, region]
 
     try:
         yield client
@@ -121,12 +135,12 @@ def _core(environ: Mapping[str, str]) -> botocore.session.Session:
     return core
 
 
-def _client_options(environ: Mapping[str, str]) -> dict[str, Any]:
+def _client_options(environ: Mapping[str, str], attempts: int = ATTEMPTS) -> dict[str, Any]:
     import botocore.config
 
     return {
         "config": botocore.config.Config(
-            retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+            retries={"mode": "standard", "total_max_attempts": attempts},
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
         ),
@@ -135,11 +149,12 @@ def _client_options(environ: Mapping[str, str]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def explained(doing: str, failure: type[ImagegenError], *, copied_to: str = "") -> Iterator[None]:
+def explained(doing: str, failure: type[ImagegenError], *, copied_to: str = "", service: str = "ec2") -> Iterator[None]:
     """Errors of the SDK as errors to act on: `failure`, or ConfigError where the credentials are at fault.
 
     Whoever publishes had credentials that were accepted: what goes wrong with them then is publishing's failure.
-    `copied_to` is a region that gets a copy, where the fault may be that it is named at all.
+    `copied_to` is a region that gets a copy, where the fault may be that it is named at all; `service` is the one that
+    is asked, by its name in permissions.
     """
     import botocore.exceptions as sdk
     from botocore.parsers import ResponseParserError
@@ -148,7 +163,7 @@ def explained(doing: str, failure: type[ImagegenError], *, copied_to: str = "") 
     try:
         yield
     except sdk.ClientError as error:
-        raise _from_answer(doing, error, failure, unusable, copied_to) from error
+        raise _from_answer(doing, error, failure, unusable, copied_to, service) from error
     except (
         sdk.NoCredentialsError,
         sdk.PartialCredentialsError,
@@ -172,7 +187,12 @@ def explained(doing: str, failure: type[ImagegenError], *, copied_to: str = "") 
 
 
 def _from_answer(
-    doing: str, error: ClientError, failure: type[ImagegenError], unusable: type[ImagegenError], copied_to: str
+    doing: str,
+    error: ClientError,
+    failure: type[ImagegenError],
+    unusable: type[ImagegenError],
+    copied_to: str,
+    service: str,
 ) -> ImagegenError:
     told = error.response.get("Error", {})
     code, message = told.get("Code", ""), told.get("Message", "")
@@ -186,8 +206,8 @@ def _from_answer(
     # What follows is an encoded blob of kilobytes.
     reason = message.partition("Encoded authorization failure message")[0].strip()
     if code in _MAY_NOT:
-        service = "sts" if error.operation_name == "AssumeRole" else "ec2"
-        hint = f"allow {service}:{error.operation_name} for these credentials, and run it again"
+        asked = "sts" if error.operation_name == "AssumeRole" else service
+        hint = f"allow {asked}:{error.operation_name} for these credentials, and run it again"
     else:
         hint = "run it again when the reason is gone"
     return failure(": ".join(part for part in (doing, code, reason) if part), hint=hint, details=details)

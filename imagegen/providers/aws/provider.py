@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers.aws import base, images, removal, source
+from imagegen.providers.aws import base, checks, images, removal, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Leftover, Published, Run
     from imagegen.providers.aws.settings import Settings
+    from imagegen.providers.checks import Check
 
 PLUGIN: Final = "amazon"
 PLUGIN_SINCE: Final = "1.2.6"
@@ -67,6 +68,21 @@ def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> Lo
         return base.look_up_base(clients(request["region"]), request)
 
 
+def quick_checks(settings: Settings, run: Run) -> list[Check]:
+    """Sign-in, regions, and what the config names of the account's own."""
+    return checks.quick_checks(settings, run)
+
+
+def thorough_checks(
+    settings: Settings,
+    request: Mapping[str, str],
+    versions: Mapping[str, str],  # noqa: ARG001 - the protocol's signature
+    run: Run,
+) -> list[Check]:
+    """The base image, sizes and quotas, keys, and permissions by dry run."""
+    return checks.thorough_checks(settings, request, run)
+
+
 def generation(settings: Settings) -> str:  # noqa: ARG001 - the protocol's signature
     """One for all: an AMI names none."""
     return "2"
@@ -82,8 +98,8 @@ def source_values(plan: BuildPlan) -> dict[str, Any]:
     return source.source_values(plan.build.settings, plan.build.base_place["ami_id"])
 
 
-def plugin_since(plan: BuildPlan) -> str:  # noqa: ARG001 - the protocol's signature
-    """The same for every plan: no setting needs a newer plugin."""
+def plugin_since(build: Mapping[str, Any], versions: int) -> str:  # noqa: ARG001 - the protocol's signature
+    """The same for every build: no setting needs a newer plugin."""
     return PLUGIN_SINCE
 
 
@@ -113,7 +129,7 @@ def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None
     return images.cloud_image(found, region) if found else None
 
 
-def build_variables(plan: BuildPlan, run: Run, console: Console) -> dict[str, str]:  # noqa: ARG001 - the protocol's
+def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:  # noqa: ARG001 - the protocol's
     """None: an AMI's name comes from the template's own timestamp."""
     return {}
 

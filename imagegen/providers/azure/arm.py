@@ -1,4 +1,4 @@
-"""The Resource Manager itself, for what is not of one service: groups, whatever is in them, deployments, vaults."""
+"""The Resource Manager itself, for what is not of one service: the subscription, groups, deployments, vaults."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.providers.azure import client as azure
+from imagegen.providers.azure.failures import refuse_web_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,33 +26,39 @@ class Arm:
     client: ARMPipelineClient[HttpRequest, HttpResponse]
     subscription: str
 
-    def listed(self, path: str, version: str) -> Iterator[dict[str, Any]]:
+    @property
+    def root(self) -> str:
+        """The subscription's own path."""
+        return f"/subscriptions/{self.subscription}"
+
+    def listed(self, path: str, version: str, **query: str) -> Iterator[dict[str, Any]]:
         """Every item of a collection, page by page; of one that is not there, none."""
-        page = self._ask("GET", f"{path}?api-version={version}")
+        page = self._ask("GET", path, {"api-version": version, **query})
         while page:
             yield from page.get("value", [])
             following = page.get("nextLink")
-            page = self._ask("GET", following) if following else None
+            page = self._ask("GET", following, {}) if following else None
 
     def get(self, path: str, version: str) -> dict[str, Any] | None:
         """A resource, or None where there is none."""
-        return self._ask("GET", f"{path}?api-version={version}")
+        return self._ask("GET", path, {"api-version": version})
 
     def post(self, path: str, version: str) -> dict[str, Any] | None:
-        return self._ask("POST", f"{path}?api-version={version}")
+        return self._ask("POST", path, {"api-version": version})
 
     def delete(self, path: str, version: str) -> None:
         """Ask for it; the Resource Manager does it in its own time."""
-        self._ask("DELETE", f"{path}?api-version={version}")
+        self._ask("DELETE", path, {"api-version": version})
 
-    def _ask(self, method: str, target: str) -> dict[str, Any] | None:
+    def _ask(self, method: str, target: str, query: Mapping[str, str]) -> dict[str, Any] | None:
         from azure.core.exceptions import HttpResponseError
         from azure.core.rest import HttpRequest
         from azure.mgmt.core.exceptions import ARMErrorFormat
 
         url = target if target.startswith(f"{HOST}/") else f"{HOST}{target}"
-        response = self.client.send_request(HttpRequest(method, url))
-        if response.status_code == _NOT_FOUND:
+        response = self.client.send_request(HttpRequest(method, url, params=dict(query)))
+        # A web page of that status is somebody else's.
+        if response.status_code == _NOT_FOUND and "json" in (response.content_type or ""):
             return None
         if response.status_code >= 400:
             raise HttpResponseError(response=response, error_format=ARMErrorFormat)
@@ -73,6 +80,7 @@ def resource_manager(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Ite
             policies.UserAgentPolicy(),
             policies.RetryPolicy(),
             ARMChallengeAuthenticationPolicy(credential, f"{HOST}/.default"),
+            policies.CustomHookPolicy(raw_response_hook=refuse_web_page),
             policies.SensitiveHeaderCleanupPolicy(),
         ]
         client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(

@@ -5,22 +5,25 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ERROR, WARNING, Problem, RefusedError
+from imagegen.errors import RefusedError
 from imagegen.providers.azure.failures import explained
+from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from azure.mgmt.compute import ComputeManagementClient
-    from azure.mgmt.compute.models import GalleryImage, GalleryImageVersion
+    from azure.mgmt.compute.models import GalleryImageVersion
 
     from imagegen.plan.model import BuildPlan
 
 _LARGEST_NUMBER: Final = 2**31 - 1
 _VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\Z")
 _STANDARD: Final = "Standard"
+# Azure takes a definition that does not say it for the first generation.
+_FIRST: Final = "V1"
 # The security types of a definition that take the image of a builder of this security type; Azure ignores their case.
 _TAKES: Final = {
     _STANDARD: frozenset(
@@ -52,11 +55,6 @@ class Definition:
             "must exist: create them, or correct targets.azure.gallery in the config"
         )
 
-    def read(self, client: ComputeManagementClient) -> GalleryImage:
-        """The definition itself."""
-        with explained(f"reading the image definition {self}", RefusedError, missing=self.missing):
-            return client.gallery_images.get(self.resource_group, self.gallery, self.name)
-
     def versions(self, client: ComputeManagementClient) -> list[GalleryImageVersion]:
         """Every version, without its replication."""
         with explained(f"listing the versions of {self}", RefusedError, missing=self.missing):
@@ -83,25 +81,27 @@ def definition_of(plan: BuildPlan) -> Definition:
     return Definition(settings["resource_group"], settings["gallery"], settings["definition"])
 
 
-def check_definition(client: ComputeManagementClient, plan: BuildPlan) -> list[Problem]:
-    """Why the plan's definition cannot hold its image. Azure itself says so only after the build, at the capture."""
-    definition = definition_of(plan)
-    found = definition.read(client)
-    problems = [*_wrong_kind(found, plan.publish.settings["generation"])]
-    security = plan.build.settings["security_type"]
-    problems += _wrong_security(_security_type(found), security)
-    place = f"image definition {definition}"
-    return [Problem(place, 0, "", message, hint, severity) for message, hint, severity in problems]
+def check_definition(
+    definition: Definition, found: Mapping[str, Any], generation: int, security_type: str
+) -> Iterator[Check]:
+    """Whether a definition, as the Resource Manager tells its properties, can hold the image of such a builder.
+
+    Azure itself says so only after the build, at the capture.
+    """
+    subject = f"image definition {definition}"
+    security = _security_type(found)
+    checks = [*_wrong_kind(subject, found, generation), *_wrong_security(subject, security, security_type)]
+    kind = f"{found.get('osType')}, {found.get('osState')}, {found.get('hyperVGeneration') or _FIRST}, {security}"
+    yield from checks or [Check(subject, OK, kind)]
 
 
-def _wrong_kind(found: GalleryImage, generation: int) -> Iterator[tuple[str, str, str]]:
+def _wrong_kind(subject: str, found: Mapping[str, Any], generation: int) -> Iterator[Check]:
     another = "name another definition in targets.azure.gallery.definition, or create one"
-    # Azure takes a definition that does not say it for the first generation.
-    has = state_word(found.hyper_v_generation) or "V1"
+    has = found.get("hyperVGeneration") or _FIRST
     kinds = (
-        ("OS type", state_word(found.os_type), "Windows", f"{another} with --os-type Windows"),
-        ("OS state", state_word(found.os_state), "Generalized", f"{another} with --os-state Generalized"),
-        ("architecture", state_word(found.architecture) or "x64", "x64", f"{another} with --architecture x64"),
+        ("OS type", found.get("osType") or "", "Windows", f"{another} with --os-type Windows"),
+        ("OS state", found.get("osState") or "", "Generalized", f"{another} with --os-state Generalized"),
+        ("architecture", found.get("architecture") or "x64", "x64", f"{another} with --architecture x64"),
         (
             "Hyper-V generation",
             has,
@@ -111,23 +111,24 @@ def _wrong_kind(found: GalleryImage, generation: int) -> Iterator[tuple[str, str
     )
     for what, is_now, wanted, hint in kinds:
         if is_now.lower() != wanted.lower():
-            yield f"its {what} is {is_now}, and the image's is {wanted}", hint, ERROR
+            yield Check(subject, WRONG, f"its {what} is {is_now}, and the image's is {wanted}", hint)
 
 
-def _wrong_security(found: str, asked: str) -> Iterator[tuple[str, str, str]]:
+def _wrong_security(subject: str, found: str, asked: str) -> Iterator[Check]:
     if found.lower() not in _TAKES[asked]:
         feature = f"with --features SecurityType={asked}" if asked != _STANDARD else "without a SecurityType"
         hint = f"create a definition {feature}, or set targets.azure.security_type to what this one is for"
-        yield f"its security type is {found}, and targets.azure.security_type is {asked}", hint, ERROR
+        message = f"its security type is {found}, and targets.azure.security_type is {asked}"
+        yield Check(subject, WRONG, message, hint)
     elif found.lower().endswith("supported"):
         # Seen in 2023 and 2024 (packer-plugin-azure#304, microsoft/STL#4682); not known to hold for ever.
         message = f"its security type is {found}, for which Azure has rejected images captured from a virtual machine"
         kind = "without a SecurityType" if asked == _STANDARD else f"with --features SecurityType={asked}"
-        yield message, f"if the capture fails, create a definition {kind}", WARNING
+        yield Check(subject, UNKNOWN, message, f"if the capture fails, create a definition {kind}")
 
 
-def _security_type(found: GalleryImage) -> str:
-    features = {(feature.name or "").lower(): feature.value or "" for feature in found.features or []}
+def _security_type(found: Mapping[str, Any]) -> str:
+    features = {str(feature.get("name")).lower(): feature.get("value") for feature in found.get("features") or []}
     return features.get("securitytype") or _STANDARD
 
 

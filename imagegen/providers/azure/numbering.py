@@ -40,10 +40,14 @@ def next_version(client: ComputeManagementClient, plan: BuildPlan, run: Run, cha
 
 def fixed_version(plan: BuildPlan) -> str | None:
     """The number that the config alone decides; None where it is made of the time."""
-    rule: str = plan.publish.settings["version"]
+    return version_by_rule(plan.publish.settings["version"], plan.image.versions["kubernetes"])
+
+
+def version_by_rule(rule: str, kubernetes: str) -> str | None:
+    """The number of a config's rule; None where it is made of the time."""
     if rule == "date":
         return None
-    return plan.image.versions["kubernetes"] if rule == "kubernetes" else rule
+    return kubernetes if rule == "kubernetes" else rule
 
 
 def _check_free(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ERROR, BuildError, ImagegenError, PublishError, RefusedError
-from imagegen.providers.azure import base, gallery, numbering, removal, source, vault
+from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
+from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, vault
 from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.client import compute, credential_for, subscription_id
-from imagegen.providers.azure.definition import check_definition, definition_of
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.waiting import Clock
 
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
-    from imagegen.errors import Problem
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Leftover, Published, Run
     from imagegen.providers.azure.settings import Settings
+    from imagegen.providers.checks import Check
 
 PLUGIN: Final = "azure"
 PLUGIN_SINCE: Final = source.PLUGIN_SINCE
@@ -79,6 +78,18 @@ def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> Lo
         return base.look_up_base(client, request)
 
 
+def quick_checks(settings: Settings, run: Run) -> list[Check]:
+    """Sign-in, regions, the image definition."""
+    return checks.quick_checks(settings, run)
+
+
+def thorough_checks(
+    settings: Settings, request: Mapping[str, str], versions: Mapping[str, str], run: Run
+) -> list[Check]:
+    """The base image, the version's number, sizes and quotas, what the config names, and permissions."""
+    return checks.thorough_checks(settings, request, versions, run)
+
+
 def generation(settings: Settings) -> str:
     """The machine generation, by which the catalogue tells base images apart."""
     return str(settings.generation)
@@ -94,9 +105,9 @@ def source_values(plan: BuildPlan) -> dict[str, Any]:
     return source.source_values(plan.build.settings, numbering.fixed_version(plan) or "")
 
 
-def plugin_since(plan: BuildPlan) -> str:
-    """The lowest plugin version that does what this plan asks for."""
-    return source.plugin_since(plan.build.settings, len(plan.image.versions))
+def plugin_since(build: Mapping[str, Any], versions: int) -> str:
+    """The lowest plugin version that does what is asked for."""
+    return source.plugin_since(build, versions)
 
 
 def builder_sizes(plan: BuildPlan) -> list[str]:
@@ -111,12 +122,11 @@ def secret_variables(plan: BuildPlan) -> frozenset[str]:
 
 
 def publish_settings(settings: Settings) -> dict[str, Any]:
-    """What publish needs, and what the definition is checked for; the `kubernetes` rule's version is the image's."""
+    """What publish needs; the Kubernetes version of the `kubernetes` rule is the image's own."""
     return {
         "regions": list(settings.publish.regions),
         "replicas": settings.publish.replicas,
         "version": settings.gallery.version,
-        "generation": settings.generation,
     }
 
 
@@ -126,11 +136,10 @@ def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None
         return gallery.find_built(client, plan, run, console)
 
 
-def build_variables(plan: BuildPlan, run: Run, console: Console) -> dict[str, str]:
-    """The gallery version to build, which is free at this moment, in a definition that can hold it."""
+def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:
+    """The gallery version to build, which is free at this moment."""
     chance = secrets.randbelow(numbering.PER_SECOND)
     with explained("numbering the image", RefusedError), compute(run.environ, _auth(plan)) as client:
-        _refuse_wrong(check_definition(client, plan), plan, console)
         variables = {"gallery_image_version": numbering.next_version(client, plan, run, chance)}
     return variables | ({_SECRET: vault.new_secret_name()} if plan.build.settings["key_vault"] else {})
 
@@ -150,14 +159,6 @@ def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: C
         # The build's own outcome is what counts.
         command = f"az keyvault secret delete --vault-name {name} --name {secret}"
         console.warn(f"{error.message}; delete it yourself: `{command}`")
-
-
-def _refuse_wrong(problems: list[Problem], plan: BuildPlan, console: Console) -> None:
-    wrong = [problem for problem in problems if problem.severity == ERROR]
-    if wrong:
-        raise RefusedError(f"{definition_of(plan)} cannot hold this image", problems=wrong)
-    for problem in problems:
-        console.warn(f"{problem.file}: {problem.message}; {problem.hint}")
 
 
 def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import shutil
@@ -15,11 +16,12 @@ from imagegen import pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import packer
 from imagegen.build.toolchain import Plugin, Toolchain
-from imagegen.console import make_console
+from imagegen.console import Console
 from imagegen.errors import BuildError, PublishError, RefusedError
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import CloudImage, Published, Run
 from imagegen.providers.aws import provider as aws
+from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 from imagegen.render.bundle import guest_plan
 from tests.conftest import TODAY
 
@@ -46,6 +48,7 @@ class World:
         self.failures = 0
         self.published = 0
         self.packer_fails = False
+        self.checks = [Check("sign-in", OK, "somebody")]
         self.cleaned_up: list[str] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
@@ -97,6 +100,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(pipeline, "find_toolchain", lambda *_: tools)
     monkeypatch.setattr(pipeline, "check", lambda *_: None)
     monkeypatch.setattr(packer, "build_tree", made.build_tree)
+    monkeypatch.setattr(aws, "quick_checks", lambda *_: made.checks)
     monkeypatch.setattr(aws, "find_built", lambda *_: made.image)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
     monkeypatch.setattr(aws, "leftovers", lambda *_: [])
@@ -105,7 +109,19 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 @pytest.fixture
-def build(world: World, tmp_path: Path, load: Any, make_lock: Any) -> Callable[[], ImageManifest]:  # noqa: ANN401 - the shared fixtures
+def said() -> io.StringIO:
+    """What the console of a build was told."""
+    return io.StringIO()
+
+
+@pytest.fixture
+def build(
+    world: World,
+    tmp_path: Path,
+    load: Any,  # noqa: ANN401 - the shared fixtures
+    make_lock: Any,  # noqa: ANN401 - as above
+    said: io.StringIO,
+) -> Callable[[], ImageManifest]:
     lock = tmp_path / "lock.json"
     loaded = load(SHIPPED)
     locked = make_lock(loaded)
@@ -120,7 +136,7 @@ def build(world: World, tmp_path: Path, load: Any, make_lock: Any) -> Callable[[
             lock_file=lock,
             out=tmp_path / "out",
             run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
-            console=make_console(plain=True, quiet=True),
+            console=Console(said, plain=True, quiet=True),
             rebuild=False,
             with_publish=True,
         )
@@ -187,3 +203,29 @@ def test_what_a_build_leaves_is_cleaned_up_however_it_ended(
     if not fails:
         build()
     assert len(world.cleaned_up) == 1
+
+
+def test_what_the_cloud_would_refuse_is_refused_before_anything_is_made(
+    world: World, build: Callable[[], ImageManifest], tmp_path: Path
+) -> None:
+    world.checks = [
+        Check("publish region us-west-9", WRONG, "AWS has no region of this name", "write us-west-2"),
+        Check("build region us-east-1", OK, "always enabled"),
+        Check("VPC vpc-1", WRONG, "not there"),
+    ]
+    with pytest.raises(RefusedError) as raised:
+        build()
+    assert raised.value.exit_code == 5
+    assert [str(problem) for problem in raised.value.problems] == [
+        "VPC vpc-1: not there",
+        "publish region us-west-9: AWS has no region of this name\n  hint: write us-west-2",
+    ]
+    assert (world.image, world.cleaned_up, world.published) == (None, [], 0)
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], ImageManifest], said: io.StringIO) -> None:
+    world.checks = [Check("regions", UNKNOWN, "UnauthorizedOperation", "allow ec2:DescribeRegions")]
+    assert build().published is not None
+    told = "warning: regions: not known: UnauthorizedOperation (hint: allow ec2:DescribeRegions)"
+    assert told in said.getvalue()

@@ -230,7 +230,8 @@ def test_a_plan_says_what_a_run_needs_to_know() -> None:
     plain, named = _plan({"vm_sizes": ["Standard_D4s_v5", "Standard_D4as_v5"]}), _plan(BY_NAME["secret"])
     assert azure.builder_sizes(plain) == ["Standard_D4s_v5", "Standard_D4as_v5"]
     assert [azure.secret_variables(plan) for plan in (plain, named)] == [frozenset(), {"IMAGES_SECRET"}]
-    assert azure.plugin_since(_plan(BY_NAME["trusted"])) == "2.0.5"
+    trusted = _plan(BY_NAME["trusted"])
+    assert azure.plugin_since(trusted.build.settings, len(trusted.image.versions)) == "2.0.5"
 
 
 def _plan(asked: dict[str, Any], rule: str = "date") -> BuildPlan:
@@ -302,7 +303,7 @@ COMPLETE: dict[str, Any] = {
 OTHER: dict[str, tuple[Any, str]] = {
     "location": ("westus", "base build"),
     "vm_sizes": (["Standard_D8s_v5"], "build"),
-    "generation": (1, "base publish"),
+    "generation": (1, "base"),
     "security_type": ("TrustedLaunch", "build"),
     "spot.max_price": ("0.25", "build"),
     "network.virtual_network": ("net", "build"),

@@ -12,13 +12,16 @@ import pytest
 import requests
 
 from imagegen.console import Console
+from imagegen.doctor import refuse_wrong
 from imagegen.errors import RefusedError
 from imagegen.providers import Run, provider
+from imagegen.providers.azure.settings import Settings
 from imagegen.rehearsal.network.azure.edge import Azure
 from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup, GalleryDefinition
 from imagegen.rehearsal.network.messages import Request, parse_target
 
 if TYPE_CHECKING:
+    from imagegen.config.model import ImageConfig
     from imagegen.plan.model import BuildPlan
 
 VAULT = "image-builds"
@@ -75,21 +78,27 @@ def plan_of(**settings: Any) -> BuildPlan:  # noqa: ANN401 - any of Azure's sett
         "resource_group": "images",
         "gallery": "gal",
         "definition": "def",
-        "security_type": "Standard",
         "key_vault": None,
         "auth": {"method": "environment", "subscription_id": None, "client_secret_env": None},
         **settings,
     }
-    publish = {"regions": [], "replicas": 1, "version": "date", "generation": 2}
-    parts = {"build": SimpleNamespace(settings=build), "publish": SimpleNamespace(settings=publish)}
+    publish = {"regions": [], "replicas": 1, "version": "date"}
+    image = SimpleNamespace(versions={"kubernetes": "1.35.6"})
+    parts = {"image": image, "build": SimpleNamespace(settings=build), "publish": SimpleNamespace(settings=publish)}
     return cast("BuildPlan", SimpleNamespace(**parts))
 
 
 def test_two_runs_of_one_second_build_two_versions(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     azure, chances = provider("azure"), iter([17, 512])
     monkeypatch.setattr("secrets.randbelow", lambda limit: next(chances) % limit)
-    numbers = [azure.build_variables(plan_of(), stage.run, stage.console)["gallery_image_version"] for _ in range(2)]
+    numbers = [azure.build_variables(plan_of(), stage.run)["gallery_image_version"] for _ in range(2)]
     assert numbers == ["2026.1118.100000017", "2026.1118.100000512"]
+
+
+def config_of(**settings: Any) -> ImageConfig:  # noqa: ANN401 - any of Azure's settings
+    gallery = {"resource_group": "images", "name": "gal", "definition": "def"}
+    asked = Settings.model_validate({"location": "westeurope", "gallery": gallery, **settings})
+    return cast("ImageConfig", SimpleNamespace(targets=SimpleNamespace(named=lambda: {"azure": asked})))
 
 
 @pytest.mark.parametrize(
@@ -106,23 +115,37 @@ def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
     definition: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(monkeypatch, **definition)
-    with pytest.raises(RefusedError, match="gal/def cannot hold this image") as raised:
-        provider("azure").build_variables(plan_of(), stage.run, stage.console)
+    with pytest.raises(RefusedError, match="azure would fail this build") as raised:
+        refuse_wrong(config_of(), "azure", stage.run, stage.console)
     assert [message in problem.message for problem in raised.value.problems] == [True]
     assert raised.value.exit_code == 5
+    assert [asked.partition(" ")[0] for asked in stage.asked if "management" in asked] == ["GET", "GET", "GET"]
 
 
 def test_a_build_that_may_fail_at_the_capture_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, security_type="TrustedLaunchSupported")
-    assert provider("azure").build_variables(plan_of(), stage.run, stage.console)
-    assert "warning: image definition gal/def: its security type is TrustedLaunchSupported" in stage.said.getvalue()
+    refuse_wrong(config_of(), "azure", stage.run, stage.console)
+    said = stage.said.getvalue()
+    assert "warning: image definition gal/def: not known: its security type is TrustedLaunchSupported" in said
+
+
+def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stage) -> None:
+    config = config_of(
+        gallery={"resource_group": "images", "name": "gal", "definition": "other"}, publish={"regions": ["westus9"]}
+    )
+    with pytest.raises(RefusedError) as raised:
+        refuse_wrong(config, "azure", stage.run, stage.console)
+    assert [problem.file for problem in raised.value.problems] == [
+        "image definition gal/other",
+        "publish region westus9",
+    ]
 
 
 def test_a_run_has_a_secret_of_its_own_in_a_vault_that_is_there(stage: Stage) -> None:
     azure, plan = provider("azure"), plan_of(key_vault=VAULT)
-    names = {azure.build_variables(plan, stage.run, stage.console)["key_vault_secret"] for _ in range(2)}
+    names = {azure.build_variables(plan, stage.run)["key_vault_secret"] for _ in range(2)}
     assert len(names) == 2
-    assert "key_vault_secret" not in azure.build_variables(plan_of(), stage.run, stage.console)
+    assert "key_vault_secret" not in azure.build_variables(plan_of(), stage.run)
 
 
 def put_secret(stage: Stage) -> int:

@@ -1,0 +1,82 @@
+"""`imagegen doctor`: what stands in a build's way, in words or JSON, and an exit code that a script can ask for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import click
+
+from imagegen.cli import asking, options
+from imagegen.lines import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from imagegen.providers.checks import Check
+
+_COLOURS = {"ok": "green", "wrong": "red", "unknown": "yellow"}
+_WIDEST_SUBJECT = 44
+
+
+@click.command(short_help="Ask the cloud whether a build can succeed.")
+@options.CONFIG
+@click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
+@options.SET
+@options.FORMAT
+@options.PLAIN
+@options.QUIET
+def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, plain: bool, quiet: bool) -> None:
+    """Ask this machine and the cloud whether a build of CONFIG can succeed. Needs no lock, and makes nothing.
+
+    \b
+    It looks at Packer and its plugin, sign-in, regions, base image, builder sizes and quotas,
+    permissions, and what the config names of your own (network, keys, gallery, definition):
+      imagegen doctor image.yaml --target aws
+
+    \b
+    Each check is one of:
+      ok       as it has to be
+      wrong    the build or its publishing would fail; the hint says what to do
+      unknown  could not be asked, for example because a permission is missing
+
+    `imagegen build` asks the quick ones itself. Exit code 5 where something is wrong.
+    """
+    from imagegen import pipeline
+    from imagegen.cli.show import print_json
+    from imagegen.doctor import examine
+    from imagegen.errors import ExitCode
+    from imagegen.providers.checks import WRONG
+
+    loaded = asking.loaded(asking.asked(config, sets))
+    names = [target] if target else list(loaded.config.targets.named())
+    for name in names:
+        pipeline.evaluated(loaded, name)
+    console, run = asking.console_for(plain, quiet), asking.run_with(())
+    found = {name: examine(loaded.config, name, run, console) for name in names}
+    is_wrong = any(check.verdict == WRONG for checks in found.values() for check in checks)
+    if form == "json":
+        targets = {name: [_as_json(check) for check in checks] for name, checks in found.items()}
+        print_json({"ok": not is_wrong, "targets": targets})
+    else:
+        for name, checks in found.items():
+            click.echo("\n".join([one_line(f"{loaded.config.name} for {name}"), *_lines(checks)]))
+    if is_wrong:
+        raise click.exceptions.Exit(int(ExitCode.REFUSED))
+
+
+def _as_json(check: Check) -> dict[str, str]:
+    return {"subject": check.subject, "verdict": check.verdict, "message": check.message, "hint": check.hint}
+
+
+def _lines(checks: Sequence[Check]) -> Iterator[str]:
+    width = min(max(len(check.subject) for check in checks), _WIDEST_SUBJECT)
+    for check in checks:
+        verdict = check.verdict.ljust(len("unknown"))
+        if not os.environ.get("NO_COLOR"):
+            verdict = click.style(verdict, fg=_COLOURS[check.verdict])
+        yield f"  {verdict}  {one_line(f'{check.subject.ljust(width)}  {check.message}')}"
+        if check.hint:
+            first, *others = check.hint.splitlines()
+            yield from (f"{' ' * 11}{one_line(line)}" for line in (f"hint: {first}", *others))

@@ -1,0 +1,194 @@
+"""What AWS is asked before a build, so that what cannot succeed fails at once. Nothing is made by it."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from imagegen.errors import RefusedError
+from imagegen.providers.aws import capacity, dry_runs
+from imagegen.providers.aws.base import look_up_base
+from imagegen.providers.aws.client import explained, service_clients
+from imagegen.providers.aws.faults import error_code
+from imagegen.providers.checks import OK, SIGN_IN, WRONG, Check, is_stopped, run_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from imagegen.artifacts.lock import LockedBase
+    from imagegen.providers import Run
+    from imagegen.providers.aws.client import ServiceClients
+    from imagegen.providers.aws.settings import Settings
+
+# A build waits for this: what does not answer is said, and not asked for long.
+_ATTEMPTS = 2
+# Regions are enabled for an account one by one, and these cannot be disabled.
+_FIRST_REGIONS = {"cn": "cn-north-1", "us-gov": "us-gov-west-1"}
+_FIRST_REGION = "us-east-1"
+
+
+def quick_checks(settings: Settings, run: Run) -> list[Check]:
+    """Sign-in, regions, and what the config names of the account's own: a few requests."""
+    with service_clients(run.environ, settings.auth.model_dump(mode="json"), attempts=_ATTEMPTS) as clients:
+        return ask_quickly(clients, settings)
+
+
+def thorough_checks(settings: Settings, request: Mapping[str, str], run: Run) -> list[Check]:
+    """What takes longer: the base image, sizes and quotas, keys, and permissions by dry run."""
+    with service_clients(run.environ, settings.auth.model_dump(mode="json"), attempts=_ATTEMPTS) as clients:
+        return ask_thoroughly(clients, settings, request)
+
+
+def ask_quickly(clients: ServiceClients, settings: Settings) -> list[Check]:
+    """What AWS answers to the first questions."""
+    asked_in, signed_in = _sign_in(clients, settings.region)
+    checks = [signed_in]
+    if is_stopped(checks):
+        return checks
+    checks += run_check("regions", lambda: _regions(clients("ec2", asked_in), settings))
+    if is_stopped(checks):
+        return checks
+    network = settings.network
+    # A subnet is in a VPC: the default one is asked for where neither is named.
+    if network.subnet_id:
+        checks += run_check(f"subnet {network.subnet_id}", lambda: _subnet(clients, settings))
+    else:
+        checks += run_check(f"VPC {network.vpc_id or 'of the region'}", lambda: _vpc(clients, settings))
+    if network.security_group_ids:
+        checks += run_check("security groups", lambda: _security_groups(clients, settings))
+    if settings.iam_instance_profile:
+        subject = f"instance profile {settings.iam_instance_profile}"
+        checks += run_check(subject, lambda: _instance_profile(clients, settings, subject))
+    return checks
+
+
+def _sign_in(clients: ServiceClients, region: str) -> tuple[str, Check]:
+    """The region where the account can be asked, and who asks.
+
+    A region that is not enabled rejects everybody's credentials, and one that does not exist has no host: what is
+    wrong then is told by a region that every account has.
+    """
+    found = _who(clients, region)
+    other = _FIRST_REGIONS.get(region.rpartition("-")[0].rpartition("-")[0], _FIRST_REGION)
+    if found.verdict != OK and other != region:
+        elsewhere = _who(clients, other)
+        if elsewhere.verdict == OK:
+            return other, elsewhere
+    return region, found
+
+
+def _who(clients: ServiceClients, region: str) -> Check:
+    def look() -> Iterator[Check]:
+        with explained(f"signing in to {region}", RefusedError, service="sts"):
+            identity = clients("sts", region).get_caller_identity()
+        yield Check(SIGN_IN, OK, identity["Arn"])
+
+    (check,) = run_check(SIGN_IN, look)
+    return check._replace(stops=True)
+
+
+def _regions(ec2: Any, settings: Settings) -> Iterator[Check]:  # noqa: ANN401 - a client of EC2
+    with explained("asking which regions are enabled", RefusedError):
+        regions = ec2.describe_regions(AllRegions=True)["Regions"]
+    statuses = {region["RegionName"]: region["OptInStatus"] for region in regions}
+    yield _region("build region", settings.region, statuses, "choose another targets.aws.region")._replace(stops=True)
+    for region in settings.publish.regions:
+        yield _region("publish region", region, statuses, f"leave {region} out of targets.aws.publish.regions")
+
+
+def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -> Check:
+    subject = f"{what} {region}"
+    status = statuses.get(region)
+    if status is None:
+        nearest = difflib.get_close_matches(region, statuses, n=3)
+        hint = f"write {' or '.join(nearest)}, or {instead}" if nearest else instead
+        return Check(subject, WRONG, "AWS has no region of this name", hint)
+    if status == "not-opted-in":
+        command = f"aws account enable-region --region-name {region}"
+        hint = f"enable it (`{command}`, which takes minutes), or {instead}"
+        return Check(subject, WRONG, "this account has not enabled it", hint)
+    return Check(subject, OK, "enabled" if status == "opted-in" else "always enabled")
+
+
+def _subnet(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
+    network, region = settings.network, settings.region
+    subject = f"subnet {network.subnet_id}"
+    with explained(f"looking for {subject}", RefusedError):
+        subnets = clients("ec2", region).describe_subnets(Filters=_filter("subnet-id", network.subnet_id))["Subnets"]
+    if not subnets:
+        hint = "correct targets.aws.network.subnet_id, or targets.aws.region"
+        yield Check(subject, WRONG, f"this account has no such subnet in {region}", hint)
+    elif network.vpc_id not in (None, subnets[0]["VpcId"]):
+        hint = "correct targets.aws.network.vpc_id, or leave it out"
+        yield Check(subject, WRONG, f"it is in {subnets[0]['VpcId']}, not in {network.vpc_id}", hint)
+    else:
+        yield Check(subject, OK, f"in {subnets[0]['VpcId']}, {subnets[0]['AvailabilityZone']}")
+
+
+def _vpc(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
+    vpc, region = settings.network.vpc_id, settings.region
+    wanted = _filter("vpc-id", vpc) if vpc else _filter("is-default", "true")
+    with explained("looking for the VPC", RefusedError):
+        vpcs = clients("ec2", region).describe_vpcs(Filters=wanted)["Vpcs"]
+    if vpcs:
+        yield Check(f"VPC {vpcs[0]['VpcId']}", OK, "there" if vpc else f"the default one of {region}")
+    elif vpc:
+        hint = "correct targets.aws.network.vpc_id, or targets.aws.region"
+        yield Check(f"VPC {vpc}", WRONG, f"this account has no such VPC in {region}", hint)
+    else:
+        hint = "set targets.aws.network.subnet_id, or run `aws ec2 create-default-vpc`"
+        yield Check("default VPC", WRONG, f"this account has none in {region}", hint)
+
+
+def _security_groups(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
+    wanted = settings.network.security_group_ids
+    filters = [{"Name": "group-id", "Values": wanted}]
+    with explained("looking for the security groups", RefusedError):
+        groups = clients("ec2", settings.region).describe_security_groups(Filters=filters)["SecurityGroups"]
+    found = {group["GroupId"]: group["VpcId"] for group in groups}
+    hint = "correct targets.aws.network.security_group_ids"
+    for group in wanted:
+        if group in found:
+            yield Check(f"security group {group}", OK, f"in {found[group]}")
+        else:
+            message = f"this account has no such security group in {settings.region}"
+            yield Check(f"security group {group}", WRONG, message, hint)
+
+
+def _instance_profile(clients: ServiceClients, settings: Settings, subject: str) -> Iterator[Check]:
+    from botocore.exceptions import ClientError
+
+    with explained(f"looking for {subject}", RefusedError, service="iam"):
+        try:
+            clients("iam", settings.region).get_instance_profile(InstanceProfileName=settings.iam_instance_profile)
+        except ClientError as error:
+            if error_code(error) != "NoSuchEntity":
+                raise
+            hint = "correct targets.aws.iam_instance_profile, or create it"
+            yield Check(subject, WRONG, "this account has no such instance profile", hint)
+            return
+    yield Check(subject, OK, "there")
+
+
+def ask_thoroughly(clients: ServiceClients, settings: Settings, request: Mapping[str, str]) -> list[Check]:
+    """What AWS answers to the others."""
+    base: list[LockedBase] = []
+
+    def look() -> Iterator[Check]:
+        base.append(look_up_base(clients("ec2", settings.region), request))
+        yield Check("base image", OK, f"{base[0].identity['name']}, {base[0].place['ami_id']}")
+
+    image = run_check("base image", look)
+    sizes, offered = capacity.capacity_checks(clients, settings)
+    ami = base[0].place["ami_id"] if base else ""
+    return [
+        *image,
+        *sizes,
+        *dry_runs.key_checks(clients, settings),
+        *dry_runs.permission_checks(clients, settings, ami, offered[0] if offered else ""),
+    ]
+
+
+def _filter(name: str, value: str | None) -> list[dict[str, Any]]:
+    # By filter, not by id: what is not there is then an empty answer, and no error.
+    return [{"Name": name, "Values": [value]}]

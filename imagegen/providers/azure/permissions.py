@@ -1,0 +1,80 @@
+"""Whether the credentials may do what a build does. Azure has no dry run: their role assignments are read instead."""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.errors import RefusedError
+from imagegen.providers.azure.failures import explained
+from imagegen.providers.checks import OK, WRONG, Check, run_check
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from imagegen.providers.azure.arm import Arm
+    from imagegen.providers.azure.settings import Settings
+
+_API: Final = "2022-04-01"
+_IN_GALLERY: Final = (
+    "Microsoft.Compute/galleries/read",
+    "Microsoft.Compute/galleries/images/read",
+    "Microsoft.Compute/galleries/images/versions/read",
+    "Microsoft.Compute/galleries/images/versions/write",
+)
+_IN_BUILD: Final = (
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/virtualMachines/deallocate/action",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/generalize/action",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Resources/deployments/write",
+)
+# What a temporary group and a temporary vault need.
+_TEMPORARY_GROUP: Final = (
+    "Microsoft.Resources/subscriptions/resourceGroups/write",
+    "Microsoft.Resources/subscriptions/resourceGroups/delete",
+)
+_TEMPORARY_VAULT: Final = ("Microsoft.KeyVault/vaults/write", "Microsoft.KeyVault/vaults/delete")
+
+
+def permission_checks(arm: Arm, settings: Settings) -> list[Check]:
+    """Those of the gallery's resource group, and of where the builder is made."""
+    gallery = settings.gallery.resource_group
+    vault = () if settings.key_vault else _TEMPORARY_VAULT
+    if group := settings.build_resource_group:
+        where, path, needed = f"resource group {group}", f"{arm.root}/resourceGroups/{group}", (*_IN_BUILD, *vault)
+    else:
+        where, path, needed = "the subscription", arm.root, (*_IN_BUILD, *vault, *_TEMPORARY_GROUP)
+    return [
+        *_checked(arm, f"resource group {gallery}", f"{arm.root}/resourceGroups/{gallery}", _IN_GALLERY),
+        *_checked(arm, where, path, needed),
+    ]
+
+
+def _checked(arm: Arm, where: str, path: str, needed: Sequence[str]) -> list[Check]:
+    subject = f"permissions in {where}"
+
+    def look() -> Iterator[Check]:
+        with explained(f"reading the permissions in {where}", RefusedError):
+            granted = list(arm.listed(f"{path}/providers/Microsoft.Authorization/permissions", _API))
+        if lacking := [action for action in needed if not _allows(granted, action)]:
+            hint = "give these credentials a role that allows them there, for example Contributor"
+            yield Check(subject, WRONG, f"no role assignment allows {', '.join(lacking)}", hint)
+        else:
+            yield Check(subject, OK, "role assignments allow the build (deny assignments and policies are not read)")
+
+    return run_check(subject, look)
+
+
+def _allows(granted: Sequence[Mapping[str, Any]], action: str) -> bool:
+    """One role is enough; what it leaves out may be in another."""
+    return any(
+        _is_among(action, role.get("actions") or []) and not _is_among(action, role.get("notActions") or [])
+        for role in granted
+    )
+
+
+def _is_among(action: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in patterns)

@@ -1,0 +1,35 @@
+"""What doctor cases share: a case is what a cloud answers, and what is to be said of it. `make golden` says it anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from imagegen.providers.checks import Check
+
+    Compare = Callable[[Path, Sequence[Check], list[str]], None]
+
+
+@pytest.fixture
+def compare() -> Compare:
+    """The checks and the calls of a case are the expected ones."""
+
+    def compared(file: Path, checks: Sequence[Check], calls: list[str]) -> None:
+        case: dict[str, Any] = json.loads(file.read_text())
+        rows = [
+            [check.verdict, check.subject, check.message, *([check.hint] if check.hint else [])] for check in checks
+        ]
+        found = {"calls": calls, "checks": rows}
+        if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
+            file.write_text(json.dumps({**case, "expect": found}, indent=2) + "\n")
+        else:
+            assert found == case["expect"]
+
+    return compared
