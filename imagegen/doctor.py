@@ -32,24 +32,25 @@ def examine(config: ImageConfig, target: str, run: Run, console: Console) -> lis
         return checks + cloud.thorough_checks(settings, request, image_versions(config), run)
 
 
-def refuse_wrong(config: ImageConfig, target: str, run: Run, console: Console) -> None:
-    """Refuse what the quick part shows to be wrong; what it could not ask is a warning."""
+def refuse_wrong(config: ImageConfig, target: str, run: Run, console: Console, *, with_publish: bool = True) -> None:
+    """Refuse what the quick part shows to be wrong; a warning of what could not be asked, or is not needed now."""
     from imagegen.providers import provider
 
     with console.task(f"asking {target} whether it can be built", None):
         checks = provider(target).quick_checks(config.targets.named()[target], run)
+    wrong = [check for check in checks if check.verdict == WRONG and (with_publish or not check.of_publishing)]
     for check in checks:
-        if check.verdict == UNKNOWN:
-            advice = f" (hint: {check.hint})" if check.hint else ""
-            console.warn(f"{check.subject}: not known: {check.message}{advice}")
-    if wrong := [check for check in checks if check.verdict == WRONG]:
+        if check.verdict != OK and check not in wrong:
+            kind = "not known: " if check.verdict == UNKNOWN else ""
+            console.warn(f"{check.subject}: {kind}{check.message}{f' (hint: {check.hint})' if check.hint else ''}")
+    if wrong:
         problems = [Problem(check.subject, 0, "", check.message, check.hint) for check in wrong]
         raise RefusedError(f"{target} would fail this build", problems=problems)
 
 
 def _tools(config: ImageConfig, target: str, run: Run, console: Console) -> Check:
     """Packer and the plugin, as a build would find them; nothing is built now."""
-    from imagegen.build.tools import find_tools
+    from imagegen.build.tools import can_build_tools, find_tools
     from imagegen.plan.context import image_versions
     from imagegen.providers import provider
 
@@ -59,6 +60,8 @@ def _tools(config: ImageConfig, target: str, run: Run, console: Console) -> Chec
     try:
         found = find_tools(environ=run.environ, console=console, build=False, needed=needed)
     except ToolError as error:
+        if can_build_tools(run.environ, needed):
+            return Check("tools", OK, "not there yet: `imagegen build` builds them with Go first, which takes minutes")
         check = failed_check("tools", error)
         return check._replace(message="; ".join([check.message, *error.details]))
     plugin = found.plugins[cloud.PLUGIN]

@@ -355,7 +355,7 @@ def build_and_publish(
 
     loaded = load(asked)
     evaluated(loaded, target)
-    refuse_wrong(loaded.config, target, run, console)
+    refuse_wrong(loaded.config, target, run, console, with_publish=with_publish)
     lock = look_up(loaded, [target], lock_file, refresh=False, run=run, console=console)
     decision = decide(loaded, target, lock)
     folder = write(decision, render_tree(decision), out)

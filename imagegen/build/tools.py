@@ -75,6 +75,15 @@ def find_tools(
         raise ToolError(str(overdue), hint=hint) from overdue
 
 
+def can_build_tools(environ: Mapping[str, str], needed: Mapping[str, str]) -> bool:
+    """Whether a build would make for itself what is missing: Go is there, and the pinned versions are new enough."""
+    return shutil.which("go", path=environ.get("PATH", "")) is not None and _are_pinned(needed)
+
+
+def _are_pinned(needed: Mapping[str, str]) -> bool:
+    return all(is_at_least(pins.PLUGINS[name].version, lowest) for name, lowest in needed.items())
+
+
 def cache_folder(environ: Mapping[str, str]) -> Path:
     """imagegen's folder in the user's cache; a relative XDG_CACHE_HOME counts as unset, as its specification says."""
     chosen = environ.get("XDG_CACHE_HOME", "")
@@ -127,7 +136,7 @@ class _Search:
 
     def can_be_provided(self) -> bool:
         """Whether the pinned versions are new enough."""
-        return all(is_at_least(pins.PLUGINS[name].version, lowest) for name, lowest in self.needed.items())
+        return _are_pinned(self.needed)
 
     def refusal(self, found: _Found, *, go_is_there: bool) -> ToolError:
         """What is missing, and the commands that mend it."""

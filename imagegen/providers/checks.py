@@ -24,6 +24,8 @@ class Check(NamedTuple):
     hint: str = ""
     stops: bool = False
     """Nothing else can be asked before this is right."""
+    of_publishing: bool = False
+    """A build that is not published does without it."""
 
 
 def run_check(subject: str, look: Callable[[], Iterable[Check]]) -> list[Check]:

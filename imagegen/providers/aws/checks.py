@@ -93,7 +93,8 @@ def _regions(ec2: Any, settings: Settings) -> Iterator[Check]:  # noqa: ANN401 -
     statuses = {region["RegionName"]: region["OptInStatus"] for region in regions}
     yield _region("build region", settings.region, statuses, "choose another targets.aws.region")._replace(stops=True)
     for region in settings.publish.regions:
-        yield _region("publish region", region, statuses, f"leave {region} out of targets.aws.publish.regions")
+        instead = f"leave {region} out of targets.aws.publish.regions"
+        yield _region("publish region", region, statuses, instead)._replace(of_publishing=True)
 
 
 def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -> Check:

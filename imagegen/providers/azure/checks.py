@@ -96,7 +96,8 @@ def _regions(arm: Arm, settings: Settings) -> Iterator[Check]:
         known = {location["name"] for location in arm.listed(f"{arm.root}/locations", _SUBSCRIPTIONS_API)}
     yield _region("build region", settings.location, known, "choose another targets.azure.location")
     for region in settings.publish.regions:
-        yield _region("publish region", region, known, f"leave {region} out of targets.azure.publish.regions")
+        instead = f"leave {region} out of targets.azure.publish.regions"
+        yield _region("publish region", region, known, instead)._replace(of_publishing=True)
 
 
 def _region(what: str, region: str, known: set[str], instead: str) -> Check:

@@ -121,7 +121,7 @@ def build(
     load: Any,  # noqa: ANN401 - the shared fixtures
     make_lock: Any,  # noqa: ANN401 - as above
     said: io.StringIO,
-) -> Callable[[], ImageManifest]:
+) -> Callable[..., ImageManifest]:
     lock = tmp_path / "lock.json"
     loaded = load(SHIPPED)
     locked = make_lock(loaded)
@@ -129,7 +129,7 @@ def build(
     world.plan = pipeline.decide(loaded, "aws", locked).plan
     numbers = itertools.count()
 
-    def built() -> ImageManifest:
+    def built(*, with_publish: bool = True) -> ImageManifest:
         return pipeline.build_and_publish(
             pipeline.Asked(SHIPPED, TODAY),
             "aws",
@@ -138,7 +138,7 @@ def build(
             run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
             console=Console(said, plain=True, quiet=True),
             rebuild=False,
-            with_publish=True,
+            with_publish=with_publish,
         )
 
     return built
@@ -229,3 +229,14 @@ def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], Ima
     assert build().published is not None
     told = "warning: regions: not known: UnauthorizedOperation (hint: allow ec2:DescribeRegions)"
     assert told in said.getvalue()
+
+
+def test_a_region_that_is_not_published_to_now_is_a_warning(
+    world: World, build: Callable[..., ImageManifest], said: io.StringIO
+) -> None:
+    message = "this account has not enabled it"
+    world.checks = [Check("publish region ap-east-1", WRONG, message, "enable it", of_publishing=True)]
+    assert build(with_publish=False).published is None
+    assert f"warning: publish region ap-east-1: {message} (hint: enable it)" in said.getvalue()
+    with pytest.raises(RefusedError):
+        build()
