@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from tests.doctor.conftest import Compare
 
 CASES = sorted((Path(__file__).parent / "azure").glob("*.json"))
-ROOT = "/subscriptions/0"
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+ROOT = f"/subscriptions/{SUBSCRIPTION}"
 GROUP = "/resourceGroups/images"
 DEFINITION = f"{GROUP}/providers/Microsoft.Compute/galleries/gal/images/def"
 SKUS = "/providers/Microsoft.Compute/skus"
@@ -74,7 +75,7 @@ class Subscription:
     """Answers by path; what is not among them is not there."""
 
     root = ROOT
-    subscription = "0"
+    subscription = SUBSCRIPTION
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self.answers = ANSWERS | answers
