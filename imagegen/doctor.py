@@ -50,7 +50,7 @@ def refuse_wrong(config: ImageConfig, target: str, run: Run, console: Console, *
 
 def _tools(config: ImageConfig, target: str, run: Run, console: Console) -> Check:
     """Packer and the plugin, as a build would find them; nothing is built now."""
-    from imagegen.build.tools import can_build_tools, find_tools
+    from imagegen.build.tools import can_be_provided, find_tools
     from imagegen.plan.context import image_versions
     from imagegen.providers import provider
 
@@ -60,8 +60,9 @@ def _tools(config: ImageConfig, target: str, run: Run, console: Console) -> Chec
     try:
         found = find_tools(environ=run.environ, console=console, build=False, needed=needed)
     except ToolError as error:
-        if can_build_tools(run.environ, needed):
-            return Check("tools", OK, "not there yet: `imagegen build` builds them with Go first, which takes minutes")
+        if can_be_provided(needed):
+            message = "not there yet: `imagegen build` downloads them first, or builds them with Go"
+            return Check("tools", UNKNOWN, message, "run `imagegen tools`, which does it now")
         check = failed_check("tools", error)
         return check._replace(message="; ".join([check.message, *error.details]))
     plugin = found.plugins[cloud.PLUGIN]

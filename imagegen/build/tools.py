@@ -75,12 +75,8 @@ def find_tools(
         raise ToolError(str(overdue), hint=hint) from overdue
 
 
-def can_build_tools(environ: Mapping[str, str], needed: Mapping[str, str]) -> bool:
-    """Whether a build would make for itself what is missing: Go is there, and the pinned versions are new enough."""
-    return shutil.which("go", path=environ.get("PATH", "")) is not None and _are_pinned(needed)
-
-
-def _are_pinned(needed: Mapping[str, str]) -> bool:
+def can_be_provided(needed: Mapping[str, str]) -> bool:
+    """Whether the pinned versions, which a build fetches or builds where they are missing, are new enough."""
     return all(is_at_least(pins.PLUGINS[name].version, lowest) for name, lowest in needed.items())
 
 
@@ -135,8 +131,8 @@ class _Search:
         return dataclasses.replace(seen, packer=packer, missing=missing, faults=(*seen.faults, *faults))
 
     def can_be_provided(self) -> bool:
-        """Whether the pinned versions are new enough."""
-        return _are_pinned(self.needed)
+        """Whether what is missing may be fetched or built."""
+        return can_be_provided(self.needed)
 
     def refusal(self, found: _Found, *, go_is_there: bool) -> ToolError:
         """What is missing, and the commands that mend it."""
