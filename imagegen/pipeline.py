@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import imagegen
@@ -317,10 +316,10 @@ def record(
     from imagegen.manifest.record import make_manifest
     from imagegen.manifest.report import ExpectedReport
     from imagegen.manifest.store import LocalStore
-    from imagegen.plan.model import canonical
+    from imagegen.plan.model import digest
     from imagegen.render.bundle import guest_plan
 
-    config_sha256 = hashlib.sha256(canonical(loaded.config.model_dump(mode="json"))).hexdigest()
+    config_sha256 = digest(loaded.config.model_dump(mode="json"))
     manifest = make_manifest(
         plan=decision.plan,
         config=(loaded.file.name, config_sha256),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import tempfile
@@ -17,7 +16,7 @@ from imagegen.errors import ConflictError
 from imagegen.files import read_file
 from imagegen.manifest.merge import merge
 from imagegen.manifest.model import ImageManifest
-from imagegen.plan.model import canonical
+from imagegen.plan.model import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -52,7 +51,7 @@ class LocalStore:
 
     def path(self, name: str, target: str, image_id: str, labels: Mapping[str, str]) -> Path:
         """Labelled images have files of their own: a rehearsal's record never meets production's."""
-        mark = f"+{hashlib.sha256(canonical(dict(labels))).hexdigest()[:8]}" if labels else ""
+        mark = f"+{digest(dict(labels))[:8]}" if labels else ""
         return self._root / name / target / f"{image_id[:16]}{mark}.json"
 
     def put(self, manifest: ImageManifest) -> ImageManifest:

@@ -126,7 +126,7 @@ class BuildPlan:
     def image_id(self) -> str:
         """The identity: sha256 of the canonical image part, salted by the errata."""
         payload = {"errata": list(ERRATA), "image": dataclasses.asdict(self.image)}
-        return hashlib.sha256(canonical(payload)).hexdigest()
+        return digest(payload)
 
     @property
     def short_id(self) -> str:
@@ -135,6 +135,11 @@ class BuildPlan:
 
     def as_json(self) -> JsonObject:
         return {"image_id": self.image_id, **dataclasses.asdict(self)}
+
+
+def digest(value: object) -> str:
+    """The sha256 of a value, however it was spelt."""
+    return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def canonical(value: object) -> bytes:
