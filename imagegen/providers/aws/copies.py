@@ -7,11 +7,10 @@ token with the same image, even where that was deregistered since; it shows a ne
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.errors import PublishError
-from imagegen.plan.model import canonical
+from imagegen.plan.model import digest
 from imagegen.providers.aws.availability import RERUN, source_is_gone, wait_until_available
 from imagegen.providers.aws.client import explained
 from imagegen.providers.aws.faults import error_code, is_unknown_host, may_pass
@@ -164,7 +163,7 @@ class Copy:
         parts = [self.region, dict(request), sorted(image["ImageId"] for image in known)]
         if self._gone:
             parts += [self.source.run.started, self._gone]
-        return {**request, "ClientToken": hashlib.sha256(canonical(parts)).hexdigest()}
+        return {**request, "ClientToken": digest(parts)}
 
     def _check_name(self, ec2: EC2Client) -> None:
         """The name of a deregistered image is free again after a while; that of an image that is shown is not."""
