@@ -1,0 +1,49 @@
+"""docs/faults.md: every fault that was found has a row, and every test that a row names is there."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+DOCUMENT = REPOSITORY / "docs" / "faults.md"
+FAULTS = [
+    *(f"F{number}" for number in range(1, 45)),
+    *(f"P{number}" for number in range(1, 9)),
+    *(f"R{number}" for number in range(1, 5)),
+    *("N7", "N8", "N11", "B8"),
+]
+_ROW = re.compile(r"^\| ([A-Za-z][a-z0-9 ]*) \| ([^|]+) \| ([^|]+) \|$")
+_TEST = re.compile(r"`(tests/[^`]+)`")
+
+
+def rows() -> dict[str, list[str]]:
+    """The tests of each row."""
+    found = [match for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if (match := _ROW.match(line))]
+    return {match[1]: _TEST.findall(match[3]) for match in found}
+
+
+@functools.cache
+def source(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def is_there(name: str) -> bool:
+    """A test function of that file; a case of it is a file or folder beside it, or stands in its text."""
+    place, _, test = name.partition("::")
+    function, _, case = test.removesuffix("]").partition("[")
+    file = REPOSITORY / place
+    if not file.is_file() or (function and f"def {function}(" not in source(file)):
+        return False
+    return not case or any(file.parent.rglob(f"{case}*")) or case in source(file)
+
+
+def test_every_fault_has_a_row_with_tests() -> None:
+    found = rows()
+    assert [name for name in found if name in FAULTS] == FAULTS
+    assert [name for name, tests in found.items() if name != "what" and not tests] == []
+
+
+def test_every_test_of_a_row_is_there() -> None:
+    assert [(fault, name) for fault, tests in rows().items() for name in tests if not is_there(name)] == []
