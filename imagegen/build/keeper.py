@@ -141,7 +141,9 @@ class Keeper:
             self._alone_since = self._heard = time.monotonic()
             self._interrupt()
         elif KILL in orders:
-            self._kill()
+            # Told again while a program that runs others ends them: its time is not cut short.
+            if not self._second_at:
+                self._kill()
         else:
             self._interrupt()
 

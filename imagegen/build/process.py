@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import math
 import os
 import signal
 import socket
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 # For programs that have nothing to clean up but themselves.
 SHORT_GRACE: Final = keeper.Grace(least_s=10)
+# How long output is read after a program's end: a descendant that left its group may hold it open.
+_DRAIN_S: Final = 5.0
 _ANSWER_SIZE: Final = 64
 
 
@@ -165,19 +168,19 @@ def stream(
                 theirs.callback(os.close, writing)
                 heard[reading] = listener
                 written.append(writing)
-            child = closing.enter_context(
-                _Child(argv, environ, cwd, orphan, list(heard), (written[0], written[-1]), terminal)
-            )
+            ends = (written[0], written[-1])
+            child = closing.enter_context(_Child(argv, environ, cwd, orphan, list(heard), ends, terminal))
         pump = Pump(heard)
-        closing.callback(pump.join)
-        began = time.monotonic()
+        closing.callback(pump.close)
+        deadline = time.monotonic() + timeout
         try:
-            if not (pump.until_end(lambda: began + timeout, watch) and child.has_ended(began + timeout)):
+            pump.until_end(lambda: child.read_until(deadline), watch)
+            if not child.has_ended(deadline):
                 raise TimeoutError(_overdue(argv, timeout))
         except BaseException:
             child.order(keeper.INTERRUPT)
             stopped = time.monotonic()
-            pump.until_end(lambda: grace.ends(stopped, pump.heard_at))
+            pump.until_end(lambda: child.read_until(grace.ends(stopped, pump.heard_at)))
             raise
         finally:
             child.order(keeper.KILL)
@@ -201,6 +204,7 @@ class _Child:
         self._leash, theirs = socket.socketpair()
         self._rest = b""
         self._code = -int(signal.SIGKILL)
+        self._ended_at = math.inf
         with contextlib.ExitStack() as unwinding, theirs:
             unwinding.callback(self._leash.close)
             try:
@@ -248,6 +252,10 @@ class _Child:
         self._reaper.join()
         return self._code
 
+    def read_until(self, deadline: float) -> float:
+        """Until when the output is read: the deadline, or shortly after the program's end."""
+        return min(deadline, self._ended_at + _DRAIN_S)
+
     def has_ended(self, deadline: float) -> bool:
         """Whether the program ends before the deadline."""
         self._reaper.join(max(0.0, deadline - time.monotonic()))
@@ -288,6 +296,7 @@ class _Child:
             # Somebody killed the keeper; what it kept must not outlive it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
+        self._ended_at = time.monotonic()
 
 
 def _task(

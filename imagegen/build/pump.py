@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import collections
 import os
+import select
 import threading
 import time
 from typing import TYPE_CHECKING, Final
@@ -27,6 +28,7 @@ class Pump:
         self._changed = threading.Condition()
         self._open = len(outputs)
         self._failed = False
+        self._stopped, self._stop = os.pipe()
         self.heard_at = clock()
         """When the child last said something."""
         self._threads = [threading.Thread(target=self._read, args=item) for item in outputs.items()]
@@ -42,18 +44,21 @@ class Pump:
                 left = ends() - self._clock()
                 if left <= 0:
                     return False
-                pause = left if watch is None else min(left, _WATCH_S)
-                if not self._changed.wait_for(lambda: self._lines or not self._open, timeout=pause):
+                # What `ends` says may change meanwhile.
+                if not self._changed.wait_for(lambda: self._lines or not self._open, timeout=min(left, _WATCH_S)):
                     continue
                 if not self._lines:
                     return True
                 on_line, line = self._lines.popleft()
             self._hand_on(on_line, line)
 
-    def join(self) -> None:
-        """Wait for the end of the outputs."""
+    def close(self) -> None:
+        """Read no more: a descendant that left the program's group may hold its output open for ever."""
+        os.write(self._stop, b"-")
         for thread in self._threads:
             thread.join()
+        os.close(self._stopped)
+        os.close(self._stop)
 
     def _hand_on(self, on_line: Callable[[str], None], line: str) -> None:
         if self._failed:
@@ -70,7 +75,8 @@ class Pump:
         rest = ""
         data = b"-"
         while data:
-            data = os.read(output, _READ_SIZE)
+            ready, _, _ = select.select([output, self._stopped], [], [])
+            data = os.read(output, _READ_SIZE) if output in ready else b""
             *lines, rest = (rest + decoder.decode(data, final=not data)).split("\n")
             if not data and rest:
                 lines.append(rest)

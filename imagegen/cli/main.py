@@ -31,7 +31,7 @@ def cli() -> None:
     """Windows Kubernetes node images for Azure and AWS from one declarative config.
 
     \b
-    A first look, without any cloud account:
+    Try it without a cloud account:
       imagegen validate configs/windows-2022-containerd.yaml
       imagegen build configs/windows-2022-containerd.yaml --target aws --rehearse
 
@@ -259,7 +259,7 @@ def publish(
     plain: bool,
     quiet: bool,
 ) -> None:
-    """Publish an image that was built before; what is there already is left as it is."""
+    """Publish an image that was built before; existing copies are kept."""
     from imagegen import pipeline
     from imagegen.cli.show import print_manifest
 
@@ -283,7 +283,7 @@ def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool)
     """Find Packer and its plugins, and put what is missing into a user cache, at fixed versions.
 
     \b
-    HashiCorp's releases are downloaded, and checked by signature and checksum.
+    Packer is HashiCorp's release (signature and checksum are checked); Packer installs its plugins.
     Where these cannot be reached, Go builds them from source: minutes, once.
     """
     from imagegen.build.toolchain import tool_exports_text

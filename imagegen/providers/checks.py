@@ -45,6 +45,11 @@ def failed_check(subject: str, error: ImagegenError) -> Check:
     return Check(subject, UNKNOWN if unanswered else WRONG, error.message, error.hint)
 
 
+def check_sizes(subject: str, fitting: list[str], others: list[str], hint: str) -> Check:
+    """The sizes are tried in their order: one that fits is enough, and the others are told."""
+    return Check(subject, OK if fitting else WRONG, "; ".join([*fitting, *others]), "" if fitting else hint)
+
+
 def is_stopped(checks: Iterable[Check]) -> bool:
     """Whether one of them stands in the way of all others."""
     return any(check.stops and check.verdict == WRONG for check in checks)

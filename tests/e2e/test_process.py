@@ -75,6 +75,24 @@ def test_lines_come_as_they_are_said_and_leftovers_are_killed(tmp_path: Path) ->
     assert_gone(int(note.read_text()))
 
 
+def test_output_that_a_daemon_holds_open_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = tmp_path / "pid"
+    code = (
+        "import subprocess, sys\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        f"open({str(note)!r}, 'w').write(str(child.pid))\n"
+        "print('done')"
+    )
+    monkeypatch.setattr(process, "_DRAIN_S", 0.2)
+    lines: list[str] = []
+    began = time.monotonic()
+    code_out = process.stream(python(code), environ={}, cwd=None, timeout=50, on_line=lines.append)
+    # Not of the program's group: whoever starts a daemon wants it to stay.
+    os.kill(int(note.read_text()), signal.SIGKILL)
+    assert (code_out, lines) == (0, ["done"])
+    assert time.monotonic() - began < _AT_ONCE_S
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_reaches_the_child_once_and_its_clean_up_is_heard(number: signal.Signals) -> None:
     code = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.aws.client import explained
-from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, run_check
+from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, check_sizes, run_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,7 +49,7 @@ def _sizes(ec2: Any, settings: Settings, offered: list[str]) -> Iterator[Check]:
         found = ec2.describe_instance_type_offerings(LocationType=kind, Filters=filters)["InstanceTypeOfferings"]
     known = {offering["InstanceType"] for offering in found}
     offered += [size for size in settings.instance_types if size in known]
-    yield _some_will_do(
+    yield check_sizes(
         "sizes",
         [f"{size} is offered in {place}" for size in offered],
         [f"{size} is not offered in {place}" for size in settings.instance_types if size not in known],
@@ -88,7 +88,7 @@ def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -
         others = [f"{size} needs {vcpus[size]}, too many" for size in counted if vcpus[size] > limit]
         command = f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code}"
         wanted = max(vcpus[size] for size in counted)
-        check = _some_will_do(
+        check = check_sizes(
             f"vCPU quota {code}", fitting, others, f"`{command} --region {settings.region} --desired-value {wanted}`"
         )
         room = f"{limit} vCPUs of '{quota['QuotaName']}', not counting what runs now"
@@ -100,8 +100,3 @@ def _quota_code(size: str, *, is_spot: bool) -> str:
     family = letters[0] if letters else ""
     kind = "standard" if family in _STANDARD else "graphics" if family in _GRAPHICS else ""
     return _CODES[kind][is_spot] if kind else ""
-
-
-def _some_will_do(subject: str, fitting: list[str], others: list[str], hint: str) -> Check:
-    """The sizes are tried in their order: one that fits is enough, and the others are told."""
-    return Check(subject, OK if fitting else WRONG, "; ".join([*fitting, *others]), "" if fitting else hint)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from imagegen.providers.azure.settings import Settings
     from imagegen.providers.checks import Check
 
+# By which App Service and its like let a program ask for its identity's tokens.
+_IDENTITY_VARIABLE: Final = "IDENTITY_HEADER"
 PLUGIN: Final = "azure"
 PLUGIN_SINCE: Final = source.PLUGIN_SINCE
 # OperationNotAllowed is not among them: quotas are one of its many reasons, and a machine in the wrong state another.
@@ -116,9 +118,9 @@ def builder_sizes(plan: BuildPlan) -> list[str]:
 
 
 def secret_variables(plan: BuildPlan) -> frozenset[str]:
-    """The client secret's, where the config gives it a name of its own."""
+    """The client secret's, where the config gives it a name of its own, and a managed identity's."""
     named = _auth(plan)["client_secret_env"]
-    return frozenset([named] if named else [])
+    return frozenset([_IDENTITY_VARIABLE, *([named] if named else [])])
 
 
 def publish_settings(settings: Settings) -> dict[str, Any]:

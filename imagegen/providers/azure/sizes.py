@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure.failures import explained
-from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, run_check
+from imagegen.providers.checks import UNKNOWN, Check, check_sizes, run_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def _sizes(arm: Arm, settings: Settings, usable: list[_Size]) -> Iterator[Check]
             continue
         usable.append(_Size(name, sku["family"], int(_capabilities(sku).get("vCPUs", "0"))))
         fitting.append(f"{name} is offered in {place}")
-    yield _some_will_do("sizes", fitting, others, "name another size in targets.azure.vm_sizes")
+    yield check_sizes("sizes", fitting, others, "name another size in targets.azure.vm_sizes")
 
 
 def _unfit(sku: Mapping[str, Any], settings: Settings) -> str:
@@ -95,13 +95,8 @@ def _quotas(arm: Arm, settings: Settings, sizes: Sequence[_Size]) -> Iterator[Ch
         (others if full else fitting).append(f"{size.name} needs {size.vcpus} vCPUs: {rooms}")
     hint = f"request more for {place} (portal: Subscriptions, Usage + quotas), or name a size of another family"
     if fitting or others:
-        yield _some_will_do("vCPU quota", fitting, others, hint)
+        yield check_sizes("vCPU quota", fitting, others, hint)
 
 
 def _left(usage: Mapping[str, Any] | None) -> int | None:
     return None if usage is None else int(usage["limit"]) - int(usage["currentValue"])
-
-
-def _some_will_do(subject: str, fitting: list[str], others: list[str], hint: str) -> Check:
-    """The sizes are tried in their order: one that fits is enough, and the others are told."""
-    return Check(subject, OK if fitting else WRONG, "; ".join([*fitting, *others]), "" if fitting else hint)

@@ -100,7 +100,7 @@ def test_a_pump_knows_when_something_was_said() -> None:
     pump = Pump({reading: on_line}, clock)
     os.write(writing, b"one\n")
     assert pump.until_end(lambda: clock.now + 20)
-    pump.join()
+    pump.close()
     os.close(reading)
     assert (lines, pump.heard_at) == (["one", "two"], 150.0)
 
@@ -111,7 +111,7 @@ def test_patience_that_is_over_ends_the_pumping() -> None:
     pump = Pump({reading: _nothing}, clock)
     assert not pump.until_end(lambda: Grace(least_s=5).ends(95.0, 90.0))
     os.close(writing)
-    pump.join()
+    pump.close()
     os.close(reading)
 
 

@@ -229,7 +229,10 @@ def test_a_plan_says_what_a_run_needs_to_know() -> None:
     azure = provider("azure")
     plain, named = _plan({"vm_sizes": ["Standard_D4s_v5", "Standard_D4as_v5"]}), _plan(BY_NAME["secret"])
     assert azure.builder_sizes(plain) == ["Standard_D4s_v5", "Standard_D4as_v5"]
-    assert [azure.secret_variables(plan) for plan in (plain, named)] == [frozenset(), {"IMAGES_SECRET"}]
+    assert [azure.secret_variables(plan) for plan in (plain, named)] == [
+        {"IDENTITY_HEADER"},
+        {"IDENTITY_HEADER", "IMAGES_SECRET"},
+    ]
     trusted = _plan(BY_NAME["trusted"])
     assert azure.plugin_since(trusted.build.settings, len(trusted.image.versions)) == "2.0.5"
 
