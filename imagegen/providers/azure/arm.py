@@ -51,7 +51,7 @@ class Arm:
         self._ask("DELETE", path, {"api-version": version})
 
     def _ask(self, method: str, target: str, query: Mapping[str, str]) -> dict[str, Any] | None:
-        from azure.core.exceptions import HttpResponseError
+        from azure.core.exceptions import DecodeError, HttpResponseError
         from azure.core.rest import HttpRequest
         from azure.mgmt.core.exceptions import ARMErrorFormat
 
@@ -62,7 +62,11 @@ class Arm:
             return None
         if response.status_code >= 400:
             raise HttpResponseError(response=response, error_format=ARMErrorFormat)
-        found: dict[str, Any] = response.json() if response.content else {}
+        try:
+            found: dict[str, Any] = response.json() if response.content else {}
+        except ValueError as error:
+            # As the SDK's own clients tell it.
+            raise DecodeError("the body is not JSON", response=response, error=error) from error
         return found
 
 

@@ -41,6 +41,7 @@ _SIGN_IN_HOST: Final = "login.microsoftonline.com"
 _RERUN_HINT: Final = "run it again when the reason is gone"
 # What may be answered to a request that succeeds when it is made again.
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
+_OK: Final = 200
 _LIBRARIES: Final = ("azure", "msal")
 
 
@@ -70,6 +71,8 @@ def refuse_web_page(answered: Any) -> None:  # noqa: ANN401 - a PipelineResponse
     # For the others the SDK raises its own error, after retries where they may pass.
     if is_api and response.status_code < 400 and _is_not_json(response):
         raise _not_azure(response, _media_type(response))
+    if is_api and response.status_code == _OK and response.request.method == "GET" and not response.content:
+        raise _not_azure(response, "an empty body")
 
 
 def is_passing(error: Exception) -> bool:

@@ -17,6 +17,7 @@ from azure.core import exceptions as sdk
 
 from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers.azure import client, failures
+from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.definition import Definition
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ ENVIRON = {
 AUTH = {"method": "environment", "subscription_id": None, "client_secret_env": None}
 PAGE = (b"<html><title>Blocked</title></html>", "text/html; charset=utf-8")
 BROKEN = (PAGE[0], "application/json")
+EMPTY = (b"", "application/json")
 BASE = f"https://{LOGIN}/{TENANT}"
 DISCOVERY = {"authorization_endpoint": f"{BASE}/a", "token_endpoint": f"{BASE}/token", "issuer": f"{BASE}/v2.0"}
 WRONG_SECRET = {
@@ -98,6 +100,7 @@ AGAIN = "run it again"
         ({"arm": (200, "OK", *PAGE)}, RefusedError, f"{ARM} answered 200 OK with text/html", f"{REACH} {ARM}", 1),
         ({"arm": (403, "No", *PAGE)}, RefusedError, f"{ARM} answered 403 No with text/html", f"{REACH} {ARM}", 1),
         ({"arm": (200, "OK", *BROKEN)}, RefusedError, f"{ARM} answered 200 OK with a broken body", REACH, 1),
+        ({"arm": (200, "OK", *EMPTY)}, RefusedError, f"{ARM} answered 200 OK with an empty body", f"{REACH} {ARM}", 1),
         ({"login": (200, "OK", *PAGE)}, RefusedError, f"{LOGIN} answered 200 OK with text/html", f"{REACH} {LOGIN}", 0),
         ({"login": (502, "Bad Gateway", *PAGE)}, RefusedError, f"{LOGIN} answered 502 to the sign-in", AGAIN, 0),
         (
@@ -108,7 +111,7 @@ AGAIN = "run it again"
             0,
         ),
     ],
-    ids=["502", "page", "403-page", "broken", "login-page", "login-502", "wrong-secret"],
+    ids=["502", "page", "403-page", "broken", "empty", "login-page", "login-502", "wrong-secret"],
 )
 def test_who_answered_what_is_said_once(
     answers: dict[str, Answer],
@@ -207,3 +210,13 @@ def test_errors_say_what_to_do(error: Exception, missing: str, kind: type[Except
 def test_credentials_and_a_gallery_that_is_not_there_are_the_configs_fault(status: int) -> None:
     with pytest.raises(ConfigError), failures.explained("listing", RefusedError, missing="create it"):
         raise answered(status)
+
+
+def test_a_broken_answer_to_a_question_of_its_own_is_told_as_any(answer: Callable[..., list[str]]) -> None:
+    answer(arm=(200, "OK", *BROKEN))
+    with (
+        pytest.raises(RefusedError, match=f"doing: {ARM} answered 200 OK with a broken body instead of JSON"),
+        failures.explained("doing", RefusedError),
+        resource_manager(ENVIRON, AUTH) as arm,
+    ):
+        arm.get("/subscriptions/sub", "2022-12-01")
