@@ -173,6 +173,13 @@ def render(
 @click.option(
     "--rehearse", is_flag=True, help="Against stand-ins of the cloud on this machine: no account, nothing leaves it."
 )
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="NAME",
+    help="With --rehearse: make this go wrong; may be repeated. `imagegen catalog faults` lists the names.",
+)
 @click.option("--no-publish", is_flag=True, help="Stop when the image exists in the build region.")
 @click.option("--rebuild", is_flag=True, help="Build even where the cloud has an image of this identity.")
 @options.ON_ERROR
@@ -194,6 +201,7 @@ def build(
     out: Path,
     labels: tuple[str, ...],
     rehearse: bool,
+    faults: tuple[str, ...],
     no_publish: bool,
     rebuild: bool,
     on_error: str,
@@ -217,12 +225,15 @@ def build(
     asked = asking.asked(config, sets)
     # The child of a rehearsal says itself that there are warnings.
     name = asking.target_of(pipeline.load(asked) if rehearse else asking.loaded(asked), target)
+    rehearsing.check_faults(faults, name, rehearse=rehearse)
     console = asking.console_for(plain, quiet)
     if rehearse:
         rehearsing.refuse_lock_file(lock_file)
         told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
         flags = [*(flag for flag, on in told if on), "--on-error", on_error]
-        manifest = rehearsing.rehearse_build(asked, name, out=out, labels=labels, flags=flags, console=console)
+        manifest = rehearsing.rehearse_build(
+            asked, name, out=out, labels=labels, flags=flags, faults=faults, console=console
+        )
     else:
         manifest = pipeline.build_and_publish(
             asked,

@@ -21,7 +21,14 @@ _MARK = "rehearsal"
 
 
 def rehearse_build(
-    asked: Asked, target: str, *, out: Path, labels: Sequence[str], flags: Sequence[str], console: Console
+    asked: Asked,
+    target: str,
+    *,
+    out: Path,
+    labels: Sequence[str],
+    flags: Sequence[str],
+    faults: Sequence[str],
+    console: Console,
 ) -> ImageManifest:
     """The manifest of a rehearsed build."""
     from imagegen.cli.labels import parse_labels
@@ -31,7 +38,7 @@ def rehearse_build(
         raise ConfigError(message, hint="leave it out: every rehearsal is labelled rehearsal=true")
     room = _rehearsal_room()
     made: ImageManifest = room.rehearse_build(
-        asked, target, out=out, labels=labels, flags=flags, environ=os.environ, console=console
+        asked, target, out=out, labels=labels, flags=flags, faults=faults, environ=os.environ, console=console
     )
     return made
 
@@ -47,6 +54,28 @@ def refuse_lock_file(lock_file: Path | None) -> None:
     if lock_file is not None:
         message = "--lock cannot be used together with --rehearse"
         raise ConfigError(message, hint="leave --lock out: a rehearsal makes a lock of its own, for its stand-ins")
+
+
+def check_faults(names: Sequence[str], target: str, *, rehearse: bool) -> None:
+    """Faults are a rehearsal's, and their names are checked before anything is looked for."""
+    if not names:
+        return
+    if not rehearse:
+        message = "--fault can only be used together with --rehearse"
+        raise ConfigError(message, hint=f"add --rehearse: imagegen makes no fault happen in a real {target} account")
+    from imagegen.rehearsal.faults.table import find_faults
+
+    find_faults(names, target)
+
+
+def listed_faults() -> dict[str, dict[str, str]]:
+    """By name: on which clouds, the exit code, what happens."""
+    from imagegen.rehearsal.faults.table import FAULTS
+
+    return {
+        name: {"clouds": ", ".join(fault.clouds), "exit code": str(int(fault.exit_code)), "what": fault.what}
+        for name, fault in FAULTS.items()
+    }
 
 
 def _rehearsal_room() -> ModuleType:

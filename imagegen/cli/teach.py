@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # A terminal that is narrower would break words; one that is wider is not easier to read.
 _NARROWEST, _WIDEST = 60, 100
 _OVERRIDES = "overrides"
+_FAULTS = "faults"
 
 
 @click.command(short_help="Write a first config.")
@@ -144,12 +145,15 @@ def catalog(table: str | None, form: str) -> None:
       imagegen catalog kubernetes
       imagegen catalog overrides        names that replace artifacts by your own
       imagegen catalog image-builder    which key stands for which variable there
+      imagegen catalog faults           what a rehearsal can make go wrong
     """
     from imagegen.catalog import facts, listing
     from imagegen.cli.overrides import override_lines, overrides
+    from imagegen.cli.rehearsing import listed_faults
 
     titles = {name: facts.table(name)["title"] for name in listing.tables()}
     titles[_OVERRIDES] = "The names by which a config replaces artifacts, and the public addresses that they replace"
+    titles[_FAULTS] = "What `imagegen build --rehearse --fault NAME` makes go wrong, on which cloud, and the exit code"
     if table is None:
         shown: Any = titles
         lines = list(_columns(list(titles.items()), _width()))
@@ -157,6 +161,9 @@ def catalog(table: str | None, form: str) -> None:
         found = overrides()
         shown = {name: [moved.as_json() for moved in items] for name, items in found.items()}
         lines = list(override_lines(found, _width()))
+    elif table == _FAULTS:
+        shown = listed_faults()
+        lines = list(_columns([(name, *row.values()) for name, row in shown.items()], _width()))
     else:
         _check_known("table", table, list(titles))
         shown, lines = facts.table(table), listing.describe(table, _width())

@@ -1,7 +1,8 @@
 """`--rehearse`: hosts the private network and runs the ordinary `imagegen build` in it as a child.
 
-The child is told nothing of a rehearsal but a label; its environment is the stage's. The lock, the tree, the logs and
-the manifest stay below out/rehearsal, of the newest rehearsals; everything else is cleaned up, whatever happens.
+The child is told nothing of a rehearsal but a label, and of injected faults nothing; its environment is the stage's.
+The lock, the tree, the logs and the manifest stay below out/rehearsal, of the newest rehearsals; everything else is
+cleaned up, whatever happens.
 `rehearse_lock` runs `imagegen lock` in the same way: a lock is all that `plan` and `render` need.
 """
 
@@ -24,6 +25,7 @@ from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import provider
+from imagegen.rehearsal.faults.injected import Injected
 from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for
 from imagegen.rehearsal.scratch import scratch_folder
 from imagegen.rehearsal.stage import Stage
@@ -66,11 +68,13 @@ def rehearse_build(
     out: Path,
     labels: Sequence[str],
     flags: Sequence[str],
+    faults: Sequence[str],
     environ: Mapping[str, str],
     console: Console,
 ) -> ImageManifest:
     """The manifest of the rehearsed build, with what it cost and what it did not check."""
     loaded = pipeline.load(asked)
+    injected = Injected.of(faults, loaded, target)
     refuse_what_is_not_played(loaded, target)
     # Tools are built, where they must be, with the network that the user has.
     cloud = provider(target)
@@ -82,8 +86,13 @@ def rehearse_build(
     console.say(f"{target}  rehearsal in {folder}")
     with scratch_folder(Path(tempfile.gettempdir())) as scratch:
         with Stage(scene_for(loaded, target, folder), scratch) as stage:
-            code = _run_child(argv, stage, environ, console.relay)
-        _judge(stage, code, folder)
+            injected.arrange(stage)
+            try:
+                code = _run_child(argv, stage, environ, console.relay)
+            finally:
+                for line in injected.told():
+                    console.say(f"{target}  {line}")
+        _judge(stage, code, folder, injected.unmet())
         cost = stage.cost
     took = time.monotonic() - began
     store = LocalStore(folder / "manifests")
@@ -92,6 +101,8 @@ def rehearse_build(
         "winrm": dataclasses.asdict(cost),
         "not_checked": list(NOT_CHECKED),
     }
+    if faults:
+        note["faults"] = dict(injected.met())
     manifest = store.annotate(store.list().records[0], "rehearsal", note)
     console.say(f"{target}  rehearsal passed in {seconds(took)}: `imagegen manifest list {folder}` shows its manifest")
     return manifest
@@ -166,11 +177,12 @@ def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], te
         return int(ExitCode.BUILD)
 
 
-def _judge(stage: Stage, code: int, folder: Path) -> None:
-    """Nothing that must not happen happened, and everything that must happen did."""
+def _judge(stage: Stage, code: int, folder: Path, unmet: Sequence[str] = ()) -> None:
+    """Nothing that must not happen happened, and everything that must happen did, injected faults as well."""
     faults = stage.faults
     if code == ExitCode.OK:
         faults += [f"the machine was never told {step}" for step in stage.missing]
+        faults += [f"the fault {name} was never met: this build shows nothing of it" for name in unmet]
     if faults:
         raise BuildError("the rehearsal failed", details=faults, hint=f"everything it left is in {folder}")
     if code != ExitCode.OK:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.machine.engine import Outcome
+    from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.aws.edge import AwsOptions
     from imagegen.rehearsal.network.azure.options import AzureOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
@@ -63,6 +64,8 @@ class Stage:
         self._faults: list[str] = []
         self._guests: list[tuple[RehearsedGuest, WinRMServer]] = []
         self._closing = contextlib.ExitStack()
+        # Called with each machine that starts, before it is told anything.
+        self.disturbances: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
         self.network = Network(
             scratch,
             aws=scene.aws,
@@ -86,6 +89,11 @@ class Stage:
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
         """The environment in which a build runs against this stage."""
         return self.network.child_environ(parent)
+
+    @property
+    def supplies(self) -> Mapping[str, bytes]:
+        """What can be downloaded, by address."""
+        return self._scene.supplies
 
     @property
     def faults(self) -> list[str]:
@@ -147,6 +155,8 @@ class Stage:
             password=identity.password,
             certificate=self.network.listener_context(identity),
         )
+        for disturb in self.disturbances:
+            disturb(identity, machine, server)
         self._closing.enter_context(server)
         with self._lock:
             self._guests.append((guest, server))

@@ -16,6 +16,7 @@ from imagegen.build import process
 from imagegen.console import Console
 from imagegen.errors import ExitCode, RefusedError
 from imagegen.providers import Run
+from imagegen.rehearsal.faults import aws, azure
 from imagegen.rehearsal.network.aws.fleets import not_started
 from imagegen.rehearsal.network.aws.instances import Refused
 from imagegen.rehearsal.network.messages import Response
@@ -143,14 +144,6 @@ def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) ->
 
 # What Packer's plugin takes for an answer at once. InsufficientInstanceCapacity is none: EC2 sends it with status 500,
 # and the plugin asks ten times, for two minutes; as an answer of a fleet it asks again as well.
-_QUOTA = Response(
-    400,
-    b"<Response><Errors><Error><Code>VcpuLimitExceeded</Code><Message>You have requested more vCPU capacity than your "
-    b"current vCPU limit of 8 allows for the instance bucket that the specified instance type belongs to. Please visit "
-    b"http://aws.amazon.com/contact-us/ec2-request to request an adjustment to this limit.</Message></Error></Errors>"
-    b"<RequestID>00000000-0000-0000-0000-000000000000</RequestID></Response>",
-    (("Content-Type", "text/xml;charset=UTF-8"),),
-)
 _NO_SPOT = Refused(
     "UnfulfillableCapacity",
     "Unable to fulfill capacity due to your request configuration. Please adjust your request and try again.",
@@ -158,15 +151,7 @@ _NO_SPOT = Refused(
 
 
 def _sku_not_available(size: str, more: str = "") -> Response:
-    """As the Resource Manager refuses a template, in its validation and again in its deployment."""
-    inner = (
-        f"The requested VM size for resource 'Following SKUs have failed for Capacity Restrictions: {size}' is "
-        "currently not available in location 'eastus2'. Please try another size or deploy to a different location or "
-        f"different zone. See https://aka.ms/azureskunotavailable for details.{more}"
-    )
-    outer = "The template deployment is not valid according to the validation procedure. See inner errors for details."
-    details = [{"code": "SkuNotAvailable", "message": inner}]
-    return Response.of_json(400, {"error": {"code": "InvalidTemplateDeployment", "message": outer, "details": details}})
+    return azure.template_error("SkuNotAvailable", f"{azure.no_capacity(size, 'eastus2')}{more}")
 
 
 _FIRST = {"aws": "m6i.large", "azure": "Standard_D4s_v5"}
@@ -202,7 +187,7 @@ def _build(stage: Stage, target: str, folder: Path, *words: str, without: Sequen
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_second_size_is_taken_where_the_first_cannot_be_had(target: str, tmp_path: Path) -> None:
     code, answer = {
-        "aws": ("VcpuLimitExceeded", _QUOTA),
+        "aws": ("VcpuLimitExceeded", aws.QUOTA),
         "azure": ("SkuNotAvailable", _sku_not_available(_FIRST[target])),
     }[target]
     with _stage(target, tmp_path) as stage:

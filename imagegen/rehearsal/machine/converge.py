@@ -110,6 +110,7 @@ def _is_not_so(machine: Machine, item: Item) -> bool:
 def _make_so(run: Run, item: Item) -> None:
     supplies = Supplies(bundle=UNPACKED, logs=HOME, timeout_s=item.timeout_s, artifact=_artifact(run, item))
     run.state.keep_resource(item.id, "setting", 0)
+    run.machine.before_set(item.id)
     if BEHAVIOUR[item.kind].put(run.machine, item.resource, supplies):
         run.restart = True
         run.state.restart_is_due(run.phase)

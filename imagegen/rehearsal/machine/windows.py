@@ -15,7 +15,7 @@ from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 CURRENT_VERSION = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
@@ -38,6 +38,8 @@ class Machine:
         self.defender = Defender(self.services)
         self.installer = Installer(self.files, self.registry, self.services)
         self.boot_count = 0
+        # Called with the id of each resource that is about to be set: a fault's moment.
+        self.before_set: Callable[[str], None] = _undisturbed
 
     @staticmethod
     def clock() -> float:
@@ -72,3 +74,7 @@ class Machine:
         program = f"{SYSTEM32}\\{name}.exe"
         self.files.write(program, f"{name} of this Windows".encode())
         self.services.create(name, f"%SystemRoot%\\System32\\{name}.exe", name, AUTOMATIC)
+
+
+def _undisturbed(_resource: str) -> None:
+    """A machine without a fault."""

@@ -24,6 +24,7 @@ IDLE_S = 900.0
 CONNECT_S = 10.0
 MAX_BODY = 256 * 1024 * 1024
 _BODILESS = (204, 304)
+_NO_ANSWER = Response.of_text(502, "the machine does not answer")
 
 
 class BodyError(Exception):
@@ -83,13 +84,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET
 
     def _exchange(self, host: Host, request: Request) -> None:
-        injection = self._proxy.injections.take(request)
-        if injection is not None and injection.response is not None:
-            response = injection.response
-        else:
-            response = self._answer(host, request)
-            if injection is not None and injection.mutate is not None:
-                response = injection.mutate(request, response)
+        response = self._proxy.injections.exchange(request, lambda: self._answer(host, request))
         entry = Entry(request.method, request.host, request.path, response.status, response.note)
         self._proxy.journal.record(entry)
         if response.fault:
@@ -131,6 +126,8 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self.wfile = self._secure.makefile("wb")
 
     def _to_guest(self, address: str) -> None:
+        if self._proxy.routes.is_silent(address):
+            return self._send(_NO_ANSWER)
         port = self._proxy.routes.winrm(address)
         if isinstance(port, str):
             return self._refuse(f"{address}:{WINRM_PORT} is shut: {port}")
@@ -139,7 +136,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         except OSError as error:
             # A guest that restarts does not listen for a while; the client tries again, as with a real machine.
             self._proxy.journal.record(Entry("CONNECT", address, f":{WINRM_PORT}", 502, str(error)))
-            return self._send(Response.of_text(502, "the machine does not answer"))
+            return self._send(_NO_ANSWER)
         self._proxy.track(guest)
         with guest:
             self._begin_tunnel()

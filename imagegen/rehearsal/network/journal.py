@@ -7,7 +7,7 @@ import dataclasses
 import fnmatch
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.network.messages import Request, Response
@@ -60,28 +60,38 @@ class Journal:
         return [entry.note for entry in self.entries if entry.note and fnmatch.fnmatch(entry.host, host_pattern)]
 
 
-Mutate = Callable[["Request", "Response"], "Response"]
+# None: the answer stays as it is, and this was not the moment.
+Mutate = Callable[["Request", "Response"], "Response | None"]
 When = Callable[["Request"], bool]
 
 
 @dataclasses.dataclass
 class Injection:
-    """A fault to inject: `response` instead of the host's answer, or `mutate` applied to it."""
+    """A fault to inject: `response` instead of the host's answer, or `mutate` applied to it.
+
+    It is met `times` times at most, or, with None, whenever it matches.
+    """
 
     host_pattern: str
     path_pattern: str
     response: Response | None
     mutate: Mutate | None
     when: When | None
-    times: int
+    times: int | None
+    met: int = 0
 
     def matches(self, request: Request) -> bool:
         return (
-            self.times > 0
+            (self.times is None or self.met < self.times)
             and fnmatch.fnmatch(request.host, self.host_pattern)
             and fnmatch.fnmatch(request.path, self.path_pattern)
             and (self.when is None or self.when(request))
         )
+
+    @property
+    def unmet(self) -> int:
+        """How often it still waits; what may be met without limit has to be met once."""
+        return max((1 if self.times is None else self.times) - self.met, 0)
 
 
 class Injections:
@@ -97,11 +107,26 @@ class Injections:
         with self._lock:
             self._waiting.append(injection)
 
-    def take(self, request: Request) -> Injection | None:
+    def exchange(self, request: Request, answer: Callable[[], Response]) -> Response:
+        """What the client gets: the host's own answer, unless a fault is met."""
+        injection = self._take(request)
+        if injection is None:
+            return answer()
+        if injection.mutate is None:
+            return cast("Response", injection.response)
+        own = answer()
+        changed = injection.mutate(request, own)
+        if changed is not None:
+            return changed
+        with self._lock:
+            injection.met -= 1
+        return own
+
+    def _take(self, request: Request) -> Injection | None:
         with self._lock:
             for injection in self._waiting:
                 if injection.matches(request):
-                    injection.times -= 1
+                    injection.met += 1
                     return injection
         return None
 
@@ -109,4 +134,4 @@ class Injections:
     def unused(self) -> int:
         """How many injected faults still wait: a test that injects what never comes proves nothing."""
         with self._lock:
-            return sum(injection.times for injection in self._waiting)
+            return sum(injection.unmet for injection in self._waiting)

@@ -48,6 +48,7 @@ class Network:
         self._machines: list[MachineIdentity] = []
         self._guests: dict[str, int] = {}
         self._any_guest: int | None = None
+        self._silent: set[str] = set()
         self._closing = contextlib.ExitStack()
         self._authority = Authority(scratch)
         self._journal = Journal()
@@ -114,10 +115,15 @@ class Network:
         *,
         mutate: Mutate | None = None,
         when: When | None = None,
-        times: int = 1,
-    ) -> None:
-        """Answer the next `times` matching requests with `response`, or change the host's own answer with `mutate`."""
-        self._injections.add(Injection(host_pattern, path_pattern, response, mutate, when, times))
+        times: int | None = 1,
+    ) -> Injection:
+        """Answer the next `times` matching requests with `response`, or change the host's own answer with `mutate`.
+
+        With None all of them. The result knows how often that happened.
+        """
+        injection = Injection(host_pattern, path_pattern, response, mutate, when, times)
+        self._injections.add(injection)
+        return injection
 
     @property
     def unused_injections(self) -> int:
@@ -137,6 +143,16 @@ class Network:
                 self._guests[address] = port
             else:
                 self._any_guest = port
+
+    def silence(self, address: str) -> None:
+        """Whoever tries the machine with this address from now on gets no answer, whatever its cloud does with it."""
+        with self._lock:
+            self._silent.add(address)
+
+    def is_silent(self, address: str) -> bool:
+        """Whether a machine with this address was silenced."""
+        with self._lock:
+            return address in self._silent
 
     def listener_context(self, machine: MachineIdentity) -> ssl.SSLContext:
         """The TLS of a machine's WinRM listener: the certificate its cloud put there, or one of its own making."""

@@ -35,6 +35,9 @@ class Routes(Protocol):
     def winrm(self, address: str) -> int | str:
         """The local port of the guest with this address, or why nothing answers there."""
 
+    def is_silent(self, address: str) -> bool:
+        """Whether the guest with this address answers no more."""
+
 
 class Proxy(socketserver.TCPServer):
     """One thread per connection; `close` ends them all."""

@@ -219,7 +219,7 @@ def test_schema_and_reference_are_the_shipped_ones() -> None:
 
 def test_catalog_lists_its_tables() -> None:
     read = json.loads(run(teach.catalog, "--format", "json").stdout)
-    assert set(read) == {*listing.tables(), "overrides"}
+    assert set(read) == {*listing.tables(), "overrides", "faults"}
     text = run(teach.catalog).stdout
     assert all(f"\n{name} " in f"\n{text}" for name in read)
 

@@ -1,0 +1,75 @@
+"""`--fault`: which names it takes, where they are listed, and what the guide says of each."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from imagegen.cli.main import cli
+from imagegen.errors import ConfigError, ExitCode, ImagegenError
+from imagegen.rehearsal.faults.fault import Place
+from imagegen.rehearsal.faults.table import FAULTS, check_place, find_faults
+from tests.conftest import REPOSITORY
+
+SHIPPED = Path("configs/windows-2022-containerd.yaml")
+
+
+def refusal(*words: str) -> ImagegenError:
+    result = CliRunner().invoke(cli, ["build", str(REPOSITORY / SHIPPED), *words])
+    assert isinstance(result.exception, ImagegenError)
+    return result.exception
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (
+            ["--target", "aws", "--fault", "throttle"],
+            "--fault can only be used together with --rehearse",
+            "add --rehearse: imagegen makes no fault happen in a real aws account",
+        ),
+        (
+            ["--target", "aws", "--rehearse", "--fault", "throtle"],
+            "--fault throtle: unknown fault",
+            f"did you mean throttle? the faults are {', '.join(sorted(FAULTS))}",
+        ),
+        (
+            ["--target", "azure", "--rehearse", "--fault", "quota", "--fault", "same-client-token"],
+            "--fault same-client-token: azure has no such fault",
+            f"use one of {', '.join(sorted(set(FAULTS) - {'same-client-token'}))}",
+        ),
+    ],
+    ids=["without --rehearse", "unknown", "of another cloud"],
+)
+def test_a_fault_that_cannot_happen_is_refused_first(words: list[str], message: str, hint: str) -> None:
+    error = refusal(*words)
+    assert (error.exit_code, error.message, error.hint) == (ExitCode.USAGE, message, hint)
+
+
+def test_faults_of_publishing_need_somewhere_to_publish_to() -> None:
+    faults = find_faults(["copy-fails", "copy-fails"], "aws")
+    assert [fault.name for fault in faults] == ["copy-fails"]
+    with pytest.raises(ConfigError, match="the config publishes to no region other than us-east-1") as raised:
+        check_place(faults, Place("us-east-1", "", ("m6i.large",)), "aws")
+    assert raised.value.hint == "name another one: --set targets.aws.publish.regions=[…]"
+    check_place(find_faults(["quota"], "aws"), Place("us-east-1", "", ("m6i.large",)), "aws")
+
+
+def test_the_catalogue_lists_them() -> None:
+    result = CliRunner().invoke(cli, ["catalog", "faults", "--format", "json"])
+    read = json.loads(result.stdout)
+    assert set(read) == set(FAULTS)
+    text = CliRunner().invoke(cli, ["catalog", "faults"]).stdout
+    assert [line.split(" ")[0] for line in text.splitlines() if not line.startswith(" ")] == list(FAULTS)
+    assert read["copy-fails"] == {"clouds": "aws, azure", "exit code": "7", "what": FAULTS["copy-fails"].what}
+
+
+def test_the_guide_tells_of_each_with_its_exit_code() -> None:
+    text = (REPOSITORY / "docs" / "rehearsal.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)`(?: \((AWS|Azure)\))? \| .* \| ([0-9]+) \| .* \|$", text, re.MULTILINE)
+    told = {name: (int(code), (cloud.lower(),) if cloud else ("aws", "azure")) for name, cloud, code in rows}
+    assert told == {name: (int(fault.exit_code), fault.clouds) for name, fault in FAULTS.items()}
