@@ -1,0 +1,356 @@
+"""The clouds of a rehearsal inside this process: the SDKs' requests reach them without a socket, and time is counted.
+
+Everything that imagegen does around Packer is its own; Packer is what each cloud's `make_image` does with the cloud.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import json
+import types
+import urllib.parse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import botocore.endpoint
+import botocore.exceptions
+import requests
+from azure.core.pipeline.transport import HttpTransport
+from botocore.client import ClientCreator
+
+from imagegen import pipeline
+from imagegen.artifacts.lock import lock_bytes
+from imagegen.build import packer
+from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.console import Console
+from imagegen.plan.model import BuildPlan
+from imagegen.providers import Run
+from imagegen.providers.aws import client
+from imagegen.providers.aws import provider as aws_provider
+from imagegen.providers.azure import provider as azure_provider
+from imagegen.providers.waiting import Clock
+from imagegen.rehearsal.network.aws import moto_call
+from imagegen.rehearsal.network.aws.edge import Aws
+from imagegen.rehearsal.network.aws.images import MadeAmi
+from imagegen.rehearsal.network.azure import arm, versions
+from imagegen.rehearsal.network.azure.edge import Azure
+from imagegen.rehearsal.network.azure.machines import MACHINE
+from imagegen.rehearsal.network.azure.resources import GroupId, new_resource, region
+from imagegen.rehearsal.network.azure.world import Call, VmState
+from imagegen.rehearsal.network.journal import Injections
+from imagegen.rehearsal.network.machine import MachineIdentity
+from imagegen.rehearsal.network.messages import Request, Response, parse_target
+from imagegen.rehearsal.scenery import scene_for
+from tests.conftest import TODAY, make_test_lock
+from tests.unit.pipeline.test_build_and_publish import report_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pytest
+    from botocore.awsrequest import AWSPreparedRequest, AWSResponse
+    from botocore.httpsession import URLLib3Session
+    from botocore.model import ServiceModel
+
+    from imagegen.artifacts.lock import Lock
+    from imagegen.manifest.model import ImageManifest
+    from imagegen.plan.resolve import Decision
+
+LABELS = {"team": "web"}
+_PLUGIN = Plugin("9.9.9", Path("plugin"))
+
+
+class Time:
+    """Seconds that pass where somebody waits, and only there."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def clock(self) -> Clock:
+        return Clock(now=lambda: self.now, pause=self.sleep)
+
+
+class PlayedCloud:
+    """One cloud for one example; `injections` are the faults of the run that is under way."""
+
+    def __init__(self, host: Callable[[Request], Response]) -> None:
+        self._host = host
+        self.injections = Injections()
+        self.made = 0
+
+    def answer(self, request: Request) -> Response:
+        told = self.injections.exchange(request, lambda: self._host(request))
+        assert not told.fault, told.fault
+        return told
+
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """What others do in the cloud meets no fault."""
+        disturbed, self.injections = self.injections, Injections()
+        try:
+            yield
+        finally:
+            self.injections = disturbed
+
+
+class PlayedAws(PlayedCloud):
+    """EC2 by moto, at the place where botocore would send."""
+
+    def __init__(self, aws: Aws, home: str, away: str) -> None:
+        super().__init__(aws)
+        self.environ = aws.credentials
+        self.home, self.away = home, away
+
+    def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> None:
+        """As Packer leaves it."""
+        self.made += 1
+        name = f"capa-ami-{plan.short_id}-{self.made}"
+        image = moto_call.ec2(self.home).register_image(name, "an image")
+        image.__class__ = MadeAmi
+        image.root_device_type = "ebs"
+        image.add_tags({"Name": name, "imagegen_image_id": plan.image_id, **_label_tags(variables)})
+
+    def usable(self) -> dict[str, int]:
+        """How many images there are in each region."""
+        return {region: len(self._own(region, "available", "pending")) for region in (self.home, self.away)}
+
+    def follow_hints(self) -> None:
+        """Deregister copies that failed."""
+        for image in self._own(self.away, "failed"):
+            moto_call.ec2(self.away).deregister_image(image.id)
+
+    def _own(self, region: str, *states: str) -> list[moto_call.Moto]:
+        images = moto_call.ec2(region).amis.values()
+        return [image for image in images if image.owner_id == moto_call.ACCOUNT and image.state in states]
+
+
+class PlayedAzure(PlayedCloud):
+    """The small Resource Manager, at the place where requests would send."""
+
+    def __init__(self, azure: Azure, failing: dict[str, str], home: str, away: str) -> None:
+        super().__init__(azure)
+        self.environ = azure.credentials
+        self.home, self.away = home, away
+        self.failing = failing
+        self._world = azure._world
+
+    def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> None:
+        """As Packer leaves it: captured from a machine that is deallocated and generalised, not in latest yet."""
+        self.made += 1
+        settings, world = plan.build.settings, self._world
+        builders = GroupId(world.application.subscription, "builders")
+        machine = new_resource(builders, MACHINE, f"vm-{self.made}", self.home, {}, None)
+        world.resources.put(machine)
+        identity = MachineIdentity("azure", machine["id"], "203.0.113.9", "image", "packer", "password")
+        world.machines[machine["id"].lower()] = VmState(identity, "V2", "", "", power="deallocated", generalized=True)
+        names = {
+            "subscription": world.application.subscription,
+            "group": settings["resource_group"],
+            "gallery": settings["gallery"],
+            "image": settings["definition"],
+            "version": variables["gallery_image_version"],
+        }
+        body = {
+            "location": self.home,
+            "tags": {"imagegen_image_id": plan.image_id, **_label_tags(variables)},
+            "properties": {
+                "storageProfile": {"source": {"virtualMachineId": machine["id"]}},
+                "publishingProfile": {"excludeFromLatest": True, "targetRegions": [{"name": self.home}]},
+            },
+        }
+        call = Call(Request("PUT", arm.HOST, "", body=json.dumps(body).encode()), names)
+        versions.put(world, call)
+        while json.loads(versions.get(world, call).body)["properties"]["provisioningState"] == "Creating":
+            pass
+
+    def usable(self) -> dict[str, int]:
+        """How many versions there are in each region that are shown."""
+        shown = [
+            {region(target["name"]) for target in version["properties"]["publishingProfile"]["targetRegions"]}
+            for version in self._world.resources.of_type(versions.VERSION)
+            if version["properties"]["provisioningState"] == "Succeeded"
+            and not version["properties"]["publishingProfile"]["excludeFromLatest"]
+        ]
+        return {name: sum(name in regions for regions in shown) for name in (self.home, self.away)}
+
+    def follow_hints(self) -> None:
+        """What made a replication fail is over."""
+        self.failing.clear()
+
+
+Cloud = PlayedAws | PlayedAzure
+
+
+def _label_tags(variables: Mapping[str, str]) -> dict[str, str]:
+    return {f"imagegen_label_{key}": value for key, value in json.loads(variables["labels"]).items()}
+
+
+@dataclasses.dataclass
+class Product:
+    """imagegen on one config and target. What its pure parts make is made once."""
+
+    target: str
+    config: Path
+    patch: pytest.MonkeyPatch
+    time: Time = dataclasses.field(default_factory=Time)
+    cloud: Cloud | None = None
+    plan: BuildPlan | None = None
+
+    def __post_init__(self) -> None:
+        loaded = pipeline.load(pipeline.Asked(self.config, TODAY))
+        vars(loaded)["steps"] = pipeline.load_steps()
+        self.lock = make_test_lock(loaded, self.target).model_copy(update={"base_images": {}})
+        self.loaded = loaded
+        decide, render = pipeline.decide, pipeline.render_tree
+        decisions: dict[bytes, Decision] = {}
+
+        def decide_once(loaded: pipeline.Loaded, target: str, lock: Lock) -> Decision:
+            data = lock_bytes(lock)
+            if data not in decisions:
+                decisions[data] = decide(loaded, target, lock)
+            self.plan = decisions[data].plan
+            return decisions[data]
+
+        trees: dict[str, dict[str, bytes]] = {}
+
+        def render_once(decision: Decision) -> dict[str, bytes]:
+            if decision.plan.image_id not in trees:
+                trees[decision.plan.image_id] = render(decision)
+            return trees[decision.plan.image_id]
+
+        steps = pipeline.evaluated(loaded, self.target)
+        tools = Toolchain(self.config, "1.16.0", {"amazon": _PLUGIN, "azure": _PLUGIN}, {})
+        for name, instead in {
+            "load": lambda _: loaded,
+            "evaluated": lambda *_: steps,
+            "decide": decide_once,
+            "render_tree": render_once,
+            "find_toolchain": lambda *_: tools,
+            "check": lambda *_: None,
+        }.items():
+            self.patch.setattr(pipeline, name, instead)
+        self.patch.setattr(packer, "build_tree", self._build_tree)
+        for module in (aws_provider, azure_provider):
+            self.patch.setattr(module, "Clock", self.time.clock)
+        self.patch.setattr(botocore.endpoint, "time", types.SimpleNamespace(sleep=self.time.sleep))
+        self._keep_what_is_costly()
+        self.patch.setattr(HttpTransport, "sleep", lambda _, seconds: self.time.sleep(seconds))
+
+    def _keep_what_is_costly(self) -> None:
+        """A plan's identity, a session of boto3, the eight hundred methods of each client: each made once."""
+        creator: Any = ClientCreator
+        make_methods, make_session, identity = creator._create_methods, client.session_for, BuildPlan.image_id
+        methods: dict[str, dict[str, object]] = {}
+        sessions: dict[str, object] = {}
+        identities: dict[int, str] = {}
+
+        def kept_methods(creator: ClientCreator, service: ServiceModel) -> dict[str, object]:
+            if service.service_name not in methods:
+                methods[service.service_name] = make_methods(creator, service)
+            return dict(methods[service.service_name])
+
+        def kept_session(environ: Mapping[str, str], auth: Mapping[str, Any], region: str) -> object:
+            if region not in sessions:
+                sessions[region] = make_session(environ, auth, region)
+            return sessions[region]
+
+        def kept_identity(plan: BuildPlan) -> str:
+            if id(plan) not in identities:
+                identities[id(plan)] = cast("str", identity.__get__(plan))
+            return identities[id(plan)]
+
+        self.patch.setattr(ClientCreator, "_create_methods", kept_methods)
+        self.patch.setattr(client, "session_for", kept_session)
+        self.patch.setattr(BuildPlan, "image_id", property(kept_identity))
+
+    def open_cloud(self, scratch: Path) -> contextlib.AbstractContextManager[Cloud]:
+        """A cloud as a rehearsal's, for one example."""
+        return self._open_aws(scratch) if self.target == "aws" else self._open_azure(scratch)
+
+    @contextlib.contextmanager
+    def _open_aws(self, scratch: Path) -> Iterator[Cloud]:
+        options = scene_for(self.loaded, "aws", scratch).aws
+        assert options is not None
+        home, away = options.regions
+        with Aws(options, lambda _: None) as aws:
+            self.cloud = PlayedAws(aws, home, away)
+            yield self.cloud
+
+    @contextlib.contextmanager
+    def _open_azure(self, scratch: Path) -> Iterator[Cloud]:
+        options = scene_for(self.loaded, "azure", scratch).azure
+        settings = self.loaded.config.targets.azure
+        assert options is not None
+        assert settings is not None
+        failing: dict[str, str] = {}
+        azure = Azure(dataclasses.replace(options, failing=failing), lambda _: None)
+        self.cloud = PlayedAzure(azure, failing, settings.location, *settings.publish.regions)
+        yield self.cloud
+
+    def build(self, folder: Path, hour: int, said: io.StringIO) -> ImageManifest:
+        """`imagegen build`, from its first look to the record."""
+        assert self.cloud is not None
+        return pipeline.build_and_publish(
+            pipeline.Asked(self.config, TODAY),
+            self.target,
+            lock_file=folder / "lock.json",
+            out=folder / "out",
+            run=Run({**self.cloud.environ, "HOME": str(folder)}, LABELS, f"2026-11-18T{hour:02}:00:00Z", f"run-{hour}"),
+            console=Console(said, plain=True),
+            rebuild=False,
+            with_publish=True,
+        )
+
+    def _build_tree(self, _tools: object, tree: Path, *, variables: Mapping[str, str], **_rest: object) -> None:
+        assert self.cloud is not None
+        assert self.plan is not None
+        self.cloud.make_image(self.plan, variables)
+        (tree.parent / "report.json").write_text(json.dumps(report_of(self.plan)))
+
+
+def sent_by_botocore(product: Product, make_answer: Callable[[int, bytes], AWSResponse]) -> object:
+    """What takes the place of botocore's HTTP."""
+
+    def send(_: URLLib3Session, request: AWSPreparedRequest) -> AWSResponse:
+        assert product.cloud is not None
+        parts, body = urllib.parse.urlsplit(request.url), request.body or b""
+        data = body.encode() if isinstance(body, str) else cast("bytes", body)
+        sent: Any = request.headers
+        headers = {key.lower(): value if isinstance(value, str) else value.decode() for key, value in sent.items()}
+        told = product.cloud.answer(
+            Request(request.method, parts.hostname or "", parts.path, {}, headers, data, parts.path)
+        )
+        if not told.status:
+            raise botocore.exceptions.ConnectionClosedError(endpoint_url=request.url)
+        return make_answer(told.status, told.body)
+
+    return send
+
+
+def sent_by_requests(product: Product) -> object:
+    """What takes the place of requests' HTTP."""
+
+    def request(_: requests.Session, method: str, url: str, **named: Any) -> requests.Response:  # noqa: ANN401 - as requests has them
+        assert product.cloud is not None
+        parts = urllib.parse.urlsplit(url)
+        target = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        path, query = parse_target(target)
+        data = named.get("data") or b""
+        text = urllib.parse.urlencode(data) if isinstance(data, dict) else data
+        body = text.encode() if isinstance(text, str) else text
+        headers = {key.lower(): value for key, value in (named.get("headers") or {}).items()}
+        told = product.cloud.answer(Request(method, parts.netloc, path, query, headers, body, target))
+        if not told.status:
+            raise requests.exceptions.ConnectionError("Connection reset by peer")
+        made = requests.Response()
+        made.status_code, made.reason, made.url = told.status, "", url
+        made.headers.update(dict(told.headers))
+        made.raw = io.BytesIO(told.body)
+        return made
+
+    return request
