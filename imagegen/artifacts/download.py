@@ -244,7 +244,7 @@ class _Download:
         return VerificationError(f"{self.label} is larger than {LIMIT_BYTES / 2**30:g} GiB")
 
     def hint(self, advice: str) -> str:
-        return f"{advice}, or set {self.override} to another URL" if self.override else advice
+        return f"{advice}, or set overrides.{self.override} to another URL" if self.override else advice
 
 
 def _reason(error: Exception) -> str:

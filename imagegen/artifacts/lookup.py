@@ -66,7 +66,7 @@ def _refuse_changed_bytes(request: ArtifactRequest, before: LockedArtifact | Non
         f"{request.name}: {shown_url(now.url)} has other bytes than when it was locked: "
         f"sha256 {now.sha256}, and the lock says {before.sha256}",
         hint="a published URL does not change: find out why; to take the new bytes, ask for exactly this sha256 "
-        f"beside {request.override}",
+        f"beside overrides.{request.override}",
     )
 
 

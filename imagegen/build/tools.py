@@ -62,8 +62,8 @@ def find_tools(
     try:
         found = search.look()
         if found.tools is not None:
-            if found.overdue:
-                console.warn(f"{found.overdue}; {found.tools.packer} is used instead")
+            if found.in_the_way is not None:
+                console.warn(f"{'; '.join(found.faults)}; {found.tools.packer} is used instead")
             return found.tools
         if not build or not search.can_be_provided():
             raise search.refusal(found, go_is_there=go is not None)

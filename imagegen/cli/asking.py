@@ -70,9 +70,13 @@ def target_of(loaded: Loaded, target: str | None) -> str:
     return chosen
 
 
-def lock_file_of(config: Path, lock_file: Path | None) -> Path:
-    """The lock: beside the config unless another is named."""
-    return lock_file or config.with_name(f"{config.stem}.lock.json")
+def lock_file_of(config: Path, lock_file: Path | None, labels: tuple[str, ...]) -> Path:
+    """The lock: beside the config unless another is named; never a rehearsal's for a run that is none."""
+    from imagegen.cli.rehearsing import refuse_stand_ins
+
+    file = lock_file or config.with_name(f"{config.stem}.lock.json")
+    refuse_stand_ins(file, labels)
+    return file
 
 
 def lock_for(request: Asked, loaded: Loaded, target: str, lock_file: Path | None, *, rehearse: bool) -> Lock:
@@ -80,7 +84,7 @@ def lock_for(request: Asked, loaded: Loaded, target: str, lock_file: Path | None
     if not rehearse:
         from imagegen import pipeline
 
-        return pipeline.read_lock_for(loaded, target, lock_file_of(request.file, lock_file))
+        return pipeline.read_lock_for(loaded, target, lock_file_of(request.file, lock_file, ()))
     from imagegen.cli.rehearsing import refuse_lock_file, rehearse_lock
 
     refuse_lock_file(lock_file)
@@ -95,10 +99,12 @@ def console_for(plain: bool, quiet: bool) -> Console:
     return make_console(plain=True if plain else None, quiet=quiet)
 
 
-def on_error(choice: str) -> OnError:
+def on_error(choice: str, *, rehearse: bool) -> OnError:
     """What becomes of a machine whose build fails; asking needs somebody to ask."""
     from imagegen.build.packer import OnError
 
+    if rehearse and choice == "ask":
+        raise click.UsageError("a rehearsal does not ask: use --on-error=abort, or leave it out")
     if choice != "ask":
         return OnError(choice)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -96,7 +96,7 @@ def lock(
     targets = [target] if target else list(loaded.config.targets.named())
     for name in targets:
         pipeline.evaluated(loaded, name)
-    file = asking.lock_file_of(config, lock_file)
+    file = asking.lock_file_of(config, lock_file, labels)
     console = asking.console_for(plain, quiet)
     pipeline.look_up(loaded, targets, file, refresh=refresh, run=asking.run_with(labels), console=console)
     click.echo(one_line(str(file)))
@@ -219,26 +219,22 @@ def build(
     from imagegen.cli import rehearsing
     from imagegen.cli.show import print_manifest
 
-    failing = asking.on_error(on_error)
-    if rehearse and failing.ask:
-        raise click.UsageError("a rehearsal does not ask: use --on-error=abort, or leave it out")
+    failing = asking.on_error(on_error, rehearse=rehearse)
     asked = asking.asked(config, sets)
     # The child of a rehearsal says itself that there are warnings.
     name = asking.target_of(pipeline.load(asked) if rehearse else asking.loaded(asked), target)
     rehearsing.check_faults(faults, name, rehearse=rehearse)
     console = asking.console_for(plain, quiet)
     if rehearse:
-        rehearsing.refuse_lock_file(lock_file)
         told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
         flags = [*(flag for flag, on in told if on), "--on-error", on_error]
-        manifest = rehearsing.rehearse_build(
-            asked, name, out=out, labels=labels, flags=flags, faults=faults, console=console
-        )
+        rehearsing.refuse_lock_file(lock_file)
+        manifest = rehearsing.rehearse_build(asked, name, out, labels, flags, faults, console)
     else:
         manifest = pipeline.build_and_publish(
             asked,
             name,
-            lock_file=asking.lock_file_of(config, lock_file),
+            lock_file=asking.lock_file_of(config, lock_file, labels),
             out=out,
             run=asking.run_with(labels),
             console=console,
@@ -276,7 +272,7 @@ def publish(
 
     asked = asking.asked(config, sets)
     name = asking.target_of(asking.loaded(asked), target)
-    file = asking.lock_file_of(config, lock_file)
+    file = asking.lock_file_of(config, lock_file, labels)
     run, console = asking.run_with(labels), asking.console_for(plain, quiet)
     manifest = pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)
     print_manifest(manifest, form)

@@ -32,7 +32,7 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
     from imagegen.cli.show import manifest_line, print_json
     from imagegen.manifest.store import LocalStore
 
-    place = folder or out
+    place = _existing(folder) if folder else out
     found = LocalStore(place / "manifests").list()
     if not found.records and not found.bad:
         _tell_where_else(place)
@@ -42,6 +42,15 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
         for item in found.records:
             click.echo(one_line(manifest_line(item)))
     found.refuse_bad()
+
+
+def _existing(folder: Path) -> Path:
+    """A folder that somebody named and that is none, or is the store itself, is not an empty store."""
+    from imagegen.errors import ConfigError
+
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is not a folder", hint="name a folder that holds `manifests`, as --out does")
+    return folder.parent if folder.name == "manifests" else folder
 
 
 def _tell_where_else(place: Path) -> None:
@@ -64,7 +73,7 @@ def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> N
     from imagegen.errors import ConfigError
     from imagegen.manifest.store import LocalStore
 
-    place = folder or out
+    place = _existing(folder) if folder else out
     listing = LocalStore(place / "manifests").list()
     found = [item for item in listing.records if item.image_id.startswith(image_id)]
     if not found:

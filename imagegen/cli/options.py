@@ -6,6 +6,15 @@ from pathlib import Path
 
 import click
 
+
+def _checked_folder(_context: click.Context, _option: click.Parameter, folder: Path) -> Path:
+    """Packer writes below it, and takes its name for UTF-8."""
+    from imagegen.files import check_name
+
+    check_name(folder.absolute())
+    return folder
+
+
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
 CONFIGS = click.argument("configs", nargs=-1, required=True, type=click.Path(path_type=Path))
 TARGET = click.option("--target", metavar="NAME", help="aws or azure; may be left out where the config has one target.")
@@ -28,6 +37,7 @@ REHEARSED_LOCK = click.option(
 OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),
+    callback=_checked_folder,
     default=Path("out"),
     show_default=True,
     help="Where trees, logs and manifests go.",

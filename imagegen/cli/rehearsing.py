@@ -23,7 +23,6 @@ _MARK = "rehearsal"
 def rehearse_build(
     asked: Asked,
     target: str,
-    *,
     out: Path,
     labels: Sequence[str],
     flags: Sequence[str],
@@ -54,6 +53,17 @@ def refuse_lock_file(lock_file: Path | None) -> None:
     if lock_file is not None:
         message = "--lock cannot be used together with --rehearse"
         raise ConfigError(message, hint="leave --lock out: a rehearsal makes a lock of its own, for its stand-ins")
+
+
+def refuse_stand_ins(file: Path, labels: Sequence[str]) -> None:
+    """A rehearsal's lock names base images that no cloud has, and digests of bytes that no server has."""
+    from imagegen.artifacts.lock import read_lock
+    from imagegen.cli.labels import parse_labels
+
+    lock = read_lock(file)
+    if lock is not None and lock.labels.get(_MARK) == "true" and parse_labels(labels).get(_MARK) != "true":
+        message = f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins"
+        raise ConfigError(message, hint="name another lock, or delete it and run `imagegen lock`")
 
 
 def check_faults(names: Sequence[str], target: str, *, rehearse: bool) -> None:

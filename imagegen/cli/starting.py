@@ -257,7 +257,8 @@ def _schema() -> bytes:
 def refuse_existing(file: Path, *, force: bool) -> None:
     """Somebody's config is not replaced by accident, and none gets a name by which it is refused afterwards."""
     check_name(file)
-    if file.exists() and not file.is_file():
+    if file.is_symlink() or (file.exists() and not file.is_file()):
+        # What takes its place would replace a link, not what it leads to.
         raise ConfigError(f"{file} is not an ordinary file", hint="choose another file")
     if file.exists() and not force:
         raise ConfigError(f"{file} exists already", hint="choose another file, or give --force to replace it")

@@ -9,6 +9,7 @@ cleaned up, whatever happens.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import shutil
 import sys
 import tempfile
@@ -104,7 +105,8 @@ def rehearse_build(
     if faults:
         note["faults"] = dict(injected.met())
     manifest = store.annotate(store.list().records[0], "rehearsal", note)
-    console.say(f"{target}  rehearsal passed in {seconds(took)}: `imagegen manifest list {folder}` shows its manifest")
+    command = f"imagegen manifest list {shlex.quote(str(folder))}"
+    console.say(f"{target}  rehearsal passed in {seconds(took)}: `{command}` shows its manifest")
     return manifest
 
 

@@ -63,6 +63,13 @@ def not_the_systems_own(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "choose a folder of your own, as C:\\tools")
 
 
+@rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen keeps below --out")
+def name_of_its_own(asked: Asked) -> Iterator[Finding]:
+    if asked.config.name in table("layout")["output_folders"]:
+        message = f"below --out, {asked.config.name} is a folder of imagegen's own"
+        yield Finding(("name",), message, f"choose another name, as {asked.config.name}-image")
+
+
 @rule("path-length", ERROR, "A path must fit into the 259 characters that Windows takes")
 def path_length(asked: Asked) -> Iterator[Finding]:
     whole, part = limit_of("windows_path"), limit_of("windows_part")

@@ -45,7 +45,7 @@ NEVER = "f" * 64
 
 
 def asks(name: str, url: str, sha: str | None = None, *, archive: bool = False) -> ArtifactRequest:
-    return ArtifactRequest(name, url, sha, archive, f"overrides.{name}")
+    return ArtifactRequest(name, url, sha, archive, name)
 
 
 def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:
@@ -162,7 +162,7 @@ def test_lock(
         (
             lambda world: world.lock(asks("a", A, NEVER), asks("b", B), asks("c", GONE)),
             VerificationError,
-            ["2 of 3 downloads failed", NEVER, f"{GONE} is gone", "hint: overrides.c"],
+            ["2 of 3 downloads failed", NEVER, f"{GONE} is gone", "hint: c"],
         ),
     ],
     ids=["not what was asked for", "changed under the same url", "not an archive", "all that is wrong at once"],

@@ -250,7 +250,7 @@ def test_a_person_is_asked_until_the_answer_is_one(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    ask = asking.on_error("ask").ask
+    ask = asking.on_error("ask", rehearse=False).ask
     assert ask is not None
     assert ask("StepProvision") == answer
     assert capsys.readouterr().err.count("StepProvision failed: [c] clean up, ") == asked
