@@ -107,6 +107,8 @@ function Copy-IntoPlace {
     param([string]$From, [string]$To, [string]$Digest)
     $new = $To + '.new'
     try {
+        # A run that was cut off may have left one that is read-only.
+        if ([System.IO.File]::Exists($new)) { [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal) }
         [System.IO.File]::Copy($From, $new, $true)
         # A read-only file can be neither replaced nor deleted, and a copy is as read-only as its original.
         [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal)
@@ -134,8 +136,8 @@ function Clear-Tree {
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
-            # An archive can bring read-only files, which nothing deletes.
-            foreach ($entry in [System.IO.Directory]::GetFiles($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
+            # An archive can bring read-only files and folders, which nothing deletes. Of a folder, Normal keeps what it is.
+            foreach ($entry in [System.IO.Directory]::GetFileSystemEntries($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
                 [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)
             }
             [System.IO.Directory]::Delete($Path, $true)

@@ -106,7 +106,7 @@ function Expand-Bundle {
         $found = (Get-FileHash -InputStream $stream -Algorithm SHA256).Hash.ToLowerInvariant()
         if ($found -cne $Digest) { throw (Get-EntryError -ExitCode 4 -Message "the bundle's sha256 is $found, expected $Digest") }
         $stream.Position = 0
-        if ([System.IO.Directory]::Exists($Folder)) { [System.IO.Directory]::Delete($Folder, $true) }
+        Remove-Folder -Path $Folder
         $null = [System.IO.Directory]::CreateDirectory($Folder)
         $zip = New-Object -TypeName System.IO.Compression.ZipArchive -ArgumentList $stream
         foreach ($entry in $zip.Entries) {
@@ -158,6 +158,8 @@ $code = 1
 $root = 'C:\ProgramData\imagegen'
 $mine = ''
 try {
+    # powershell.exe drops a last word that ends with a colon: -Check: would not look, but change.
+    if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A-\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
     $asked = Resolve-Argument -Given (Read-Argument -Word $args)
     if ($asked.Mode -ceq 'apply') { $null = [System.IO.Directory]::CreateDirectory($root) }
     else {

@@ -12,6 +12,7 @@ array: IndexOf/4 Sort/2 Reverse/1 Copy/3
 bool: Parse/1
 byte byte[] char double hashtable int int[] int64 long object object[] ordered pscustomobject scriptblock
 string[] switch uint32 uint64 version
+environment: GetCommandLineArgs/0
 guid: NewGuid/0
 convert: ToBase64String/1 FromBase64String/1 ToString/2 ToInt32/2
 datetime: Now UtcNow
@@ -38,7 +39,7 @@ diagnostics.stopwatch: StartNew/0
 globalization.cultureinfo: InvariantCulture
 io.compression.zipfileextensions: ExtractToFile/3
 io.compression.ziparchive
-io.directory: CreateDirectory/1 Delete/2 Exists/1 GetFiles/3 GetDirectories/3 GetFileSystemEntries/2 Move/2
+io.directory: CreateDirectory/1 Delete/2 Exists/1 GetFiles/3 GetDirectories/3 GetFileSystemEntries/3 Move/2
 io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 Move/2 OpenRead/1 ReadAllBytes/1 ReadAllLines/2
 io.file: ReadAllText/2 SetAttributes/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
 io.fileaccess: Read Write ReadWrite
