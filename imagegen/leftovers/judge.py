@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from imagegen.build.journal import RecordedRun
     from imagegen.providers import Leftover
 
-IMAGE_KINDS: Final = frozenset({"image", "gallery version"})
+# With an image, what it consists of.
+IMAGE_KINDS: Final = frozenset({"image", "gallery version", "snapshot"})
 
 
 class Verdict(NamedTuple):

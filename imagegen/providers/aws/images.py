@@ -36,8 +36,9 @@ def has_encrypted_disks(image: ImageTypeDef) -> bool:
 
 
 def snapshots_of(image: ImageTypeDef) -> list[str]:
+    """The snapshots that an image names."""
     disks = [mapping.get("Ebs", {}) for mapping in image.get("BlockDeviceMappings", [])]
-    return [disk["SnapshotId"] for disk in disks if "SnapshotId" in disk]
+    return [disk["SnapshotId"] for disk in disks if disk.get("SnapshotId")]
 
 
 def requires_tokens(image: ImageTypeDef) -> bool:
@@ -56,8 +57,8 @@ def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:
     return next((image for image in images if image["State"] in (AVAILABLE, PENDING)), None)
 
 
-def tags_of(image: ImageTypeDef) -> dict[str, str]:
-    return {tag["Key"]: tag["Value"] for tag in image.get("Tags", [])}
+def tags_of(resource: Any) -> dict[str, str]:  # noqa: ANN401 - each of EC2's answers has a type of its own
+    return {tag["Key"]: tag["Value"] for tag in resource.get("Tags", [])}
 
 
 def cloud_image(image: ImageTypeDef, region: str) -> CloudImage:

@@ -10,12 +10,14 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.providers import Leftover
+from imagegen.providers.aws.images import snapshots_of, tags_of
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
 
 SPOT_REQUEST: Final = "spot request"
 INSTANCE: Final = "instance"
@@ -38,7 +40,7 @@ def find(ec2: EC2Client, region: str) -> list[Leftover]:
     return [*_machines(ec2, region), *_images(ec2, region), *_parts(ec2, region)]
 
 
-def snapshots_of(ec2: EC2Client, ami: str) -> list[str]:
+def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
     """The snapshots that EC2 made for an image, also while the image does not name them yet."""
     forms = (
         re.compile(rf"Created by CreateImage\(i-[0-9a-f]+\) for {ami}\b"),
@@ -50,10 +52,13 @@ def snapshots_of(ec2: EC2Client, ami: str) -> list[str]:
     return [each["SnapshotId"] for each in found if any(form.match(each.get("Description", "")) for form in forms)]
 
 
-def disks_of(image: Any) -> list[str]:  # noqa: ANN401 - an image as any of EC2's answers has it
-    """The snapshots that an image names."""
-    disks = [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
-    return [disk["SnapshotId"] for disk in disks if disk.get("SnapshotId")]
+def is_left_over(image: ImageTypeDef) -> bool:
+    """Whether it is a build's and not finished, or made to be copied only."""
+    tags = tags_of(image)
+    # One that is finished never expires, whatever becomes of it later: its owner may have disabled it.
+    if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
+        return False
+    return image["State"] in _UNFINISHED or _is_bare(image["Name"], tags)
 
 
 def _machines(ec2: EC2Client, region: str) -> Iterator[Leftover]:
@@ -73,18 +78,17 @@ def _machines(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 
 
 def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    own = [image for page in ec2.get_paginator("describe_images").paginate(Owners=["self"]) for image in page["Images"]]
-    for image in own:
-        tags = _tags(image)
-        # One that is finished never expires, whatever becomes of it later: its owner may have disabled it.
-        if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
-            continue
-        if image["State"] in _UNFINISHED or _is_bare(image["Name"], tags):
-            yield _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
-    used = {snapshot for image in own for snapshot in disks_of(image)}
+    # A disabled image still needs its snapshots.
+    pages = ec2.get_paginator("describe_images").paginate(Owners=["self"], IncludeDisabled=True)
+    own = [image for page in pages for image in page["Images"]]
+    used = {snapshot for image in own for snapshot in snapshots_of(image)}
+    for image in filter(is_left_over, own):
+        yield _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
+        # They go with it or stay with it, also while it does not name them yet.
+        used.update(snapshots_described_for(ec2, image["ImageId"]))
     for page in ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=_OURS):
         for snapshot in page["Snapshots"]:
-            finished = _tags(snapshot).get(EXPIRES_AT, NEVER) == NEVER
+            finished = tags_of(snapshot).get(EXPIRES_AT, NEVER) == NEVER
             if not finished and snapshot["SnapshotId"] not in used:
                 yield _leftover(SNAPSHOT, snapshot["SnapshotId"], region, snapshot, snapshot["State"])
 
@@ -113,12 +117,8 @@ def _parts(ec2: EC2Client, region: str) -> Iterator[Leftover]:
         yield _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, "available", pair["KeyName"])
 
 
-def _tags(resource: Any) -> dict[str, str]:  # noqa: ANN401 - each of EC2's answers has a type of its own
-    return {tag["Key"]: tag["Value"] for tag in resource.get("Tags", [])}
-
-
-def _leftover(kind: str, id_: str, region: str, resource: Any, state: str, name: str = "") -> Leftover:  # noqa: ANN401 - as above
-    tags = _tags(resource)
+def _leftover(kind: str, id_: str, region: str, resource: Any, state: str, name: str = "") -> Leftover:  # noqa: ANN401 - each of EC2's answers has a type of its own
+    tags = tags_of(resource)
     return Leftover(
         kind=kind,
         id=id_,

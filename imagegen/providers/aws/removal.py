@@ -1,4 +1,4 @@
-"""Removes leftovers from one region: machines first, then what they used. What is gone already counts as removed."""
+"""Removes leftovers from one region: machines before what they used. What is gone already counts as removed."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import PublishError
 from imagegen.providers.aws import leftovers as kinds
+from imagegen.providers.aws.images import snapshots_of, tags_of
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock, wait_for
 
@@ -29,13 +30,14 @@ _ALREADY: Final = "InvalidAMIID.Unavailable"
 
 def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
     """Each leftover with the reason why it is still there; an empty one means that it is gone."""
+    # Unfinished images need nothing of these, and while machines are waited for, a run may take one for its own.
+    for image in kinds.of_kind(leftovers, kinds.IMAGE):
+        yield image, _try(functools.partial(_deregister, ec2, image), image.id)
     for request in kinds.of_kind(leftovers, kinds.SPOT_REQUEST):
         yield request, _try(lambda it: ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[it]), request.id)
     yield from _terminate(ec2, kinds.of_kind(leftovers, kinds.INSTANCE), clock)
     for template in kinds.of_kind(leftovers, kinds.LAUNCH_TEMPLATE):
         yield template, _try(lambda it: ec2.delete_launch_template(LaunchTemplateId=it), template.id)
-    for image in kinds.of_kind(leftovers, kinds.IMAGE):
-        yield image, _try(functools.partial(_deregister, ec2, image), image.id)
     actions: dict[str, Action] = {
         kinds.SNAPSHOT: lambda it: ec2.delete_snapshot(SnapshotId=it),
         kinds.VOLUME: lambda it: ec2.delete_volume(VolumeId=it),
@@ -87,9 +89,15 @@ def _wait_until_terminated(ec2: EC2Client, clock: Clock, id_: str) -> None:
 def _deregister(ec2: EC2Client, image: Leftover, id_: str) -> None:
     """With its snapshots, which are marked first: cut off in between, the next run of the janitor finds them."""
     asked: Any = [{"Name": "image-id", "Values": [id_]}]
-    found = ec2.describe_images(Owners=["self"], Filters=asked)["Images"]
-    named = [snapshot for each in found for snapshot in kinds.disks_of(each)]
-    snapshots = list(dict.fromkeys([*named, *kinds.snapshots_of(ec2, id_)]))
+    found = ec2.describe_images(Owners=["self"], Filters=asked, IncludeDisabled=True)["Images"]
+    if not found:
+        return
+    for each in found:
+        # It may have been finished since it was listed, or be another run's by now.
+        if not kinds.is_left_over(each) or tags_of(each)[RUN_ID] != image.run_id:
+            raise PublishError(f"it is no leftover any more: it is {each['State']} now")
+    named = [snapshot for each in found for snapshot in snapshots_of(each)]
+    snapshots = list(dict.fromkeys([*named, *kinds.snapshots_described_for(ec2, id_)]))
     if snapshots:
         marks: Any = [{"Key": RUN_ID, "Value": image.run_id}, {"Key": EXPIRES_AT, "Value": image.expires_at}]
         ec2.create_tags(Resources=snapshots, Tags=marks)

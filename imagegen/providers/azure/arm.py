@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import urllib.parse
 from typing import TYPE_CHECKING, Any, Final
 
+from imagegen.errors import RefusedError
 from imagegen.providers.azure import client as azure
 from imagegen.providers.azure.failures import refuse_web_page
 
@@ -15,7 +17,8 @@ if TYPE_CHECKING:
     from azure.core.rest import HttpRequest, HttpResponse
     from azure.mgmt.core import ARMPipelineClient
 
-HOST: Final = "https://management.azure.com"
+_HOST_NAME: Final = "management.azure.com"
+HOST: Final = f"https://{_HOST_NAME}"
 _NOT_FOUND: Final = 404
 
 
@@ -37,7 +40,7 @@ class Arm:
         while page:
             yield from page.get("value", [])
             following = page.get("nextLink")
-            page = self._ask("GET", following, {}) if following else None
+            page = self._ask("GET", _path_of(following), {}) if following else None
 
     def get(self, path: str, version: str) -> dict[str, Any] | None:
         """A resource, or None where there is none."""
@@ -50,13 +53,12 @@ class Arm:
         """Ask for it; the Resource Manager does it in its own time."""
         self._ask("DELETE", path, {"api-version": version})
 
-    def _ask(self, method: str, target: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    def _ask(self, method: str, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
         from azure.core.exceptions import DecodeError, HttpResponseError
         from azure.core.rest import HttpRequest
         from azure.mgmt.core.exceptions import ARMErrorFormat
 
-        url = target if target.startswith(f"{HOST}/") else f"{HOST}{target}"
-        response = self.client.send_request(HttpRequest(method, url, params=dict(query)))
+        response = self.client.send_request(HttpRequest(method, f"{HOST}{path}", params=dict(query)))
         # A web page of that status is somebody else's.
         if response.status_code == _NOT_FOUND and "json" in (response.content_type or ""):
             return None
@@ -68,6 +70,14 @@ class Arm:
             # As the SDK's own clients tell it.
             raise DecodeError("the body is not JSON", response=response, error=error) from error
         return found
+
+
+def _path_of(link: str) -> str:
+    """The path and query of a link to the next page; whoever else it leads to gets no credentials."""
+    parts = urllib.parse.urlsplit(link)
+    if (parts.scheme, parts.hostname) not in (("https", _HOST_NAME), ("", None)):
+        raise RefusedError(f"the next page of Azure's answer is at {link.partition('?')[0]}, which is not below {HOST}")
+    return urllib.parse.urlunsplit(parts._replace(scheme="", netloc="", fragment=""))
 
 
 @contextlib.contextmanager

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.providers.azure import leftovers as kinds
+from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.providers import Leftover
     from imagegen.providers.azure.arm import Arm
@@ -39,11 +40,25 @@ def remove(arm: Arm, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tu
         yield leftover, why_not
 
 
+def _change_of(found: Mapping[str, Any] | None, leftover: Leftover) -> str:
+    """What makes a gallery version, as it is now, another than the one that was judged; empty where nothing does."""
+    if found is None:
+        return ""
+    tags = found.get("tags") or {}
+    if (tags.get(RUN_ID), tags.get(EXPIRES_AT)) != (leftover.run_id, leftover.expires_at):
+        return "its tags are others now"
+    state = str(found.get("properties", {}).get("provisioningState", ""))
+    # One that was failing may be finished by now, or wanted again.
+    return "" if state == leftover.state else f"it is {state} now"
+
+
 def _remove_one(arm: Arm, leftover: Leftover, clock: Clock) -> str:
     from azure.core.exceptions import AzureError, HttpResponseError
 
     version = _VERSION_OF[leftover.kind]
     try:
+        if leftover.kind == kinds.VERSION and (change := _change_of(arm.get(leftover.id, version), leftover)):
+            return f"it has changed since it was looked at: {change}"
         if leftover.kind == kinds.DELETED_VAULT:
             arm.post(f"{leftover.id}/purge", version)
         else:

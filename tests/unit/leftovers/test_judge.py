@@ -53,6 +53,7 @@ def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
         (leftover("dead", PAST, "image"), False, "run alive here waits for this image"),
         (leftover("unknown", PAST, "image"), False, "run alive here waits for this image"),
         (leftover("dead", PAST, "gallery version"), False, "run alive here waits for this image"),
+        (leftover("dead", PAST, "snapshot"), False, "run alive here waits for this image"),
     ],
 )
 def test_a_leftover_goes_when_its_run_is_over_or_its_time(left: Leftover, goes: bool, reason: str) -> None:

@@ -43,13 +43,17 @@ class EC2:
         self.refusals: dict[str, list[str]] = {}
 
     def get_paginator(self, name: str) -> Any:  # noqa: ANN401 - a paginator of any call
+        if name == "describe_images":
+            return SimpleNamespace(paginate=lambda **words: iter([self.describe_images(**words)]))
         return SimpleNamespace(paginate=lambda **_: iter([self._page(name)]))
 
     def describe_key_pairs(self, **_: object) -> dict[str, Any]:
         return self._page("describe_key_pairs")
 
-    def describe_images(self, **_: object) -> dict[str, Any]:
-        return self._page("describe_images")
+    def describe_images(self, **asked: Any) -> dict[str, Any]:  # noqa: ANN401 - EC2's own parameters
+        shown = self._page("describe_images")["Images"]
+        # EC2 keeps quiet about the disabled ones unless it is asked for them.
+        return {"Images": [each for each in shown if each["State"] != "disabled" or asked.get("IncludeDisabled")]}
 
     def describe_instances(self, **_: object) -> dict[str, Any]:
         states = self.answers["states"]
@@ -115,6 +119,45 @@ def test_a_snapshot_is_left_over_when_no_image_uses_it_and_none_ever_finished(
     assert found(ec2) == (["snap-1"] if goes else [])
 
 
+def test_the_snapshots_of_a_disabled_image_are_used() -> None:
+    disks = [{"Ebs": {"SnapshotId": "snap-1"}}]
+    images = [image("capa-ami-windows-2022", "disabled", "never", BlockDeviceMappings=disks)]
+    assert found(EC2(Images=images, Snapshots=[{"SnapshotId": "snap-1", "State": "completed", "Tags": tags()}])) == []
+
+
+def test_the_snapshots_of_an_unfinished_image_go_only_with_it() -> None:
+    made = {"SnapshotId": "snap-1", "State": "pending", "Tags": tags()}
+    made["Description"] = f"Created by CreateImage(i-0123456789abcdef0) for {AMI}"
+    shown = image("capa-ami-windows-2022", "pending", ImageId=AMI)
+    assert found(EC2(Images=[shown], Snapshots=[made])) == [AMI]
+
+
+@pytest.mark.parametrize(
+    "now",
+    [
+        image("capa-ami-windows-2022", "available"),
+        image("capa-ami-windows-2022", "disabled", "never"),
+        image("a1B2c3D", "available", "never"),
+        image("capa-ami-windows-2022", "pending", Tags=[*tags(), {"Key": "imagegen_run_id", "Value": "another"}]),
+    ],
+)
+def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> None:
+    ec2 = EC2(Images=[image("capa-ami-windows-2022", "pending")])
+    [leftover] = leftovers.find(client(ec2), "us-east-1")
+    ec2.answers["Images"] = [now]
+    [(_, why_not)] = removal.remove(client(ec2), [leftover], clock([]))
+    assert why_not == f"it is no leftover any more: it is {now['State']} now"
+    assert ec2.told == []
+
+
+def test_an_image_that_is_gone_is_removed() -> None:
+    ec2 = EC2(Images=[image("capa-ami-windows-2022", "pending")])
+    [leftover] = leftovers.find(client(ec2), "us-east-1")
+    ec2.answers["Images"] = []
+    assert list(removal.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
+    assert ec2.told == []
+
+
 def test_a_deregistered_images_snapshots_are_marked_first_and_deleted_after_it() -> None:
     described = {
         "snap-made": f"Created by CreateImage(i-0123456789abcdef0) for {AMI}",
@@ -162,12 +205,14 @@ def everything() -> EC2:
     )
 
 
-def test_machines_go_first_and_are_waited_for() -> None:
+def test_machines_go_before_what_they_use_and_images_before_any_waiting() -> None:
     ec2, pauses = everything(), list[float]()
+    ec2.answers["Images"] = [image("capa-ami-windows-2022", "pending")]
     ec2.refusals = {"delete_security_group": ["DependencyViolation", "DependencyViolation"]}
     going = leftovers.find(client(ec2), "us-east-1")
     assert [why for _, why in removal.remove(client(ec2), going, clock(pauses))] == [""] * len(going)
     assert ec2.told == [
+        "deregister_image ami-capa-ami-windows-2022",
         "cancel_spot_instance_requests sir-1",
         "terminate_instances i-1",
         "delete_launch_template lt-1",

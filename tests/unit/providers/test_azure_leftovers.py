@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 from azure.core.exceptions import HttpResponseError
 
+from imagegen.errors import RefusedError
 from imagegen.providers import Leftover
 from imagegen.providers.azure import removal
 from imagegen.providers.azure.arm import HOST, Arm
-from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP
+from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION
+from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock
 
 MACHINE = "virtual machine"
@@ -64,6 +66,24 @@ def test_a_collection_is_read_to_its_last_page() -> None:
     assert manager.asked == ["GET /x/groups?api-version=1", "GET /x/groups?api-version=1&$skiptoken=2"]
 
 
+@pytest.mark.parametrize("start", [f"{HOST}:443", "https://Management.Azure.com", ""])
+def test_the_next_page_is_found_however_its_host_is_written(start: str) -> None:
+    link = f"{start}/x/groups?api-version=1&$skiptoken=a%2Bb"
+    manager = Manager(GET_groups=[(200, {"value": [{"id": 1}], "nextLink": link}), (200, {"value": [{"id": 2}]})])
+    assert list(manager.arm.listed("/x/groups", "1")) == [{"id": 1}, {"id": 2}]
+    assert manager.asked[1] == "GET /x/groups?api-version=1&$skiptoken=a%2Bb"
+
+
+@pytest.mark.parametrize(
+    "start", ["https://management.azure.com.example.org", "http://management.azure.com", "//other"]
+)
+def test_the_next_page_of_another_host_is_not_asked_for(start: str) -> None:
+    manager = Manager(GET_groups=[(200, {"value": [], "nextLink": f"{start}/x/groups"})])
+    with pytest.raises(RefusedError, match=r"the next page of Azure's answer is at .*/x/groups, which is not below"):
+        list(manager.arm.listed("/x/groups", "1"))
+    assert len(manager.asked) == 1
+
+
 def test_a_collection_that_is_not_there_is_empty_and_one_that_is_refused_is_an_error() -> None:
     assert list(Manager(GET_groups=[(404, {})]).arm.listed("/x/groups", "1")) == []
     refused = Manager(GET_groups=[(403, {"error": {"code": "AuthorizationFailed", "message": "no"}})])
@@ -82,6 +102,37 @@ def test_each_is_gone_before_the_next_is_asked_for() -> None:
         *("DELETE /x/g", "GET /x/g", "GET /x/g", "GET /x/g"),
         *("POST /x/v/purge", "GET /x/v"),
     ]
+
+
+def version(state: str, **tags: str) -> tuple[int, dict[str, Any]]:
+    worn = {RUN_ID: "run", EXPIRES_AT: "2026-11-18T16:00:00Z", **tags}
+    return (
+        200,
+        {"properties": {"provisioningState": state}, "tags": {key: word for key, word in worn.items() if word}},
+    )
+
+
+LISTED = leftover(VERSION, "v")._replace(state="Creating", expires_at="2026-11-18T16:00:00Z")
+
+
+@pytest.mark.parametrize(
+    ("now", "why_not"),
+    [
+        (version("Succeeded"), "it is Succeeded now"),
+        (version("Updating"), "it is Updating now"),
+        (version("Creating", **{EXPIRES_AT: ""}), "its tags are others now"),
+        (version("Creating", **{RUN_ID: "another"}), "its tags are others now"),
+    ],
+)
+def test_a_version_that_is_no_leftover_any_more_is_kept(now: tuple[int, dict[str, Any]], why_not: str) -> None:
+    manager = Manager(GET_v=[now])
+    assert remove(manager, LISTED) == [("v", f"it has changed since it was looked at: {why_not}")]
+    assert [asked.partition("?")[0] for asked in manager.asked] == ["GET /x/v"]
+
+
+def test_a_version_that_is_as_it_was_goes() -> None:
+    manager = Manager(GET_v=[version("Creating"), (404, {})], DELETE_v=[(202, {})])
+    assert remove(manager, LISTED) == [("v", "")]
 
 
 def test_a_deployment_stays_while_anything_that_it_may_have_made_does() -> None:
