@@ -20,23 +20,34 @@ def locked(file: Path, *, wait_s: float, waiting: Callable[[], None]) -> Iterato
     """Hold `file`'s lock; `waiting` is called once when another holds it. The system drops it when the holder dies."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take(handle, file, fcntl.LOCK_EX | fcntl.LOCK_NB):
             waiting()
             _acquire(handle, file, wait_s)
         yield
 
 
+def take(handle: IO[bytes], file: Path, operation: int) -> bool:
+    """Whether the lock could be had; where there are no locks, the file is named."""
+    try:
+        fcntl.flock(handle, operation)
+    except BlockingIOError:
+        return False
+    except OSError as fault:
+        raise ToolError(
+            f"{file} cannot be locked: {fault.strerror}", hint="put the folder on a file system that has locks"
+        ) from fault
+    return True
+
+
 def _acquire(handle: IO[bytes], file: Path, wait_s: float) -> None:
     # flock has no deadline of its own, so it blocks on a thread; one that comes too late holds a file that is closed
     # by then, which gives the lock back.
-    outcome: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
+    outcome: queue.SimpleQueue[ToolError | None] = queue.SimpleQueue()
 
     def acquire() -> None:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except OSError as fault:
+            take(handle, file, fcntl.LOCK_EX)
+        except ToolError as fault:
             outcome.put(fault)
         else:
             outcome.put(None)
@@ -49,4 +60,4 @@ def _acquire(handle: IO[bytes], file: Path, wait_s: float) -> None:
             f"another run has held {file} for {wait_s:g} s", hint="wait for it to finish, or end it, and run this again"
         ) from None
     if fault is not None:
-        raise ToolError(f"{file} cannot be locked: {fault.strerror}") from fault
+        raise fault

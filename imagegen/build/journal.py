@@ -15,8 +15,11 @@ import platform
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from imagegen.build.folder_lock import take
+from imagegen.errors import ToolError
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 BUILT: Final = "built"
 CLEANED: Final = "cleaned up"
@@ -63,42 +66,53 @@ def this_host() -> str:
 
 
 @contextlib.contextmanager
-def recorded(folder: Path, entry: Entry) -> Iterator[Entry]:
-    """The run is in the journal before anything is started, and so is how it ended."""
+def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterator[Entry]:
+    """The run is in the journal before anything is started, and so is how it ended, if that can be written still."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{entry.run_id}.jsonl"
     with file.open("xb") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        take(handle, file, fcntl.LOCK_EX)
         _append(handle, {"event": "started", **dataclasses.asdict(entry)})
         _sync_folder(folder)
         try:
             yield entry
         except KeyboardInterrupt:
-            _append(handle, {"event": "ended", "how": _INTERRUPTED})
+            _end(handle, file, _INTERRUPTED, warn)
             raise
         except BaseException:
-            _append(handle, {"event": "ended", "how": _FAILED})
+            _end(handle, file, _FAILED, warn)
             raise
-        _append(handle, {"event": "ended", "how": BUILT})
+        _end(handle, file, BUILT, warn)
 
 
-def close(run: RecordedRun) -> None:
+def close(run: RecordedRun, warn: Callable[[str], None]) -> None:
     """Nothing of this run is left: nobody needs to look again."""
-    with run.file.open("ab") as handle:
-        # After a last line that was cut off, this one is still a line of its own.
-        handle.write(b"\n")
-        _append(handle, {"event": "ended", "how": CLEANED})
+    try:
+        with run.file.open("ab") as handle:
+            # After a last line that was cut off, this one is still a line of its own.
+            handle.write(b"\n")
+            _append(handle, {"event": "ended", "how": CLEANED})
+    except OSError as fault:
+        warn(f"{run.file} cannot be written, so this run is looked for again: {fault.strerror}")
 
 
-def read_runs(out: Path) -> list[RecordedRun]:
-    """Every run below `out`, oldest first."""
+def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
+    """Every run below `out`, oldest first; a journal that cannot be read is named and passed over."""
     files = sorted(out.glob("*/journal/*.jsonl"), key=lambda file: file.name)
-    return [run for run in map(_read, files) if run is not None]
+    runs = []
+    for file in files:
+        try:
+            runs.append(_read(file))
+        except OSError as fault:
+            warn(f"{file} is passed over, it cannot be read: {fault.strerror}")
+        except ToolError as fault:
+            warn(f"{fault.message}; it is passed over")
+    return [run for run in runs if run is not None]
 
 
 def _read(file: Path) -> RecordedRun | None:
     with file.open("rb") as handle:
-        alive = _is_held(handle)
+        alive = not take(handle, file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         events = list(_events(handle.read().splitlines()))
     started: dict[str, Any] = next((event for event in events if event.get("event") == "started"), {})
     names = [field.name for field in dataclasses.fields(Entry)]
@@ -120,12 +134,12 @@ def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
                 yield event
 
 
-def _is_held(handle: IO[bytes]) -> bool:
+def _end(handle: IO[bytes], file: Path, how: str, warn: Callable[[str], None]) -> None:
+    # What the run itself ended with is what counts, also on a disk that is full.
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
+        _append(handle, {"event": "ended", "how": how})
+    except OSError as fault:
+        warn(f"how the run ended ({how}) could not be written to {file}: {fault.strerror}")
 
 
 def _append(handle: IO[bytes], event: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from imagegen.cli import asking, options
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imagegen.errors import ImagegenError
     from imagegen.leftovers.sweep import Outcome, Place
     from imagegen.providers import Run
 
@@ -56,42 +57,53 @@ def janitor(
 
     Only what carries a run's id is looked at. Of a run of this machine it may go when the run is over; of any other
     run, when its time is over (the tag imagegen_expires_at). A finished image is never removed.
-    Exit code 7 where something could not be removed: run it again.
+    Exit code 7 where something could not be removed: run it again. A place that cannot be looked at hides no other.
     """
     import datetime
+    import functools
 
     from imagegen.build.journal import read_runs
     from imagegen.leftovers import sweep
 
     run, console = asking.run_with(()), asking.console_for(plain, quiet)
-    runs = read_runs(out)
-    asked_for = _places_of_config(config, target, sets, run) if config else []
+    # Read again and again, and what is wrong with them is said once.
+    read = functools.partial(read_runs, out, functools.cache(console.warn))
+    runs = read()
+    asked_for, faults = _places_of_config(config, target, sets, run) if config else ([], [])
     recorded = [place for place in sweep.places_of(runs) if target in (None, place.target)]
     places = list({place.key: place for place in (*asked_for, *recorded)}.values())
     now = datetime.datetime.now(datetime.UTC)
     if delete:
-        outcomes = sweep.clean_up(places, runs, run, now, limit, console)
+        swept = sweep.clean_up(places, read, run, now, limit, console)
     else:
-        outcomes = sweep.look(places, runs, run, now, limit)
-    _tell(outcomes, form)
-    console.say(summary(outcomes, places))
-    _raise_if_stuck(outcomes)
+        swept = sweep.look(places, runs, run, now, limit)
+    faults += [fault for _, fault in swept.faults]
+    _tell(swept.outcomes, form)
+    if places or not faults:
+        console.say(summary(swept.outcomes, places))
+    _raise_if_stuck(swept.outcomes, faults)
 
 
-def _places_of_config(config: Path, target: str | None, sets: tuple[str, ...], run: Run) -> list[Place]:
+def _places_of_config(
+    config: Path, target: str | None, sets: tuple[str, ...], run: Run
+) -> tuple[list[Place], list[ImagegenError]]:
+    """Where the config's targets build, and what is wrong with those of which that cannot be told."""
     from imagegen import pipeline
-    from imagegen.leftovers.sweep import Place
-    from imagegen.providers import provider
+    from imagegen.errors import ImagegenError
+    from imagegen.leftovers.sweep import configured_place
 
     loaded = asking.loaded(asking.asked(config, sets))
     if target is not None:
         pipeline.check_target(loaded, target)
-    named = loaded.config.targets.named()
-    return [
-        Place(name, provider(name).place(provider(name).build_settings(settings), run))
-        for name, settings in named.items()
-        if target in (None, name)
-    ]
+    places: list[Place] = []
+    faults: list[ImagegenError] = []
+    for name, settings in loaded.config.targets.named().items():
+        if target in (None, name):
+            try:
+                places.append(configured_place(name, settings, run))
+            except ImagegenError as fault:
+                faults.append(fault)
+    return places, faults
 
 
 def _tell(outcomes: Sequence[Outcome], form: str) -> None:
@@ -104,14 +116,18 @@ def _tell(outcomes: Sequence[Outcome], form: str) -> None:
         click.echo(outcome_line(outcome))
 
 
-def _raise_if_stuck(outcomes: Sequence[Outcome]) -> None:
+def _raise_if_stuck(outcomes: Sequence[Outcome], faults: Sequence[ImagegenError]) -> None:
     from imagegen.errors import PublishError
 
-    stuck = [outcome for outcome in outcomes if outcome.why_not]
-    if stuck:
+    stuck = sum(bool(outcome.why_not) for outcome in outcomes)
+    if not stuck and len(faults) == 1:
+        raise faults[0]
+    messages = [f"{stuck} of {len(outcomes)} leftovers could not be removed"] if stuck else []
+    messages += [f"in {len(faults)} place{'s' if len(faults) > 1 else ''} not all was looked at"] if faults else []
+    if messages:
         raise PublishError(
-            f"{len(stuck)} of {len(outcomes)} leftovers could not be removed",
-            details=[f"{outcome.verdict.leftover.kind} {outcome.id}: {outcome.why_not}" for outcome in stuck],
+            ", and ".join(messages),
+            details=["; ".join(part for part in (fault.message, fault.hint) if part) for fault in faults],
             hint="run it again when the reason is gone",
         )
 

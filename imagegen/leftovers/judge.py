@@ -46,7 +46,7 @@ def _judge_one(leftover: Leftover, runs: Mapping[str, RecordedRun], now: datetim
         return Verdict(leftover, False, f"run {user.entry.run_id} here waits for this image")
     if run is not None and run.is_here:
         return Verdict(leftover, True, f"its run is over ({run.ended or 'its process died'})")
-    until = _time(leftover.expires_at)
+    until = moment(leftover.expires_at)
     if until is None:
         return Verdict(leftover, False, f"it does not say until when it is used ({leftover.expires_at!r})")
     if now < until:
@@ -61,7 +61,8 @@ def _user_of(leftover: Leftover, runs: Mapping[str, RecordedRun]) -> RecordedRun
     return next((run for run in runs.values() if run.is_alive and run.entry.image_id == leftover.image_id), None)
 
 
-def _time(text: str) -> datetime.datetime | None:
+def moment(text: str) -> datetime.datetime | None:
+    """The time that a tag or a journal says, if it says one."""
     try:
         found = datetime.datetime.fromisoformat(text)
     except ValueError:

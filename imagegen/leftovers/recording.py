@@ -30,7 +30,7 @@ def in_journal(plan: BuildPlan, journal: Path, out: Path, run: Run, console: Con
     """
     warn_of_leftovers(out, run, console)
     entry = _entry_for(plan, run)
-    with recorded(journal, entry):
+    with recorded(journal, entry, console.warn):
         yield run._replace(expires_at=entry.expires_at)
 
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.build import journal
-from imagegen.leftovers.judge import Verdict, judge
+from imagegen.errors import ImagegenError
+from imagegen.leftovers.judge import Verdict, judge, moment
 from imagegen.providers import provider
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from imagegen.build.journal import RecordedRun
     from imagegen.console import Console
@@ -48,81 +50,142 @@ class Outcome:
         return self.verdict.leftover.id
 
 
+@dataclasses.dataclass
+class Swept:
+    """What was found and what became of it; `faults`: the places where that ended early."""
+
+    tried: dict[str, Outcome] = dataclasses.field(default_factory=dict)
+    listed: dict[str, Outcome] = dataclasses.field(default_factory=dict)
+    faults: list[tuple[Place, ImagegenError]] = dataclasses.field(default_factory=list)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [*self.tried.values(), *(each for each in self.listed.values() if each.id not in self.tried)]
+
+    def whole(self, places: Iterable[Place]) -> list[Place]:
+        """Those without a fault."""
+        faulty = {place.key for place, _ in self.faults}
+        return [place for place in places if place.key not in faulty]
+
+    @contextlib.contextmanager
+    def going_on(self, place: Place) -> Iterator[None]:
+        """What is wrong with one place hides no other."""
+        try:
+            yield
+        except ImagegenError as fault:
+            self.faults.append((place, fault))
+
+
+def configured_place(target: str, settings: Any, run: Run) -> Place:  # noqa: ANN401 - each provider's own Settings
+    """Where a config's target builds."""
+    cloud = provider(target)
+    return Place(target, cloud.place(cloud.build_settings(settings), run))
+
+
+def place_of(run: RecordedRun) -> Place:
+    return Place(run.entry.target, run.entry.place)
+
+
 def places_of(runs: Iterable[RecordedRun]) -> list[Place]:
     """Each place once, in the order of the runs."""
-    found = [Place(run.entry.target, run.entry.place) for run in runs]
-    return list({place.key: place for place in found}.values())
+    return list({place.key: place for place in map(place_of, runs)}.values())
 
 
-def left_by(runs: Sequence[RecordedRun], run: Run) -> dict[str, list[Leftover]]:
-    """What these runs left, by their ids; a run that left nothing is not looked for again."""
+def left_by(
+    runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, console: Console
+) -> tuple[dict[str, list[Leftover]], list[tuple[Place, ImagegenError]]]:
+    """What these runs left, by their ids, and where that could not be found out.
+
+    A run that left nothing is not looked for again once its time is over.
+    """
     found: dict[str, list[Leftover]] = {dead.entry.run_id: [] for dead in runs}
-    for place in places_of(runs):
-        for leftover in provider(place.target).leftovers(place.details, run):
-            if leftover.run_id in found:
-                found[leftover.run_id].append(leftover)
-    for dead in runs:
-        if not found[dead.entry.run_id]:
-            journal.close(dead)
-    return {run_id: leftovers for run_id, leftovers in found.items() if leftovers}
-
-
-def look(
-    places: Sequence[Place], runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int
-) -> list[Outcome]:
-    """What would be done, with nothing done."""
-    found: dict[str, tuple[Place, Leftover]] = {}
+    swept = Swept()
+    places = places_of(runs)
     for place in places:
-        for leftover in provider(place.target).leftovers(place.details, run):
-            # Two configs may build in one account.
-            found.setdefault(leftover.id, (place, leftover))
-    verdicts = judge([leftover for _, leftover in found.values()], _by_id(runs), now, limit)
-    return [Outcome(found[verdict.leftover.id][0], verdict) for verdict in verdicts]
+        with swept.going_on(place):
+            for leftover in provider(place.target).leftovers(place.details, run):
+                if leftover.run_id in found:
+                    found[leftover.run_id].append(leftover)
+    left = {run_id: leftovers for run_id, leftovers in found.items() if leftovers}
+    _close_journals(swept.whole(places), runs, left.keys(), now, console)
+    return left, swept.faults
+
+
+def look(places: Sequence[Place], runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int) -> Swept:
+    """What would be done, with nothing done."""
+    swept = Swept()
+    for place in places:
+        with swept.going_on(place):
+            going = sum(outcome.verdict.goes for outcome in swept.listed.values())
+            _list(swept, place, runs, run, now, limit - going)
+    return swept
 
 
 def clean_up(
     places: Sequence[Place],
-    runs: Sequence[RecordedRun],
+    read: Callable[[], Sequence[RecordedRun]],
     run: Run,
     now: datetime.datetime,
     limit: int,
     console: Console,
-) -> list[Outcome]:
-    """Remove what may go, look again for what that brought to light, and tell the journals of dead runs."""
-    done: dict[str, Outcome] = {}
-    stay: list[Outcome] = []
+) -> Swept:
+    """Remove what may go, look again for what that brought to light, and tell the journals of dead runs.
+
+    The journals are read before each place: a run that began meanwhile may wait for an image there.
+    """
+    swept = Swept()
     for _ in range(_PASSES):
-        seen = look(places, runs, run, now, limit - len(done))
-        stay = [outcome for outcome in seen if outcome.id not in done and not outcome.verdict.goes]
-        going = [outcome for outcome in seen if outcome.id not in done and outcome.verdict.goes]
-        if not going:
+        swept.listed, before = {}, len(swept.tried)
+        for place in swept.whole(places):
+            with swept.going_on(place):
+                seen = _list(swept, place, read(), run, now, limit - len(swept.tried))
+                going = [outcome for outcome in seen if outcome.verdict.goes]
+                for outcome in _removed(place, going, run, console):
+                    swept.tried[outcome.id] = outcome
+        if len(swept.tried) == before:
             break
-        done |= {outcome.id: outcome for outcome in _removed(places, going, run, console)}
-    outcomes = [*done.values(), *stay]
-    _close_journals(places, runs, outcomes)
+    left = {outcome.verdict.leftover.run_id for outcome in swept.outcomes if not outcome.is_removed}
+    _close_journals(swept.whole(places), read(), left, now, console)
+    return swept
+
+
+def _list(
+    swept: Swept, place: Place, runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int
+) -> list[Outcome]:
+    """What is new here, judged: two configs may build in one account, and what would not go is not tried again."""
+    by_id = {each.entry.run_id: each for each in runs}
+    known = swept.tried.keys() | swept.listed.keys()
+    found = [each for each in provider(place.target).leftovers(place.details, run) if each.id not in known]
+    outcomes = [Outcome(place, verdict) for verdict in judge(found, by_id, now, limit)]
+    swept.listed |= {outcome.id: outcome for outcome in outcomes}
     return outcomes
 
 
-def _removed(places: Sequence[Place], going: Sequence[Outcome], run: Run, console: Console) -> Iterator[Outcome]:
-    for place in places:
-        here = {outcome.id: outcome for outcome in going if outcome.place == place}
-        leftovers = [outcome.verdict.leftover for outcome in here.values()]
-        for leftover, why_not in provider(place.target).remove(place.details, leftovers, run):
-            if why_not:
-                console.warn(f"{place.target}  {leftover.kind} {leftover.id} could not be removed: {why_not}")
-            else:
-                console.say(f"{place.target}  {leftover.kind} {leftover.id} removed")
-            yield dataclasses.replace(here[leftover.id], is_removed=not why_not, why_not=why_not)
+def _removed(place: Place, going: Sequence[Outcome], run: Run, console: Console) -> Iterator[Outcome]:
+    here = {outcome.id: outcome for outcome in going}
+    if not here:
+        return
+    leftovers = [outcome.verdict.leftover for outcome in going]
+    for leftover, why_not in provider(place.target).remove(place.details, leftovers, run):
+        if why_not:
+            console.warn(f"{place.target}  {leftover.kind} {leftover.id} could not be removed: {why_not}")
+        else:
+            console.say(f"{place.target}  {leftover.kind} {leftover.id} removed")
+        yield dataclasses.replace(here[leftover.id], is_removed=not why_not, why_not=why_not)
 
 
-def _close_journals(places: Sequence[Place], runs: Sequence[RecordedRun], outcomes: Sequence[Outcome]) -> None:
-    left = {outcome.verdict.leftover.run_id for outcome in outcomes if not outcome.is_removed}
-    looked_at = {place.key for place in places}
+def _close_journals(
+    looked_at: Sequence[Place],
+    runs: Sequence[RecordedRun],
+    left: Collection[str],
+    now: datetime.datetime,
+    console: Console,
+) -> None:
+    """Not before a run's time is over: its Packer may live on, and a cloud shows late what was made."""
+    keys = {place.key for place in looked_at}
     for dead in runs:
-        was_looked_for = Place(dead.entry.target, dead.entry.place).key in looked_at
+        until = moment(dead.entry.expires_at)
+        is_past = until is not None and until <= now
+        was_looked_for = is_past and place_of(dead).key in keys
         if dead.may_have_left_something and was_looked_for and dead.entry.run_id not in left:
-            journal.close(dead)
-
-
-def _by_id(runs: Sequence[RecordedRun]) -> dict[str, RecordedRun]:
-    return {run.entry.run_id: run for run in runs}
+            journal.close(dead, console.warn)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import TYPE_CHECKING
 
 from imagegen.build.journal import read_runs
-from imagegen.errors import ImagegenError
-from imagegen.leftovers.sweep import left_by
+from imagegen.leftovers.sweep import left_by, place_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 
 def warn_of_leftovers(out: Path, run: Run, console: Console) -> None:
     """One warning for each run that died and left something; the new run goes on in any case."""
-    dead = [each for each in read_runs(out) if each.may_have_left_something]
+    dead = [each for each in read_runs(out, console.warn) if each.may_have_left_something]
     if not dead:
         return
-    try:
-        found = left_by(dead, run)
-    except ImagegenError as error:
-        ids = ", ".join(each.entry.run_id for each in dead)
-        console.warn(f"whether run {ids} left something behind could not be found out: {error.message}")
-        return
+    found, faults = left_by(dead, run, datetime.datetime.now(datetime.UTC), console)
+    for place, fault in faults:
+        ids = ", ".join(each.entry.run_id for each in dead if place_of(each) == place)
+        console.warn(f"whether run {ids} left something behind could not be found out: {fault.message}")
     command = f"imagegen janitor --out {out} --delete"
     for run_id, leftovers in found.items():
         things = ", ".join(f"{leftover.kind} {leftover.id}" for leftover in leftovers)

@@ -140,7 +140,7 @@ class Provider(Protocol):
         """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""
 
     def place(self, build: Mapping[str, Any], run: Run) -> dict[str, Any]:
-        """Where builds with these settings leave things, and who may look there: plain JSON, no secret; pure."""
+        """Where builds with these settings leave things, whose that is, who may look there: plain JSON, no secret."""
 
     def leftovers(self, place: Mapping[str, Any], run: Run) -> list[Leftover]:
         """What builds of imagegen, also running ones, have in this place; never an image that is finished."""

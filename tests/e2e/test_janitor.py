@@ -191,7 +191,7 @@ def _enter(cut: Cut, patch: pytest.MonkeyPatch) -> None:
 
 
 def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> None:
-    [dead] = read_runs(cut.out)
+    [dead] = read_runs(cut.out, pytest.fail)
     assert (dead.is_here, dead.is_alive, dead.ended) == (True, False, "")
     left = world.everything()
     _check_tags(cut, world, {key: left[key] for key in left.keys() - before.keys()}, dead.entry)
@@ -204,9 +204,14 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
         outcomes = _clean_up(cut, [cut.place], [], late)
     else:
         # A run that is known to live on this machine is left alone, though its time is over.
-        with recorded(cut.out / "other" / "journal", dataclasses.replace(dead.entry, run_id=LIVING, image_id="0")):
-            outcomes = _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out), _NOW)
-        assert {run.entry.run_id: run.ended for run in read_runs(cut.out)}[dead.entry.run_id] == CLEANED
+        with recorded(
+            cut.out / "other" / "journal", dataclasses.replace(dead.entry, run_id=LIVING, image_id="0"), pytest.fail
+        ):
+            outcomes = _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out, pytest.fail), _NOW)
+        # Its journal is closed when its time is over, and not before.
+        assert CLEANED not in {run.ended for run in read_runs(cut.out, pytest.fail)}
+        _clean_up(cut, sweep.places_of([dead]), [dead], late)
+        assert {run.entry.run_id: run.ended for run in read_runs(cut.out, pytest.fail)}[dead.entry.run_id] == CLEANED
     assert own <= {outcome.id for outcome in outcomes if outcome.is_removed}
     after = world.everything()
     assert {key: after.get(key) for key in before} == before
@@ -220,16 +225,16 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
 
 
 def _look(cut: Cut, runs: list[RecordedRun], now: datetime.datetime) -> list[sweep.Outcome]:
-    return sweep.look([cut.place], runs, cut.run, now, 50)
+    return sweep.look([cut.place], runs, cut.run, now, 50).outcomes
 
 
 def _clean_up(
     cut: Cut, places: list[sweep.Place], runs: list[RecordedRun], now: datetime.datetime
 ) -> list[sweep.Outcome]:
-    outcomes = sweep.clean_up(places, runs, cut.run, now, 50, Console(io.StringIO(), plain=True))
+    outcomes = sweep.clean_up(places, lambda: runs, cut.run, now, 50, Console(io.StringIO(), plain=True)).outcomes
     assert [outcome.why_not for outcome in outcomes if outcome.why_not] == []
     # A second time there is nothing to do.
-    again = sweep.clean_up(places, runs, cut.run, now, 50, Console(io.StringIO(), plain=True))
+    again = sweep.clean_up(places, lambda: runs, cut.run, now, 50, Console(io.StringIO(), plain=True)).outcomes
     assert [outcome for outcome in again if outcome.verdict.goes] == []
     return outcomes
 
@@ -289,7 +294,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
             settings = config.config.targets.named()["azure"]
             azure = provider("azure")
             place = sweep.Place("azure", azure.place(azure.build_settings(settings), cut.run))
-            found = sweep.look([place], [], cut.run, _NOW, 50)
+            found = sweep.look([place], [], cut.run, _NOW, 50).outcomes
             # A plain Packer gives its run an id of its own making.
             own = [outcome for outcome in found if outcome.verdict.leftover.run_id.endswith("-packer")]
             assert {outcome.verdict.goes for outcome in own} == {False}

@@ -8,7 +8,7 @@ from imagegen.errors import PublishError, RefusedError
 from imagegen.providers.aws import base, checks, images, removal, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
-from imagegen.providers.aws.client import ec2_clients, explained
+from imagegen.providers.aws.client import ec2_clients, explained, service_clients
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Leftover, Published, Run
+    from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
     from imagegen.providers.checks import Check
 
@@ -138,24 +139,46 @@ def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: C
     """Nothing: Packer deletes all that it makes on AWS."""
 
 
-def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:  # noqa: ARG001 - the protocol's signature
-    """The build region, as whoever the config says."""
-    return {"region": build["region"], "auth": build["auth"]}
+def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """The build region of an account, as whoever the config says: other credentials may be another account's."""
+    with service_clients(run.environ, build["auth"]) as clients:
+        account = _account(clients, build["region"])
+    return {"region": build["region"], "auth": build["auth"], "account": account}
 
 
 def leftovers(place: Mapping[str, Any], run: Run) -> list[Leftover]:
     """What builds have in the region."""
     region = place["region"]
-    doing = f"looking for leftovers in {region}"
-    with ec2_clients(run.environ, place["auth"]) as clients, explained(doing, RefusedError):
-        return remains.find(clients(region), region)
+    with service_clients(run.environ, place["auth"]) as clients:
+        _refuse_other_account(clients, place)
+        with explained(f"looking for leftovers in {region}", RefusedError):
+            return remains.find(clients("ec2", region), region)
 
 
 def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
     """Machines first, then what they used."""
-    doing = f"removing leftovers in {place['region']}"
-    with ec2_clients(run.environ, place["auth"]) as clients, explained(doing, PublishError):
-        yield from removal.remove(clients(place["region"]), leftovers, Clock())
+    region = place["region"]
+    with service_clients(run.environ, place["auth"]) as clients:
+        _refuse_other_account(clients, place)
+        with explained(f"removing leftovers in {region}", PublishError):
+            yield from removal.remove(clients("ec2", region), leftovers, Clock())
+
+
+def _refuse_other_account(clients: ServiceClients, place: Mapping[str, Any]) -> None:
+    found = _account(clients, place["region"])
+    # Journals of earlier versions name none.
+    recorded = place.get("account", found)
+    if found != recorded:
+        raise RefusedError(
+            f"account {recorded} in {place['region']} cannot be looked at: the credentials are those of {found}",
+            hint=f"run `imagegen janitor` with credentials of account {recorded}",
+        )
+
+
+def _account(clients: ServiceClients, region: str) -> str:
+    with explained(f"asking whose account it is in {region}", RefusedError, service="sts"):
+        account: str = clients("sts", region).get_caller_identity()["Account"]
+    return account
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import platform
@@ -9,6 +10,7 @@ import pytest
 
 from imagegen.build import journal
 from imagegen.build.journal import Entry, close, read_runs, recorded
+from imagegen.errors import ToolError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,19 +27,19 @@ def folder(out: Path) -> Path:
 
 
 def test_a_run_is_told_before_it_starts_and_lives_until_it_ends(tmp_path: Path) -> None:
-    with recorded(folder(tmp_path), entry()) as written:
-        [run] = read_runs(tmp_path)
+    with recorded(folder(tmp_path), entry(), pytest.fail) as written:
+        [run] = read_runs(tmp_path, pytest.fail)
         assert (run.entry, run.is_here, run.is_alive, run.ended) == (written, True, True, "")
         assert not run.may_have_left_something
-    [run] = read_runs(tmp_path)
+    [run] = read_runs(tmp_path, pytest.fail)
     assert (run.entry, run.is_alive, run.ended, run.may_have_left_something) == (entry(), False, "built", False)
 
 
 @pytest.mark.parametrize(("error", "how"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")])
 def test_how_a_run_ended_badly_is_told(tmp_path: Path, error: type[BaseException], how: str) -> None:
-    with pytest.raises(error), recorded(folder(tmp_path), entry()):
+    with pytest.raises(error), recorded(folder(tmp_path), entry(), pytest.fail):
         raise error
-    [run] = read_runs(tmp_path)
+    [run] = read_runs(tmp_path, pytest.fail)
     assert (run.is_alive, run.ended, run.may_have_left_something) == (False, how, True)
 
 
@@ -55,18 +57,18 @@ def started(**changes: object) -> str:
 @pytest.mark.parametrize("end", ["", "\n", '\n{"event": "en', "\n\x00\x00\x00", "\n[]\n"])
 def test_a_run_that_was_killed_is_dead_whatever_its_last_line(tmp_path: Path, end: str) -> None:
     file = written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", started() + end)
-    [run] = read_runs(tmp_path)
+    [run] = read_runs(tmp_path, pytest.fail)
     assert (run.file, run.is_here, run.is_alive, run.ended) == (file, True, False, "")
     assert run.may_have_left_something
-    close(run)
-    [run] = read_runs(tmp_path)
+    close(run, pytest.fail)
+    [run] = read_runs(tmp_path, pytest.fail)
     assert (run.ended, run.may_have_left_something) == ("cleaned up", False)
 
 
 @pytest.mark.parametrize("text", ["", '{"event": "star', '{"event": "started", "run_id": "x"}\n'])
 def test_a_run_that_was_killed_while_it_wrote_its_first_line_started_nothing(tmp_path: Path, text: str) -> None:
     written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", text)
-    assert read_runs(tmp_path) == []
+    assert read_runs(tmp_path, pytest.fail) == []
 
 
 def test_of_another_machines_run_nothing_is_known(tmp_path: Path) -> None:
@@ -74,15 +76,18 @@ def test_of_another_machines_run_nothing_is_known(tmp_path: Path) -> None:
     with file.open("rb") as handle:
         # Whoever holds it on this machine is not that run.
         fcntl.flock(handle, fcntl.LOCK_EX)
-        [run] = read_runs(tmp_path)
+        [run] = read_runs(tmp_path, pytest.fail)
     assert (run.is_here, run.is_alive, run.may_have_left_something) == (False, False, False)
 
 
 def test_runs_of_all_configs_are_read_in_their_order(tmp_path: Path) -> None:
     for name, run_id in (("b", "20261118t100000z-000001"), ("a", "20261118t100001z-000000")):
-        with recorded(tmp_path / name / "journal", entry(run_id)):
+        with recorded(tmp_path / name / "journal", entry(run_id), pytest.fail):
             pass
-    assert [run.entry.run_id for run in read_runs(tmp_path)] == ["20261118t100000z-000001", "20261118t100001z-000000"]
+    assert [run.entry.run_id for run in read_runs(tmp_path, pytest.fail)] == [
+        "20261118t100000z-000001",
+        "20261118t100001z-000000",
+    ]
 
 
 def test_a_machine_has_a_name_also_where_it_has_no_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,3 +95,41 @@ def test_a_machine_has_a_name_also_where_it_has_no_id(tmp_path: Path, monkeypatc
     assert journal.this_host() == f"{platform.node()}/abc"
     monkeypatch.setattr(journal, "_MACHINE_ID", tmp_path / "none")
     assert journal.this_host() == platform.node()
+
+
+def test_a_journal_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Path) -> None:
+    (folder(tmp_path) / "20261118t090000z-000000.jsonl").mkdir(parents=True)
+    with recorded(folder(tmp_path), entry(), pytest.fail):
+        pass
+    told: list[str] = []
+    assert [run.entry for run in read_runs(tmp_path, told.append)] == [entry()]
+    [warning] = told
+    assert "20261118t090000z-000000.jsonl is passed over" in warning
+
+
+def test_where_there_are_no_locks_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(ToolError, match=r"1a2b3c\.jsonl cannot be locked: No locks available"),
+        recorded(folder(tmp_path), entry(), pytest.fail),
+    ):
+        pytest.fail("began without a lock")
+    assert read_runs(tmp_path, lambda _: None) == []
+
+
+def test_on_a_full_disk_a_run_ends_with_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def interrupt() -> None:
+        monkeypatch.setattr(journal, "_append", refuse)
+        raise KeyboardInterrupt
+
+    told: list[str] = []
+    with pytest.raises(KeyboardInterrupt), recorded(folder(tmp_path), entry(), told.append):
+        interrupt()
+    [warning] = told
+    assert warning.startswith("how the run ended (interrupted) could not be written to ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 
 from imagegen.build.journal import Entry, read_runs, recorded
 from imagegen.cli.main import main
+from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.providers import Leftover
 from tests.conftest import REPOSITORY
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 DEAD, FOREIGN = "20261118t100000z-1a2b3c", "20261117t100000z-4d5e6f"
 PLACE = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}}
+PAST = "2026-01-01T00:00:00Z"
 LATER = "2099-01-01T00:00:00Z"
 
 
@@ -37,6 +40,14 @@ class Cloud:
         self.brings: dict[str, Leftover] = {}
         self.stuck: dict[str, str] = {}
         self.asked: list[tuple[str, list[str]]] = []
+
+    def build_settings(self, settings: object) -> dict[str, Any]:
+        del settings  # they are the provider's own
+        return {}
+
+    def place(self, build: Mapping[str, Any], run: object) -> dict[str, Any]:
+        del build, run
+        return PLACE
 
     def leftovers(self, place: Mapping[str, Any], run: object) -> list[Leftover]:
         del run  # its credentials are nobody's here
@@ -67,8 +78,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
 @pytest.fixture
 def janitor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ran:
     """The verb in a folder where one run failed: exit code, lines of standard output, standard error."""
-    entry = Entry(DEAD, "aws", "", PLACE, "2026-11-18T10:00:00Z", LATER)
-    with pytest.raises(ValueError, match="cut off"), recorded(tmp_path / "node" / "journal", entry):
+    entry = Entry(DEAD, "aws", "", PLACE, "2026-11-18T10:00:00Z", PAST)
+    with pytest.raises(ValueError, match="cut off"), recorded(tmp_path / "node" / "journal", entry, pytest.fail):
         raise ValueError("cut off")
 
     def ran(*words: object) -> tuple[object, list[str], str]:
@@ -92,7 +103,7 @@ def test_it_lists_and_says_what_to_type(cloud: Cloud, janitor: Ran, tmp_path: Pa
     ]
     assert told.endswith(" 1 may go: the same command with --delete removes it\n")
     assert cloud.asked == [("look", [])]
-    assert read_runs(tmp_path)[0].may_have_left_something
+    assert read_runs(tmp_path, pytest.fail)[0].may_have_left_something
 
 
 def test_what_comes_to_light_goes_too_and_the_journal_is_closed(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
@@ -104,7 +115,7 @@ def test_what_comes_to_light_goes_too_and_the_journal_is_closed(cloud: Cloud, ja
     assert "aws  soft-deleted key vault soft-deleted key vault-1 removed\n" in told
     assert cloud.asked[1::2] == [("remove", ["resource group-1"]), ("remove", ["soft-deleted key vault-1"])]
     assert cloud.things == [leftover("volume", FOREIGN)]
-    [run] = read_runs(tmp_path)
+    [run] = read_runs(tmp_path, pytest.fail)
     assert (run.ended, run.may_have_left_something) == ("cleaned up", False)
 
 
@@ -120,7 +131,7 @@ def test_what_will_not_go_is_tried_once_and_is_exit_code_7(cloud: Cloud, janitor
     ]
     assert "error: 1 of 2 leftovers could not be removed" in told
     assert [what for what, _ in cloud.asked] == ["look", "remove", "look"]
-    assert read_runs(tmp_path)[0].may_have_left_something
+    assert read_runs(tmp_path, pytest.fail)[0].may_have_left_something
 
 
 def test_the_limit_holds_over_all_passes(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
@@ -129,7 +140,7 @@ def test_the_limit_holds_over_all_passes(cloud: Cloud, janitor: Ran, tmp_path: P
     code, lines, _ = janitor("--delete", "--limit", "1")
     assert (code, [line.split()[0] for line in lines]) == (0, ["removed", "stays"])
     assert lines[1].endswith("more than this run of the janitor may remove (--limit)")
-    assert read_runs(tmp_path)[0].may_have_left_something
+    assert read_runs(tmp_path, pytest.fail)[0].may_have_left_something
 
 
 def test_a_config_says_where_to_look_too(cloud: Cloud, janitor: Ran) -> None:
@@ -149,3 +160,35 @@ def test_where_nothing_was_started_there_is_nothing_to_look_at(cloud: Cloud, jan
     code, lines, told = janitor("--out", tmp_path / "empty")
     assert (code, lines, cloud.asked) == (0, [], [])
     assert "no journal" in told
+
+
+@pytest.mark.parametrize("words", [(), ("--delete",)])
+def test_a_place_that_cannot_be_looked_at_hides_no_other(
+    words: tuple[str, ...], cloud: Cloud, janitor: Ran, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cloud.things = [leftover("instance", FOREIGN, PAST)]
+    away = Cloud()
+    monkeypatch.setattr(away, "leftovers", _refuse)
+    monkeypatch.setattr(sweep, "provider", {"aws": cloud, "azure": away}.__getitem__)
+    entry = Entry(FOREIGN, "azure", "", PLACE, "", PAST)
+    with recorded(tmp_path / "a" / "journal", entry, pytest.fail):
+        code, lines, told = janitor(*words)
+    assert code == 5
+    assert len(lines) == 1
+    assert "error: the subscription is away" in told
+
+
+def _refuse(*_: object) -> list[Leftover]:
+    raise RefusedError("the subscription is away")
+
+
+def test_a_journal_stays_open_until_the_time_of_its_run_is_over(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:
+    assert cloud.things == []
+    entry = Entry(FOREIGN, "aws", "", PLACE, "", LATER)
+    with contextlib.suppress(ValueError), recorded(tmp_path / "a" / "journal", entry, pytest.fail):
+        raise ValueError
+    assert janitor("--delete")[0] == 0
+    assert {run.entry.run_id: run.ended for run in read_runs(tmp_path, pytest.fail)} == {
+        DEAD: "cleaned up",
+        FOREIGN: "failed",
+    }

@@ -104,6 +104,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(aws, "find_built", lambda *_: made.image)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
     monkeypatch.setattr(aws, "leftovers", lambda *_: [])
+    monkeypatch.setattr(aws, "place", lambda *_: {"region": "us-east-1"})
     monkeypatch.setattr(aws, "publish", made.publish)
     return made
 
