@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import botocore.exceptions
 import pytest
 
-from imagegen.providers.aws import leftovers, removal
+from imagegen.errors import RefusedError
+from imagegen.providers import Run
+from imagegen.providers.aws import leftovers, provider, removal
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
@@ -243,3 +246,13 @@ def test_what_is_gone_is_removed_and_what_is_refused_is_told() -> None:
 
 def _told(outcomes: Iterator[tuple[Any, str]]) -> Iterator[tuple[str, str]]:
     return ((leftover.id, why) for leftover, why in outcomes)
+
+
+def test_with_another_accounts_credentials_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    who = SimpleNamespace(get_caller_identity=lambda: {"Account": "222233334444"})
+    clients = {("sts", "us-east-1"): who}
+    monkeypatch.setattr(provider, "service_clients", lambda *_: contextlib.nullcontext(lambda *asked: clients[asked]))
+    place = provider.place({"region": "us-east-1", "auth": {}}, Run({}, {}, ""))
+    assert place["account"] == "222233334444"
+    with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
+        provider.leftovers({**place, "account": "111122223333"}, Run({}, {}, ""))
