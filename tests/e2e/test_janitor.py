@@ -208,9 +208,9 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
             cut.out / "other" / "journal", dataclasses.replace(dead.entry, run_id=LIVING, image_id="0"), pytest.fail
         ):
             outcomes = _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out, pytest.fail), _NOW)
-        # Its journal is closed when its time is over, and not before.
-        assert CLEANED not in {run.ended for run in read_runs(cut.out, pytest.fail)}
-        _clean_up(cut, sweep.places_of([dead]), [dead], late)
+            # Its journal is closed when its time is over, and not before.
+            assert CLEANED not in {run.ended for run in read_runs(cut.out, pytest.fail)}
+            _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out, pytest.fail), late)
         assert {run.entry.run_id: run.ended for run in read_runs(cut.out, pytest.fail)}[dead.entry.run_id] == CLEANED
     assert own <= {outcome.id for outcome in outcomes if outcome.is_removed}
     after = world.everything()
