@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,9 @@ pytestmark = pytest.mark.e2e
 def test_make_passes_args_on(verb: str, tmp_path: Path) -> None:
     wanted = "--set kubernetes.version=1.36.3 --set 'name=x'"
     # What only exists on a developer's machine, the environment's time stamp, counts as up to date.
-    argv = ["make", "-n", "-o", ".venv/.set-up", verb, f"ARGS={wanted}", f"OUT={tmp_path}"]
+    make = shutil.which("make")
+    assert make is not None
+    argv = [make, "-n", "-o", ".venv/.set-up", verb, f"ARGS={wanted}", f"OUT={tmp_path}"]
     done = process.run(argv, environ=dict(os.environ), cwd=REPOSITORY, timeout=30)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].endswith(f" {wanted}")

@@ -19,6 +19,7 @@ from tests.conftest import REPOSITORY
 from tests.e2e.process_support import assert_gone
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.e2e
@@ -93,6 +94,15 @@ def test_output_that_a_daemon_holds_open_is_not_waited_for(tmp_path: Path, monke
     assert time.monotonic() - began < _AT_ONCE_S
 
 
+@pytest.fixture
+def as_in_a_terminal() -> Iterator[None]:
+    """Whoever starts the tests with nohup wants them to outlive the terminal: a lost one is ignored then."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("as_in_a_terminal")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_reaches_the_child_once_and_its_clean_up_is_heard(number: signal.Signals) -> None:
     code = (
