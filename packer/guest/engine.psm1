@@ -112,11 +112,12 @@ function Get-ChangedEntry {
 }
 
 # Once changed, changed for good: the report says what this build did, not what its last run did.
+# And once begun to be set, so until it is changed: a set that failed or was cut off may have changed something.
 function Save-Outcome {
     [CmdletBinding()]
     param($Session, $Entry, [string]$Status, [long]$Milliseconds)
     $saved = $Session.State.Resources[$Entry.Id]
-    if ($Status -ceq 'changed' -or $null -eq $saved -or $saved.status -cne 'changed') {
+    if ($Status -ceq 'changed' -or $null -eq $saved -or @('changed', 'setting') -cnotcontains $saved.status) {
         $Session.State.Resources[$Entry.Id] = [ordered]@{ status = $Status; ms = $Milliseconds }
     }
     Save-State -Session $Session
@@ -255,7 +256,7 @@ function Invoke-Entry {
         throw (Get-EntryFailure -Entry $Entry -ErrorRecord $why)
     }
     $saved = $Session.State.Resources[$Entry.Id]
-    if ($reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'setting') { $reasons = @('a run that was cut off had begun to set it') }
+    if ($reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'setting') { $reasons = @('an earlier run began to set it') }
     $status = 'ok'
     if ($reasons.Count -gt 0) {
         $status = 'changed'

@@ -85,6 +85,38 @@ function Remove-Folder {
     }
 }
 
+# Whether a folder is that of a look which was ended before its own end. Anybody may make a folder or a link of such a name:
+# ours is an administrator's and shut to all others. As long as a look runs, it holds a mutex of its folder's name.
+function Test-OldLook {
+    [CmdletBinding()]
+    param([string]$Path)
+    $name = [System.IO.Path]::GetFileName($Path)
+    if ($name -cnotmatch '\Aimagegen-look-[0-9a-f]{32}\z') { return $false }
+    if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return $false }
+    $access = Get-Acl -LiteralPath $Path
+    $owner = $access.GetOwner([System.Security.Principal.SecurityIdentifier]).Value
+    if (-not $access.AreAccessRulesProtected -or $owner -notin 'S-1-5-18', 'S-1-5-32-544') { return $false }
+    $user = $null
+    if ([System.Threading.Mutex]::TryOpenExisting("Global\$name", [ref]$user)) {
+        $user.Dispose()
+        return $false
+    }
+    return $true
+}
+
+# One try for each, in bounded time: what stays is said, and left to the next look.
+function Clear-OldLook {
+    [CmdletBinding()]
+    param([string]$Folder)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    if (-not [System.IO.Directory]::Exists($Folder)) { return }
+    foreach ($path in [System.IO.Directory]::GetDirectories($Folder, 'imagegen-look-*')) {
+        if ($clock.Elapsed.TotalSeconds -gt 10) { return }
+        try { if (Test-OldLook -Path $path) { [System.IO.Directory]::Delete($path, $true) } }
+        catch { [System.Console]::Out.WriteLine("the folder of an older look stays: ${path}: $($_.Exception.GetBaseException().Message)") }
+    }
+}
+
 # Only plain relative names; '/' between the parts, and no part that Windows would read as another.
 function Test-EntryName {
     [CmdletBinding()]
@@ -157,14 +189,19 @@ function Read-Plan {
 $code = 1
 $root = 'C:\ProgramData\imagegen'
 $mine = ''
+$held = $null
 try {
-    # powershell.exe drops a last word that ends with a colon: -Check: would not look, but change.
-    if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A-\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
+    # powershell.exe drops a last word that ends with a colon: -Check: would not look, but change. It takes long dashes for a hyphen.
+    if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
     $asked = Resolve-Argument -Given (Read-Argument -Word $args)
     if ($asked.Mode -ceq 'apply') { $null = [System.IO.Directory]::CreateDirectory($root) }
     else {
+        $temp = [System.IO.Path]::Combine($env:SystemRoot, 'Temp')
+        Clear-OldLook -Folder $temp
         # Nobody can have prepared a folder whose name nobody knew. New-Item fails where one is there.
-        $root = [System.IO.Path]::Combine($env:SystemRoot, 'Temp', 'imagegen-look-' + [guid]::NewGuid().ToString('N'))
+        $name = 'imagegen-look-' + [guid]::NewGuid().ToString('N')
+        $held = New-Object -TypeName System.Threading.Mutex -ArgumentList $false, "Global\$name"
+        $root = [System.IO.Path]::Combine($temp, $name)
         $null = New-Item -ItemType Directory -Path $root
         $mine = $root
     }
@@ -181,11 +218,15 @@ catch {
     [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
     [System.Console]::Out.WriteLine($_.ScriptStackTrace)
 }
-if ($mine -ne '') {
-    try { Remove-Folder -Path $mine }
-    catch {
-        $code = 1
-        [System.Console]::Out.WriteLine("failed: $mine could not be removed: $($_.Exception.GetBaseException().Message)")
+finally {
+    # Ctrl-C runs this alone, and no catch.
+    if ($mine -ne '') {
+        try { Remove-Folder -Path $mine }
+        catch {
+            $code = 1
+            [System.Console]::Out.WriteLine("failed: $mine could not be removed: $($_.Exception.GetBaseException().Message)")
+        }
     }
+    if ($null -ne $held) { $held.Dispose() }
 }
 exit $code

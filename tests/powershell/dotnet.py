@@ -10,7 +10,7 @@ from __future__ import annotations
 _WORDS = """
 array: IndexOf/4 Sort/2 Reverse/1 Copy/3
 bool: Parse/1
-byte byte[] char double hashtable int int[] int64 long object object[] ordered pscustomobject scriptblock
+byte byte[] char double hashtable int int[] int64 long object object[] ordered pscustomobject ref scriptblock
 string[] switch uint32 uint64 version
 environment: GetCommandLineArgs/0
 guid: NewGuid/0
@@ -43,7 +43,7 @@ io.directory: CreateDirectory/1 Delete/2 Exists/1 GetFiles/3 GetDirectories/3 Ge
 io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 Move/2 OpenRead/1 ReadAllBytes/1 ReadAllLines/2
 io.file: ReadAllText/2 SetAttributes/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
 io.fileaccess: Read Write ReadWrite
-io.fileattributes: Normal ReadOnly
+io.fileattributes: Normal ReadOnly ReparsePoint
 io.fileinfo
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite
@@ -72,6 +72,7 @@ net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
 security.principal.securityidentifier
 security.securityexception
 text.utf8encoding
+threading.mutex: TryOpenExisting/2
 threading.tasks.task: WaitAll/2 WaitAny/2
 threading.tasks.task[]
 """

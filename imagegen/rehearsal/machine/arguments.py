@@ -1,6 +1,6 @@
 """The entry script's arguments: words of the command line in, what was asked out. Pure.
 
-PowerShell itself hands `-Name:value` to a script as two words.
+PowerShell itself hands `-Name:value` to a script as two words, and drops a last word that ends with a colon.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ WITH_VALUE = {word.lower(): name for word, name in NAMES.items()}
 SWITCHES = {"-check": "check", "-whatif": "what_if"}
 ALL = "all"
 DIGEST = re.compile(r"[0-9a-f]{64}")
+# powershell.exe takes long dashes for a hyphen.
+DROPPED = re.compile(r"[-\u2013\u2014\u2015]\w+:")
 
 
 class WrongArgumentsError(Exception):
@@ -41,6 +43,9 @@ class Asked:
 
 def parse(arguments: Sequence[str]) -> Asked:
     """Full names only, in any case, each once."""
+    # The script looks at its process's whole command line: without its last word, -Check: would not look, but change.
+    if arguments and DROPPED.fullmatch(arguments[-1]):
+        raise WrongArgumentsError("the last argument ends with a colon")
     values: dict[str, str] = {}
     switches: set[str] = set()
     rest = [part for word in arguments for part in _split(word)]

@@ -1,6 +1,7 @@
 r"""What start.ps1 does: checks the uploaded zip byte by byte and unpacks it.
 
-Into C:\ProgramData\imagegen, or, where it only looks, into a folder of its own that is removed at the end.
+Into C:\ProgramData\imagegen, or, where it only looks, into a folder of its own that is removed at the end,
+or by a later look.
 """
 
 from __future__ import annotations
@@ -12,16 +13,20 @@ import uuid
 import zipfile
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, AccessEntry, write
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, AccessEntry, effective, write
 from imagegen.rehearsal.machine.plan import Plan, read_plan
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.arguments import Asked
+    from imagegen.rehearsal.machine.events import Transcript
     from imagegen.rehearsal.machine.windows import Machine
 
 HOME = r"C:\ProgramData\imagegen"
 UNPACKED = HOME + r"\bundle"
+TEMP = r"C:\Windows\Temp"
+LOOK = re.compile(r"imagegen-look-[0-9a-f]{32}")
 PLAN = "plan.json"
 # No part that Windows would read as another name.
 ENTRY_NAME = re.compile(r"([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z0-9_-]")
@@ -30,13 +35,15 @@ ENGINE = ("engine.psm1", "common.psm1", "download.psm1")
 
 def root_for(asked: Asked) -> str:
     """Nobody can prepare a folder whose name nobody knows."""
-    return rf"C:\Windows\Temp\imagegen-look-{uuid.uuid4().hex}" if asked.only_looks else HOME
+    return rf"{TEMP}\imagegen-look-{uuid.uuid4().hex}" if asked.only_looks else HOME
 
 
-def open_bundle(machine: Machine, asked: Asked, root: str) -> Plan:
+def open_bundle(machine: Machine, asked: Asked, root: str, transcript: Transcript) -> Plan:
     """The plan, once every byte of the bundle is what it should be and lies unpacked below `root`."""
     if not machine.files.is_file(asked.bundle):
         raise StopError(Exit.ARGUMENTS, f"-Bundle: there is no file {asked.bundle}")
+    if asked.only_looks:
+        _remove_older_looks(machine, transcript)
     _make_root(machine, root)
     data = machine.files.read(asked.bundle)
     _compare("the bundle", data, asked.bundle_sha256)
@@ -86,6 +93,21 @@ def _check_contents(plan: Plan, contents: dict[str, bytes]) -> None:
     for name in (*ENGINE, *(f"kinds/{kind}.ps1" for kind in sorted(kinds))):
         if name not in plan.files:
             raise StopError(Exit.FAULT, f"the engine cannot load {name}: the bundle does not hold it")
+
+
+def _remove_older_looks(machine: Machine, transcript: Transcript) -> None:
+    """The folders of looks that were ended before their own end; no other look runs on this machine."""
+    if not machine.files.is_folder(TEMP):
+        return
+    for name in machine.files.names(TEMP):
+        path = rf"{TEMP}\{name}"
+        # Anybody may make a folder of such a name; one that is shut to all others is the engine's.
+        if not LOOK.fullmatch(name) or not effective(machine.files, path).protected:
+            continue
+        try:
+            machine.files.remove(path)
+        except RefusedByWindows as refusal:
+            transcript.say(f"the folder of an older look stays: {path}: {refusal}")
 
 
 def _make_root(machine: Machine, root: str) -> None:

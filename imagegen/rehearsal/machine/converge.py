@@ -71,7 +71,7 @@ def converge(run: Run, item: Item, *, quiet: bool = False) -> None:
     if quiet and not reasons and known is not None and known.status in ("ok", "changed"):
         return
     if not reasons and known is not None and known.status == "setting":
-        reasons = ["a run that was cut off had begun to set it"]
+        reasons = ["an earlier run began to set it"]
     run.changed += bool(reasons)
     run.state.keep_resource(item.id, "changed" if reasons else "ok", ms)
     run.transcript.resource(item.phase, item.id, "changed" if reasons else "ok", ms, "; ".join(reasons))

@@ -50,17 +50,18 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
     except RefusedByWindows as refusal:
         transcript.say(f"failed: {refusal}")
         code = Exit.FAULT
-    if asked.only_looks:
-        if machine.files.exists(root):
+    finally:
+        # An interrupt passes by every except.
+        if asked.only_looks and machine.files.exists(root):
             machine.files.remove(root)
-    elif machine.files.is_folder(HOME):
+    if not asked.only_looks and machine.files.is_folder(HOME):
         log = machine.files.read(LOG) if machine.files.is_file(LOG) else b""
         machine.files.write(LOG, log + transcript.text.encode())
     return Outcome(int(code), transcript.text)
 
 
 def _obey(machine: Machine, asked: Asked, root: str, fetch: downloads.Fetch, transcript: Transcript) -> Exit:
-    plan = open_bundle(machine, asked, root)
+    plan = open_bundle(machine, asked, root, transcript)
     items = items_of(plan)
     names = [phase.name for phase in plan.phases]
     if asked.phase not in names and asked.phase != ALL:

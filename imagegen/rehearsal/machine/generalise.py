@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.bundle import HOME, UNPACKED
+from imagegen.rehearsal.machine.bundle import HOME, TEMP, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-TEMP = r"C:\Windows\Temp"
 # Files by folder and pattern; a test holds them, and the engine's folder, against seal.psm1 and the catalogue.
 LEFTOVERS = (
     (TEMP, "imagegen-*"),

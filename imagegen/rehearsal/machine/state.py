@@ -32,7 +32,7 @@ class PhaseRecord(Strict):
 
 
 class ResourceRecord(Strict):
-    """What was done to a resource under this plan; `setting`: a run began to set it."""
+    """What was done to a resource under this plan; `setting`: a run began to set it, and none has seen it so since."""
 
     status: ResourceStatus
     ms: int
@@ -93,9 +93,9 @@ class State:
         self._save()
 
     def keep_resource(self, identity: str, status: ResourceStatus, ms: int) -> None:
-        """Once changed, changed for good."""
+        """Once changed, changed for good; once begun, begun until then: a set that failed may have changed it."""
         known = self.resources.get(identity)
-        if status == "changed" or known is None or known.status != "changed":
+        if status == "changed" or known is None or known.status not in ("changed", "setting"):
             self.resources[identity] = ResourceRecord(status=status, ms=ms)
         self._save()
 

@@ -37,6 +37,9 @@ HOME = r"C:\ProgramData\imagegen"
         (lambda words: [*words, "-Phase"], "-Phase is there twice"),
         (lambda words: [*words[2:], "-Phase"], "-Phase has no value"),
         (lambda words: [*words, "-Check:maybe"], "unknown argument: maybe"),
+        (lambda words: [*words, "-Check:"], "the last argument ends with a colon"),
+        (lambda words: [*words, "\N{EN DASH}WhatIf:"], "the last argument ends with a colon"),
+        (lambda words: [*words, "-Check", "-Other:"], "the last argument ends with a colon"),
         (lambda words: words[:0], "-Phase is missing"),
         (lambda words: ["-Phase", "all", *words[2:]], "-Phase all goes with -Check or -WhatIf only"),
         (lambda words: ["-Phase", "other", *words[2:]], "the plan has no phase 'other': it has base"),
@@ -62,6 +65,7 @@ def test_a_value_may_follow_its_name_after_a_colon(bench: Bench) -> None:
     bench.bundle({"base": [bench.value("a")]})
     _, _, *words = bench.arguments("base", "-Check")
     assert run_entry(bench.machine, ["-Phase:base", *words], bench.fetch).exit_code == 5
+    assert run_entry(bench.machine, ["-Check:", *bench.arguments("base")], bench.fetch).exit_code == 5
 
 
 # ---- bytes

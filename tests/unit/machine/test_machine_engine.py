@@ -1,4 +1,4 @@
-"""Each rule of docs/guest.md that is the engine's own: order, restarts, resuming, looking only, event lines."""
+"""Each rule of docs/guest.md that is the engine's own: order, restarts, resuming, event lines."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from imagegen.rehearsal.machine import run_entry
 from imagegen.rehearsal.machine.access import effective
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.windows import REBOOT_REQUIRED
 
 if TYPE_CHECKING:
-    from imagegen.rehearsal.machine.access import AccessList
     from tests.unit.machine.conftest import Bench
 
 HOME = r"C:\ProgramData\imagegen"
@@ -170,15 +170,15 @@ def test_a_finished_phase_is_not_believed(bench: Bench) -> None:
 
 
 def test_an_earlier_resource_that_failed_is_told_of_when_it_is_so_again(bench: Bench) -> None:
-    bench.bundle({"base": [bench.folder(r"C:\Users\x")], "node": [bench.value("b")]})
-    bench.machine.files.make_folder(r"C:\Users\x")
+    bench.bundle({"base": [bench.binary("tool")], "node": [bench.value("b")]})
+    bench.machine.files.make_folder(r"C:\k")
+    bench.machine.files.write(r"C:\k\tool.exe", b"MZ")
     bench.done("base")
-    bench.machine.files.remove(r"C:\Users")
-    bench.machine.files.write(r"C:\Users", b"in the way")
-    assert bench.run("node").exit_code == 6
-    assert bench.kept("state.json")["resources"][r"base-step/directory:C:\Users\x"]["status"] == "failed"
-    bench.machine.files.remove(r"C:\Users")
-    bench.machine.files.make_folder(r"C:\Users\x")
+    bench.machine.files.remove(r"C:\k\tool.exe")
+    bench.web = {}
+    assert bench.run("node").exit_code == 6  # its bytes never came: nothing was set
+    assert bench.kept("state.json")["resources"][r"base-step/file:C:\k\tool.exe"]["status"] == "failed"
+    bench.machine.files.write(r"C:\k\tool.exe", b"MZ")
     events = [event for event in bench.done("node") if event["event"] == "resource"]
     assert [(event["phase"], event["status"]) for event in events] == [("base", "ok"), ("node", "changed")]
 
@@ -255,7 +255,7 @@ def test_what_was_set_when_the_engine_ended_counts_as_changed(bench: Bench) -> N
     assert bench.kept("state.json")["resources"][r"base-step/registry:HKLM:\SOFTWARE\Test\a"]["status"] == "setting"
     events = bench.done("base")
     assert [event["reason"] for event in events if event["event"] == "resource"] == [
-        "a run that was cut off had begun to set it", r"there is no folder C:\k",
+        "an earlier run began to set it", r"there is no folder C:\k",
     ]  # fmt: skip
     assert events[-1]["changed"] == 2
     bench.machine.files.remove(r"C:\k")
@@ -264,6 +264,47 @@ def test_what_was_set_when_the_engine_ended_counts_as_changed(bench: Bench) -> N
     report = bench.kept("report.json")
     assert [one["status"] for one in report["resources"]] == ["changed", "changed", "ok"]
     assert [phase["changed"] for phase in report["phases"]] == [2, 0]
+
+
+def test_what_was_set_before_its_set_failed_counts_as_changed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = [bench.value("a"), bench.binary("tool")]
+    bench.bundle({"base": wanted, "node": [bench.value("b")]})
+    bench.machine.files.make_folder(r"C:\k")
+
+    def write_and_fail(*arguments: Any) -> None:  # noqa: ANN401 - as it is called
+        write(*arguments)
+        raise RefusedByWindows("it did not end within 60 s")
+
+    write = bench.machine.registry.write
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.machine.registry, "write", write_and_fail)
+        outcome = bench.run("base")
+    assert (outcome.exit_code, bench.events(outcome, "resource")[0]["status"]) == (6, "failed")
+    events = bench.done("base")
+    assert [(event["status"], event["reason"]) for event in events if event["event"] == "resource"] == [
+        ("changed", "an earlier run began to set it"), ("changed", r"there is no file C:\k\tool.exe"),
+    ]  # fmt: skip
+    assert events[-1]["changed"] == 2
+    bench.done("node")
+    report = bench.kept("report.json")
+    assert [one["status"] for one in report["resources"]] == ["changed"] * 3
+    assert [phase["changed"] for phase in report["phases"]] == [2, 1]
+
+
+def test_what_was_begun_stays_so_though_it_cannot_be_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.bundle({"base": [bench.value("a")]})
+    run_and_end(bench, "base", bench.machine.registry, "write", r"HKLM:\SOFTWARE\Test")
+
+    def refuse(key: str, name: str) -> Value | None:
+        if key == r"HKLM:\SOFTWARE\Test":
+            raise RefusedByWindows("access is denied")
+        return value(key, name)
+
+    value = bench.machine.registry.value
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.machine.registry, "value", refuse)
+        assert bench.run("base").exit_code == 6
+    assert bench.done("base")[-1]["changed"] == 1
 
 
 def test_a_feature_that_was_set_when_the_engine_ended_is_the_phases_own(bench: Bench) -> None:
@@ -308,74 +349,6 @@ def test_a_whole_new_state_is_taken_only_where_the_other_is_missing_or_spoilt(be
     files.write(rf"{HOME}\state.json.new", HALF)
     assert "discarded" not in bench.run("last").output
     assert [one["status"] for one in bench.kept("report.json")["resources"]] == ["changed"] * 3
-
-
-# ---- -Check and -WhatIf
-
-
-@pytest.mark.parametrize(("word", "exit_code", "status"), [("-Check", 5, "drifted"), ("-WhatIf", 0, "would change")])
-def test_looking_changes_nothing(bench: Bench, word: str, exit_code: int, status: str) -> None:
-    bench.machine.registry.make_key(REBOOT_PENDING)  # nothing is changed, so nothing is refused for it
-    bench.bundle(
-        {"base": [bench.folder(r"C:\k"), CONTAINERS], "node": [bench.binary("tool"), bench.folder(r"C:\Users")]}
-    )
-    before = bench.snapshot()
-    outcome = bench.run("all", word)
-    assert outcome.exit_code == exit_code
-    assert bench.snapshot() == before
-    assert not bench.machine.files.exists(rf"{HOME}\state.json")
-    assert not bench.fetched
-    assert bench.statuses(bench.events(outcome)) == [
-        ("phase", "started"), ("resource", status), ("resource", status), ("phase", "finished"),
-        ("phase", "started"), ("resource", status), ("resource", "ok"), ("phase", "finished"),
-    ]  # fmt: skip
-    assert all(bool(event["reason"]) is (event["status"] == status) for event in bench.events(outcome, "resource"))
-    assert [event["phase"] for event in bench.events(bench.run("node", word), "phase")] == ["node", "node"]
-
-
-def test_looking_at_what_cannot_be_read_fails(bench: Bench) -> None:
-    bench.bundle({"base": [("feature", {"name": "None"})]})
-    outcome = bench.run("all", "-WhatIf")
-    assert outcome.exit_code == 6
-    assert bench.statuses(bench.events(outcome)) == [("phase", "started"), ("resource", "failed"), ("phase", "failed")]
-
-
-def everything(bench: Bench) -> dict[str, Any]:
-    files = bench.machine.files
-    folders = {folder: files.names(folder) for folder in ("C:", r"C:\ProgramData", r"C:\Windows\Temp")}
-    return {**folders, **{path: files.read(path) for path in files.below("C:")}}
-
-
-def test_looking_leaves_nothing_behind(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a"), bench.folder(r"C:\k")]})
-    before = everything(bench)
-    assert bench.run("all", "-Check").exit_code == 5
-    assert everything(bench) == before
-    bench.done("base")
-    bench.machine.files.remove(r"C:\k")
-    before = everything(bench)
-    assert bench.run("base", "-WhatIf").exit_code == 0
-    bench.pins["-PlanSha256"] = "0" * 64
-    assert bench.run("all", "-Check").exit_code == 4
-    assert everything(bench) == before
-
-
-def test_what_looking_unpacks_is_for_system_and_administrators_alone(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bench.bundle({"base": [bench.value("a")]})
-    seen: dict[str, AccessList] = {}
-    write = bench.machine.files.write
-
-    def watch(path: str, data: bytes) -> None:
-        seen[path] = effective(bench.machine.files, path.rpartition("\\")[0])
-        write(path, data)
-
-    monkeypatch.setattr(bench.machine.files, "write", watch)
-    bench.run("all", "-Check")
-    bench.run("all", "-Check")
-    assert len(seen) == 2 * (1 + len(bench.contents))  # a folder of its own each time
-    assert {entry.sid for access in seen.values() for entry in access.entries} == {"S-1-5-18", "S-1-5-32-544"}
 
 
 # ---- event lines

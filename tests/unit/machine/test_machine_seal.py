@@ -10,6 +10,7 @@ import pytest
 from imagegen.catalog.facts import table
 from imagegen.contents import PACKER
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
+from imagegen.rehearsal.machine.bundle import TEMP
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.generalise import (
     ANSWER_FILES,
@@ -17,7 +18,6 @@ from imagegen.rehearsal.machine.generalise import (
     LOOKS,
     PROFILE_LEFTOVERS,
     SYSTEM_PROFILE,
-    TEMP,
     USERS,
 )
 from imagegen.rehearsal.machine.outlived import lost_by_sealing
