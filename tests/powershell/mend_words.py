@@ -1,0 +1,48 @@
+"""Words of the scripts that the checks of test_mends.py look for: those that are long, or named more than once."""
+
+from __future__ import annotations
+
+NORMAL = "[System.IO.FileAttributes]::Normal)"
+TARGET_WRITABLE = f"if ([System.IO.File]::Exists($To)) {{ [System.IO.File]::SetAttributes($To, {NORMAL} }}"
+STALE_WRITABLE = f"if ([System.IO.File]::Exists($new)) {{ [System.IO.File]::SetAttributes($new, {NORMAL} }}"
+COPY_WRITABLE = f"\n        [System.IO.File]::SetAttributes($new, {NORMAL}"
+COPY = "[System.IO.File]::Copy($From, $new, $true)"
+SAME_BYTES = "if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }"
+NAMES = "'-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check', '-WhatIf'"
+NO_VALUE = "$index -ge $Word.Count -or $Word[$index] -match '\\A-'"
+ARGUMENT_ERROR = "throw (Get-EntryError -ExitCode 2 -Message "
+LAST_COLON = "if ([System.Environment]::GetCommandLineArgs()[-1] -match '\\A[-\\u2013\\u2014\\u2015]\\w+:\\z')"
+READ_TEXT = "ConvertFrom-StateText -Text $text"
+READ_STATE = "$Session.State = Read-State -Session $Session"
+DISCARD = 'Write-Line -Session $Session -Text "discarded ${path}: it is not'
+IN_USE = 'throw "$To is in use by service ${users}: stop service $users, or rebuild the image"'
+SAVE_SETTING = "Save-Outcome -Session $Session -Entry $Entry -Status 'setting' -Milliseconds 0"
+SAVED = "$saved = $Session.State.Resources[$Entry.Id]"
+KEEP = "$Status -ceq 'changed' -or $null -eq $saved -or @('changed', 'setting') -cnotcontains $saved.status"
+WRITE_OUTCOME = "$Session.State.Resources[$Entry.Id] = [ordered]@{ status = $Status; ms = $Milliseconds }"
+BEGUN = "$reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'setting'"
+BEGUN_REASON = "$reasons = @('an earlier run began to set it')"
+OWN_BEGUN = "@(Get-ChangedEntry -Session $Session -Phase $Own.name -Status 'changed', 'setting').Count -gt 0"
+NO_DEFENDER = "return [ordered]@{ absent = $true }"
+DEFENDER_ON = "$there -and (Get-RegistryData -Key $service -Name 'Start' -Default 4) -ne 4"
+EXCLUDED = "$excluded = @((Get-MpPreference -ErrorAction Stop).ExclusionProcess)"
+NO_RESTART = "$Session.Restart -and -not $Session.MayRestart"
+NEEDS_RESTART = (
+    'throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs'
+)
+MAY_RESTART = "$Session.MayRestart = [bool]$phases[$index].restart"
+OLDER_TLS = "[int]$script:Protocol -ne 0"
+ADD_TLS = "[System.Net.ServicePointManager]::SecurityProtocol = $script:Protocol -bor"
+NEW_FOLDER = "$null = New-Item -ItemType Directory -Path $root"
+HOLD = '$held = New-Object -TypeName System.Threading.Mutex -ArgumentList $false, "Global\\$name"'
+NO = "{ return $false }"
+IS_LINK = "[System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)"
+NOT_OURS = "-not $access.AreAccessRulesProtected -or $owner -notin 'S-1-5-18', 'S-1-5-32-544'"
+USED = '[System.Threading.Mutex]::TryOpenExisting("Global\\$name", [ref]$user)'
+REMOVE_OWN = "Remove-Folder -Path $mine"
+GRANT = "$Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'"
+RUN_ENGINE = "$code = [int](Invoke-Engine -Root $root"
+DELETE_OLD = "[System.IO.Directory]::Delete($path, $true)"
+NO_LOG = "if ($null -eq $Session.Log) { return }"
+BYPASS = "$proxy.BypassList = [string[]]@($Wanted.bypass)"
+USE_PROXY = "if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }"

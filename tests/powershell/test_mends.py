@@ -1,0 +1,364 @@
+"""What faults that were found have taught the scripts: each mend of docs/faults.md, and that its undoing is seen.
+
+The model machine shows what a mend is for; these show that the scripts, which no test here runs, have it too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.powershell import mend_words as w
+from tests.powershell.reader import Script
+from tests.powershell.repository import ROOT, script
+from tests.powershell.rules_form import parses
+from tests.powershell.standing import has_no_parameters, in_order, only_at_last, only_where, tried
+from tests.unit.test_docs_faults import rows
+
+if TYPE_CHECKING:
+    from tests.powershell.cases import Rule
+
+GUEST = "packer/guest"
+ENTRY, ENGINE, COMMON = f"{GUEST}/start.ps1", f"{GUEST}/engine.psm1", f"{GUEST}/common.psm1"
+DOWNLOAD, SEAL = f"{GUEST}/download.psm1", f"{GUEST}/seal.psm1"
+ARCHIVE, DEFENDER = f"{GUEST}/kinds/archive.ps1", f"{GUEST}/kinds/defender.ps1"
+FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Mend:
+    """A mend in one script: what must be so, and the edits that each alone undo a part of it."""
+
+    id: str
+    path: str
+    checks: tuple[Rule, ...]
+    undone: tuple[tuple[str, str], ...]
+
+    @property
+    def row(self) -> str:
+        """The row of docs/faults.md."""
+        return self.id.partition("-")[0]
+
+
+MENDS = (
+    Mend(
+        "P1-a-spoilt-state-is-discarded",
+        ENGINE,
+        (
+            tried(w.READ_TEXT, within="Read-State", catch="continue"),
+            tried(w.READ_TEXT, within="Read-State", catch=w.DISCARD),
+            tried(w.READ_STATE, within="Invoke-Phase", catch="-Phase $Name -Status 'failed'"),
+        ),
+        (
+            (
+                f"try {{ $state = {w.READ_TEXT} }}\n        catch {{",
+                f"$state = {w.READ_TEXT}\n        if ($null -eq $state) {{",
+            ),
+            ('it is not a whole state of version 1"\n            continue', 'it is not a whole state of version 1"'),
+            (w.DISCARD, '$null = "discarded ${path}: it is not'),
+            (f"    try {{\n        {w.READ_STATE}\n", f"    {w.READ_STATE}\n    try {{\n"),
+        ),
+    ),
+    Mend(
+        "P2-the-entry-reads-its-own-words",
+        ENTRY,
+        (
+            has_no_parameters,
+            in_order(w.LAST_COLON, "Read-Argument -Word $args"),
+            only_where(f"$name -notin {w.NAMES}", f'{w.ARGUMENT_ERROR}"unknown argument: $name")'),
+            only_where("$given.ContainsKey($name)", f'{w.ARGUMENT_ERROR}"$name is there twice")'),
+            only_where(w.NO_VALUE, f'{w.ARGUMENT_ERROR}"$name has no value")'),
+            in_order(
+                f"if ($name -notin {w.NAMES})",
+                "if ($given.ContainsKey($name))",
+                "if ($name -in '-Check', '-WhatIf')",
+                f"if ({w.NO_VALUE})",
+                "$given[$name] = $Word[$index]",
+            ),
+        ),
+        (
+            ("# It has no parameters:", "[CmdletBinding()]\nparam([string]$Phase)\n# It has no parameters:"),
+            (f"    {w.LAST_COLON}", "    if ($args[-1] -match '\\A-\\w+:\\z')"),
+            (f"$name -notin {w.NAMES}", f"$name -notin {w.NAMES}, '-B'"),
+            (f'        if ($given.ContainsKey($name)) {{ {w.ARGUMENT_ERROR}"$name is there twice") }}\n', ""),
+            (w.NO_VALUE, "$index -ge $Word.Count"),
+        ),
+    ),
+    Mend(
+        "P3-a-program-in-use-is-named-with-its-service",
+        COMMON,
+        (
+            tried("Move-IntoPlace -From $new", within="Copy-IntoPlace", catch=w.IN_USE),
+            in_order("$users = @(Get-ServiceUsing -Path $To) -join ', '", w.IN_USE, within="Copy-IntoPlace"),
+        ),
+        (
+            (f"            {w.IN_USE}\n", "            throw\n"),
+            ("$users = @(Get-ServiceUsing -Path $To) -join ', '", "$users = ''"),
+        ),
+    ),
+    Mend(
+        "P3-only-what-differs-is-put-in-place",
+        ARCHIVE,
+        (
+            in_order("$digest = Get-Digest -Path $file", w.SAME_BYTES, "Copy-IntoPlace -From $file -To $target"),
+            tried(
+                "$null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe')", at_last="Clear-Tree -Path $staging"
+            ),
+        ),
+        (
+            (f"                {w.SAME_BYTES}\n", ""),
+            ("(Get-Digest -Path $target) -ceq $digest", "(Get-Digest -Path $target) -cne $digest"),
+            ("finally { Clear-Tree -Path $staging }", "finally { $null = $staging }"),
+        ),
+    ),
+    Mend(
+        "P4-a-read-only-file-is-replaced",
+        COMMON,
+        (
+            in_order(w.TARGET_WRITABLE, "Move-IntoPlace -From $new -To $To", within="Copy-IntoPlace"),
+            in_order(w.STALE_WRITABLE, w.COPY, w.COPY_WRITABLE, "$found = Get-Digest -Path $new"),
+        ),
+        ((f"            {w.TARGET_WRITABLE}\n", ""), (f"        {w.STALE_WRITABLE}\n", ""), (w.COPY_WRITABLE, "")),
+    ),
+    Mend(
+        "P4-nothing-half-done-is-left",
+        COMMON,
+        (
+            tried(w.COPY, within="Copy-IntoPlace", at_last="[System.IO.File]::Delete($new)"),
+            tried("Move-IntoPlace", within="Copy-IntoPlace", at_last="[System.IO.File]::Delete($new)"),
+        ),
+        (
+            ("if ([System.IO.File]::Exists($new)) { [System.IO.File]::Delete($new) }", "$null = $new"),
+            ("    finally {\n        if ([System.IO.File]::Exists($new))", "    catch {\n        if ($null -ne $new)"),
+        ),
+    ),
+    Mend(
+        "P5-what-was-begun-is-saved-before-it-is-set",
+        ENGINE,
+        (in_order(w.SAVE_SETTING, "$answer = & $kind.Set $Entry.Fields $context", within="Invoke-Set"),),
+        (
+            (f"    {w.SAVE_SETTING}\n", ""),
+            (
+                f"    {w.SAVE_SETTING}\n    $answer = & $kind.Set $Entry.Fields $context\n",
+                f"    $answer = & $kind.Set $Entry.Fields $context\n    {w.SAVE_SETTING}\n",
+            ),
+        ),
+    ),
+    Mend(
+        "P5-what-was-begun-counts-as-changed",
+        ENGINE,
+        (
+            only_where(w.KEEP, w.WRITE_OUTCOME, within="Save-Outcome"),
+            in_order(w.SAVED, w.WRITE_OUTCOME, within="Save-Outcome"),
+            only_where(w.BEGUN, w.BEGUN_REASON, within="Invoke-Entry"),
+            in_order(w.SAVED, f"if ({w.BEGUN})", "$status = 'ok'", within="Invoke-Entry"),
+            in_order(w.OWN_BEGUN, "if ($begun -and $Own.restart) { return }", within="Assert-Order"),
+        ),
+        (
+            ("@('changed', 'setting') -cnotcontains $saved.status", "$saved.status -cne 'changed'"),
+            (f"    {w.SAVED}\n    if ($Status", "    $saved = $null\n    if ($Status"),
+            (w.BEGUN_REASON, "$reasons = @()"),
+            (f"    if ({w.BEGUN}) {{ {w.BEGUN_REASON} }}\n", ""),
+            ("-Status 'changed', 'setting').Count", "-Status 'changed').Count"),
+        ),
+    ),
+    Mend(
+        "P6-what-is-still-there-fails-the-seal",
+        SEAL,
+        (
+            only_where("$left.Count -gt 0", 'throw "still there: ', within="Clear-Leftover"),
+            in_order("Clear-Path -Path @(Get-Leftover)", "$left = @(Get-Leftover)", "if ($left.Count -gt 0)"),
+        ),
+        (
+            ("    if ($left.Count -gt 0) { throw \"still there: $($left -join ', ')\" }\n", ""),
+            ("$left = @(Get-Leftover)", "$left = @()"),
+        ),
+    ),
+    Mend(
+        "P7-without-defender-nothing-needs-to-be-excluded",
+        DEFENDER,
+        (
+            tried("Get-MpPreference", catch=w.NO_DEFENDER),
+            only_where(w.DEFENDER_ON, "throw"),
+            in_order(f"if ({w.DEFENDER_ON})", w.NO_DEFENDER),
+        ),
+        (
+            ("foreach ($process in $excluded) {", "foreach ($process in @((Get-MpPreference).ExclusionProcess)) {"),
+            (f"try {{ {w.EXCLUDED} }}\n        catch {{", f"{w.EXCLUDED}\n        if ($null -eq $excluded) {{"),
+            (f"            if ({w.DEFENDER_ON}) {{ throw }}\n", ""),
+        ),
+    ),
+    Mend(
+        "P8-a-restart-that-none-follows-names-the-resource",
+        ENGINE,
+        (
+            only_where(w.NO_RESTART, w.NEEDS_RESTART, within="Invoke-Entry"),
+            in_order("-Entry $Entry -Status $status -Milliseconds", f"if ({w.NO_RESTART})", within="Invoke-Entry"),
+            in_order(w.MAY_RESTART, w.READ_STATE, within="Invoke-Phase"),
+        ),
+        (
+            (w.NEEDS_RESTART, w.NEEDS_RESTART.replace("throw (", "$null = (")),
+            (f"if ({w.NO_RESTART})", f"if ($Quiet -and {w.NO_RESTART})"),
+            (f"    {w.MAY_RESTART}\n", ""),
+        ),
+    ),
+    Mend(
+        "R1-windows-chooses-the-version-of-tls",
+        DOWNLOAD,
+        (
+            only_where(w.OLDER_TLS, w.ADD_TLS),
+            in_order("$script:Protocol = [System.Net.ServicePointManager]::SecurityProtocol", f"if ({w.OLDER_TLS})"),
+        ),
+        (
+            (f"if ({w.OLDER_TLS})", "if ($true)"),
+            ("$script:Protocol = [System.Net.ServicePointManager]::SecurityProtocol", "$script:Protocol = 192"),
+        ),
+    ),
+    Mend(
+        "R2-what-stays-after-first-boot-is-told",
+        FIRST_BOOT,
+        (
+            tried("$reasons = @(& $part)", catch="$reasons = @($_.Exception.Message, $_.ScriptStackTrace)"),
+            in_order("\n    try { $reasons = @(& $part) }", "foreach ($reason in $reasons) {"),
+            in_order("$code = 1", '[System.Console]::Out.WriteLine("failed: $reason")'),
+            in_order("$code = 0", "foreach ($part in", "exit $code"),
+        ),
+        (
+            ("        $code = 1\n", ""),
+            ("exit $code", "exit 0"),
+            (
+                "try { $reasons = @(& $part) }\n    catch { $reasons = @($_.Exception.Message, $_.ScriptStackTrace) }",
+                "$reasons = @(& $part)",
+            ),
+        ),
+    ),
+    Mend(
+        "R3-what-a-look-unpacks-goes-however-it-ends",
+        ENTRY,
+        (
+            tried(w.NEW_FOLDER, at_last=w.REMOVE_OWN),
+            tried(w.RUN_ENGINE, at_last=w.REMOVE_OWN),
+            only_at_last(w.REMOVE_OWN),
+            only_where("$mine -ne ''", w.REMOVE_OWN),
+            tried(w.REMOVE_OWN, catch="$code = 1"),
+            in_order(w.NEW_FOLDER, "$mine = $root"),
+        ),
+        (
+            (f"try {{ {w.REMOVE_OWN} }}", "try { $null = $mine }"),
+            ("}\nfinally {\n", "}\nif ($true) {\n"),
+            ("        $mine = $root\n", ""),
+            ("        catch {\n            $code = 1\n", "        catch {\n"),
+        ),
+    ),
+    Mend(
+        "R3-a-look-is-for-system-and-administrators-alone",
+        ENTRY,
+        (
+            in_order("Protect-Folder -Path $root", "Expand-Bundle -Path", w.RUN_ENGINE),
+            in_order(w.GRANT, "if ($LASTEXITCODE -ne 0) { throw", within="Protect-Folder"),
+        ),
+        (
+            (w.GRANT, w.GRANT.replace("'/inheritance:r' ", "")),
+            ("    if ($LASTEXITCODE -ne 0) { throw", "    if ($LASTEXITCODE -lt 0) { throw"),
+            ("    Protect-Folder -Path $root\n", ""),
+            ("    Protect-Folder -Path $root\n", "    if ($mine -eq '') { Protect-Folder -Path $root }\n"),
+        ),
+    ),
+    Mend(
+        "R3-a-look-removes-only-what-no-other-uses",
+        ENTRY,
+        (
+            in_order("Clear-OldLook -Folder $temp", w.HOLD, w.NEW_FOLDER),
+            in_order("if ($mine -ne '') {", "if ($null -ne $held) { $held.Dispose() }"),
+            only_at_last("$held.Dispose()"),
+            only_where("Test-OldLook -Path $path", w.DELETE_OLD),
+            tried(w.DELETE_OLD, catch='WriteLine("the folder of an older look stays: '),
+            in_order("if ($clock.Elapsed.TotalSeconds -gt 10) { return }", "try { if (Test-OldLook"),
+            in_order(
+                f"if ($name -cnotmatch '\\Aimagegen-look-[0-9a-f]{{32}}\\z') {w.NO}",
+                f"if ({w.IS_LINK}) {w.NO}",
+                f"if ({w.NOT_OURS}) {w.NO}",
+                f"if ({w.USED}) {{",
+                "return $true",
+                within="Test-OldLook",
+            ),
+            only_where(w.USED, "\n        return $false", within="Test-OldLook"),
+        ),
+        (
+            (f"        {w.HOLD}\n", ""),
+            ("        Clear-OldLook -Folder $temp\n", ""),
+            ("try { if (Test-OldLook -Path $path) { ", "try { if ($true) { "),
+            ('catch { [System.Console]::Out.WriteLine("the folder of', 'catch { throw ("the folder of'),
+            ("        if ($clock.Elapsed.TotalSeconds -gt 10) { return }\n", ""),
+            (
+                "    if ($null -ne $held) { $held.Dispose() }\n}\nexit",
+                "}\nif ($null -ne $held) { $held.Dispose() }\nexit",
+            ),
+            ("    if ($name -cnotmatch", "    if ($name -eq '' -and $name -cnotmatch"),
+            (f"    if ({w.IS_LINK}) {w.NO}\n", ""),
+            (f"    if ({w.NOT_OURS}) {w.NO}\n", ""),
+            ("        $user.Dispose()\n        return $false\n", "        $user.Dispose()\n"),
+        ),
+    ),
+    Mend(
+        "R3-a-look-writes-no-log",
+        ENGINE,
+        (
+            in_order("$session.Log = $null", "return (Invoke-Inspection -Session $session", within="Invoke-Engine"),
+            in_order(w.NO_LOG, "[System.IO.File]::AppendAllText($Session.Log", within="Write-Line"),
+        ),
+        (("    $session.Log = $null\n", ""), (f"    {w.NO_LOG}\n", "")),
+    ),
+    Mend(
+        "R4-downloads-go-through-the-plans-proxy",
+        DOWNLOAD,
+        (
+            in_order("New-Object -TypeName System.Net.WebProxy -ArgumentList $Wanted.url", w.BYPASS, "return $proxy"),
+            in_order(w.USE_PROXY, "HttpClient -ArgumentList $handler", within="Open-Attempt"),
+            in_order("$through = Get-Proxy -Wanted $Proxy", "Get-Download -Artifact $one -Proxy $through"),
+        ),
+        (
+            (f"    {w.BYPASS}\n", ""),
+            (f"    {w.USE_PROXY}\n", ""),
+            ("-Artifact $one -Proxy $through", "-Artifact $one -Proxy $null"),
+        ),
+    ),
+)
+
+
+def text_of(mend: Mend) -> str:
+    return (ROOT / mend.path).read_text("ascii")
+
+
+@pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.id)
+def test_script_has_the_mend(mend: Mend) -> None:
+    faults = [fault for check in mend.checks for fault in check(script(mend.path))]
+
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.id)
+def test_undoing_the_mend_is_seen(mend: Mend) -> None:
+    """By some check; and each check sees some undoing."""
+    text = text_of(mend)
+    unseen = []
+    seen: set[Rule] = set()
+    for old, new in mend.undone:
+        assert text.count(old) == 1, old
+        undone = Script(mend.path, text.replace(old, new).encode("ascii"))
+        assert parses(undone) == [], new
+        failing = {check for check in mend.checks if check(undone)}
+        unseen += [] if failing else [old]
+        seen |= failing
+
+    assert unseen == []
+    assert [number for number, check in enumerate(mend.checks) if check not in seen] == []
+
+
+def test_every_mend_is_named_in_its_row() -> None:
+    named = rows()
+    test = "tests/powershell/test_mends.py::test_script_has_the_mend"
+
+    assert [mend.id for mend in MENDS if f"{test}[{mend.id}]" not in named.get(mend.row, [])] == []
