@@ -13,6 +13,8 @@ IMAGEGEN := $(BIN)/imagegen
 # Compiled modules are kept, also for who sets PYTHONDONTWRITEBYTECODE: a third of the fast tests' time is compiling.
 # Beside the environment, not in the tree.
 PYTEST  := PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/$(VENV)/pycache $(BIN)/pytest
+# Every test that compares with golden files.
+GOLDENS := tests/golden tests/errors tests/rules tests/doctor tests/unit/config/test_schema.py tests/unit/config/test_reference.py
 # The fast tests make many small files: in memory, where the system has a folder for that.
 MEMORY  := $(firstword $(wildcard /dev/shm) $(TMPDIR) /tmp)
 
@@ -71,8 +73,10 @@ test: check ## Everything: the check, then whole rehearsals with real Packer.
 	$(PYTEST) -q -n 2 -m e2e
 
 .PHONY: golden
-golden: $(STAMP) ## Rewrite what golden tests agree on; read the difference before you commit it.
-	IMAGEGEN_UPDATE_GOLDEN=1 $(PYTEST) -q tests/golden tests/errors tests/rules tests/doctor tests/unit/config/test_schema.py tests/unit/config/test_reference.py
+golden: $(STAMP) ## Rewrite the golden files that differ; read the difference before you commit it.
+	@IMAGEGEN_UPDATE_GOLDEN=1 $(PYTEST) -q --tb=short -rN $(GOLDENS) || { \
+	  echo "A test that rewrites its file fails. Running again what failed:"; \
+	  $(PYTEST) -q --last-failed $(GOLDENS); }
 
 .PHONY: bench
 bench: $(STAMP) ## Measure what is promised: start-up, rehearsals, WinRM cost.

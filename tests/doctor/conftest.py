@@ -1,12 +1,13 @@
-"""What doctor cases share: a case is what a cloud answers, and what is to be said of it. `make golden` says it anew."""
+"""What doctor cases share: a case is what a cloud answers, and what is said of it, rewritten by `make golden`."""
 
 from __future__ import annotations
 
 import json
-import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.golden_files import compare_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -27,9 +28,6 @@ def compare() -> Compare:
             [check.verdict, check.subject, check.message, *([check.hint] if check.hint else [])] for check in checks
         ]
         found = {"calls": calls, "checks": rows}
-        if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
-            file.write_text(json.dumps({**case, "expect": found}, indent=2) + "\n")
-        else:
-            assert found == case["expect"]
+        compare_golden({file: json.dumps({**case, "expect": found}, indent=2) + "\n"})
 
     return compared

@@ -7,8 +7,6 @@ config whose test lock the command finds.
 
 from __future__ import annotations
 
-import difflib
-import os
 import shlex
 import shutil
 import sys
@@ -21,6 +19,7 @@ from imagegen import contents, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.cli.main import main
 from imagegen.errors import ExitCode
+from tests.golden_files import compare_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent for path in HERE.glob("*/command"))
-HOW_TO_UPDATE = "if this is what an operator should read: make golden"
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
@@ -53,13 +51,7 @@ def test_operator_reads_exactly_this(
         monkeypatch.setattr(pipeline, "ROLES", roles)
     code, stdout, stderr = _run(case, folder, monkeypatch, capsys)
     said = stderr.replace(str(folder), "{folder}")
-    if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
-        (case / "stderr.txt").write_text(said)
-    expected = (case / "stderr.txt").read_text()
-    difference = list(
-        difflib.unified_diff(expected.splitlines(), said.splitlines(), "agreed", "now", lineterm="", n=100)
-    )
-    assert not difference, "\n".join([*difference, "", HOW_TO_UPDATE])
+    compare_golden({case / "stderr.txt": said})
     agreed_code = int((case / "code").read_text()) if (case / "code").exists() else ExitCode.USAGE
     assert code == agreed_code
     assert stdout == ""

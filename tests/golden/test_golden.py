@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import io
 import json
-import os
 import re
 import zipfile
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
+from tests.golden_files import compare_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,30 +67,8 @@ def test_tree_is_as_agreed(file: Path, target: str, decide: Callable[..., object
     decided = decide(file, target)
     actual = readable(pipeline.render_tree(decided.decision))  # type: ignore[attr-defined]  # conftest's Decided
     folder = HERE / file.stem / target
-    if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
-        _write(folder, actual)
-    expected = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
-    difference = [
-        line
-        for path in sorted(expected.keys() | actual.keys())
-        for line in difflib.unified_diff(
-            expected.get(path, "").splitlines(),
-            actual.get(path, "").splitlines(),
-            f"agreed/{path}",
-            f"now/{path}",
-            lineterm="",
-            n=1,
-        )
-    ]
-    assert not difference, "\n".join([*difference[:80], "", "if this is what you meant: make golden"])
-
-
-def _write(folder: Path, texts: dict[str, str]) -> None:
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        path.unlink()
-    for name, text in texts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+    stale = dict.fromkeys(path for path in folder.rglob("*") if path.is_file())
+    compare_golden({**stale, **{folder / path: text for path, text in actual.items()}})
 
 
 def test_cases_cover_both_clouds_and_every_shipped_config() -> None:

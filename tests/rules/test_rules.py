@@ -25,6 +25,7 @@ from imagegen.rules import aws, azure, examples, first_boot, nodes
 from imagegen.rules.judge import RULES, broken_rules
 from imagegen.rules.rule import Asked
 from imagegen.steps.discover import load_steps
+from tests.golden_files import compare_golden
 from tests.rules.making_examples import Case, example_text, make_example
 
 if TYPE_CHECKING:
@@ -127,11 +128,8 @@ def test_rule_breaks_where_it_should_and_nowhere_else(rule: Rule, monkeypatch: p
         supposes = "" if now else "the catalogue says so"
         cases = [*now, *(case for case in cases if not case.is_broken)] if now else cases
     example = make_example(rule.id, cases, supposes)
-    if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
-        (folder / "expected.txt").write_text(said)
-        (examples.FOLDER / f"{rule.id}.json").write_text(example_text(example), encoding="utf-8")
-    assert said == (folder / "expected.txt").read_text(), "if this is what an operator should read: make golden"
-    assert example == examples.example_of(rule.id), "the example is not made of these cases: make golden"
+    compare_golden({folder / "expected.txt": said, examples.FOLDER / f"{rule.id}.json": example_text(example)})
+    assert examples.example_of(rule.id) == example
 
 
 def _ids(file: Path, today: datetime.date) -> set[str]:

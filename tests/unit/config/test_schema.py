@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 import re
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ from imagegen.cli.overrides import known_words, overrides
 from imagegen.config.fields import keys
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text
 from imagegen.documents.yaml import parse_yaml, read_yaml
+from tests.golden_files import compare_golden
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,10 +54,7 @@ def minimal() -> dict[str, Any]:
 
 
 def test_schema_is_fresh() -> None:
-    text = schema_text(schema())
-    if os.environ.get("IMAGEGEN_UPDATE_GOLDEN"):
-        FILE.write_text(text, encoding="utf-8")
-    assert FILE.read_text(encoding="utf-8") == text, f"configs/{FILE_NAME} is not what the model says: make golden"
+    compare_golden({FILE: schema_text(schema())})
 
 
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: file.stem)
