@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen import pipeline
 from imagegen.catalog.facts import table
 from imagegen.config.load import read_config
 from imagegen.contents import PACKER, ROLES
@@ -29,10 +30,11 @@ from tests.golden_files import compare_golden
 from tests.rules.making_examples import Case, example_text, make_example
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from imagegen.errors import Problem
     from imagegen.rules.rule import Rule
+    from tests.conftest import Decided
 
 HERE = Path(__file__).parent
 TODAY = datetime.date(2026, 11, 18)
@@ -180,12 +182,13 @@ def test_the_builds_account_and_log_are_those_of_the_templates() -> None:
 
 
 @pytest.mark.parametrize(("cloud", "own"), [("aws", aws.OWN_TAGS), ("azure", azure.OWN_TAGS)])
-def test_own_tags_are_those_of_the_templates(cloud: str, own: frozenset[str]) -> None:
+def test_own_tags_are_those_of_the_templates(cloud: str, own: frozenset[str], decide: Callable[..., Decided]) -> None:
     """The names written out there, and one for each version that a rendered image has."""
     common = (PACKER / "variables.pkr.hcl.j2").read_text().partition("tags = merge(")[2].partition("\n  )")[0]
     of_cloud = (PACKER / cloud / "source.pkr.hcl.j2").read_text().partition("cloud_tags = ")[2].partition("}")[0]
     written = set(re.findall(r"^ +(\w+) += ", f"{common}\n{of_cloud}", re.MULTILINE))
     optional = set(re.findall(r'\["(imagegen_\w+)"\]', common))
     assert 'in var.image.versions : "${name}_version"' in common
-    rendered = json.loads((HERE.parent / "golden" / "maximal" / cloud / "image.auto.pkrvars.json").read_bytes())
-    assert written | optional | {f"{name}_version" for name in rendered["image"]["versions"]} == own
+    tree = pipeline.render_tree(decide(HERE.parent / "golden" / "maximal.yaml", cloud).decision)
+    versions = json.loads(tree["image.auto.pkrvars.json"])["image"]["versions"]
+    assert written | optional | {f"{name}_version" for name in versions} == own
