@@ -78,6 +78,10 @@ golden: $(STAMP) ## Rewrite the golden files that differ; read the difference be
 	  echo "A test that rewrites its file fails. Running again what failed:"; \
 	  $(PYTEST) -q --last-failed $(GOLDENS); }
 
+.PHONY: figures
+figures: $(STAMP) ## Count the structure of the code: what docs/figures.md records.
+	$(BIN)/python tests/bench/structure.py
+
 .PHONY: bench
 bench: $(STAMP) ## Measure what is promised: start-up, rehearsals, WinRM cost.
 	$(IMAGEGEN) tools
