@@ -11,33 +11,35 @@ from imagegen.errors import Problem, RefusedError, ToolError
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, failed_check, is_stopped
 
 if TYPE_CHECKING:
-    from imagegen.config.model import ImageConfig
+    from collections.abc import Iterable, Mapping
+
     from imagegen.console import Console
     from imagegen.providers import Run
+    from imagegen.settle.spec import Spec
+    from imagegen.steps.evaluate import EvaluatedStep
 
 
-def examine(config: ImageConfig, target: str, run: Run, console: Console) -> list[Check]:
+def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Console) -> list[Check]:
     """Everything that can be known without a lock: tools, sign-in, regions, sizes, quotas, permissions, names."""
-    from imagegen.catalog.facts import windows_for
-    from imagegen.plan.context import image_versions, versions_of
+    from imagegen.plan.context import components_of
     from imagegen.providers import provider
 
-    cloud, settings = provider(target), config.targets.named()[target]
-    checks = [_tools(config, target, run, console)]
-    with console.task(f"asking {target}", None):
+    cloud, settings, components = provider(spec.provider), spec.settings, components_of(steps)
+    checks = [_tools(spec, components, run, console)]
+    with console.task(f"asking {spec.target}", None):
         checks += cloud.quick_checks(settings, run)
         if is_stopped(checks):
             return [*checks, Check("everything else", UNKNOWN, "was not asked: the above comes first")]
-        request = cloud.base_request(settings, windows_for(versions_of(config), target, cloud.generation(settings)))
-        return checks + cloud.thorough_checks(settings, request, image_versions(config), run)
+        request = cloud.base_request(settings, spec.offered_image)
+        return checks + cloud.thorough_checks(settings, request, components, run)
 
 
-def refuse_wrong(config: ImageConfig, target: str, run: Run, console: Console, *, with_publish: bool = True) -> None:
+def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
     """Refuse what the quick part shows to be wrong; a warning of what could not be asked, or is not needed now."""
     from imagegen.providers import provider
 
-    with console.task(f"asking {target} whether it can be built", None):
-        checks = provider(target).quick_checks(config.targets.named()[target], run)
+    with console.task(f"asking {spec.target} whether it can be built", None):
+        checks = provider(spec.provider).quick_checks(spec.settings, run)
     wrong = [check for check in checks if check.verdict == WRONG and (with_publish or not check.of_publishing)]
     for check in checks:
         if check.verdict != OK and check not in wrong:
@@ -45,18 +47,16 @@ def refuse_wrong(config: ImageConfig, target: str, run: Run, console: Console, *
             console.warn(f"{check.subject}: {kind}{check.message}{f' (hint: {check.hint})' if check.hint else ''}")
     if wrong:
         problems = [Problem(check.subject, 0, "", check.message, check.hint) for check in wrong]
-        raise RefusedError(f"{target} would fail this build", problems=problems)
+        raise RefusedError(f"{spec.target} would fail this build", problems=problems)
 
 
-def _tools(config: ImageConfig, target: str, run: Run, console: Console) -> Check:
+def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:
     """Packer and the plugin, as a build would find them; nothing is built now."""
     from imagegen.build.tools import can_be_provided, find_tools
-    from imagegen.plan.context import image_versions
     from imagegen.providers import provider
 
-    cloud = provider(target)
-    settings = cloud.build_settings(config.targets.named()[target])
-    needed = {cloud.PLUGIN: cloud.plugin_since(settings, len(image_versions(config)))}
+    cloud = provider(spec.provider)
+    needed = {cloud.PLUGIN: cloud.plugin_since(cloud.build_settings(spec.settings), len(components))}
     try:
         found = find_tools(environ=run.environ, console=console, build=False, needed=needed)
     except ToolError as error:

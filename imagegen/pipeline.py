@@ -18,6 +18,7 @@ from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, Refuse
 from imagegen.rules import rule
 from imagegen.rules.awaited import awaited
 from imagegen.rules.judge import broken_rules
+from imagegen.settle.settle import settle_targets
 from imagegen.steps.parts import check_parts
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
     from imagegen.providers import CloudImage, Published, Run
+    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
     from imagegen.steps.model import Step
 
@@ -56,6 +58,7 @@ class Loaded:
 
     file: Path
     config: ImageConfig
+    specs: Mapping[str, Spec]  # by target
     document: Document
     warnings: tuple[Problem, ...]
     """What works and should be known."""
@@ -80,20 +83,22 @@ def load(asked: Asked) -> Loaded:
     check_parts(ROLES)
     read = read_config(asked.file, asked.sets, overrides=override_names)
     config, problems = read.config, list(read.problems)
+    specs = settle_targets(config, read.document) if config else {}
     if config is not None:
-        problems += broken_rules(rule.Asked(config, read.document, asked.today, load_steps), unread=read.unread)
+        subject = rule.Asked(config, read.document, asked.today, load_steps, specs)
+        problems += broken_rules(subject, unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
             from imagegen.plan.context import refused_hosts
 
             # The one rule for which the steps have to be evaluated.
-            problems += refused_hosts(config, read.document, load_steps())
+            problems += refused_hosts(specs.values(), read.document, load_steps())
     wrong = sum(problem.severity == ERROR for problem in problems)
     if wrong or config is None:
         warned = len(problems) - wrong
         also = f" and {counted(warned, 'warning')}" if warned else ""
         raise ConfigError(f"{asked.file}: {counted(wrong, 'problem')}{also}", problems=problems)
     missing = awaited(config, read.document)
-    return Loaded(asked.file, config, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
+    return Loaded(asked.file, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 
 def override_names() -> list[str]:
@@ -106,11 +111,9 @@ def override_names() -> list[str]:
 
 def check_target(loaded: Loaded, target: str) -> None:
     """A target that the config does not name is an error."""
-    known = loaded.config.targets.named()
-    if target not in known:
-        problem = loaded.document.problem(
-            ("targets",), f"the config has no target {target!r}", f"it has {', '.join(known)}"
-        )
+    if target not in loaded.specs:
+        message, hint = f"the config has no target {target!r}", f"it has {', '.join(loaded.specs)}"
+        problem = loaded.document.problem(("targets",), message, hint)
         raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
 
 
@@ -122,7 +125,7 @@ def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
     if missing := awaited_for(loaded, target):
         refused = [problem._replace(severity=ERROR) for problem in missing]
         raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
-    return evaluate_steps(loaded.config, target, loaded.steps)
+    return evaluate_steps(loaded.specs[target], loaded.steps)
 
 
 def awaited_for(loaded: Loaded, target: str) -> list[Problem]:
@@ -138,7 +141,7 @@ def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
     from imagegen.providers import provider
 
     lock = read_lock(file)
-    missing = unanswered(loaded.config, target, lock, evaluated(loaded, target), provider(target))
+    missing = unanswered(loaded.specs[target], lock, evaluated(loaded, target), provider(target))
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
         raise ConfigError(what, hint=f"run `imagegen lock {loaded.file}`, which looks it up")
@@ -151,22 +154,19 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
     from imagegen.artifacts.lookup import lock_artifacts
     from imagegen.build.tools import cache_folder
     from imagegen.build.workspace import write_file
-    from imagegen.catalog.facts import windows_for
-    from imagegen.plan.context import artifact_requests, versions_of
+    from imagegen.plan.context import artifact_requests
     from imagegen.providers import provider
 
-    versions = versions_of(loaded.config)
     old = read_lock(file)
     bases = dict(old.base_images) if old else {}
     requests: dict[str, ArtifactRequest] = {}
     for target in targets:
         requests |= artifact_requests(evaluated(loaded, target))
-        cloud = provider(target)
-        settings = loaded.config.targets.named()[target]
-        request = cloud.base_request(settings, windows_for(versions, target, cloud.generation(settings)))
+        cloud, spec = provider(target), loaded.specs[target]
+        request = cloud.base_request(spec.settings, spec.offered_image)
         if refresh or target not in bases or bases[target].request != request:
             with console.task(f"looking up the base image for {target}", None):
-                bases[target] = cloud.look_up_base(settings, request, run)
+                bases[target] = cloud.look_up_base(spec.settings, request, run)
     artifacts = lock_artifacts(
         requests,
         old,
@@ -190,8 +190,7 @@ def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
     guest = read_folder(GUEST)
     scripts = {"start.ps1": guest.pop("start.ps1")}
     scripts |= {f"{target}/{path}": data for path, data in read_folder(PACKER / target, "*.ps1").items()}
-    sets = dict(loaded.document.sets)
-    return resolve(loaded.config, target, lock, evaluated(loaded, target), provider(target), guest, scripts, sets)
+    return resolve(loaded.specs[target], lock, evaluated(loaded, target), provider(target), guest, scripts)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
@@ -354,7 +353,7 @@ def build_and_publish(
 
     loaded = load(asked)
     evaluated(loaded, target)
-    refuse_wrong(loaded.config, target, run, console, with_publish=with_publish)
+    refuse_wrong(loaded.specs[target], run, console, with_publish=with_publish)
     lock = look_up(loaded, [target], lock_file, refresh=False, run=run, console=console)
     decision = decide(loaded, target, lock)
     folder = write(decision, render_tree(decision), out)

@@ -21,8 +21,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
-from imagegen.catalog.facts import windows_for
-from imagegen.plan.context import artifact_requests, versions_of
+from imagegen.plan.context import artifact_requests
 from imagegen.providers import provider
 from imagegen.rehearsal.supplies import make_supplies
 
@@ -125,13 +124,11 @@ def make_test_lock(loaded: pipeline.Loaded, *targets: str) -> Lock:
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     for target in targets or loaded.config.targets.named():
-        settings = loaded.config.targets.named()[target]
         steps = pipeline.evaluated(loaded, target)
         supplies = make_supplies(steps)
         artifacts |= {name: locked(item.url, supplies[item.url]) for name, item in artifact_requests(steps).items()}
-        cloud = provider(target)
-        windows = windows_for(versions_of(loaded.config), target, cloud.generation(settings))
-        bases[target] = looked_up(target, cloud.base_request(settings, windows))
+        spec = loaded.specs[target]
+        bases[target] = looked_up(target, provider(target).base_request(spec.settings, spec.offered_image))
     return Lock(artifacts=artifacts, base_images=bases)
 
 

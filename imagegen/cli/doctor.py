@@ -51,10 +51,9 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
 
     loaded = asking.loaded(asking.asked(config, sets))
     names = [target] if target else list(loaded.config.targets.named())
-    for name in names:
-        pipeline.evaluated(loaded, name)
+    steps = {name: pipeline.evaluated(loaded, name) for name in names}
     console, run = asking.console_for(plain, quiet), asking.run_with(())
-    found = {name: examine(loaded.config, name, run, console) for name in names}
+    found = {name: examine(loaded.specs[name], steps[name], run, console) for name in names}
     is_wrong = any(check.verdict == WRONG for checks in found.values() for check in checks)
     if form == "json":
         targets = {name: [_as_json(check) for check in checks] for name, checks in found.items()}

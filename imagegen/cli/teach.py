@@ -98,7 +98,7 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
     if target is not None:
         pipeline.check_target(loaded, target)
     targets = [target] if target else list(loaded.config.targets.named())
-    explanation = explaining.explain(loaded.config, loaded.document, loaded.steps, targets)
+    explanation = explaining.explain([loaded.specs[name] for name in targets], loaded.steps)
     if path is not None:
         explanation = explaining.narrowed(explanation, path)
     _print(explanation_json(explanation), [explanation_text(explanation, _width())], form)

@@ -1,4 +1,4 @@
-"""A config, its document and the steps in; where each value comes from and why each step is there out. Pure."""
+"""Settled specs and the steps in; where each value comes from and why each step is there out. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from imagegen.config.fields import keys
 from imagegen.documents.problems import nearest
 from imagegen.documents.yaml import dotted
 from imagegen.errors import ConfigError
-from imagegen.explain.catalogue import STANDS_FOR, catalogue_values
-from imagegen.explain.model import DEFAULT, FILE, SET, Explanation, Origin, StepReason, Value
+from imagegen.explain.model import Explanation, StepReason, Value
 from imagegen.plan.context import evaluate_steps
+from imagegen.settle.settle import FACTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from imagegen.config.model import ImageConfig
-    from imagegen.documents.yaml import Document, YamlPath
+    from imagegen.documents.yaml import YamlPath
+    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
     from imagegen.steps.model import Step
 
@@ -29,48 +29,41 @@ STEPS = "steps"
 _BY_CLOUD: tuple[YamlPath, ...] = (("targets",), ("cloudbase_init", "plugins"), ("cloudbase_init", "metadata_services"))
 
 
-def explain(config: ImageConfig, document: Document, steps: Mapping[str, Step], targets: Sequence[str]) -> Explanation:
+def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
     """Of targets that are not asked about nothing is said."""
-    evaluated = {target: evaluate_steps(config, target, steps) for target in targets}
-    answers = {value.path: value for target in targets for value in catalogue_values(config, target)}
+    config, targets = specs[0].config, tuple(spec.target for spec in specs)
+    evaluated = {spec.target: evaluate_steps(spec, steps) for spec in specs}
     others = set(type(config.targets).model_fields) - set(targets)
     unasked = {(*section, name) for section in _BY_CLOUD for name in others}
-    values = [
-        _answered(value, answers)
-        for value in _values(config, document, (), "")
-        if not any(value.path[: len(path)] == path for path in unasked)
-    ]
-    values += [value for path, value in answers.items() if path[0] == "facts" and value.value is not None]
-    return Explanation(config.name, tuple(targets), tuple(values), tuple(_reasons(evaluated, values)))
+    found: dict[YamlPath, Value] = {}
+    for spec in specs:
+        for value in (*_values(spec, spec.config, (), ""), *_facts(spec)):
+            # Another target's own list has its value there.
+            if value.path not in found or found[value.path].value is None:
+                found[value.path] = value
+    values = [value for path, value in found.items() if not any(path[: len(section)] == section for section in unasked)]
+    return Explanation(config.name, targets, tuple(values), tuple(_reasons(evaluated, values)))
 
 
-def _answered(value: Value, answers: Mapping[YamlPath, Value]) -> Value:
-    """The catalogue's word where the config has none."""
-    answer = answers.get(value.path)
-    if value.value is not None or answer is None or answer.value is None:
-        return value
-    return Value(value.path, answer.value, answer.origin, value.description)
-
-
-def _values(value: Any, document: Document, at: YamlPath, description: str) -> Iterator[Value]:  # noqa: ANN401 - any part of a config
+def _values(spec: Spec, value: Any, at: YamlPath, description: str) -> Iterator[Value]:  # noqa: ANN401 - any part of a config
     if isinstance(value, pydantic.BaseModel):
         for name, field in type(value).model_fields.items():
-            yield from _values(getattr(value, name), document, (*at, name), field.description or "")
+            yield from _values(spec, getattr(value, name), (*at, name), field.description or "")
     elif isinstance(value, dict) and value:
         for name, inner in value.items():
-            yield from _values(inner, document, (*at, name), description)
+            yield from _values(spec, inner, (*at, name), description)
     elif isinstance(value, list) and any(isinstance(item, pydantic.BaseModel) for item in value):
         for index, item in enumerate(value):
-            yield from _values(item, document, (*at, index), description)
+            yield from _values(spec, item, (*at, index), description)
     else:
-        yield Value(at, value, _origin(document, at), description)
+        known = spec.catalogue.get(at) if value is None else None
+        yield Value(at, known.value if known else value, spec.origin(at), description)
 
 
-def _origin(document: Document, at: YamlPath) -> Origin:
-    if at not in document.lines:
-        return Origin(DEFAULT)
-    place = document.place(at)
-    return Origin(FILE if place.line else SET, str(place))
+def _facts(spec: Spec) -> Iterator[Value]:
+    for path, known in spec.catalogue.items():
+        if path[0] == FACTS and known.value:
+            yield Value(path, known.shown, known.origin, known.description)
 
 
 def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Value]) -> Iterator[StepReason]:
@@ -81,16 +74,15 @@ def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Va
             found.setdefault(item.step.name, (item, []))[1].append(target)
     for name, (item, targets) in found.items():
         meta = item.step.meta
-        behind = tuple(value for value in values if _is_behind(dotted(value.path), item, targets))
+        behind = tuple(value for value in values if _is_behind(dotted(value.path), item))
         yield StepReason(name, meta.summary, tuple(targets), item.because, tuple(meta.reads), behind)
 
 
-def _is_behind(path: str, item: EvaluatedStep, targets: list[str]) -> bool:
+def _is_behind(path: str, item: EvaluatedStep) -> bool:
     """Whether a step reads a value, or takes an artifact from where it says."""
     for read in item.step.meta.reads:
-        named = [name.format(target=target) for name in STANDS_FOR.get(read, (read,)) for target in targets]
         # A section that is left out is one value: what is read in it stands for that.
-        if any(is_below(path, name) or is_below(name, path) for name in named):
+        if is_below(path, read) or is_below(read, path):
             return True
     return any(is_below(path, f"overrides.{artifact.override}") for artifact in item.step.meta.artifacts.values())
 

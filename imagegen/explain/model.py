@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
-
-Kind = Literal["default", "catalogue", "file", "set"]
-
-DEFAULT: Final[Kind] = "default"
-CATALOGUE: Final[Kind] = "catalogue"
-FILE: Final[Kind] = "file"
-SET: Final[Kind] = "set"
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """Who said a value. `where` is `file:line`, what stood on the command line, or a table and row of the catalogue,
-    whose `source` was read on the day `read`."""
-
-    kind: Kind
-    where: str = ""
-    source: str = ""
-    read: str = ""
+    from imagegen.settle.spec import Origin
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.config.reference import flow
 from imagegen.documents.yaml import dotted
-from imagegen.explain.model import CATALOGUE, DEFAULT
 from imagegen.lines import joined
+from imagegen.settle.spec import CATALOGUE, DEFAULT
 from imagegen.steps.evaluate import ALWAYS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagegen.explain.model import Explanation, Origin, StepReason, Value
+    from imagegen.explain.model import Explanation, StepReason, Value
+    from imagegen.settle.spec import Origin
 
 # What is shown of a value that a step reads: the values themselves stand above.
 _LONGEST_READ = 40

@@ -1,4 +1,4 @@
-"""A config, its lock and the content in; the whole decision for one target out. Pure: no clock, no network."""
+"""A settled spec, its lock and the content in; the whole decision for its target out. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from imagegen.artifacts.lock import Lock
-from imagegen.catalog.facts import stock_paths, windows_for
+from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError
-from imagegen.plan.context import artifact_requests, image_versions, versions_of
+from imagegen.plan.context import artifact_requests, components_of
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from imagegen.errors import Problem
     from imagegen.providers import Provider
     from imagegen.resources.model import Resource
+    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import Draft, EvaluatedStep
 
 # Time for the engine's own work in a phase, beside its steps'.
@@ -53,27 +54,28 @@ class Decision:
 
 
 def resolve(
-    config: ImageConfig,
-    target: str,
+    spec: Spec,
     lock: Lock,
     evaluated: tuple[EvaluatedStep, ...],
     provider: Provider,
     guest: Mapping[str, bytes],
     scripts: Mapping[str, bytes],
-    sets: Mapping[str, Any],
 ) -> Decision:
-    """`guest` are the engine's static files, `scripts` the cloud's own and the entry; `sets` what --set said."""
-    settings = config.targets.named()[target]
-    windows = windows_for(versions_of(config), target, provider.generation(settings))
-    base = lock.base_images[target]
+    """`guest` are the engine's static files, `scripts` the cloud's own and the entry."""
+    config, settings = spec.config, spec.settings
+    base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
-    phases = _phases(evaluated, lock, target)
+    phases = _phases(evaluated, lock, spec.target)
     bundle = {**guest, **{path: text for step in evaluated for path, text in step.texts.items()}}
     image = ImagePart(
-        target=target,
-        windows={key: windows[key] for key in ("release", "edition", "build")},
+        target=spec.target,
+        windows={
+            "release": config.windows.release,
+            "edition": config.windows.edition,
+            "build": spec.facts.windows_build,
+        },
         base=base.identity,
-        versions=image_versions(config),
+        versions=components_of(evaluated),
         phases=phases,
         artifacts={
             name: PlannedArtifact(lock.artifacts[name].sha256, lock.artifacts[name].size) for name in sorted(requests)
@@ -89,22 +91,18 @@ def resolve(
         steps={step.step.name: StepNotes(step.step.meta.summary, step.step.meta.timeout_s) for step in evaluated},
         phase_timeouts_s={phase.name: _phase_timeout_s(phase.name, config, evaluated) for phase in phases},
         timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
-        stated=_stated(config, sets),
+        stated=_stated(spec),
         proxy=download_proxy(config.proxy),
     )
     return Decision(BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts)
 
 
-def unanswered(
-    config: ImageConfig, target: str, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider
-) -> list[str]:
+def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:
     """What the lock does not answer for this config: the names of artifacts and base images to look up."""
     lock = lock or Lock()
-    settings = config.targets.named()[target]
-    windows = windows_for(versions_of(config), target, provider.generation(settings))
-    request = provider.base_request(settings, windows)
-    base = lock.base_images.get(target)
-    missing = [] if base is not None and base.request == request else [f"the base image for {target}"]
+    request = provider.base_request(spec.settings, spec.offered_image)
+    base = lock.base_images.get(spec.target)
+    missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
     for name, wanted in artifact_requests(evaluated).items():
         have = lock.artifacts.get(name)
         if have is None or have.url != wanted.url or wanted.sha256 not in (None, have.sha256):
@@ -112,7 +110,8 @@ def unanswered(
     return missing
 
 
-def _stated(config: ImageConfig, sets: Mapping[str, Any]) -> dict[str, Any]:
+def _stated(spec: Spec) -> dict[str, Any]:
+    config = spec.config
     return {
         "kube_proxy": config.kube_proxy,
         "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
@@ -121,7 +120,7 @@ def _stated(config: ImageConfig, sets: Mapping[str, Any]) -> dict[str, Any]:
             "pinned": _pinned(config),
         },
         "allow_eol": config.allow_eol,
-        "set": dict(sets),
+        "set": dict(spec.document.sets),
     }
 
 

@@ -85,8 +85,8 @@ class Provider(Protocol):
     ADVICE: str
     """How to look into a builder that Packer did not remove, and how to remove it."""
 
-    def base_request(self, settings: Any, windows: Mapping[str, Any]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
-        """What to look up as base image; pure."""
+    def base_request(self, settings: Any, offered: Mapping[str, str]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
+        """What to look up as base image, where `offered` is how the catalogue names the cloud's own; pure."""
 
     def look_up_base(self, settings: Any, request: Mapping[str, str], run: Run) -> LockedBase:  # noqa: ANN401 - as above
         """The newest image that the request describes."""
@@ -102,9 +102,6 @@ class Provider(Protocol):
         run: Run,
     ) -> list[Check]:
         """What takes longer: the base image that the request describes, sizes and quotas, permissions, names."""
-
-    def generation(self, settings: Any) -> str:  # noqa: ANN401 - as above
-        """The machine generation whose base image is meant; pure."""
 
     def plugin_since(self, build: Mapping[str, Any], versions: int) -> str:
         """The lowest version of the plugin that has every attribute of such a build's tree; pure.

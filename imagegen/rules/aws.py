@@ -80,9 +80,11 @@ def aws_reached_by_public(asked: Asked) -> Iterator[Finding]:
 @rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service that asks with a token")
 def aws_imds_tokens(asked: Asked) -> Iterator[Finding]:
     aws, cloudbase = asked.config.targets.aws, table("cloudbase-init")
-    service = cloudbase["clouds"]["aws"]["metadata_service"]
-    services = asked.config.cloudbase_init.metadata_services.aws or [service]
-    if aws and aws.require_imds_tokens and service in services and not cloudbase["ec2_service_uses_imds_tokens"]:
+    if aws is None or not aws.require_imds_tokens:
+        return
+    spec = asked.specs["aws"]
+    (service,) = spec.catalogue["cloudbase_init", "metadata_services", "aws"].value
+    if service in spec.metadata_services and not cloudbase["ec2_service_uses_imds_tokens"]:
         hint = "leave it out, or name under cloudbase_init.metadata_services.aws a service that asks with a token"
         yield Finding((*_AWS, "require_imds_tokens"), cloudbase["ec2_service_finding"], hint)
 

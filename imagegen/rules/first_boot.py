@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from imagegen.documents.yaml import YamlPath
     from imagegen.rules.rule import Asked
+    from imagegen.settle.spec import Spec
 
 _USER_DATA: Final = "UserDataPlugin"
 
@@ -37,17 +38,15 @@ _READ_BY: Final[dict[YamlPath, tuple[str, ...]]] = {
 }
 
 
-def _plugins(asked: Asked, target: str) -> set[str]:
-    """The plugins on a cloud, by the last word of their names."""
-    own = asked.config.cloudbase_init.plugins
-    listed = (own.aws if target == "aws" else own.azure) or table("cloudbase-init")["clouds"][target]["plugins"]
-    return {name.rpartition(".")[2] for name in listed}
+def _plugins(spec: Spec) -> set[str]:
+    """The plugins of a target, by the last word of their names."""
+    return {name.rpartition(".")[2] for name in spec.plugins}
 
 
 @rule("bootstrap-token-in-log", ERROR, "User data, which holds the bootstrap token, must not be written to a log")
 def bootstrap_token_in_log(asked: Asked) -> Iterator[Finding]:
     logging = asked.config.cloudbase_init.logging
-    if not any(_USER_DATA in _plugins(asked, target) for target in asked.config.targets.named()):
+    if not any(_USER_DATA in _plugins(spec) for spec in asked.specs.values()):
         return
     if logging.debug:
         message = "cloudbase-init would write user data into its log, and with it the token by which a node joins"
@@ -59,22 +58,20 @@ def bootstrap_token_in_log(asked: Asked) -> Iterator[Finding]:
 
 @rule("user-data-plugin", WARNING, "cloudbase-init should have the plugin that reads user data")
 def user_data_plugin(asked: Asked) -> Iterator[Finding]:
-    for target in asked.config.targets.named():
-        if _USER_DATA not in _plugins(asked, target):
+    for spec in asked.specs.values():
+        if _USER_DATA not in _plugins(spec):
             message = "without the plugin for user data, Cluster API cannot make a node of the machine"
             hint = f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last one"
-            yield Finding(("cloudbase_init", "plugins", target), message, hint)
+            yield Finding(("cloudbase_init", "plugins", spec.provider), message, hint)
 
 
 @rule("metadata-service-of-cloud", WARNING, "cloudbase-init should ask the metadata service of the cloud")
 def metadata_service_of_cloud(asked: Asked) -> Iterator[Finding]:
-    own = asked.config.cloudbase_init.metadata_services
-    for target in asked.config.targets.named():
-        listed = own.aws if target == "aws" else own.azure
-        service = table("cloudbase-init")["clouds"][target]["metadata_service"]
-        if listed and service not in listed:
+    for spec in asked.specs.values():
+        path: YamlPath = ("cloudbase_init", "metadata_services", spec.provider)
+        (service,) = spec.catalogue[path].value
+        if service not in spec.metadata_services:
             message = f"{service.rpartition('.')[2]}, which reads this cloud's user data, is not among the services"
-            path = ("cloudbase_init", "metadata_services", target)
             yield Finding(path, message, f"add {service}, unless one of yours does its work")
 
 
@@ -90,7 +87,7 @@ def first_boot_on_target(asked: Asked) -> Iterator[Finding]:
 
 @rule("first-boot-read-by-plugin", ERROR, "Each setting of cloudbase-init must be read by one of its plugins")
 def first_boot_read_by_plugin(asked: Asked) -> Iterator[Finding]:
-    listed = set[str]().union(*(_plugins(asked, target) for target in asked.config.targets.named()))
+    listed = set[str]().union(*map(_plugins, asked.specs.values()))
     for path, readers in _READ_BY.items():
         if path in asked.document.lines and listed.isdisjoint(readers):
             message = f"no plugin reads this: {' or '.join(readers)} would"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
+    from imagegen.settle.spec import Spec
     from imagegen.steps.model import Step
 
 __all__ = ["ERROR", "WARNING", "Asked", "Finding", "Rule", "rule"]
@@ -25,6 +26,8 @@ class Asked(NamedTuple):
     today: datetime.date
     steps: Callable[[], Mapping[str, Step]]
     """Asked for only where a rule needs them: reading the steps takes longer than all rules together."""
+    specs: Mapping[str, Spec]
+    """What holds for each target."""
 
 
 class Finding(NamedTuple):

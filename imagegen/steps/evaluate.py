@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 ALWAYS = "always"
 """Why a step without a `when` is in the plan."""
 
-_MODIFIERS = ("when", "each")
+_MODIFIERS = ("when", "each", "component", "version")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Draft:
     kind: str
     fields: dict[str, Any]
     path: YamlPath
+    component: tuple[str, str] | None = None
+    """What it brings to the machine, and in which version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +49,8 @@ class EvaluatedStep:
     drafts: tuple[Draft, ...]
     texts: Mapping[str, bytes]
     requests: Mapping[str, ArtifactRequest]
+    components: tuple[tuple[str, str], ...]
+    """What its artifacts and resources bring, each with its version."""
     because: str
     """Why it is in the plan: `always`, or its `when`, which holds."""
 
@@ -67,7 +71,8 @@ def evaluate_step(step: Step, context: Mapping[str, Any], overrides: Mapping[str
     visible = _visible(step, context)
     problems: list[Problem] = []
     drafted = tuple(_drafts(step, visible, problems))
-    requests = _requests(step, visible, overrides, problems)
+    components = [draft.component for draft, _ in drafted if draft.component]
+    requests = _requests(step, visible, overrides, components, problems)
     texts: dict[str, bytes] = {}
     finished = []
     for draft, seen in drafted:
@@ -75,7 +80,7 @@ def evaluate_step(step: Step, context: Mapping[str, Any], overrides: Mapping[str
         problems += _artifact_problems(step, draft, visible)
     if problems:
         raise ConfigError(f"step {step.name} cannot be used", problems=problems)
-    return EvaluatedStep(step, tuple(finished), texts, requests, step.meta.when or ALWAYS)
+    return EvaluatedStep(step, tuple(finished), texts, requests, tuple(components), step.meta.when or ALWAYS)
 
 
 def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,6 +119,9 @@ def _drafts(
     for index, entry in enumerate(entries):
         path: YamlPath = (index,)
         kinds = [key for key in entry if key not in _MODIFIERS] if isinstance(entry, dict) else []
+        if isinstance(entry, dict) and ("component" in entry) != ("version" in entry):
+            problems.append(step.resources.problem(path, "must say component and version together"))
+            continue
         if len(kinds) != 1 or not isinstance(entry[kinds[0]], dict):
             problems.append(step.resources.problem(path, "must be one kind of resource with its fields"))
             continue
@@ -136,12 +144,18 @@ def _instances(
         context = {**visible, "item": item} if "each" in entry else visible
         if "when" in entry and not evaluate(str(entry["when"]), context):
             continue
-        yield Draft(kind, render_value(entry[kind], context), path), context
+        component = render_value([entry["component"], entry["version"]], context) if "component" in entry else None
+        yield Draft(kind, render_value(entry[kind], context), path, tuple(component) if component else None), context
 
 
 def _requests(
-    step: Step, visible: Mapping[str, Any], overrides: Mapping[str, Override], problems: list[Problem]
+    step: Step,
+    visible: Mapping[str, Any],
+    overrides: Mapping[str, Override],
+    components: list[tuple[str, str]],
+    problems: list[Problem],
 ) -> dict[str, ArtifactRequest]:
+    """Every artifact that is asked for; what each brings is added to `components`."""
     requests = {}
     for name, meta in step.meta.artifacts.items():
         override = overrides.get(meta.override)
@@ -153,6 +167,8 @@ def _requests(
             else:
                 base = override.url if override else render_text(str(meta.base), visible)
                 url = f"{base.rstrip('/')}/{render_text(str(meta.path), visible)}"
+            if meta.component is not None:
+                components.append((meta.component, render_text(str(meta.version), visible)))
         except TemplateError as error:
             problems.append(step.described.problem(("artifacts", name), str(error), _hint(error)))
             continue
@@ -217,7 +233,7 @@ def _with_text(
     if texts.setdefault(bundled, data) != data:
         message = f"another text of this step is bundled as {bundled}"
         problems.append(step.resources.problem(place, message, "rename one of the two"))
-    return Draft(draft.kind, {**fields, "source": bundled, "sha256": hashlib.sha256(data).hexdigest()}, draft.path)
+    return dataclasses.replace(draft, fields={**fields, "source": bundled, "sha256": hashlib.sha256(data).hexdigest()})
 
 
 def _bundled_name(name: str, data: bytes, *, one_of_many: bool) -> str:

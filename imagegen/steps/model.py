@@ -21,19 +21,30 @@ PHASES = ("base", "node")
 """The phases in order; a restart follows each that holds a resource which may need one."""
 
 
+# It becomes the tag `<component>_version`.
+ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+
+
 class ArtifactMeta(Strict):
-    """Where an artifact comes from unless the config's `override` says otherwise: `base`/`path`, or one `url`."""
+    """Where an artifact comes from unless the config's `override` says otherwise: `base`/`path`, or one `url`.
+
+    `component` names what it brings, in the `version` that tags and manifests show.
+    """
 
     override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")]
     url: str | None = None
     base: str | None = None
     path: str | None = None
     when: str | None = None
+    component: ComponentName | None = None
+    version: str | None = None
 
     @pydantic.model_validator(mode="after")
     def _one_form(self) -> ArtifactMeta:
         if (self.url is None) == (self.base is None) or (self.base is None) != (self.path is None):
             raise ValueError("give either url, or base and path")
+        if (self.component is None) != (self.version is None):
+            raise ValueError("give component and version together")
         return self
 
 

@@ -17,10 +17,8 @@ from imagegen.build import process
 from imagegen.build.packer import CloudSide, build_tree
 from imagegen.build.tools import find_tools
 from imagegen.build.workspace import write_tree
-from imagegen.catalog.facts import windows_for
 from imagegen.console import make_console
 from imagegen.errors import BuildError, ExitCode
-from imagegen.plan.context import versions_of
 from imagegen.providers import provider
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
@@ -116,10 +114,8 @@ def stock_lock(config: pipeline.Loaded) -> Lock:
 
 
 def _stock_base(config: pipeline.Loaded, target: str) -> LockedBase:
-    settings = config.config.targets.named()[target]
-    cloud = provider(target)
-    windows = windows_for(versions_of(config.config), target, cloud.generation(settings))
-    request = cloud.base_request(settings, windows)
+    spec = config.specs[target]
+    request = provider(target).base_request(spec.settings, spec.offered_image)
     if target == "azure":
         asked = {name: request[name] for name in ("publisher", "offer", "sku")}
         version = default_marketplace()[request["offer"].lower(), request["sku"].lower()][-1]

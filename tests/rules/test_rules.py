@@ -25,6 +25,7 @@ from imagegen.errors import ERROR, WARNING
 from imagegen.rules import aws, azure, examples, first_boot, nodes
 from imagegen.rules.judge import RULES, broken_rules
 from imagegen.rules.rule import Asked
+from imagegen.settle.settle import settle_targets
 from imagegen.steps.discover import load_steps
 from tests.golden_files import compare_golden
 from tests.rules.making_examples import Case, example_text, make_example
@@ -79,7 +80,7 @@ def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
     assert read.config is not None
     # That the names of overrides are known is not for the rules to say.
     assert not [problem for problem in read.problems if "no artifact is called" not in problem.message]
-    return broken_rules(Asked(read.config, read.document, today, _steps))
+    return broken_rules(Asked(read.config, read.document, today, _steps, settle_targets(read.config, read.document)))
 
 
 def _lay_over(facts: dict[str, Any], others: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

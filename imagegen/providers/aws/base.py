@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.artifacts.lock import LockedBase
 from imagegen.errors import ConfigError, RefusedError
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 ROOT_DEVICE = "/dev/sda1"
 
 
-def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
+def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
     """What to ask for: the operator's own base image, or Amazon's by the catalogue's pattern."""
     own = settings.base_image
-    name, owner = (own.name, own.owner) if own else (windows["aws"]["name"], "amazon")
+    name, owner = (own.name, own.owner) if own else (offered["name"], "amazon")
     return {"region": settings.region, "name": name, "owner": owner}
 
 

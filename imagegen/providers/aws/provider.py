@@ -57,9 +57,9 @@ ADVICE: Final = (
 )
 
 
-def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
+def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
     """What to look up as base image."""
-    return base.base_request(settings, windows)
+    return base.base_request(settings, offered)
 
 
 def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> LockedBase:
@@ -82,11 +82,6 @@ def thorough_checks(
 ) -> list[Check]:
     """The base image, sizes and quotas, keys, and permissions by dry run."""
     return checks.thorough_checks(settings, request, run)
-
-
-def generation(settings: Settings) -> str:  # noqa: ARG001 - the protocol's signature
-    """One for all: an AMI names none."""
-    return "2"
 
 
 def build_settings(settings: Settings) -> dict[str, Any]:

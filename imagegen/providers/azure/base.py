@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.artifacts.lock import LockedBase
 from imagegen.errors import ConfigError, RefusedError
@@ -22,12 +22,11 @@ PUBLISHER = "MicrosoftWindowsServer"
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*\Z")
 
 
-def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
+def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
     """What to ask for; offer and SKU are the catalogue's, unless the config names an image of its own."""
     own = settings.base_image
     if own is None:
-        azure = windows["azure"]
-        return {"location": settings.location, "publisher": PUBLISHER, "offer": azure["offer"], "sku": azure["sku"]}
+        return {"location": settings.location, "publisher": PUBLISHER, "offer": offered["offer"], "sku": offered["sku"]}
     # The catalogue's names say the generation; of any other image Azure has to tell it.
     request = {
         "location": settings.location,

@@ -68,9 +68,9 @@ ADVICE: Final = (
 _SECRET: Final = "key_vault_secret"  # noqa: S105 - the name of a variable of the source template
 
 
-def base_request(settings: Settings, windows: Mapping[str, Any]) -> dict[str, str]:
+def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
     """What to look up as base image."""
-    return base.base_request(settings, windows)
+    return base.base_request(settings, offered)
 
 
 def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> LockedBase:
@@ -90,11 +90,6 @@ def thorough_checks(
 ) -> list[Check]:
     """The base image, the version's number, sizes and quotas, what the config names, and permissions."""
     return checks.thorough_checks(settings, request, versions, run)
-
-
-def generation(settings: Settings) -> str:
-    """The machine generation, by which the catalogue tells base images apart."""
-    return str(settings.generation)
 
 
 def build_settings(settings: Settings) -> dict[str, Any]:

@@ -124,4 +124,4 @@ def test_fixed_version_of_a_gallery_is_given_to_packer(decide: Callable[..., Any
 
 def _missing(decided: Any, lock: Lock | None) -> list[str]:  # noqa: ANN401 - as above
     evaluated = pipeline.evaluated(decided.loaded, "aws")
-    return unanswered(decided.loaded.config, "aws", lock, evaluated, provider("aws"))
+    return unanswered(decided.loaded.specs["aws"], lock, evaluated, provider("aws"))

@@ -25,7 +25,7 @@ TEMPLATE = (PACKER / "aws" / "source.pkr.hcl.j2").read_text()
 AMI = "ami-0123456789abcdef0"
 PLAIN: dict[str, Any] = {"region": "us-east-1", "network": {"allowed_cidrs": ["192.0.2.0/24"]}}
 ROLE = {"role_arn": "arn:aws:iam::111122223333:role/images"}
-WINDOWS = {"aws": {"name": "Windows_Server-2022-English-Core-Base-*"}}
+OFFERED = {"name": "Windows_Server-2022-English-Core-Base-*"}
 
 
 def values_of(asked: dict[str, Any]) -> dict[str, Any]:
@@ -177,10 +177,10 @@ def test_keys_that_become_something_else_than_an_attribute() -> None:
     assert 'ami_name      = "${var.aws.name_prefix}-windows-' in TEMPLATE
     assert "var.aws.instance_types[0] : var.builder_size" in TEMPLATE
     assert source.build_settings(settings)["tags"] == {"team": "platform"}
-    assert provider.base_request(settings, WINDOWS) == {"region": "us-east-1", "name": "hardened-*", "owner": "self"}
-    assert provider.base_request(plain, WINDOWS) == {
+    assert provider.base_request(settings, OFFERED) == {"region": "us-east-1", "name": "hardened-*", "owner": "self"}
+    assert provider.base_request(plain, OFFERED) == {
         "region": "us-east-1",
-        "name": WINDOWS["aws"]["name"],
+        "name": OFFERED["name"],
         "owner": "amazon",
     }
     keys = {"kms_keys": {"us-west-2": "alias/images"}}

@@ -181,12 +181,10 @@ def test_version_numbers(text: str, expected: tuple[int, int, int] | None) -> No
 
 def test_settings_become_plain_json() -> None:
     azure = provider("azure")
-    windows = {"azure": {"offer": "windowsserver2022", "sku": "core"}}
-    assert azure.base_request(SETTINGS, windows) == REQUEST
+    assert azure.base_request(SETTINGS, {"offer": "windowsserver2022", "sku": "core"}) == REQUEST
     own = BaseImage(offer="windowsserver2022", sku="core", version="20348.1.1")
     chosen = SETTINGS.model_copy(update={"base_image": own})
     # The catalogue may have no image for the release at all.
     assert azure.base_request(chosen, {}) == OWN | {"version": "20348.1.1"}
-    assert azure.generation(SETTINGS) == "2"
     wanted = {"regions": ["northeurope"], "replicas": 1, "version": "date"}
     assert azure.publish_settings(SETTINGS) == wanted

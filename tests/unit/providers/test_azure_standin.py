@@ -21,8 +21,8 @@ from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup
 from imagegen.rehearsal.network.messages import Request, parse_target
 
 if TYPE_CHECKING:
-    from imagegen.config.model import ImageConfig
     from imagegen.plan.model import BuildPlan
+    from imagegen.settle.spec import Spec
 
 VAULT = "image-builds"
 SECRET = "imagegen-1"  # noqa: S105 - the name of one
@@ -95,10 +95,10 @@ def test_two_runs_of_one_second_build_two_versions(stage: Stage, monkeypatch: py
     assert numbers == ["2026.1118.100000017", "2026.1118.100000512"]
 
 
-def config_of(**settings: Any) -> ImageConfig:  # noqa: ANN401 - any of Azure's settings
+def spec_of(**settings: Any) -> Spec:  # noqa: ANN401 - any of Azure's settings
     gallery = {"resource_group": "images", "name": "gal", "definition": "def"}
     asked = Settings.model_validate({"location": "westeurope", "gallery": gallery, **settings})
-    return cast("ImageConfig", SimpleNamespace(targets=SimpleNamespace(named=lambda: {"azure": asked})))
+    return cast("Spec", SimpleNamespace(target="azure", provider="azure", settings=asked))
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
 ) -> None:
     stage = Stage(monkeypatch, **definition)
     with pytest.raises(RefusedError, match="azure would fail this build") as raised:
-        refuse_wrong(config_of(), "azure", stage.run, stage.console)
+        refuse_wrong(spec_of(), stage.run, stage.console)
     assert [message in problem.message for problem in raised.value.problems] == [True]
     assert raised.value.exit_code == 5
     assert [asked.partition(" ")[0] for asked in stage.asked if "management" in asked] == ["GET", "GET", "GET"]
@@ -124,17 +124,17 @@ def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
 
 def test_a_build_that_may_fail_at_the_capture_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, security_type="TrustedLaunchSupported")
-    refuse_wrong(config_of(), "azure", stage.run, stage.console)
+    refuse_wrong(spec_of(), stage.run, stage.console)
     said = stage.said.getvalue()
     assert "warning: image definition gal/def: not known: its security type is TrustedLaunchSupported" in said
 
 
 def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stage) -> None:
-    config = config_of(
+    spec = spec_of(
         gallery={"resource_group": "images", "name": "gal", "definition": "other"}, publish={"regions": ["westus9"]}
     )
     with pytest.raises(RefusedError) as raised:
-        refuse_wrong(config, "azure", stage.run, stage.console)
+        refuse_wrong(spec, stage.run, stage.console)
     assert [problem.file for problem in raised.value.problems] == [
         "image definition gal/other",
         "publish region westus9",

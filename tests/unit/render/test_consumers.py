@@ -17,7 +17,9 @@ import ruamel.yaml
 from imagegen import contents
 from imagegen.catalog.facts import paths, table
 from imagegen.config.model import ImageConfig
+from imagegen.documents.yaml import Document
 from imagegen.plan.context import evaluate_steps
+from imagegen.settle.settle import settle
 from imagegen.steps.discover import load_steps
 
 if TYPE_CHECKING:
@@ -152,7 +154,7 @@ def _first_boot(asked: dict[str, Any], target: str, name: str, folder: Path) -> 
     )
     step = next(
         item
-        for item in evaluate_steps(config, target, load_steps(contents.ROLES))
+        for item in evaluate_steps(settle(config, Document("asked.yaml", {}, {}), target), load_steps(contents.ROLES))
         if item.step.name == "cloudbase-init"
     )
     file = folder / name

@@ -10,6 +10,7 @@ import pytest
 
 from imagegen.artifacts.override import Override
 from imagegen.errors import ConfigError
+from imagegen.plan.context import components_of
 from imagegen.resources.kinds import File
 from imagegen.steps.discover import load_steps
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
@@ -281,3 +282,50 @@ def test_a_step_cannot_be_changed(step: Callable[..., Step]) -> None:
     made = step("- directory: {path: C:\\x}\n")
     with pytest.raises(dataclasses.FrozenInstanceError):
         made.name = "another"  # type: ignore[misc]  # what is tested
+
+
+KUBELET = (
+    '{url: "https://example.com/{{ kubernetes.version }}", override: kubelet_url,'
+    ' component: kubernetes, version: "{{ kubernetes.version }}"}'
+)
+
+
+def test_artifacts_and_resources_say_which_components_they_bring(step: Callable[..., Step]) -> None:
+    resources = """\
+- feature: {name: Containers}
+  component: windows_containers
+  version: "{{ facts.pause }}"
+- feature: {name: Hyper-V}
+  component: hyper_v
+  version: "1"
+  when: kubernetes.version == '1.0.0'
+"""
+    made = step(resources, reads="[kubernetes.version, facts.pause]", artifacts=f"{{kubelet: {KUBELET}}}")
+    found = evaluate_step(made, CONTEXT, {"kubelet_url": Override("https://example.org/k", None)})
+    assert found.components == (("windows_containers", "pause:1"), ("kubernetes", "1.36.2"))
+
+
+@pytest.mark.parametrize("given", ["component: hyper_v", 'version: "1"'])
+def test_a_component_has_a_version(step: Callable[..., Step], given: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        evaluate_step(step(f"- feature: {{name: Hyper-V}}\n  {given}\n"), CONTEXT, {})
+    assert [problem.message for problem in caught.value.problems] == ["must say component and version together"]
+    artifact = f"{{url: https://example.com/x, override: x_url, {given}}}"
+    with pytest.raises(ConfigError) as caught:
+        step("[]", artifacts=f"{{x: {artifact}}}")
+    assert "component and version" in caught.value.problems[0].message
+
+
+def test_one_component_has_one_version(step: Callable[..., Step]) -> None:
+    resources = """\
+- feature: {name: Containers}
+  component: one
+  version: "1"
+- feature: {name: Hyper-V}
+  component: one
+  version: "2"
+"""
+    evaluated = evaluate_step(step(resources), CONTEXT, {})
+    with pytest.raises(ConfigError) as caught:
+        components_of([evaluated])
+    assert caught.value.problems[0].message == "one has the version 1 and the version 2"

@@ -13,10 +13,12 @@ import pytest
 
 from imagegen import contents
 from imagegen.config.model import ImageConfig
+from imagegen.documents.yaml import Document
 from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
+from imagegen.settle.settle import settle
 from imagegen.steps.discover import load_steps, override_names
 from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
 from imagegen.steps.model import PHASES
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imagegen.documents.yaml import YamlPath
+    from imagegen.settle.spec import Spec
 
 STEPS = load_steps(contents.ROLES)
 GALLERY = {"resource_group": "images", "name": "images", "definition": "windows"}
@@ -69,13 +72,20 @@ def _config(asked: Mapping[str, Mapping[str, Any]]) -> ImageConfig:
     return ImageConfig.model_validate({**PLAIN, **sections})
 
 
-CONFIG, RICH = _config({}), _config(ASKED)
-EVALUATED = {target: evaluate_steps(CONFIG, target, STEPS) for target in PROVIDERS}
+def _evaluated(asked: Mapping[str, Mapping[str, Any]], target: str) -> tuple[EvaluatedStep, ...]:
+    return evaluate_steps(_spec(asked, target), STEPS)
+
+
+def _spec(asked: Mapping[str, Mapping[str, Any]], target: str) -> Spec:
+    return settle(_config(asked), Document("config.yaml", {}, {}), target)
+
+
+EVALUATED = {target: _evaluated({}, target) for target in PROVIDERS}
 
 
 @functools.cache
 def _rich(target: str) -> tuple[EvaluatedStep, ...]:
-    return evaluate_steps(RICH, target, STEPS)
+    return _evaluated(ASKED, target)
 
 
 def _everything() -> Iterator[EvaluatedStep]:
@@ -86,7 +96,7 @@ def _everything() -> Iterator[EvaluatedStep]:
 
 def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
     """What a config that asks for this alone adds to the plain one: labels of resources, and texts that differ."""
-    plain, other = EVALUATED["aws"], evaluate_steps(_config({section: asked}), "aws", STEPS)
+    plain, other = EVALUATED["aws"], _evaluated({section: asked}, "aws")
     before = [(draft.kind, draft.fields) for step in plain for draft in step.drafts]
     labels = {
         str(draft.fields.get("path") or draft.fields.get("name"))
@@ -133,7 +143,7 @@ def _read(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of a conte
     return functools.reduce(lambda value, name: value[name], read.split("."), context)
 
 
-CONTEXT = step_context(RICH, "aws")
+CONTEXT = step_context(_spec(ASKED, "aws"))
 READS = [
     (name, read, leaf)
     for name, step in STEPS.items()
@@ -198,7 +208,7 @@ def test_two_spellings_of_a_map_are_one_plan() -> None:
         other[section][name] = dict(reversed(ASKED[section][name].items()))
     mirrors = ASKED["runtime"]["containerd"]["registry_mirrors"]
     other["runtime"]["containerd"]["registry_mirrors"] = dict(reversed(mirrors.items()))
-    assert [(item.drafts, item.texts) for item in evaluate_steps(_config(other), "aws", STEPS)] == [
+    assert [(item.drafts, item.texts) for item in _evaluated(other, "aws")] == [
         (item.drafts, item.texts) for item in _rich("aws")
     ]
 
@@ -251,7 +261,7 @@ def test_kubelets_command_names_everything() -> None:
     ],
 )
 def test_proxy_is_the_machines(asked: dict[str, Any], variables: dict[str, str]) -> None:
-    evaluated = evaluate_steps(_config({"proxy": asked}), "azure", STEPS)
+    evaluated = _evaluated({"proxy": asked}, "azure")
     system = next(item for item in evaluated if item.step.name == "system")
     found = [Environment.model_validate(draft.fields) for draft in system.drafts if draft.kind == "environment"]
     assert {item.name: item.value for item in found} == variables
@@ -263,7 +273,7 @@ def test_containerd_is_told_what_is_asked(version: str) -> None:
     asked = copy.deepcopy(ASKED)
     asked["runtime"]["containerd"]["version"] = version
     asked["kubernetes"]["version"] = "1.34.2"
-    step = next(item for item in evaluate_steps(_config(asked), "aws", STEPS) if item.step.name == "containerd")
+    step = next(item for item in _evaluated(asked, "aws") if item.step.name == "containerd")
     files = {draft.fields["path"]: File.model_validate(draft.fields) for draft in step.drafts if draft.kind == "file"}
     home = "C:\\Program Files\\containerd"
     read = {
