@@ -1,13 +1,37 @@
-"""The content that ships beside the engine: Packer templates, guest scripts and steps. In a checkout it is the
+"""The content beside the engine: Packer templates, guest scripts and steps. In a checkout the shipped content is the
 checkout's own folders; installed, the copies inside the package."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Final
 
 _PACKAGE: Final = Path(__file__).parent
 _CHECKOUT: Final = _PACKAGE.parent
+
+CATALOG: Final = _PACKAGE / "catalog"
+
+
+@dataclasses.dataclass(frozen=True)
+class StepRoot:
+    """A folder of steps, and its name in messages."""
+
+    folder: Path
+    shown_as: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """Where content is read from: handed to whatever reads it."""
+
+    packer: Path
+    step_roots: tuple[StepRoot, ...]
+
+    @property
+    def guest(self) -> Path:
+        """The engine's scripts."""
+        return self.packer / "guest"
 
 
 def _root(name: str) -> Path:
@@ -18,7 +42,7 @@ def _root(name: str) -> Path:
 PACKER: Final = _root("packer")
 GUEST: Final = PACKER / "guest"
 ROLES: Final = _root("ansible-win") / "roles"
-CATALOG: Final = _PACKAGE / "catalog"
+SHIPPED: Final = Contents(PACKER, (StepRoot(ROLES, "ansible-win/roles"),))
 
 
 def read_folder(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:

@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import imagegen
 from imagegen.config.load import read_config
 from imagegen.console import counted
-from imagegen.contents import GUEST, PACKER, ROLES, read_folder
+from imagegen.contents import SHIPPED, Contents, read_folder
 from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
+from imagegen.plan.context import evaluate_steps, refused_hosts
 from imagegen.rules import rule
 from imagegen.rules.awaited import awaited
+from imagegen.rules.awaited import override_names as awaited_names
 from imagegen.rules.judge import broken_rules
 from imagegen.settle.settle import settle_targets
+from imagegen.steps import discover
+from imagegen.steps.own import with_own_steps
 from imagegen.steps.parts import check_parts
 
 if TYPE_CHECKING:
@@ -50,6 +54,7 @@ class Asked(NamedTuple):
     file: Path
     today: datetime.date
     sets: tuple[str, ...] = ()
+    contents: Contents = SHIPPED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,7 @@ class Loaded:
     """A config that holds together."""
 
     file: Path
+    contents: Contents
     config: ImageConfig
     specs: Mapping[str, Spec]  # by target
     document: Document
@@ -68,45 +74,41 @@ class Loaded:
     @functools.cached_property
     def steps(self) -> Mapping[str, Step]:
         """The steps it may use."""
-        return load_steps()
+        return load_steps(self.contents)
 
 
-def load_steps() -> dict[str, Step]:
+def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
     """The steps, read only where something asks for them."""
-    from imagegen.steps import discover
-
-    return discover.load_steps(ROLES)
+    return discover.load_steps(contents.step_roots)
 
 
 def load(asked: Asked) -> Loaded:
     """What was asked, or every problem of it: of its form and of its meaning at once."""
-    check_parts(ROLES)
-    read = read_config(asked.file, asked.sets, overrides=override_names)
-    config, problems = read.config, list(read.problems)
+    check_parts(asked.contents.step_roots)
+    read = read_config(
+        asked.file, asked.sets, override_names=lambda own: override_names(with_own_steps(asked.contents, own))
+    )
+    config, problems, contents = read.config, list(read.problems), with_own_steps(asked.contents, read.document)
     specs = settle_targets(config, read.document) if config else {}
     if config is not None:
-        subject = rule.Asked(config, read.document, asked.today, load_steps, specs)
+        steps = functools.partial(load_steps, contents)
+        subject = rule.Asked(config, read.document, asked.today, steps, specs)
         problems += broken_rules(subject, unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
-            from imagegen.plan.context import refused_hosts
-
             # The one rule for which the steps have to be evaluated.
-            problems += refused_hosts(specs.values(), read.document, load_steps())
+            problems += refused_hosts(specs.values(), read.document, steps())
     wrong = sum(problem.severity == ERROR for problem in problems)
     if wrong or config is None:
         warned = len(problems) - wrong
         also = f" and {counted(warned, 'warning')}" if warned else ""
         raise ConfigError(f"{asked.file}: {counted(wrong, 'problem')}{also}", problems=problems)
     missing = awaited(config, read.document)
-    return Loaded(asked.file, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
+    return Loaded(asked.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 
-def override_names() -> list[str]:
+def override_names(contents: Contents = SHIPPED) -> list[str]:
     """The names by which a config moves artifacts: those of the steps, and of the steps that are not built yet."""
-    from imagegen.rules import awaited
-    from imagegen.steps import discover
-
-    return sorted({*discover.override_names(load_steps()), *awaited.override_names()})
+    return sorted({*discover.override_names(load_steps(contents)), *awaited_names()})
 
 
 def check_target(loaded: Loaded, target: str) -> None:
@@ -119,8 +121,6 @@ def check_target(loaded: Loaded, target: str) -> None:
 
 def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
     """The steps for one target; what cannot be made yet is refused by name."""
-    from imagegen.plan.context import evaluate_steps
-
     check_target(loaded, target)
     if missing := awaited_for(loaded, target):
         refused = [problem._replace(severity=ERROR) for problem in missing]
@@ -187,10 +187,12 @@ def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
     from imagegen.plan.resolve import resolve
     from imagegen.providers import provider
 
-    guest = read_folder(GUEST)
+    packer = loaded.contents.packer
+    guest = read_folder(loaded.contents.guest)
     scripts = {"start.ps1": guest.pop("start.ps1")}
-    scripts |= {f"{target}/{path}": data for path, data in read_folder(PACKER / target, "*.ps1").items()}
-    return resolve(loaded.specs[target], lock, evaluated(loaded, target), provider(target), guest, scripts)
+    scripts |= {f"{target}/{path}": data for path, data in read_folder(packer / target, "*.ps1").items()}
+    templates = {path: text.decode() for path, text in read_folder(packer, "**/*.j2").items()}
+    return resolve(loaded.specs[target], lock, evaluated(loaded, target), provider(target), guest, scripts, templates)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
@@ -199,13 +201,12 @@ def render_tree(decision: Decision) -> dict[str, bytes]:
     from imagegen.render.tree import render
 
     plan, cloud = decision.plan, provider(decision.plan.image.target)
-    templates = {path: text.decode() for path, text in read_folder(PACKER, "**/*.j2").items()}
     plugin = {
         "name": cloud.PLUGIN,
         "source": f"github.com/hashicorp/{cloud.PLUGIN}",
         "version": f">= {cloud.plugin_since(plan.build.settings, len(plan.image.versions))}",
     }
-    return render(decision, templates, plugin, cloud.source_values(plan))
+    return render(decision, plugin, cloud.source_values(plan))
 
 
 def write(decision: Decision, tree: Mapping[str, bytes], out: Path) -> BuildFolder:

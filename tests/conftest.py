@@ -21,6 +21,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
+from imagegen.contents import SHIPPED, Contents
 from imagegen.plan.context import artifact_requests
 from imagegen.providers import provider
 from imagegen.rehearsal.supplies import make_supplies
@@ -159,7 +160,7 @@ def make_lock() -> Callable[[pipeline.Loaded], Lock]:
 
 
 @pytest.fixture
-def decide(request: pytest.FixtureRequest) -> Callable[[Path, str], Decided]:
+def decide(request: pytest.FixtureRequest) -> Callable[..., Decided]:
     """A config file decided for a target under a test lock. Nobody changes what it gives: others may hold it too.
 
     The repository stays as it is while tests run: its steps are read once, and its configs are decided once. A test
@@ -168,7 +169,9 @@ def decide(request: pytest.FixtureRequest) -> Callable[[Path, str], Decided]:
     if "monkeypatch" in request.fixturenames:
         return lambda file, target: _decided(load_today(file), target)
 
-    def decided(file: Path, target: str) -> Decided:
+    def decided(file: Path, target: str, contents: Contents = SHIPPED) -> Decided:
+        if contents is not SHIPPED:
+            return _decided(pipeline.load(pipeline.Asked(file, TODAY, contents=contents)), target)
         if file.is_relative_to(REPOSITORY):
             return _decided_once(file, target)
         return _decided(_loaded(file), target)
@@ -191,6 +194,8 @@ _steps_once = functools.cache(pipeline.load_steps)
 
 def _loaded(file: Path) -> pipeline.Loaded:
     loaded = load_today(file)
+    if loaded.contents != SHIPPED:
+        return loaded
     vars(loaded)["steps"] = _steps_once()  # where the cached property would put them
     return loaded
 

@@ -30,9 +30,13 @@ class Read(NamedTuple):
     unread: frozenset[str]
 
 
-def read_config(path: Path, sets: Sequence[str], *, overrides: Callable[[], Sequence[str]]) -> Read:
-    """The config of a file; `overrides` tells the names that the steps' artifacts answer to, and is asked only then."""
+def read_config(path: Path, sets: Sequence[str], *, override_names: Callable[[Document], Sequence[str]]) -> Read:
+    """The config of a file; `override_names` tells the names that the steps' artifacts have, and is asked only then."""
     document = compose(path, sets, is_text=takes_text)
+
+    def overrides() -> Sequence[str]:
+        return override_names(document)
+
     if not isinstance(document.data, dict):
         problem = document.problem((), "must be keys and values")
         raise ConfigError(f"{document.file} is not a config", problems=[problem])

@@ -25,10 +25,10 @@ from imagegen.config.network import Cni, HostNames, KubeProxy, Proxy
 from imagegen.config.runtime import Runtime
 from imagegen.config.sources import ArtifactPolicy, AskedOverride
 from imagegen.config.windows import Windows
-from imagegen.config.words import Minutes, RelativePath
+from imagegen.config.words import Minutes, RelativePath, StepOption
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
-from imagegen.resources.model import Strict
+from imagegen.resources.model import Name, Strict
 
 
 class Targets(Strict):
@@ -114,6 +114,16 @@ class ImageConfig(Strict):
     )
     ansible: Ansible | None = pydantic.Field(
         default=None, description="Your own roles, where Ansible carries the steps."
+    )
+    steps_path: RelativePath | None = pydantic.Field(
+        default=None,
+        description="A folder of steps of your own, beside the file that names it; each folder in it is a step.",
+        examples=["steps"],
+    )
+    step_options: dict[Name, dict[StepOption, str | int | bool | list[str]]] = pydantic.Field(
+        default={},
+        description="Options of your own steps, by the step's name, as its meta/step.yml declares them.",
+        examples=[{"agent": {"server": "agents.example.com"}}],
     )
     overrides: dict[str, AskedOverride] = pydantic.Field(
         default={},

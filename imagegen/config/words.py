@@ -40,4 +40,6 @@ Duration = Annotated[
     pydantic.StringConstraints(pattern=r"^[1-9][0-9]{0,18}(s|m|h)$"),
     pydantic.AfterValidator(_check_duration),
 ]
+# A name in the templates of a step.
+StepOption = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 Minutes = Annotated[int, pydantic.Field(ge=1, le=720)]

@@ -15,6 +15,7 @@ from imagegen.errors import ConfigError
 from imagegen.explain.model import Explanation, StepReason, Value
 from imagegen.plan.context import evaluate_steps
 from imagegen.settle.settle import FACTS
+from imagegen.steps.own import options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
             # Another target's own list has its value there.
             if value.path not in found or found[value.path].value is None:
                 found[value.path] = value
+    found |= {value.path: value for value in _options(specs[0], evaluated)}
     values = [value for path, value in found.items() if not any(path[: len(section)] == section for section in unasked)]
     return Explanation(config.name, targets, tuple(values), tuple(_reasons(evaluated, values)))
 
@@ -58,6 +60,14 @@ def _values(spec: Spec, value: Any, at: YamlPath, description: str) -> Iterator[
     else:
         known = spec.catalogue.get(at) if value is None else None
         yield Value(at, known.value if known else value, spec.origin(at), description)
+
+
+def _options(spec: Spec, evaluated: Mapping[str, tuple[EvaluatedStep, ...]]) -> Iterator[Value]:
+    """The options of the operator's own steps, with the defaults that the steps declare."""
+    for step in {item.step.name: item.step for steps in evaluated.values() for item in steps}.values():
+        for name, value in options_of(step, spec.config.step_options).items():
+            path = ("step_options", step.name, name)
+            yield Value(path, value, spec.origin(path), step.meta.options[name].description)
 
 
 def _facts(spec: Spec) -> Iterator[Value]:
@@ -84,6 +94,8 @@ def _is_behind(path: str, item: EvaluatedStep) -> bool:
         # A section that is left out is one value: what is read in it stands for that.
         if is_below(path, read) or is_below(read, path):
             return True
+    if is_below(path, f"step_options.{item.step.name}"):
+        return True
     return any(is_below(path, f"overrides.{artifact.override}") for artifact in item.step.meta.artifacts.values())
 
 

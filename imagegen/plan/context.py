@@ -38,6 +38,7 @@ def step_context(spec: Spec) -> dict[str, Any]:
     return {
         **sections,
         "target": spec.provider,
+        "step_options": spec.config.step_options,
         "paths": {**paths(), "kubernetes": spec.config.kubernetes.install_path},
         "facts": dataclasses.asdict(spec.facts),
     }

@@ -46,11 +46,13 @@ _PHASE_MARGIN_S = 600
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """A plan, and the bytes that it has the digests of."""
+    """A plan, the bytes that it has the digests of, and the templates of its tree."""
 
     plan: BuildPlan
     bundle: Mapping[str, bytes]
     scripts: Mapping[str, bytes]
+    templates: Mapping[str, str]
+    """Of the tree, by their path; what they are rendered to is no part of an image."""
 
 
 def resolve(
@@ -60,6 +62,7 @@ def resolve(
     provider: Provider,
     guest: Mapping[str, bytes],
     scripts: Mapping[str, bytes],
+    templates: Mapping[str, str],
 ) -> Decision:
     """`guest` are the engine's static files, `scripts` the cloud's own and the entry."""
     config, settings = spec.config, spec.settings
@@ -94,7 +97,9 @@ def resolve(
         stated=_stated(spec),
         proxy=download_proxy(config.proxy),
     )
-    return Decision(BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts)
+    return Decision(
+        BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts, templates
+    )
 
 
 def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:

@@ -27,10 +27,8 @@ _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass
 _BUILDERS = {"aws": "amazon-ebs", "azure": "azure-arm"}
 
 
-def render(
-    decision: Decision, templates: Mapping[str, str], plugin: Mapping[str, str], source: Mapping[str, Any]
-) -> dict[str, bytes]:
-    """`templates` by their path below packer/; `plugin` and `source` are the provider's plugin and source values."""
+def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, Any]) -> dict[str, bytes]:
+    """`plugin` and `source` are the provider's plugin and source values."""
     plan = decision.plan
     plan_json = guest_plan(plan)
     bundle = bundle_zip(plan_json, decision.bundle)
@@ -50,7 +48,7 @@ def render(
         "source.pkr.hcl": f"{plan.image.target}/source.pkr.hcl.j2",
         "build.pkr.hcl": "build.pkr.hcl.j2",
     }
-    tree = {path: render_text(templates[name], context).encode() for path, name in texts.items()}
+    tree = {path: render_text(decision.templates[name], context).encode() for path, name in texts.items()}
     values = {
         "image": _image_values(plan),
         "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),

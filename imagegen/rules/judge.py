@@ -14,6 +14,7 @@ from imagegen.rules import (
     nodes,
     places,
     runtime,
+    steps,
     support,
     versions,
     windows,
@@ -26,7 +27,21 @@ if TYPE_CHECKING:
     from imagegen.errors import Problem
     from imagegen.rules.rule import Asked
 
-_MODULES = (versions, support, windows, nodes, places, runtime, network, first_boot, artifacts, clouds, aws, azure)
+_MODULES = (
+    versions,
+    support,
+    windows,
+    nodes,
+    places,
+    runtime,
+    network,
+    first_boot,
+    steps,
+    artifacts,
+    clouds,
+    aws,
+    azure,
+)
 
 RULES: tuple[Rule, ...] = tuple(
     value for module in _MODULES for value in vars(module).values() if isinstance(value, Rule)

@@ -10,23 +10,25 @@ from imagegen.documents.problems import model_problems, nearest
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ConfigError, Problem
 from imagegen.steps.model import PHASES, Step, StepMeta
-from imagegen.steps.parts import check_parts, shown, step_folders
+from imagegen.steps.parts import check_parts, step_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from imagegen.contents import StepRoot
 
-def load_steps(roles: Path) -> dict[str, Step]:
-    """Every step below the folder, by name."""
+
+def load_steps(roots: Sequence[StepRoot]) -> dict[str, Step]:
+    """Every step below these folders, by name."""
     steps: dict[str, Step] = {}
     problems: list[Problem] = []
-    check_parts(roles)
-    for folder in step_folders(roles):
+    check_parts(roots)
+    for folder in step_folders(roots):
         try:
-            steps[folder.name] = _load_step(folder, shown(folder))
+            steps[folder.path.name] = _load_step(folder.path, folder.shown_as)
         except ConfigError as error:
-            problems += error.problems or [Problem(folder.name, 0, "", error.message, error.hint)]
+            problems += error.problems or [Problem(folder.path.name, 0, "", error.message, error.hint)]
     # Names are judged where every folder could be read: a step that could not is no unknown name.
     if not problems:
         problems = [problem for step in steps.values() for problem in _wrong_names(step, steps)]

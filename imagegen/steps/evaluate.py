@@ -14,6 +14,7 @@ from imagegen.artifacts.request import ArtifactRequest
 from imagegen.documents.problems import nearest
 from imagegen.errors import ConfigError
 from imagegen.resources.kinds import KINDS
+from imagegen.steps.own import options_of
 from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 
 if TYPE_CHECKING:
@@ -66,7 +67,11 @@ def applies(step: Step, context: Mapping[str, Any]) -> bool:
         raise ConfigError(f"step {step.name} cannot be used", problems=[problem]) from None
 
 
-def evaluate_step(step: Step, context: Mapping[str, Any], overrides: Mapping[str, Override]) -> EvaluatedStep:
+def evaluate_step(
+    step: Step,
+    context: Mapping[str, Any],
+    overrides: Mapping[str, Override],
+) -> EvaluatedStep:
     """Every problem of the step's files at once, or the step evaluated."""
     visible = _visible(step, context)
     problems: list[Problem] = []
@@ -84,10 +89,12 @@ def evaluate_step(step: Step, context: Mapping[str, Any], overrides: Mapping[str
 
 
 def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
-    """What the step's `reads` lets it see; `paths` is always there.
+    """What the step's `reads` lets it see; `paths` and its own options are always there.
 
     What lies in a section that the config leaves out is not there either: the step sees that the section is None."""
     visible: dict[str, Any] = {"paths": context["paths"]}
+    if step.meta.options:
+        visible["options"] = options_of(step, context["step_options"])
     for index, name in enumerate(step.meta.reads):
         source: Any = context
         into: dict[str, Any] = visible

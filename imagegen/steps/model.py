@@ -48,6 +48,37 @@ class ArtifactMeta(Strict):
         return self
 
 
+OptionValue = str | int | bool | list[str]
+
+
+class OptionMeta(Strict):
+    """An option of an operator's own step, which the config's `step_options` gives; required without a default."""
+
+    type: Literal["string", "integer", "boolean", "list"]
+    default: OptionValue | None = None
+    description: Annotated[str, pydantic.StringConstraints(min_length=10)]
+    example: OptionValue
+
+    @pydantic.model_validator(mode="after")
+    def _values_fit(self) -> OptionMeta:
+        for name, value in (("default", self.default), ("example", self.example)):
+            if value is not None and not self.takes(value):
+                raise ValueError(f"the {name} must be of the type {self.type}")
+        return self
+
+    def takes(self, value: object) -> bool:
+        """Whether a value is of the option's type."""
+        match self.type:
+            case "string":
+                return isinstance(value, str)
+            case "integer":
+                return isinstance(value, int) and not isinstance(value, bool)
+            case "boolean":
+                return isinstance(value, bool)
+            case "list":
+                return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
 class StepMeta(Strict):
     """meta/step.yml. A `when` is an expression over what the step reads; what has none is always there."""
 
@@ -59,6 +90,7 @@ class StepMeta(Strict):
     reads: list[str]
     timeout_s: Annotated[int, pydantic.Field(ge=10, le=14400)]
     artifacts: dict[Name, ArtifactMeta] = {}
+    options: dict[ComponentName, OptionMeta] = {}
 
 
 @dataclasses.dataclass(frozen=True)

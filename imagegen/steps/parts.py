@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from imagegen.contents import StepRoot
 
 PARTS = ("meta/step.yml", "resources.yml")
 
 
-def step_folders(roles: Path) -> list[Path]:
-    """The folders of the steps, by name."""
-    return sorted(path for path in roles.iterdir() if path.is_dir())
+class StepFolder(NamedTuple):
+    """The folder of one step, and its name in messages."""
+
+    path: Path
+    shown_as: str
 
 
-def shown(folder: Path) -> str:
-    """A step's folder as messages name it."""
-    return f"ansible-win/roles/{folder.name}"
-
-
-def check_parts(roles: Path) -> None:
-    """Every part that is missing, at once."""
-    problems = [
-        Problem(f"{shown(folder)}/{part}", 0, "", "is missing", f"a step has {' and '.join(PARTS)}")
-        for folder in step_folders(roles)
-        for part in PARTS
-        if not (folder / part).is_file()
+def step_folders(roots: Sequence[StepRoot]) -> list[StepFolder]:
+    """The folders of all steps, by root and name."""
+    return [
+        StepFolder(path, f"{root.shown_as}/{path.name}")
+        for root in roots
+        for path in sorted(path for path in root.folder.iterdir() if path.is_dir())
     ]
-    if problems:
+
+
+def check_parts(roots: Sequence[StepRoot]) -> None:
+    """Every part that is missing, and every name that two folders have, at once."""
+    folders = step_folders(roots)
+    problems = [
+        Problem(f"{folder.shown_as}/{part}", 0, "", "is missing", f"a step has {' and '.join(PARTS)}")
+        for folder in folders
+        for part in PARTS
+        if not (folder.path / part).is_file()
+    ]
+    if problems := problems + list(_same_names(folders)):
         raise ConfigError("the steps cannot be used", problems=problems)
+
+
+def _same_names(folders: Sequence[StepFolder]) -> Iterator[Problem]:
+    first: dict[str, StepFolder] = {}
+    for folder in folders:
+        other = first.setdefault(folder.path.name, folder)
+        if other is not folder:
+            yield Problem(folder.shown_as, 0, "", f"{other.shown_as} has the same name", "rename this folder")

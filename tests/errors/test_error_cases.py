@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import contents, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.cli.main import main
 from imagegen.errors import ExitCode
@@ -24,6 +23,7 @@ from tests.golden_files import compare_golden
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imagegen import pipeline
     from imagegen.artifacts.lock import Lock
 
 HERE = Path(__file__).parent
@@ -44,11 +44,6 @@ def test_operator_reads_exactly_this(
     if (folder / "lock-for.yaml").exists():
         lock = make_lock(load(folder / "lock-for.yaml"))
         (folder / "config.lock.json").write_bytes(lock_bytes(lock))
-    if (folder / "steps").is_dir():
-        roles = tmp_path / "ansible-win" / "roles"
-        shutil.copytree(contents.ROLES, roles)
-        shutil.copytree(folder / "steps", roles, dirs_exist_ok=True)
-        monkeypatch.setattr(pipeline, "ROLES", roles)
     code, stdout, stderr = _run(case, folder, monkeypatch, capsys)
     said = stderr.replace(str(folder), "{folder}")
     compare_golden({case / "stderr.txt": said})

@@ -19,7 +19,7 @@ import pytest
 from imagegen import pipeline
 from imagegen.catalog.facts import table
 from imagegen.config.load import read_config
-from imagegen.contents import PACKER, ROLES
+from imagegen.contents import PACKER, ROLES, SHIPPED
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ERROR, WARNING
 from imagegen.rules import aws, azure, examples, first_boot, nodes
@@ -28,6 +28,7 @@ from imagegen.rules.rule import Asked
 from imagegen.settle.settle import settle_targets
 from imagegen.steps.discover import load_steps
 from tests.golden_files import compare_golden
+from imagegen.steps.own import with_own_steps
 from tests.rules.making_examples import Case, example_text, make_example
 
 if TYPE_CHECKING:
@@ -72,15 +73,17 @@ ALSO: dict[str, set[str]] = {
 
 @functools.cache
 def _steps() -> dict[str, Any]:
-    return load_steps(ROLES)
+    return load_steps(SHIPPED.step_roots)
 
 
 def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
-    read = read_config(file, sets, overrides=list)
+    read = read_config(file, sets, override_names=lambda _: [])
     assert read.config is not None
     # That the names of overrides are known is not for the rules to say.
     assert not [problem for problem in read.problems if "no artifact is called" not in problem.message]
-    return broken_rules(Asked(read.config, read.document, today, _steps, settle_targets(read.config, read.document)))
+    own = with_own_steps(SHIPPED, read.document)
+    steps = _steps if own is SHIPPED else functools.partial(load_steps, own.step_roots)
+    return broken_rules(Asked(read.config, read.document, today, steps, settle_targets(read.config, read.document)))
 
 
 def _lay_over(facts: dict[str, Any], others: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

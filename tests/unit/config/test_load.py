@@ -32,7 +32,7 @@ OVERRIDES = ["containerd_url", "kubernetes_base_url", "cloudbase_init_url", "cri
 
 def read(file: Path) -> Read:
     """The config of a file, and what is wrong with it."""
-    return read_config(file, (), overrides=lambda: OVERRIDES)
+    return read_config(file, (), override_names=lambda _: OVERRIDES)
 
 
 def config_of(file: Path) -> ImageConfig:
@@ -73,10 +73,10 @@ def test_both_forms_of_an_override() -> None:
 
 
 def test_names_of_overrides_are_asked_only_where_one_is_used() -> None:
-    def never() -> list[str]:
+    def never(_: object) -> list[str]:
         pytest.fail("nothing is overridden")
 
-    read_config(REPOSITORY / "tests/golden/minimal.yaml", (), overrides=never)
+    read_config(REPOSITORY / "tests/golden/minimal.yaml", (), override_names=never)
 
 
 def test_a_config_cannot_be_changed() -> None:

@@ -16,7 +16,7 @@ from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedA
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Decide = Callable[[Path, str], Any]
+    Decide = Callable[..., Any]
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
 TARGETS = ("aws", "azure")
@@ -137,18 +137,16 @@ FILES = list(_files())
 
 
 @pytest.mark.parametrize(("target", "file"), FILES, ids=[file for _, file in FILES])
-def test_a_changed_byte_is_another_image(
-    target: str, file: str, decide: Decide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide, tmp_path: Path) -> None:
     shutil.copytree(contents.PACKER, tmp_path / "packer")
     shutil.copytree(contents.ROLES, tmp_path / "ansible-win" / "roles")
-    monkeypatch.setattr(pipeline, "PACKER", tmp_path / "packer")
-    monkeypatch.setattr(pipeline, "GUEST", tmp_path / "packer" / "guest")
-    monkeypatch.setattr(pipeline, "ROLES", tmp_path / "ansible-win" / "roles")
-    before = decide(MAXIMAL, target).decision.plan.image_id
+    content = contents.Contents(
+        tmp_path / "packer", (contents.StepRoot(tmp_path / "ansible-win" / "roles", "ansible-win/roles"),)
+    )
+    before = decide(MAXIMAL, target, content).decision.plan.image_id
     with (tmp_path / file).open("ab") as stream:
         stream.write(b" ")
-    assert decide(MAXIMAL, target).decision.plan.image_id != before
+    assert decide(MAXIMAL, target, content).decision.plan.image_id != before
 
 
 def test_files_of_every_room_are_asked() -> None:

@@ -55,8 +55,12 @@ def test_every_awaited_feature_is_met() -> None:
 
 @pytest.mark.parametrize("path", ROWS)
 def test_key_has_its_effect(path: str, decide: Decide, tmp_path: Path) -> None:
-    """`value` is another value, or the key's own first example; `with` is what must stand beside it."""
+    """`value` is another value, or the key's own first example; `with` is what must stand beside it, `files` what must
+    lie beside the config."""
     row = ROWS[path]
+    for name, text in row.get("files", {}).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
     before = copy.deepcopy(BASE)
     for place, value in row.get("with", {}).items():
         _put(before, place, value)

@@ -154,7 +154,9 @@ def _first_boot(asked: dict[str, Any], target: str, name: str, folder: Path) -> 
     )
     step = next(
         item
-        for item in evaluate_steps(settle(config, Document("asked.yaml", {}, {}), target), load_steps(contents.ROLES))
+        for item in evaluate_steps(
+            settle(config, Document("asked.yaml", {}, {}), target), load_steps(contents.SHIPPED.step_roots)
+        )
         if item.step.name == "cloudbase-init"
     )
     file = folder / name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.artifacts.override import Override
+from imagegen.contents import StepRoot
 from imagegen.errors import ConfigError
 from imagegen.plan.context import components_of
 from imagegen.resources.kinds import File
@@ -41,7 +42,7 @@ def step(tmp_path: Path) -> Callable[..., Step]:
         for path, text in texts.items():
             (tmp_path / "extra" / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "extra" / path).write_text(text)
-        return load_steps(tmp_path)["extra"]
+        return load_steps([StepRoot(tmp_path, "steps")])["extra"]
 
     return made
 

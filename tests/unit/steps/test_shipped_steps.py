@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
     from imagegen.settle.spec import Spec
 
-STEPS = load_steps(contents.ROLES)
+STEPS = load_steps(contents.SHIPPED.step_roots)
 GALLERY = {"resource_group": "images", "name": "images", "definition": "windows"}
 PLAIN: dict[str, Any] = {
     "name": "plain",

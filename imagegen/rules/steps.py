@@ -1,0 +1,45 @@
+"""Steps of the operator's own: the options that a config gives them. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.documents.problems import nearest
+from imagegen.rules.rule import ERROR, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.rules.rule import Asked
+
+
+@rule(
+    "step-option-known", ERROR, "step_options must name options that your own steps declare, with values of their type"
+)
+def step_option_known(asked: Asked) -> Iterator[Finding]:
+    given = asked.config.step_options
+    steps = asked.steps() if given else {}
+    for name, options in given.items():
+        if name not in steps:
+            yield Finding(("step_options", name), f"unknown step {name!r}", nearest(name, sorted(steps)))
+            continue
+        declared = steps[name].meta.options
+        for option, value in options.items():
+            path = ("step_options", name, option)
+            if option not in declared:
+                hint = nearest(option, sorted(declared)) if declared else "leave it out: this step has no options"
+                yield Finding(path, f"the step {name} has no option {option!r}", hint)
+            elif not declared[option].takes(value):
+                kind, example = declared[option].type, declared[option].example
+                yield Finding(path, f"the option must be of the type {kind}", f"for example {example!r}")
+
+
+@rule("step-option-required", ERROR, "step_options must give every option that has no default")
+def step_option_required(asked: Asked) -> Iterator[Finding]:
+    given = asked.config.step_options
+    for name, step in (asked.steps() if asked.config.steps_path else {}).items():
+        for option, declared in step.meta.options.items():
+            if declared.default is None and option not in given.get(name, {}):
+                message = f"the step {name} requires the option {option!r}: {declared.description}"
+                hint = f"write step_options: {{{name}: {{{option}: {declared.example!r}}}}}"
+                yield Finding(("steps_path",), message, hint)
