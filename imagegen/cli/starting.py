@@ -144,11 +144,11 @@ def _plain(question: str) -> Callable[[str], str]:
 
 
 def _one_of(known: Sequence[str]) -> Callable[[str], str]:
-    from imagegen.documents.problems import nearest
+    from imagegen.documents.problems import nearest, quoted
 
     def check(answer: str) -> str:
         if answer not in known:
-            raise click.UsageError(f"{answer!r} is not known here; {nearest(answer, known)}")
+            raise click.UsageError(f"unknown value {quoted(answer)}; {nearest(answer, known)}")
         return answer
 
     return check

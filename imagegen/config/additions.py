@@ -6,7 +6,7 @@ import pydantic
 
 from imagegen.config.addresses import HttpsUrl, ImageGlob
 from imagegen.config.words import Duration, RelativePath, Version
-from imagegen.resources.model import Name, Sha256, Strict, WindowsPath
+from imagegen.resources.model import Name, PastedSha256, Strict, WindowsPath
 
 
 class Wins(Strict):
@@ -43,8 +43,8 @@ class CredentialProvider(Strict):
     url: HttpsUrl = pydantic.Field(
         description="Where it comes from.", examples=["https://artifacts.example.com/ecr-credential-provider.exe"]
     )
-    sha256: Sha256 | None = pydantic.Field(
-        default=None, description="What its bytes must be, in lower-case hex.", examples=["0" * 64]
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="What its bytes must be, in hexadecimal.", examples=["0" * 64]
     )
     match_images: list[ImageGlob] = pydantic.Field(
         description="The images it is asked for.", min_length=1, examples=[["*.dkr.ecr.*.amazonaws.com"]]
@@ -58,8 +58,8 @@ class Executable(Strict):
     url: HttpsUrl = pydantic.Field(
         description="Where it comes from.", examples=["https://artifacts.example.com/tool.exe"]
     )
-    sha256: Sha256 | None = pydantic.Field(
-        default=None, description="What its bytes must be, in lower-case hex.", examples=["0" * 64]
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="What its bytes must be, in hexadecimal.", examples=["0" * 64]
     )
     path: WindowsPath = pydantic.Field(description="Where it lies on the machine.", examples=["C:\\tools\\tool.exe"])
 

@@ -10,7 +10,7 @@ import pydantic
 from imagegen.config.fields import takes_text
 from imagegen.config.model import ImageConfig
 from imagegen.documents.compose import compose
-from imagegen.documents.problems import model_problems, nearest, place_of
+from imagegen.documents.problems import model_problems, nearest, place_of, quoted
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def read_config(path: Path, sets: Sequence[str], *, override_names: Callable[[Do
         return override_names(document)
 
     if not isinstance(document.data, dict):
-        problem = document.problem((), "must be keys and values")
+        problem = document.problem((), "must be a map of keys and values")
         raise ConfigError(f"{document.file} is not a config", problems=[problem])
     if not document.data:
         raise ConfigError(f"{document.file} is empty", hint="run `imagegen init`, or copy one of configs/")
@@ -99,7 +99,7 @@ def _unknown_overrides(document: Document, overrides: Callable[[], Sequence[str]
         return []
     known = overrides()
     return [
-        document.problem(("overrides", name), f"no artifact is called {name!r}", nearest(name, known))
+        document.problem(("overrides", name), f"unknown override {quoted(name)}", nearest(name, known))
         for name in asked
         if name not in known
     ]

@@ -5,7 +5,7 @@ from typing import Literal, Self
 import pydantic
 
 from imagegen.config.addresses import HttpsUrl, Registry
-from imagegen.config.words import Duration, Version
+from imagegen.config.words import DockerVersion, Duration, Version
 from imagegen.resources.model import Strict
 
 
@@ -46,7 +46,7 @@ class Containerd(Strict):
 class Docker(Strict):
     """Docker as container runtime."""
 
-    version: Version = pydantic.Field(description="The Docker version, quoted.", examples=["28.5.1"])
+    version: DockerVersion = pydantic.Field(description="The Docker version, quoted.", examples=["28.5.1"])
     edition: Literal["moby", "mirantis"] = pydantic.Field(
         default="moby", description="The open build, or Mirantis' with its own licence.", examples=["mirantis"]
     )

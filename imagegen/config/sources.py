@@ -6,7 +6,7 @@ import pydantic
 
 from imagegen.config.addresses import HostAndPort, HttpsUrl
 from imagegen.config.words import Line
-from imagegen.resources.model import Sha256, Strict
+from imagegen.resources.model import PastedSha256, Strict
 
 
 class PinnedUrl(Strict):
@@ -16,8 +16,8 @@ class PinnedUrl(Strict):
         description="https URL; for a base URL the folder that holds the files.",
         examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
     )
-    sha256: Sha256 | None = pydantic.Field(
-        default=None, description="What the bytes must be, in lower-case hex.", examples=["0" * 64]
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="What the bytes must be, in hexadecimal.", examples=["0" * 64]
     )
     signer: Line | None = pydantic.Field(
         default=None,

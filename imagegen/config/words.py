@@ -17,6 +17,8 @@ Version = Annotated[
         pattern=r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[a-z]+\.[0-9]+)?$", max_length=40
     ),
 ]
+# Docker numbered its releases by year and month, with a zero: 19.03.12.
+DockerVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^[1-9][0-9]*\.[0-9]{1,2}\.[0-9]+$", max_length=40)]
 Kb = Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]
 # A folder that stands unquoted in command lines: no blank in it.
 PlainFolder = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z]:(\\[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$")]

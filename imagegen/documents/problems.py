@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import typing
@@ -23,6 +24,8 @@ _CLOSE: Final = 0.6
 # What older YAML took for true and false.
 _SPOKEN: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _LONGEST_QUOTE: Final = 100
+# Keys whose items have another name than the key without its s.
+_SINGULAR: Final = {"allowed_cidrs": "network", "allowed_hosts": "host", "registry_mirrors": "mirror"}
 
 
 def model_problems(
@@ -36,7 +39,7 @@ def model_problems(
         # Said once: the misspelt key's own hint names the one that is missing.
         if item["type"] == "missing" and location in misspelt:
             continue
-        message, hint = _words(item, location, model)
+        message, hint = _describe(item, location, model)
         problem = document.problem((*under, *location), message, hint)
         problems.setdefault((location, message), problem)
     return list(problems.values())
@@ -52,44 +55,37 @@ def place_of(item: Any, document: Document, under: YamlPath = ()) -> YamlPath:  
     return kept
 
 
-def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - pydantic's ErrorDetails
+def _describe(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - pydantic's ErrorDetails
+    """What is wrong with a value, and what to write instead."""
     kind, given, context = item["type"], item["input"], item.get("ctx", {})
     match kind:
         case "extra_forbidden":
-            return f"unknown key {_quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, location[:-1]))
+            return f"unknown key {quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, location[:-1]))
         case "missing":
-            return f"{location[-1]!r} is missing", _description(model, location)
+            return f"the key {quoted(location[-1])} is required", _description(model, location)
         case "string_type" if isinstance(given, Unquoted):
             read_as = "a date" if math.isnan(given) else f"the number {float(given)!r}"
-            return f"{given.text} without quotes is {read_as}, not a text", f'write "{given.text}"'
+            return f"{given.text} without quotes is {read_as}, not a string", f'write "{given.text}"'
         case "string_type" if isinstance(given, (int, float)) and not isinstance(given, bool):
-            return f"{given} is a number, not a text", f'write "{given}"'
+            return f"must be a string, not the number {given}", f'write "{given}"'
         case "string_type":
-            return f"must be a text, not {_name_of(given)}", ""
-        case "string_pattern_mismatch" if _without_secrets(given) != given:
-            hint = "leave it out: what is rendered, logged and recorded holds no secret"
-            return f"{_quoted(_without_secrets(given))} has a user, a query or a fragment in it", hint
+            return f"must be a string, not {_type_of(given)}", ""
         case "string_pattern_mismatch":
-            hint = f"{_description(model, location)} {_form(model, location, context['pattern'])}".strip()
-            # Where a secret's variable is to be named, the secret itself is easily put.
-            shown = "this" if str(item["loc"][-1]).endswith("_env") else _quoted(given)
-            return f"{shown} does not have the right form", hint
+            return _describe_mismatch(item, location, model)
         case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
-            return f"{given} is a number, not a text", f'write "{given}"'
+            return f"must be a string, not the number {given}", f'write "{given}"'
         case "literal_error":
-            expected = str(context.get("expected", "")).replace("'", '"')
-            return f"{_quoted(given)} is not known here", f"choose {expected}"
+            known = re.findall("'([^']*)'", str(context.get("expected", ""))) or [str(context.get("expected"))]
+            return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
-            wanted = {"int_type": "a whole number", "bool_type": "true or false", "list_type": "a list"}.get(
-                kind, "keys and values"
-            )
+            wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
             meant = _SPOKEN.get(given) if isinstance(given, str) and kind == "bool_type" else None
             hint = f"write {meant}" if meant else ""
-            return f"must be {wanted}, not {_name_of(given)}", hint
+            return f"must be {wanted}, not {_type_of(given)}", hint
         case "greater_than_equal":
-            return f"{given} is too small", f"at least {context['ge']}"
+            return f"{given} is below the minimum of {context['ge']}", f"write {context['ge']} or more"
         case "less_than_equal":
-            return f"{given} is too large", f"at most {context['le']}"
+            return f"{given} is above the maximum of {context['le']}", f"write {context['le']} or less"
         case "too_short":
             return "must not be empty", _description(model, location)
         case "value_error":
@@ -100,28 +96,62 @@ def _words(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tu
             return message[:1].lower() + message[1:], ""
 
 
+def _describe_mismatch(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - as above
+    """Why a string does not match its pattern, with the string that was probably meant, or an example."""
+    given, pattern = item["input"], item["ctx"]["pattern"]
+    if _without_secrets(given) != given:
+        hint = "leave it out: what is rendered, logged and recorded holds no secret"
+        return f"{quoted(_without_secrets(given))} has a user, a query or a fragment in it", hint
+    is_https = pattern.startswith("^https://")
+    if is_https and not given.startswith("https://"):
+        return f"{quoted(given)} must start with https://", _form(model, location, pattern)
+    if str(item["loc"][-1]).endswith("_env"):
+        # Where a secret's variable is to be named, the secret itself is easily put: it is not shown.
+        return "this is not a valid name of an environment variable", _form(model, location, pattern)
+    if (meant := _meant_string(given, pattern)) is not None:
+        hint = f'write "{meant}"'
+    else:
+        hint = f"{_description(model, location)} {_form(model, location, pattern)}".strip()
+    return f"{quoted(given)} is not a valid {'URL' if is_https else _noun(location)}", hint
+
+
+def _meant_string(given: str, pattern: str) -> str | None:
+    """The string that matches after the smallest change that people forget to make."""
+    for meant in (given.strip(), given.removeprefix("v"), given.lower(), given.rstrip("/"), given.replace("_", "-")):
+        if meant != given and re.search(pattern, meant):
+            return meant
+    return None
+
+
+def _noun(location: YamlPath) -> str:
+    """What messages call the value of a key: the key's own name."""
+    name = next((str(part) for part in reversed(location) if isinstance(part, str)), "value")
+    word = _SINGULAR.get(name) or (name if isinstance(location[-1], str) else name.removesuffix("s"))
+    return word.replace("_", " ")
+
+
 def _without_secrets(text: str) -> str:
     """A text that may be a URL, without the user and the query that it may hold; up to the last @, which a password may
     hold too, as it may hold a slash."""
     return re.sub(r"(?s)(?<=://).*@|[?#].*", "", text) if "://" in text else text
 
 
-def _name_of(value: object) -> str:
-    names = {dict: "keys and values", list: "a list", str: "a text", bool: "true or false", type(None): "nothing"}
-    return names.get(type(value), _quoted(value))
+def _type_of(value: object) -> str:
+    names = {dict: "a map", list: "a list", str: "a string", bool: "true or false", type(None): "null"}
+    return names.get(type(value), quoted(value))
 
 
-def _quoted(value: object) -> str:
+def quoted(value: object) -> str:
     """A value as a message shows it: so much of it that it is recognised."""
-    text = repr(value)
+    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """The hint for a name that is not known: what was probably meant, or everything that is known."""
     if close := _close(name, known):
-        return f"did you mean {close[0]!r}?"
-    return f"known here: {', '.join(known)}" if known else ""
+        return f"did you mean {quoted(close[0])}?"
+    return f"known: {', '.join(known)}" if known else ""
 
 
 def _close(name: str, known: Sequence[str]) -> list[str]:

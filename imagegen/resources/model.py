@@ -10,6 +10,8 @@ WindowsPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[A-Z]:(\\[^\\/:*?"<>|\x00-\x1f]*[^\\/:*?"<>|\x00-\x1f .])+$')
 ]
 Sha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# As people paste it: PowerShell's Get-FileHash prints upper case.
+PastedSha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-fA-F]{64}$", to_lower=True)]
 Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 
 

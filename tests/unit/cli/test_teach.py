@@ -85,10 +85,10 @@ def test_init_keeps_the_schema_that_lies_beside() -> None:
     [
         ((), "missing: --target, --allow-cidr"),
         (("--target", "azure"), "missing: --allow-cidr, --location, --gallery-resource-group, --gallery"),
-        ((*AWS, "--release", "2012"), "--release: '2012' is not known here"),
+        ((*AWS, "--release", "2012"), '--release: unknown value "2012"'),
         ((*AWS, "--release", "1803"), "--release: 1803 cannot be built: Windows Server 1803 went out of support"),
-        ((*AWS, "--kubernetes", "1.36"), "--kubernetes: '1.36' does not have the right form"),
-        ((*AWS, "--allow-cidr", "everybody"), "--allow-cidr: 'everybody' does not have the right form"),
+        ((*AWS, "--kubernetes", "1.36"), '--kubernetes: "1.36" is not a valid version'),
+        ((*AWS, "--allow-cidr", "everybody"), '--allow-cidr: "everybody" is not a valid network'),
         ((*AWS, "--location", "eastus2"), "--location is for azure, which is no target"),
         ((*AWS, "--release", "2025", "--kubernetes", "1.20.1"), "windows-2025-containerd.yaml is not written"),
     ],
@@ -328,9 +328,9 @@ def test_narrow_terminals_get_narrow_tables(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("command", "name", "hint"),
     [
-        (teach.catalog, "kubernets", "did you mean 'kubernetes'?"),
+        (teach.catalog, "kubernets", 'did you mean "kubernetes"?'),
         (teach.catalog, "zzz", "`imagegen catalog` lists them"),
-        (teach.rules, "windows-release-knwon", "did you mean 'windows-release-known'?"),
+        (teach.rules, "windows-release-knwon", 'did you mean "windows-release-known"?'),
         (teach.rules, "zzz", "`imagegen rules` lists them"),
     ],
 )

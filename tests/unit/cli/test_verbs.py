@@ -283,7 +283,7 @@ def test_validate_tells_machines_what_is_wrong(run: Callable[..., tuple[object, 
     code, out, err = run("validate", file, "--format", "json")
     (told,) = json.loads(out)["configs"]
     assert (code, err, told["ok"]) == (2, "", False)
-    assert [(item["path"], item["hint"]) for item in told["problems"]] == [("windos", "did you mean 'windows'?")]
+    assert [(item["path"], item["hint"]) for item in told["problems"]] == [("windos", 'did you mean "windows"?')]
 
 
 @pytest.mark.parametrize(("target", "code"), [("aws", 0), ("azure", 0), ("gcp", 2)])
@@ -366,7 +366,7 @@ def test_set_wins_and_is_recorded(run: Callable[..., tuple[object, str, str]], l
     assert plan["build"]["stated"]["set"] == {"timeouts.winrm": 90}
     code, _, err = run(*words[:-1], "timeouts.winrn=90")
     assert code == 2
-    assert "did you mean 'winrm'?" in err
+    assert 'did you mean "winrm"?' in err
 
 
 @pytest.mark.parametrize("place", [".", "x" * 300, "shipped.yaml/below"])

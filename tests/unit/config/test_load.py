@@ -179,4 +179,22 @@ def test_any_key_misspelt_is_told_with_what_was_meant(tmp_path: Path, place: tup
     file = tmp_path / "config.yaml"
     file.write_text(json.dumps(data))
     hints = [problem.hint for problem in read(file).problems]
-    assert f"did you mean {place[-1]!r}?" in hints
+    assert f'did you mean "{place[-1]}"?' in hints
+
+
+def test_what_is_meant_well_and_plain_is_taken(tmp_path: Path) -> None:
+    """A digest as PowerShell's Get-FileHash prints it, and Docker's own way of numbering."""
+    minimal = read(REPOSITORY / "tests/golden/minimal.yaml").document.data
+    data = {
+        **{key: value for key, value in minimal.items() if key != "runtime"},
+        "runtime": {"docker": {"version": "19.03.12"}},
+        "overrides": {"crictl_url": {"url": "https://mirror.example.com/crictl.tar.gz", "sha256": "AB" * 32}},
+    }
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps(data))
+    found = read(file)
+    assert (found.problems, found.config is not None) == ((), True)
+    assert found.config
+    override = found.config.overrides["crictl_url"]
+    assert not isinstance(override, str)
+    assert override.sha256 == "ab" * 32

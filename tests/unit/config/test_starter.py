@@ -45,4 +45,4 @@ def test_answers_are_judged_by_the_model(question: str) -> None:
     good = ["198.51.100.7/32"] if question == "allow_cidr" else GOOD[question]
     bad = ["anywhere"] if question == "allow_cidr" else "not / right"
     assert complaint(question, good) == ""
-    assert "does not have the right form" in complaint(question, bad)
+    assert "is not a valid" in complaint(question, bad)

@@ -46,30 +46,30 @@ def problems(**changes: object) -> list[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("changes", "path", "message", "hint"),
     [
-        ({"name": 5}, "name", "5 is a number, not a text", 'write "5"'),
-        ({"name": 1.5}, "name", "1.5 without quotes is the number 1.5, not a text", 'write "1.5"'),
-        ({"name": True}, "name", "must be a text, not true or false", ""),
-        ({"name": None}, "name", "must be a text, not nothing", ""),
-        ({"name": "A"}, "name", "'A' does not have the right form", "The name. It must match ^[a-z]+$"),
-        ({"name": "a", "inner": []}, "inner", "must be keys and values, not a list", ""),
-        ({"inner": {}}, "inner.colour", "'colour' is missing", "The colour."),
-        ({"inner": {"colour": "rde"}}, "inner.colour", "'rde' is not known here", 'choose "red" or "green"'),
-        ({"inner": {"colour": "red", "size": 0}}, "inner.size", "0 is too small", "at least 1"),
-        ({"inner": {"colour": "red", "size": 10}}, "inner.size", "10 is too large", "at most 9"),
-        ({"inner": {"colour": "red", "size": "3"}}, "inner.size", "must be a whole number, not a text", ""),
-        ({"inner": {"colour": "red", "on": "yes"}}, "inner.on", "must be true or false, not a text", "write true"),
-        ({"inner": {"colour": "red", "sise": 3}}, "inner.sise", "unknown key 'sise'", "did you mean 'size'?"),
-        ({"inner": {"colour": "red", "x": 3}}, "inner.x", "unknown key 'x'", "known here: colour, size, on"),
-        ({"inner": {"color": "red"}}, "inner.color", "unknown key 'color'", "did you mean 'colour'?"),
+        ({"name": 5}, "name", "must be a string, not the number 5", 'write "5"'),
+        ({"name": 1.5}, "name", "1.5 without quotes is the number 1.5, not a string", 'write "1.5"'),
+        ({"name": True}, "name", "must be a string, not true or false", ""),
+        ({"name": None}, "name", "must be a string, not null", ""),
+        ({"name": "A"}, "name", '"A" is not a valid name', 'write "a"'),
+        ({"name": "a", "inner": []}, "inner", "must be a map, not a list", ""),
+        ({"inner": {}}, "inner.colour", 'the key "colour" is required', "The colour."),
+        ({"inner": {"colour": "rde"}}, "inner.colour", 'unknown colour "rde"', 'did you mean "red"?'),
+        ({"inner": {"colour": "red", "size": 0}}, "inner.size", "0 is below the minimum of 1", "write 1 or more"),
+        ({"inner": {"colour": "red", "size": 10}}, "inner.size", "10 is above the maximum of 9", "write 9 or less"),
+        ({"inner": {"colour": "red", "size": "3"}}, "inner.size", "must be an integer, not a string", ""),
+        ({"inner": {"colour": "red", "on": "yes"}}, "inner.on", "must be true or false, not a string", "write true"),
+        ({"inner": {"colour": "red", "sise": 3}}, "inner.sise", 'unknown key "sise"', 'did you mean "size"?'),
+        ({"inner": {"colour": "red", "x": 3}}, "inner.x", 'unknown key "x"', "known: colour, size, on"),
+        ({"inner": {"color": "red"}}, "inner.color", 'unknown key "color"', 'did you mean "colour"?'),
         (
             {"more": {"one": {"colour": "red", "sise": 3}}},
             "more.one.sise",
-            "unknown key 'sise'",
-            "did you mean 'size'?",
+            'unknown key "sise"',
+            'did you mean "size"?',
         ),
         ({"words": []}, "words", "must not be empty", "Words."),
-        ({"words": ["a", 1]}, "words[1]", "1 is a number, not a text", 'write "1"'),
-        ({"words": "a"}, "words", "must be a list, not a text", ""),
+        ({"words": ["a", 1]}, "words[1]", "must be a string, not the number 1", 'write "1"'),
+        ({"words": "a"}, "words", "must be a list, not a string", ""),
     ],
 )
 def test_words(changes: dict[str, object], path: str, message: str, hint: str) -> None:
@@ -85,13 +85,13 @@ def test_a_missing_key_is_left_to_the_misspelt_one() -> None:
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        ("http://user:word@host/a", "'http://host/a' has a user, a query or a fragment in it"),
-        ("https://host/a?sig=word", "'https://host/a' has a user, a query or a fragment in it"),
-        ("http://host/a#word", "'http://host/a' has a user, a query or a fragment in it"),
-        ("https://user:w@rd@host/a", "'https://host/a' has a user, a query or a fragment in it"),
-        ("https://user:w/o?r#d@host/a", "'https://host/a' has a user, a query or a fragment in it"),
-        ("a@B?c", "'a@B?c' does not have the right form"),
-        ("B" * 200, f"'{'B' * 99}… does not have the right form"),
+        ("http://user:word@host/a", '"http://host/a" has a user, a query or a fragment in it'),
+        ("https://host/a?sig=word", '"https://host/a" has a user, a query or a fragment in it'),
+        ("http://host/a#word", '"http://host/a" has a user, a query or a fragment in it'),
+        ("https://user:w@rd@host/a", '"https://host/a" has a user, a query or a fragment in it'),
+        ("https://user:w/o?r#d@host/a", '"https://host/a" has a user, a query or a fragment in it'),
+        ("a@B?c", '"a@B?c" is not a valid name'),
+        ("B?" * 100, f'"{"B?" * 49}B… is not a valid name'),
     ],
 )
 def test_secrets_of_a_url_are_not_shown(given: str, shown: str) -> None:
@@ -101,7 +101,7 @@ def test_secrets_of_a_url_are_not_shown(given: str, shown: str) -> None:
 
 def test_a_secret_where_its_variable_is_to_be_named_is_not_shown() -> None:
     (told,) = problems(key_env="word~8Q")
-    assert told == ("key_env", "this does not have the right form", "Its variable. It must match ^[A-Z_]+$")
+    assert told == ("key_env", "this is not a valid name of an environment variable", "It must match ^[A-Z_]+$")
 
 
 def test_what_no_member_of_a_union_takes_is_told_at_its_own_place() -> None:

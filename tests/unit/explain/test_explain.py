@@ -180,11 +180,11 @@ def test_steps_are_a_path_too(explanation: Explanation) -> None:
 @pytest.mark.parametrize(
     ("asked", "hint"),
     [
-        ("kubernetes.versoin", "did you mean 'kubernetes.version'?"),
-        ("kubernets", "did you mean 'kubernetes'?"),
-        ("steps.sistem", "did you mean 'steps.system'?"),
-        ("zzz", "known here: name, windows, kubernetes,"),
-        ("", "known here: name, windows, kubernetes,"),
+        ("kubernetes.versoin", 'did you mean "kubernetes.version"?'),
+        ("kubernets", 'did you mean "kubernetes"?'),
+        ("steps.sistem", 'did you mean "steps.system"?'),
+        ("zzz", "known: name, windows, kubernetes,"),
+        ("", "known: name, windows, kubernetes,"),
     ],
 )
 def test_unknown_path_names_the_nearest(explanation: Explanation, asked: str, hint: str) -> None:
