@@ -32,21 +32,18 @@ KIND = "kinds/file.ps1"
 
 
 @pytest.mark.parametrize("target", ["aws", "azure"])
-def test_changed_scripts_change_no_golden(
-    target: str, decide: Callable[..., Decided], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_changed_scripts_change_no_golden(target: str, decide: Callable[..., Decided], tmp_path: Path) -> None:
     before = decide(BASE, target)
     agreed = read_tree(before, pipeline.render_tree(before.decision), REPOSITORY)
     shutil.copytree(contents.PACKER, tmp_path / "packer")
     shutil.copytree(contents.ROLES, tmp_path / "ansible-win" / "roles")
-    monkeypatch.setattr(pipeline, "PACKER", tmp_path / "packer")
-    monkeypatch.setattr(pipeline, "GUEST", tmp_path / "packer" / "guest")
-    monkeypatch.setattr(pipeline, "ROLES", tmp_path / "ansible-win" / "roles")
+    roles = contents.StepRoot(tmp_path / "ansible-win" / "roles", "ansible-win/roles")
+    content = contents.Contents(tmp_path / "packer", (roles,))
     scripts = [path for path in tmp_path.rglob("*") if path.suffix in (".ps1", ".psm1", ".cmd")]
     assert len(scripts) > 20
     for path in scripts:
         path.write_bytes(path.read_bytes() + b"\n")
-    after = decide(BASE, target)
+    after = decide(BASE, target, content)
     assert read_tree(after, pipeline.render_tree(after.decision), tmp_path) == agreed
     assert after.decision.plan.image_id != before.decision.plan.image_id
 

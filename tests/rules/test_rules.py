@@ -27,8 +27,8 @@ from imagegen.rules.judge import RULES, broken_rules
 from imagegen.rules.rule import Asked
 from imagegen.settle.settle import settle_targets
 from imagegen.steps.discover import load_steps
-from tests.golden_files import compare_golden
 from imagegen.steps.own import with_own_steps
+from tests.golden_files import compare_golden
 from tests.rules.making_examples import Case, example_text, make_example
 
 if TYPE_CHECKING:
