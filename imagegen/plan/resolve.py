@@ -64,12 +64,13 @@ def resolve(
     scripts: Mapping[str, bytes],
     templates: Mapping[str, str],
 ) -> Decision:
-    """`guest` are the engine's static files, `scripts` the cloud's own and the entry."""
+    """`guest` are the engine's static files with the script of every kind, `scripts` the cloud's own and the entry."""
     config, settings = spec.config, spec.settings
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, spec.target)
-    bundle = {**guest, **{path: text for step in evaluated for path, text in step.texts.items()}}
+    texts = {path: text for step in evaluated for path, text in step.texts.items()}
+    bundle = {**_needed(guest, phases), **texts}
     image = ImagePart(
         target=spec.target,
         windows={
@@ -113,6 +114,12 @@ def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ..
         if have is None or have.url != wanted.url or wanted.sha256 not in (None, have.sha256):
             missing.append(name)
     return missing
+
+
+def _needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
+    """The engine's files with the scripts of the plan's own kinds: a kind that no resource is of changes no image."""
+    kinds = {f"kinds/{resource.kind}.ps1" for phase in phases for resource in phase.resources()}
+    return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
 
 
 def _stated(spec: Spec) -> dict[str, Any]:

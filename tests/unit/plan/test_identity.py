@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     Decide = Callable[..., Any]
 
-SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
+CONFIGS = Path(__file__).parents[3] / "configs"
+SHIPPED = CONFIGS / "windows-2022-containerd.yaml"
+# The shipped configs that make a plan: the others ask for what is not built yet.
+PLANNED = [CONFIGS / "air-gapped.yaml", CONFIGS / "annual-channel.yaml", *sorted(CONFIGS.glob("windows-*.yaml"))]
 TARGETS = ("aws", "azure")
 IMAGE, BUILD, PUBLISH = "image", "build", "publish"
 
@@ -147,6 +150,19 @@ def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide,
     with (tmp_path / file).open("ab") as stream:
         stream.write(b" ")
     assert decide(MAXIMAL, target, content).decision.plan.image_id != before
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_kind_that_the_plan_does_not_use_changes_no_image(target: str, decide: Decide, tmp_path: Path) -> None:
+    shutil.copytree(contents.PACKER, tmp_path / "packer")
+    (tmp_path / "packer" / "guest" / "kinds" / "new.ps1").write_text("@{}")
+    more = contents.Contents(tmp_path / "packer", contents.SHIPPED.step_roots)
+    configs = [config for config in PLANNED if f"\n  {target}:" in config.read_text()]
+    assert len(configs) > 1
+    for config in configs:
+        before, after = decide(config, target).decision, decide(config, target, more).decision
+        assert after.plan.image_id == before.plan.image_id
+        assert after.bundle == before.bundle
 
 
 def test_files_of_every_room_are_asked() -> None:

@@ -12,7 +12,7 @@ import pytest
 from imagegen import contents, pipeline
 from imagegen.artifacts.lock import Lock
 from imagegen.plan.model import canonical
-from imagegen.plan.resolve import unanswered
+from imagegen.plan.resolve import resolve, unanswered
 from imagegen.providers import provider
 
 if TYPE_CHECKING:
@@ -57,7 +57,15 @@ def test_files_and_scripts_are_digests_of_the_bytes_beside(decided: Any) -> None
         assert digests == {path: hashlib.sha256(content).hexdigest() for path, content in data.items()}
         assert list(digests) == sorted(digests)
     assert set(decision.scripts) == {"start.ps1", "aws/bootstrap.ps1", "aws/generalise.ps1"}
-    assert set(contents.read_folder(contents.GUEST)) - {"start.ps1"} < set(decision.bundle)
+
+
+def test_a_bundle_holds_the_engine_and_the_kinds_of_its_plan(decided: Any) -> None:  # noqa: ANN401 - as above
+    guest = contents.read_folder(contents.GUEST)
+    guest["kinds/new.ps1"] = b"@{}"
+    fewer = tuple(step for step in pipeline.evaluated(decided.loaded, "aws") if step.step.name == "system")
+    bundle = resolve(decided.loaded.specs["aws"], decided.lock, fewer, provider("aws"), guest, {}, {}).bundle
+    assert {path for path in bundle if path.startswith("kinds/")} == {"kinds/registry.ps1", "kinds/feature.ps1"}
+    assert {path for path in guest if "/" not in path} == {path for path in bundle if "/" not in path}
 
 
 def test_archives_list_what_they_leave_behind(decided: Any) -> None:  # noqa: ANN401 - as above
