@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from botocore.awsrequest import AWSResponse
 
+    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.plan.resolve import Decision
 
 # As the command line does: moto's sample images take long to load, and no test wants them.
@@ -91,17 +92,17 @@ subprocess.Popen.__init__ = _guarded_popen  # type: ignore[method-assign]  # tha
 
 
 @functools.cache
-def locked(url: str, data: bytes) -> LockedArtifact:
+def locked(request: ArtifactRequest, data: bytes) -> LockedArtifact:
     """What a lock says about these bytes; computed from them."""
     members: dict[str, str] | None = None
-    if url.endswith((".tar.gz", ".tgz")):
+    if request.form == "archive" and data.startswith(b"PK"):
+        with zipfile.ZipFile(BytesIO(data)) as archive:
+            members = {item.filename: _sha256(archive.read(item)) for item in archive.infolist() if not item.is_dir()}
+    elif request.form == "archive":
         with tarfile.open(fileobj=BytesIO(data)) as archive:
             read = {item.name: archive.extractfile(item) for item in archive.getmembers() if item.isfile()}
             members = {name: _sha256(stream.read()) for name, stream in read.items() if stream}
-    elif url.endswith(".zip"):
-        with zipfile.ZipFile(BytesIO(data)) as archive:
-            members = {name: _sha256(archive.read(name)) for name in archive.namelist()}
-    return LockedArtifact(url=url, sha256=_sha256(data), size=len(data), members=members)
+    return LockedArtifact(url=request.url, sha256=_sha256(data), size=len(data), members=members)
 
 
 def _sha256(data: bytes) -> str:
@@ -127,7 +128,7 @@ def make_test_lock(loaded: pipeline.Loaded, *targets: str) -> Lock:
     for target in targets or loaded.config.targets.named():
         steps = pipeline.evaluated(loaded, target)
         supplies = make_supplies(steps)
-        artifacts |= {name: locked(item.url, supplies[item.url]) for name, item in artifact_requests(steps).items()}
+        artifacts |= {name: locked(item, supplies[item.url]) for name, item in artifact_requests(steps).items()}
         spec = loaded.specs[target]
         bases[target] = looked_up(target, provider(target).base_request(spec.settings, spec.offered_image))
     return Lock(artifacts=artifacts, base_images=bases)

@@ -10,12 +10,14 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from imagegen.errors import VerificationError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from imagegen.artifacts.form import ArchiveFormat
 
 LIMIT_BYTES = 10 * 2**30
 LIMIT_MEMBERS = 100_000
@@ -36,18 +38,19 @@ _UNREADABLE = (
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
-def read_members(file: Path, name: str) -> dict[str, str]:
+def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
     """Path in the archive (forward slashes, no leading `./`) to lower-case hex sha256; `name` is for messages."""
-    with file.open("rb") as raw:
-        magic = raw.read(4)
     members = _Members(name)
     try:
-        if magic.startswith(b"\x1f\x8b"):
-            _read_tar(file, members)
-        elif magic in (b"PK\x03\x04", b"PK\x05\x06"):
-            _read_zip(file, members)
-        else:
-            raise VerificationError(f"{name} is neither a .tar.gz nor a .zip")
+        match form:
+            case "zip":
+                _read_zip(file, members)
+            case "tar.gz":
+                with gzip.open(file) as unpacked:
+                    _read_tar(unpacked, members)
+            case "tar":
+                with file.open("rb") as plain:
+                    _read_tar(plain, members)
     except _UNREADABLE as error:
         raise VerificationError(f"{name} is not an archive that can be read: {error}") from error
     return dict(sorted(members.digests.items()))
@@ -118,7 +121,7 @@ def _is_text(path: str) -> bool:
 class _Bounded:
     """What tarfile reads from: it reads a long name whole, whatever size its header announces."""
 
-    def __init__(self, inner: gzip.GzipFile) -> None:
+    def __init__(self, inner: gzip.GzipFile | BinaryIO) -> None:
         self._inner = inner
 
     def read(self, size: int) -> bytes:
@@ -135,11 +138,8 @@ class _Bounded:
         return self._inner.tell()
 
 
-def _read_tar(file: Path, members: _Members) -> None:
-    with (
-        gzip.open(file) as unpacked,
-        tarfile.open(fileobj=cast("IO[bytes]", _Bounded(unpacked)), mode="r:") as archive,
-    ):
+def _read_tar(unpacked: gzip.GzipFile | BinaryIO, members: _Members) -> None:
+    with tarfile.open(fileobj=cast("IO[bytes]", _Bounded(unpacked)), mode="r:") as archive:
         for member in archive:
             path = members.path(member.name)
             if member.isdir():

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from imagegen.artifacts.request import ArtifactRequest
+
 # The members of the largest archives make some megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
@@ -66,6 +68,14 @@ class LockedArtifact(Strict):
     sha256: Sha256
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
     members: Annotated[dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS)] | None = None
+
+    def answers(self, request: ArtifactRequest) -> bool:
+        """Whether this is what the request asks for, with the files of an archive where it asks for one."""
+        return (
+            self.url == request.url
+            and request.sha256 in (None, self.sha256)
+            and (self.members is not None) == (request.form == "archive")
+        )
 
 
 class LockedBase(Strict):

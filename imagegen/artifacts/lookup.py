@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.artifacts.archive import read_members
 from imagegen.artifacts.download import fetch
+from imagegen.artifacts.form import check_form
 from imagegen.artifacts.lock import LockedArtifact
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ImagegenError, VerificationError
@@ -42,21 +43,13 @@ def lock_artifacts(
     kept = {
         name: known[name]
         for name, request in requests.items()
-        if name in known and not refresh and _still_answers(request, known[name])
+        if name in known and not refresh and known[name].answers(request)
     }
     downloads = _downloads(request for name, request in requests.items() if name not in kept)
     found = _download_all(downloads, environ=environ, cache=cache, console=console)
     for name, artifact in found.items():
         _refuse_changed_bytes(requests[name], known.get(name), artifact)
     return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
-
-
-def _still_answers(request: ArtifactRequest, locked: LockedArtifact) -> bool:
-    return (
-        locked.url == request.url
-        and request.sha256 in (None, locked.sha256)
-        and (locked.members is not None) == request.archive
-    )
 
 
 def _refuse_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
@@ -89,14 +82,16 @@ class _Download:
             override=first.override,
             stop=stop,
         )
-        members = read_members(into, first.name) if any(request.archive for request in self.requests) else None
+        formats = {request.name: check_form(request, into) for request in self.requests}
+        archive = next((found for found in formats.values() if found is not None), None)
+        members = read_members(into, archive, first.name) if archive else None
         into.unlink()
         return {
             request.name: LockedArtifact(
                 url=request.url,
                 sha256=fetched.sha256,
                 size=fetched.size,
-                members=members if request.archive else None,
+                members=members if formats[request.name] else None,
             )
             for request in self.requests
         }

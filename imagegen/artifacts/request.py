@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import urllib.parse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imagegen.resources.model import ArtifactForm
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,8 +18,8 @@ class ArtifactRequest:
     url: str
     sha256: str | None
     """The digest that the operator asked for; None leaves it to the first download."""
-    archive: bool
-    """Its files are pinned one by one: the guest unpacks it."""
+    form: ArtifactForm
+    """What the kind of resource that uses it needs. An archive's files are pinned one by one."""
     override: str
     """The config's key that replaces the URL, for hints."""
 

@@ -111,7 +111,7 @@ def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ..
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
     for name, wanted in artifact_requests(evaluated).items():
         have = lock.artifacts.get(name)
-        if have is None or have.url != wanted.url or wanted.sha256 not in (None, have.sha256):
+        if have is None or not have.answers(wanted):
             missing.append(name)
     return missing
 

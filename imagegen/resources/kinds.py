@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
-from imagegen.resources.model import Name, Resource, Sha256, Strict, WindowsPath
+from imagegen.resources.model import ArtifactForm, Name, Resource, Sha256, Strict, WindowsPath
 
 Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
 Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
@@ -78,6 +78,7 @@ class Archive(Resource):
     """An archive's files in a folder."""
 
     kind: ClassVar[str] = "archive"
+    artifact_form: ClassVar[ArtifactForm] = "archive"
     artifact: Name
     into: WindowsPath
     strip: Annotated[int, pydantic.Field(ge=0, le=8)] = 0
@@ -102,6 +103,7 @@ class Package(Resource):
     """An installed MSI package, with the files and services it brings."""
 
     kind: ClassVar[str] = "package"
+    artifact_form: ClassVar[ArtifactForm] = "package"
     artifact: Name
     product: Text
     version: Text

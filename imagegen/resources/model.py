@@ -1,6 +1,6 @@
 """The base of every kind of resource, and the small typed words their fields are made of."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import pydantic
 
@@ -13,6 +13,8 @@ Sha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # As people paste it: PowerShell's Get-FileHash prints upper case.
 PastedSha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-fA-F]{64}$", to_lower=True)]
 Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
+# What an artifact's bytes must be.
+ArtifactForm = Literal["archive", "package", "file"]
 
 
 class Strict(pydantic.BaseModel):
@@ -31,6 +33,8 @@ class Resource(Strict):
 
     kind: ClassVar[str]
     may_restart: ClassVar[bool] = False
+    artifact_form: ClassVar[ArtifactForm] = "file"
+    """What the bytes of the artifact must be that this kind uses."""
 
     @property
     def label(self) -> str:

@@ -18,12 +18,13 @@ from imagegen.steps.own import options_of
 from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.artifacts.override import Override
     from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
-    from imagegen.steps.model import Step
+    from imagegen.resources.model import ArtifactForm
+    from imagegen.steps.model import ArtifactMeta, Step
 
 ALWAYS = "always"
 """Why a step without a `when` is in the plan."""
@@ -76,8 +77,9 @@ def evaluate_step(
     visible = _visible(step, context)
     problems: list[Problem] = []
     drafted = tuple(_drafts(step, visible, problems))
-    components = [draft.component for draft, _ in drafted if draft.component]
-    requests = _requests(step, visible, overrides, components, problems)
+    drafts = [draft for draft, _ in drafted]
+    components = [draft.component for draft in drafts if draft.component]
+    requests = _requests(step, visible, overrides, drafts, components, problems)
     texts: dict[str, bytes] = {}
     finished = []
     for draft, seen in drafted:
@@ -159,6 +161,7 @@ def _requests(
     step: Step,
     visible: Mapping[str, Any],
     overrides: Mapping[str, Override],
+    drafts: Sequence[Draft],
     components: list[tuple[str, str]],
     problems: list[Problem],
 ) -> dict[str, ArtifactRequest]:
@@ -169,11 +172,7 @@ def _requests(
         try:
             if not _holds(meta.when, visible):
                 continue
-            if meta.url is not None:
-                url = override.url if override else render_text(meta.url, visible)
-            else:
-                base = override.url if override else render_text(str(meta.base), visible)
-                url = f"{base.rstrip('/')}/{render_text(str(meta.path), visible)}"
+            url = _address(meta, visible, override)
             if meta.component is not None:
                 components.append((meta.component, render_text(str(meta.version), visible)))
         except TemplateError as error:
@@ -183,10 +182,29 @@ def _requests(
             name=name,
             url=url,
             sha256=override.sha256 if override else None,
-            archive=url.endswith((".tar.gz", ".tgz", ".zip")),
+            form=_form(name, step, drafts),
             override=meta.override,
         )
     return requests
+
+
+def _address(meta: ArtifactMeta, visible: Mapping[str, Any], override: Override | None) -> str:
+    if meta.url is not None:
+        return override.url if override else render_text(meta.url, visible)
+    base = override.url if override else render_text(str(meta.base), visible)
+    return f"{base.rstrip('/')}/{render_text(str(meta.path), visible)}"
+
+
+def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
+    """What the kinds of resource that use the artifact need: the strictest of them.
+
+    A resource counts also where its `when` leaves it out: one lock serves every target."""
+    entries = step.resources.data if isinstance(step.resources.data, list) else []
+    written = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
+    uses = [*((draft.kind, draft.fields) for draft in drafts), *written]
+    kinds = {kind for kind, fields in uses if isinstance(fields, dict) and fields.get("artifact") == artifact}
+    forms = {KINDS[kind].artifact_form for kind in kinds & KINDS.keys()}
+    return min(forms - {"file"}, default="file")
 
 
 def _holds(when: str | None, visible: Mapping[str, Any]) -> bool:

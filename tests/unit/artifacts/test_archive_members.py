@@ -8,12 +8,14 @@ import io
 import stat
 import tarfile
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
 from imagegen.artifacts import archive
 from imagegen.artifacts.archive import read_members
+from imagegen.artifacts.form import check_form
+from imagegen.artifacts.request import ArtifactRequest
 from imagegen.errors import VerificationError
 
 if TYPE_CHECKING:
@@ -25,10 +27,13 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def tar_gz(*members: tuple[str, bytes | tarfile.TarInfo | None]) -> bytes:
+Tarred = tuple[str, bytes | tarfile.TarInfo | None]
+
+
+def tarred(mode: Literal["w", "w:gz"], *members: Tarred) -> bytes:
     """`None` makes a folder; a TarInfo is taken as it is."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as made:
+    with tarfile.open(fileobj=out, mode=mode) as made:
         for name, content in members:
             info = content if isinstance(content, tarfile.TarInfo) else tarfile.TarInfo(name)
             if content is None:
@@ -37,6 +42,14 @@ def tar_gz(*members: tuple[str, bytes | tarfile.TarInfo | None]) -> bytes:
             info.size = len(data)
             made.addfile(info, io.BytesIO(data))
     return out.getvalue()
+
+
+def tar_gz(*members: Tarred) -> bytes:
+    return tarred("w:gz", *members)
+
+
+def plain_tar(*members: Tarred) -> bytes:
+    return tarred("w", *members)
 
 
 def zipped(*members: tuple[str, bytes], mode: int = 0) -> bytes:
@@ -56,17 +69,23 @@ def special(kind: bytes, target: str = "") -> tarfile.TarInfo:
     return info
 
 
+URL = "https://repo.example/artifactory/c/download"
+
+
 @pytest.fixture
 def read(tmp_path: Path) -> Callable[[bytes], dict[str, str]]:
     def from_bytes(data: bytes) -> dict[str, str]:
         file = tmp_path / "artifact"
         file.write_bytes(data)
-        return read_members(file, "containerd")
+        form = check_form(ArtifactRequest("containerd", URL, None, "archive", "containerd_url"), file)
+        assert form is not None
+        return read_members(file, form, "containerd")
 
     return from_bytes
 
 
 BIG = bytes(range(256)) * 10_000
+DEEP = {"bin/a.exe": sha256(b"a"), f"{'deep/' * 40}b": sha256(BIG)}
 
 
 @pytest.mark.parametrize(
@@ -80,8 +99,9 @@ BIG = bytes(range(256)) * 10_000
         (tar_gz((f"{'deep/' * 40}file", b"x")), {f"{'deep/' * 40}file": sha256(b"x")}),
         (zipped(("bin/", b""), ("bin/crictl.exe", BIG)), {"bin/crictl.exe": sha256(BIG)}),
         (zipped(), {}),
+        (plain_tar(("bin/", None), ("bin/a.exe", b"a"), (f"{'deep/' * 40}b", BIG)), DEEP),
     ],
-    ids=["leading dots", "empty file", "long name", "zip", "empty zip"],
+    ids=["leading dots", "empty file", "long name", "zip", "empty zip", "plain tar"],
 )
 def test_every_regular_file_has_its_sha256(
     read: Callable[[bytes], dict[str, str]], data: bytes, expected: dict[str, str]
@@ -91,7 +111,7 @@ def test_every_regular_file_has_its_sha256(
     assert list(found) == sorted(found)
 
 
-@pytest.mark.parametrize("make", [tar_gz, zipped])
+@pytest.mark.parametrize("make", [tar_gz, plain_tar, zipped])
 @pytest.mark.parametrize(
     "name",
     [
@@ -130,8 +150,7 @@ def test_a_path_that_leads_elsewhere_is_refused(
         (tar_gz(("a", b"1"))[:-30], "not an archive that can be read"),
         (gzip.compress(b"no tar at all" * 100), "not an archive that can be read"),
         (zipped(("a", b"1" * 100))[:-30], "not an archive that can be read"),
-        (b"MZ whatever", "neither a .tar.gz nor a .zip"),
-        (b"", "neither a .tar.gz nor a .zip"),
+        (plain_tar(("a", b"1" * 2000))[:1200], "not an archive that can be read"),
     ],
     # An archive holds the time it was made: it is no name that every worker of a run would give.
     ids=lambda value: "" if isinstance(value, bytes) else None,
@@ -143,10 +162,13 @@ def test_what_is_not_a_plain_archive_is_refused(
         read(data)
 
 
-@pytest.mark.parametrize("data", [tar_gz(("a", BIG), ("b", BIG)), zipped(("a", BIG), ("b", BIG))], ids=["tar", "zip"])
+@pytest.mark.parametrize("make", [tar_gz, plain_tar, zipped])
 def test_bombs_are_bounded(
-    read: Callable[[bytes], dict[str, str]], data: bytes, monkeypatch: pytest.MonkeyPatch
+    read: Callable[[bytes], dict[str, str]],
+    make: Callable[[tuple[str, bytes], tuple[str, bytes]], bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    data = make(("a", BIG), ("b", BIG))
     monkeypatch.setattr(archive, "LIMIT_BYTES", len(BIG) * 2)
     assert len(read(data)) == 2
     monkeypatch.setattr(archive, "LIMIT_BYTES", len(BIG) * 2 - 1)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from imagegen.resources.model import ArtifactForm
+
 
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
@@ -38,14 +40,15 @@ def archive_of(name: str, content: bytes) -> bytes:
 
 
 A = "https://a.test/a.msi?sig=secret"
-B = "https://b.test/b.tar.gz"
+# No ending: what a file is stands in its first bytes.
+B = "https://b.test/artifactory/b/download"
 GONE = "https://c.test/gone.msi"
 WEB = {A: b"bytes of a", B: archive_of("./bin/b.exe", b"b")}
 NEVER = "f" * 64
 
 
-def asks(name: str, url: str, sha: str | None = None, *, archive: bool = False) -> ArtifactRequest:
-    return ArtifactRequest(name, url, sha, archive, name)
+def asks(name: str, url: str, sha: str | None = None, form: ArtifactForm = "file") -> ArtifactRequest:
+    return ArtifactRequest(name, url, sha, form, name)
 
 
 def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:
@@ -106,15 +109,21 @@ SAME = Lock(artifacts={"a": NEW_A})
 @pytest.mark.parametrize(
     ("old", "requests", "refresh", "expected", "downloads"),
     [
-        (None, [asks("b", B, archive=True), asks("a", A)], False, {"a": NEW_A, "b": NEW_B}, 2),
-        (OLD, [asks("a", A), asks("b", B, archive=True)], False, {"a": OLD.artifacts["a"], "b": NEW_B}, 0),
+        (None, [asks("b", B, form="archive"), asks("a", A)], False, {"a": NEW_A, "b": NEW_B}, 2),
+        (OLD, [asks("a", A), asks("b", B, form="archive")], False, {"a": OLD.artifacts["a"], "b": NEW_B}, 0),
         (OLD, [asks("a", A, sha256(b"older bytes"))], False, {"a": OLD.artifacts["a"]}, 0),
         (OLD, [asks("a", A, sha256(WEB[A]))], False, {"a": NEW_A}, 1),
         (OLD, [asks("a", A, sha256(WEB[A]))], True, {"a": NEW_A}, 1),
         (OTHER_URL, [asks("a", A)], False, {"a": NEW_A}, 1),
         (SAME, [asks("a", A)], True, {"a": NEW_A}, 1),
         (OLD, [asks("b", B)], False, {"b": locked(B, WEB[B])}, 1),
-        (None, [asks("one", B, archive=True), asks("two", B, archive=True)], False, {"one": NEW_B, "two": NEW_B}, 1),
+        (
+            None,
+            [asks("one", B, form="archive"), asks("two", B, form="archive")],
+            False,
+            {"one": NEW_B, "two": NEW_B},
+            1,
+        ),
         (None, [], False, {}, 0),
     ],
     ids=[
@@ -155,9 +164,9 @@ def test_lock(
             ["a: https://a.test/a.msi has other bytes", sha256(WEB[A]), sha256(b"older bytes"), "overrides.a"],
         ),
         (
-            lambda world: world.lock(asks("a", A, archive=True)),
+            lambda world: world.lock(asks("a", A, form="archive")),
             VerificationError,
-            ["a is neither a .tar.gz nor a .zip"],
+            ["a: https://a.test/a.msi is a file that begins with 'bytes of a', not an archive", "overrides.a"],
         ),
         (
             lambda world: world.lock(asks("a", A, NEVER), asks("b", B), asks("c", GONE)),

@@ -116,6 +116,12 @@ def test_another_address_is_not_answered(decided: Any, name: str) -> None:  # no
     assert _missing(decided, decided.lock.model_copy(update={"artifacts": artifacts})) == [name]
 
 
+def test_an_archive_without_its_files_is_not_answered(decided: Any) -> None:  # noqa: ANN401 - as above
+    unread = decided.lock.artifacts["containerd"].model_copy(update={"members": None})
+    artifacts = {**decided.lock.artifacts, "containerd": unread}
+    assert _missing(decided, decided.lock.model_copy(update={"artifacts": artifacts})) == ["containerd"]
+
+
 @pytest.mark.parametrize("key", ["region", "name", "owner"])
 def test_another_base_image_is_not_answered(decided: Any, key: str) -> None:  # noqa: ANN401 - as above
     base = decided.lock.base_images["aws"]

@@ -240,11 +240,34 @@ def test_addresses(
     requests = evaluate_step(made, CONTEXT, overrides).requests
     assert [item.url for item in requests.values()] == urls
     assert requests["one"].sha256 == sha256
-    assert [item.archive for item in requests.values()] == [url.endswith((".zip", ".tar.gz")) for url in urls]
     assert {name: item.override for name, item in requests.items()} == {
         "one": "one_url",
         "two": "base_url",
         "three": "base_url",
+    }
+
+
+def test_the_kind_of_resource_says_what_an_artifact_is(step: Callable[..., Step]) -> None:
+    artifacts = "".join(
+        f'\n  {name}: {{url: "https://repo.example/c/download", override: one_url}}'
+        for name in ("unpacked", "installed", "copied", "elsewhere", "unused")
+    )
+    resources = """\
+- archive: {artifact: unpacked, into: C:\\x}
+- file: {path: C:\\x\\whole.tar.gz, artifact: unpacked}
+- package: {artifact: installed, product: P, version: "1"}
+- file: {path: C:\\x\\y.zip, artifact: "{{ item }}"}
+  each: "['copied']"
+- archive: {artifact: elsewhere, into: C:\\x}
+  when: target == 'azure'
+"""
+    found = evaluate_step(step(resources, reads="[target]", artifacts=artifacts), CONTEXT, {})
+    assert {name: request.form for name, request in found.requests.items()} == {
+        "unpacked": "archive",
+        "installed": "package",
+        "copied": "file",
+        "elsewhere": "archive",
+        "unused": "file",
     }
 
 
