@@ -22,6 +22,8 @@ class ArtifactRequest:
     """What the kind of resource that uses it needs. An archive's files are pinned one by one."""
     override: str
     """The config's key that replaces the URL, for hints."""
+    published: str
+    """The public URL, whatever override and mirror say: it names the release."""
 
 
 def shown_url(url: str) -> str:

@@ -146,6 +146,7 @@ def catalog(table: str | None, form: str) -> None:
       imagegen catalog overrides        names that replace artifacts by your own
       imagegen catalog image-builder    which key stands for which variable there
       imagegen catalog faults           what a rehearsal can make go wrong
+      imagegen catalog releases         what published releases hold, and what of it is unconfirmed
     """
     from imagegen.catalog import facts, listing
     from imagegen.cli.overrides import override_lines, overrides

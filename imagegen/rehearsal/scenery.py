@@ -17,7 +17,7 @@ from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup
 from imagegen.rehearsal.network.azure.resources import REGIONS
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS
 from imagegen.rehearsal.stage import Scene
-from imagegen.rehearsal.supplies import make_supplies
+from imagegen.rehearsal.supplies import make_supplies, unrecorded_releases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +36,7 @@ def refuse_what_is_not_played(loaded: pipeline.Loaded, target: str) -> None:
         *_unknown_accounts(loaded, target),
         *_unknown_regions(loaded, target),
         *_pinned_overrides(loaded, target),
+        *unrecorded_releases(pipeline.evaluated(loaded, target)),
     ]:
         raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=problems)
 

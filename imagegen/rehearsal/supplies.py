@@ -1,6 +1,5 @@
-"""Artifacts made for a rehearsal: at every address that the steps download from, bytes of the form that they expect.
-
-What a step expects of an artifact is all that is known here; `imagegen lock` alone shows that the real one holds it.
+"""Artifacts made for a rehearsal: at every URL that the steps download from, a stand-in for the release that is
+published there. What it holds is what is recorded of that release, never what a step expects of it.
 """
 
 from __future__ import annotations
@@ -11,50 +10,86 @@ import tarfile
 import zipfile
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.msi import MsiService, make_msi
+from imagegen.artifacts.request import shown_url
+from imagegen.errors import RefusedError
+from imagegen.rehearsal.machine.msi import make_msi
+from imagegen.rehearsal.releases import ArchiveRelease, PackageRelease, fill, releases_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imagegen.steps.evaluate import Draft, EvaluatedStep
+    from imagegen.artifacts.request import ArtifactRequest
+    from imagegen.errors import Problem
+    from imagegen.rehearsal.releases import PublishedFile
+    from imagegen.steps.evaluate import EvaluatedStep
+
+_PROGRAMS = (".exe", ".dll")
+_HINT = "`imagegen catalog releases` lists the records; a step of your own has its own in meta/releases.yml"
 
 
 def make_supplies(evaluated: Sequence[EvaluatedStep]) -> dict[str, bytes]:
-    """Bytes by address."""
-    supplies = {}
-    for step in evaluated:
-        for draft in step.drafts:
-            name = draft.fields.get("artifact")
-            if isinstance(name, str):
-                request = step.requests[name]
-                supplies[request.url] = _bytes_for(draft, name, request.url)
-    return supplies
+    """Bytes by URL."""
+    if problems := unrecorded_releases(evaluated):
+        raise RefusedError("there is no stand-in for some artifacts", problems=problems)
+    return {request.url: _bytes_for(step, request) for step in evaluated for request in step.requests.values()}
 
 
-def _bytes_for(draft: Draft, name: str, url: str) -> bytes:
-    fields = draft.fields
-    if draft.kind == "archive":
-        folders = "".join(f"part{number}/" for number in range(fields.get("strip", 0)))
-        members = {
-            f"{folders}{path}".replace("\\", "/"): _program(path) for path in fields.get("expect", [f"{name}.exe"])
-        }
-        return _zip(members) if url.endswith(".zip") else _tar(members)
-    if draft.kind == "package":
-        files = {path: _program(path) for path in fields.get("files", [])}
-        program = next((path for path in reversed(files) if path.lower().endswith(".exe")), "")
-        services = [
-            MsiService(name=item, display_name=item, command=f'"{program}" {item}')
-            for item in fields.get("services", [])
-        ]
-        return make_msi(fields["product"], fields["version"], files, services)
-    return _program(name)
+def unrecorded_releases(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:
+    """The artifacts whose release is not recorded: nobody knows what a stand-in would have to hold."""
+    return [
+        step.step.described.problem(
+            ("artifacts", name), f"no release is recorded for {shown_url(request.published)}", _HINT
+        )
+        for step in evaluated
+        for name, request in step.requests.items()
+        if not _is_known(step, request)
+    ]
 
 
-def _program(name: str) -> bytes:
-    return b"MZ" + f" a stand-in for {name}, made for a rehearsal\n".encode()
+def _is_known(step: EvaluatedStep, request: ArtifactRequest) -> bool:
+    """A single file has no members; where its folder is recorded, the record says whether it is there."""
+    releases = releases_for(step.step)
+    is_plain = request.form == "file" and not releases.lists_folder_of(request.published)
+    return is_plain or releases.find(request.published) is not None
 
 
-def _tar(members: dict[str, bytes]) -> bytes:
+def _bytes_for(step: EvaluatedStep, request: ArtifactRequest) -> bytes:
+    published = releases_for(step.step).find(request.published)
+    return _stand_in(published) if published else _content(request.published.rpartition("/")[2])
+
+
+def _stand_in(published: PublishedFile) -> bytes:
+    release = published.release
+    members = {path: None if path.endswith("/") else _content(path) for path in release.members}
+    if isinstance(release, ArchiveRelease):
+        return _zip(members) if release.format == "zip" else _tar(members)
+    if isinstance(release, PackageRelease):
+        return _msi(release, published.version, members)
+    return _content(published.name)
+
+
+def _content(path: str) -> bytes:
+    """A program or a text, by its name."""
+    text = f"a stand-in for {path}, made for a rehearsal\n".encode()
+    return b"MZ " + text if path.lower().endswith(_PROGRAMS) else text
+
+
+def _msi(release: PackageRelease, version: str, members: dict[str, bytes | None]) -> bytes:
+    paths = {f"{release.folder}\\{path}".replace("/", "\\"): data for path, data in members.items()}
+    services = [
+        service.model_copy(update={"command": service.command.replace("{folder}", release.folder)})
+        for service in release.services
+    ]
+    return make_msi(
+        fill(release.product, version),
+        fill(release.registered_version, version),
+        {path: data for path, data in paths.items() if data is not None},
+        services,
+        [path.rstrip("\\") for path, data in paths.items() if data is None],
+    )
+
+
+def _tar(members: dict[str, bytes | None]) -> bytes:
     buffer = io.BytesIO()
     # No time and no compression: the bytes, and so the lock, are the same in every rehearsal.
     with (
@@ -63,14 +98,15 @@ def _tar(members: dict[str, bytes]) -> bytes:
     ):
         for path, data in members.items():
             entry = tarfile.TarInfo(path)
-            entry.size = len(data)
-            archive.addfile(entry, io.BytesIO(data))
+            entry.type = tarfile.DIRTYPE if data is None else tarfile.REGTYPE
+            entry.size = len(data or b"")
+            archive.addfile(entry, io.BytesIO(data or b""))
     return buffer.getvalue()
 
 
-def _zip(members: dict[str, bytes]) -> bytes:
+def _zip(members: dict[str, bytes | None]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for path, data in members.items():
-            archive.writestr(zipfile.ZipInfo(path), data)
+            archive.writestr(zipfile.ZipInfo(path), data or b"")
     return buffer.getvalue()

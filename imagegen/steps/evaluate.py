@@ -172,6 +172,7 @@ def _requests(
         try:
             if not _holds(meta.when, visible):
                 continue
+            published = _address(meta, visible, None)
             url = _address(meta, visible, override)
             if meta.component is not None:
                 components.append((meta.component, render_text(str(meta.version), visible)))
@@ -184,6 +185,7 @@ def _requests(
             sha256=override.sha256 if override else None,
             form=_form(name, step, drafts),
             override=meta.override,
+            published=published,
         )
     return requests
 

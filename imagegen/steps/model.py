@@ -110,6 +110,12 @@ class Step:
         return read_yaml(self.folder / "resources.yml", f"{self.shown_as}/resources.yml")
 
     @functools.cached_property
+    def releases(self) -> Document | None:
+        """meta/releases.yml, where the step has one: what the files hold that it downloads, for a rehearsal."""
+        file = self.folder / "meta/releases.yml"
+        return read_yaml(file, f"{self.shown_as}/meta/releases.yml") if file.exists() else None
+
+    @functools.cached_property
     def templates(self) -> dict[str, str]:
         """Texts that are rendered on the host, by name."""
         return {name: text.decode() for name, text in read_folder(self.folder / "templates").items()}

@@ -49,7 +49,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "config", "console", "contents", "doctor", "errors", "imagegen"),
         *("leftovers", "manifest", "plan", "providers", "render", "rules", "settle", "steps"),
     },
-    "rehearsal": {"artifacts", "build", "console", "errors", "manifest", "pipeline", "providers", "resources"},
+    "rehearsal": {
+        *("artifacts", "build", "catalog", "console", "documents", "errors", "manifest", "pipeline", "providers"),
+        "resources",
+    },
     "cli": {
         *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),
         *("files", "imagegen", "leftovers", "lines", "manifest", "pipeline", "providers", "rehearsal", "rules"),

@@ -123,6 +123,8 @@ class Installer:
         for service in tables.services:
             if self._services.exists(service.name):
                 self._services.remove(service.name)
+        for folder in tables.folders:
+            self._files.make_folder(folder)
         for path, data in files.items():
             self._files.make_folder(parent(path))
             self._files.write(path, data)

@@ -35,15 +35,24 @@ class Tables(Strict):
     version: str
     paths: tuple[str, ...]
     services: tuple[MsiService, ...]
+    folders: tuple[str, ...] = ()
 
 
 class NotAPackageError(ValueError):
     """These bytes are no package."""
 
 
-def make_msi(product: str, version: str, files: Mapping[str, bytes], services: Sequence[MsiService]) -> bytes:
-    """A package that puts `files` (by Windows path) and `services` on a machine."""
-    tables = Tables(product=product, version=version, paths=tuple(files), services=tuple(services))
+def make_msi(
+    product: str,
+    version: str,
+    files: Mapping[str, bytes],
+    services: Sequence[MsiService],
+    folders: Sequence[str] = (),
+) -> bytes:
+    """A package that puts `files` (by Windows path), empty `folders` and `services` on a machine."""
+    tables = Tables(
+        product=product, version=version, paths=tuple(files), services=tuple(services), folders=tuple(folders)
+    )
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as payload:
         payload.writestr(zipfile.ZipInfo(TABLES, EPOCH), tables.model_dump_json())

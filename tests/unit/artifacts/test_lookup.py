@@ -48,7 +48,7 @@ NEVER = "f" * 64
 
 
 def asks(name: str, url: str, sha: str | None = None, form: ArtifactForm = "file") -> ArtifactRequest:
-    return ArtifactRequest(name, url, sha, form, name)
+    return ArtifactRequest(name, url, sha, form, name, url)
 
 
 def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:

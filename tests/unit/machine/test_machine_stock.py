@@ -166,7 +166,7 @@ def test_other_bytes_are_no_package(data: bytes) -> None:
 def machine(tmp_path: Path) -> Machine:
     machine = stock_windows(tmp_path, release="2022", cloud="azure")
     for version in ("1.0.0", "2.0.0"):
-        data = make_msi("P", version, {r"C:\App\s.exe": version.encode()}, [SERVICE])
+        data = make_msi("P", version, {r"C:\App\s.exe": version.encode()}, [SERVICE], [r"C:\App\log"])
         machine.files.write(rf"C:\Windows\Temp\{version}.msi", data)
     return machine
 
@@ -195,6 +195,7 @@ def test_msiexec_upgrades_refuses_to_go_back_and_repairs_only_when_told(machine:
     newer = [word.replace("1.0.0", "2.0.0") for word in LINE]
     installer, files = machine.installer, machine.files
     assert installer.msiexec(LINE) == 0
+    assert files.is_folder(r"C:\App\log")
     assert installer.msiexec(newer) == 0
     assert files.read(r"C:\App\s.exe") == b"2.0.0"
     assert installer.msiexec(LINE) == 1638

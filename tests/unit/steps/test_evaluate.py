@@ -240,6 +240,11 @@ def test_addresses(
     requests = evaluate_step(made, CONTEXT, overrides).requests
     assert [item.url for item in requests.values()] == urls
     assert requests["one"].sha256 == sha256
+    assert [item.published for item in requests.values()] == [
+        "https://example.com/v1.36.2/one.zip",
+        "https://example.com/v1.36.2/two.exe",
+        "https://example.com/v1.36.2/three.tar.gz",
+    ]
     assert {name: item.override for name, item in requests.items()} == {
         "one": "one_url",
         "two": "base_url",

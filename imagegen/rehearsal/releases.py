@@ -1,0 +1,163 @@
+"""What published releases hold: the rows of the catalogue, and those that an operator's own step records for itself.
+
+Reads meta/releases.yml of a step; pure but for that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import TYPE_CHECKING, Literal
+
+import pydantic
+
+from imagegen.catalog.facts import numbers, table
+from imagegen.documents.problems import model_problems
+from imagegen.errors import ConfigError
+from imagegen.rehearsal.machine.msi import MsiService
+from imagegen.resources.model import Strict, WindowsPath
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from imagegen.steps.model import Step
+
+_VERSION = re.compile(r"[0-9]+(?:\.[0-9]+)+")
+_PRERELEASE = re.compile(rf"{_VERSION.pattern}-[0-9A-Za-z.]+")
+
+
+class Release(Strict):
+    """The same members from one version up to another; a member that ends with a slash is a folder."""
+
+    address: str
+    """The folder it is published in. {version} and {version_with_underscores} stand for the version."""
+    since: str | None = None
+    before: str | None = None
+    members: list[str]
+    left_out: str | None = None
+    """Members that the list leaves out."""
+    unconfirmed: str | None
+    """What nobody has seen in the published file itself: it was read from `source`."""
+    source: str
+
+    def published_files(self) -> list[str]:
+        """The names under which it is published."""
+        raise NotImplementedError
+
+    def version_at(self, url: str) -> str | None:
+        """The version that is published at this URL; None where it is another release's."""
+        places = [f"{self.address}/{name}" for name in self.published_files()]
+        return next((version for version in _versions(places, url) if self._covers(version)), None)
+
+    def _covers(self, version: str) -> bool:
+        number = numbers(version)
+        return not (self.since and number < numbers(self.since)) and not (
+            self.before and number >= numbers(self.before)
+        )
+
+
+class ArchiveRelease(Release):
+    """One archive."""
+
+    file: str
+    format: Literal["tar.gz", "zip"]
+
+    def published_files(self) -> list[str]:
+        return [self.file]
+
+
+class FolderRelease(Release):
+    """Files that are published one by one."""
+
+    def published_files(self) -> list[str]:
+        return self.members
+
+    def is_beside(self, url: str) -> bool:
+        """Whether the URL is in this folder, of whatever version."""
+        return next(_versions([self.address], url.rpartition("/")[0]), None) is not None
+
+
+class PackageRelease(Release):
+    """One MSI package: what Windows has when it is installed. Members are below `folder`."""
+
+    file: str
+    product: str
+    registered_version: str
+    folder: WindowsPath
+    services: list[MsiService] = []
+
+    def published_files(self) -> list[str]:
+        return [self.file]
+
+
+class Releases(Strict):
+    """Records by a name of their own."""
+
+    archives: dict[str, ArchiveRelease] = {}
+    folders: dict[str, FolderRelease] = {}
+    packages: dict[str, PackageRelease] = {}
+
+    def find(self, url: str) -> PublishedFile | None:
+        """What is published at this URL; None where no record says."""
+        releases: list[ArchiveRelease | FolderRelease | PackageRelease] = [
+            *self.archives.values(),
+            *self.folders.values(),
+            *self.packages.values(),
+        ]
+        for release in releases:
+            version = release.version_at(url)
+            if version is not None:
+                return PublishedFile(release, version, url.rpartition("/")[2])
+        return None
+
+    def lists_folder_of(self, url: str) -> bool:
+        """Whether records say which files there are beside this one."""
+        return any(release.is_beside(url) for release in self.folders.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedFile:
+    """One file of one version of a release."""
+
+    release: ArchiveRelease | FolderRelease | PackageRelease
+    version: str
+    name: str
+
+
+def fill(text: str, version: str) -> str:
+    """A text of a record for one version."""
+    underscored = version.replace(".", "_")
+    return text.replace("{version}", version).replace("{version_with_underscores}", underscored)
+
+
+def _versions(places: Sequence[str], url: str) -> Iterator[str]:
+    """The versions for which one of the places is this URL."""
+    if any(url.startswith(place.partition("{")[0]) for place in places):
+        for version in (*_VERSION.findall(url), *_PRERELEASE.findall(url), ""):
+            if url in [fill(place, version) for place in places]:
+                yield version
+
+
+@functools.cache
+def catalogued_releases() -> Releases:
+    """The catalogue's rows."""
+    sections = {name: rows for name, rows in table("releases").items() if name in Releases.model_fields}
+    return Releases.model_validate(sections)
+
+
+def releases_for(step: Step) -> Releases:
+    """The catalogue's rows and the step's own, which come first."""
+    known, document = catalogued_releases(), step.releases
+    if document is None:
+        return known
+    try:
+        own = Releases.model_validate(document.data)
+    except pydantic.ValidationError as error:
+        problems = model_problems(error, document, Releases)
+        raise ConfigError(f"the releases of step {step.name} cannot be used", problems=problems) from None
+    return Releases(
+        archives={**own.archives, **known.archives},
+        folders={**own.folders, **known.folders},
+        packages={**own.packages, **known.packages},
+    )
