@@ -9,6 +9,7 @@ cleaned up, whatever happens.
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 import shutil
 import sys
@@ -52,6 +53,7 @@ _TIMEOUT_S = 900.0
 _KEPT_REHEARSALS = 5
 # What main prints when it is interrupted; both processes are, and one line says it.
 _INTERRUPTED = "interrupted"
+_LOCK = "lock.json"
 # The child runs Packer, and ends it at a second SIGINT. Stand-ins lose nothing by an end without clean-up; and once
 # this process is gone, its network is gone, and there is nothing left to clean up.
 _GRACE = Grace(least_s=60, quiet_s=20)
@@ -83,7 +85,7 @@ def rehearse_build(
     began = time.monotonic()
     folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")
     words = [*("--out", str(folder), "--format", "none"), *_repeated("--label", labels), *flags]
-    argv = _child_argv("build", asked, target, folder / "lock.json", words)
+    argv = _child_argv("build", asked, target, folder / _LOCK, words)
     console.say(f"{target}  rehearsal in {folder}")
     with scratch_folder(Path(tempfile.gettempdir())) as scratch:
         with Stage(scene_for(loaded, target, folder), scratch) as stage:
@@ -117,7 +119,7 @@ def rehearse_lock(asked: pipeline.Asked, target: str, *, environ: Mapping[str, s
     heard: list[str] = []
     parent = Path(tempfile.gettempdir())
     with console.task(f"locking stand-ins for {target}", None), scratch_folder(parent) as scratch:
-        file = scratch / "lock.json"
+        file = scratch / _LOCK
         argv = _child_argv("lock", asked, target, file, [])
         with Stage(scene_for(loaded, target, scratch), scratch) as stage:
             code = _run_child(argv, stage, environ, heard.append)
@@ -145,14 +147,24 @@ def _repeated(option: str, values: Sequence[str]) -> list[str]:
 def _new_folder(parent: Path, prefix: str) -> Path:
     """A folder for one rehearsal. Older ones of the same config and target are deleted but for the newest few."""
     parent.mkdir(parents=True, exist_ok=True)
-    newest_first = sorted(
-        ((path.stat().st_mtime, path) for path in parent.glob(f"{prefix}*") if path.is_dir()), reverse=True
-    )
+    own = [path for path in parent.iterdir() if _is_rehearsal(path, prefix)]
+    newest_first = sorted(((path.stat().st_mtime, path) for path in own), reverse=True)
     for changed, path in newest_first[_KEPT_REHEARSALS - 1 :]:
         # One that still runs began less than its deadline ago.
         if time.time() - changed > _TIMEOUT_S:
             shutil.rmtree(path)
     return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+
+
+def _is_rehearsal(path: Path, prefix: str) -> bool:
+    """Whether a rehearsal made this folder: by its whole name, as other configs' names begin alike, and its lock.
+
+    One that failed before it had a lock is empty.
+    """
+    named = re.fullmatch(rf"{re.escape(prefix)}[a-z0-9_]{{8}}", path.name)
+    if named is None or path.is_symlink() or not path.is_dir():
+        return False
+    return (path / _LOCK).is_file() or not any(path.iterdir())
 
 
 def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], tell: Callable[[str], None]) -> int:
@@ -161,7 +173,8 @@ def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], te
             raise _StoppedByFault
 
     def on_line(line: str) -> None:
-        if line != _INTERRUPTED:
+        # After the time of day.
+        if line.rpartition("Z ")[2] != _INTERRUPTED:
             tell(line)
 
     try:

@@ -9,6 +9,7 @@ import itertools
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -112,7 +113,7 @@ def test_two_rehearsals_at_once(tmp_path: Path) -> None:
             target: pool.submit(
                 _run,
                 imagegen(
-                    "build", CONFIG, "--target", target, "--rehearse", "--out", folder / "out", "--format", "json"
+                    "build", CONFIG, "--target", target, "--rehearse", "--out", folder / "my out", "--format", "json"
                 ),
                 environs[target],
                 folder,
@@ -122,12 +123,23 @@ def test_two_rehearsals_at_once(tmp_path: Path) -> None:
     for target, folder in folders.items():
         done = futures[target].result()
         _assert_tells_all(_manifest(done), target)
+        _assert_last_line_shows_it(done, environs[target], folder)
         _assert_nothing_left(environs[target])
         written = [path for path in folder.rglob("*") if path.is_file() and path.name != "aws-config"]
         assert any(path.name == "packer.log" for path in written)
         assert folder / "asked" not in written
         told = [done.stdout.encode(), done.stderr.encode(), *(path.read_bytes() for path in written)]
         assert [secret for secret in _USERS_SECRETS for text in told if secret.encode() in text] == []
+
+
+def _assert_last_line_shows_it(done: Completed, environ: dict[str, str], folder: Path) -> None:
+    last = done.stderr.splitlines()[-1]
+    told = re.search(r"rehearsal passed in [0-9.hms]+: `imagegen (manifest list .+)` shows its manifest$", last)
+    assert told is not None, last
+    shown = _run(imagegen(*shlex.split(told[1])), environ, folder)
+    assert shown.returncode == ExitCode.OK, shown.stderr
+    assert shown.stdout.count("\n") == 1
+    assert _manifest(done)["image_id"][:16] in shown.stdout
 
 
 def _assert_tells_all(manifest: dict[str, Any], target: str) -> None:
@@ -287,15 +299,26 @@ def test_a_plan_and_a_tree_can_be_had_without_an_account(verb: str, tmp_path: Pa
 
 def test_only_the_newest_rehearsals_are_kept_and_none_that_may_still_run(tmp_path: Path) -> None:
     now = time.time()
-    names = [f"image-aws-{number}" for number in range(8)] + ["image-aws-running", "image-azure-x", "other"]
-    for number, name in enumerate(names):
+    names = [f"image-aws-{number:08}" for number in range(8)]
+    running = "image-aws-run_ning"
+    # Those of another config or target, and what somebody put there: a tree, a folder of his own.
+    others = ["image-aws-prod-aws-abcdefgh", "image-aws-prod", "image-azure-abcdefgh", "other"]
+    for number, name in enumerate([*names, running, *others]):
         (tmp_path / name / "manifests").mkdir(parents=True)
-        age = 10 if name == "image-aws-running" else 10_000 + number
+        (tmp_path / name / "lock.json").touch()
+        age = 10 if name == running else 10_000 + number
         os.utime(tmp_path / name, (now - age, now - age))
+    (tmp_path / "image-aws-folder12" / "0123456789abcdef" / "tree").mkdir(parents=True)
+    os.utime(tmp_path / "image-aws-folder12", (now - 20_000, now - 20_000))
+    others.append("image-aws-folder12")
+    # This one failed before it had a lock.
+    (tmp_path / "image-aws-emptyone").mkdir()
+    os.utime(tmp_path / "image-aws-emptyone", (now - 20_000, now - 20_000))
     made = rehearse._new_folder(tmp_path, "image-aws-")
     kept = {path.name for path in tmp_path.iterdir()}
     # The running one is the newest of five with the new one.
-    assert kept == {made.name, *names[:3], "image-aws-running", "image-azure-x", "other"}
+    assert kept == {made.name, *names[:3], running, *others}
+    (made / "lock.json").touch()
     again = rehearse._new_folder(tmp_path, "image-aws-")
     assert {path.name for path in tmp_path.iterdir()} == (kept - {names[2]}) | {again.name}
 
@@ -327,7 +350,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(target: str, tmp_path: Path) 
     # The two imagegens, Packer and its plugin: what is counted afterwards can be seen at all.
     assert len(running) >= 4
     assert child.returncode == ExitCode.INTERRUPTED, said
-    assert heard[-1].strip() == "interrupted"
+    assert re.fullmatch(r"\d\d:\d\d:\d\dZ interrupted", heard[-1].strip())
     assert (said.count("interrupted"), said.count("imagegen validate")) == (1, 1)
     assert "Traceback" not in said
     assert "node  finished" not in said
