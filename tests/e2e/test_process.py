@@ -136,6 +136,30 @@ def test_a_child_that_ignores_the_interrupt_is_killed_after_its_grace() -> None:
     assert time.monotonic() - began < _AT_ONCE_S
 
 
+def test_a_clean_up_that_still_says_something_outlasts_its_grace() -> None:
+    code = (
+        "import signal, sys, time\n"
+        "def clean(*_):\n"
+        "    for number in range(12): print(number); time.sleep(0.25)\n"
+        "    print('clean'); sys.exit(0)\n"
+        "signal.signal(signal.SIGINT, clean)\n"
+        "print('ready')\n"
+        "time.sleep(60)"
+    )
+    lines: list[str] = []
+    with pytest.raises(TimeoutError):
+        process.stream(
+            python(code),
+            environ={"PYTHONUNBUFFERED": "1"},
+            cwd=None,
+            timeout=2,
+            on_line=lines.append,
+            # The three seconds of it are longer than either.
+            grace=Grace(least_s=0.1, quiet_s=2.0),
+        )
+    assert lines == ["ready", *map(str, range(12)), "clean"]
+
+
 def test_a_second_interrupt_does_not_wait_for_the_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "MOMENT_S", 0.0)
     code = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from imagegen.catalog.facts import table
 from imagegen.catalog.image_builder import answers, hint_for
 from imagegen.cli.overrides import overrides
 from imagegen.config.fields import keys
+from imagegen.contents import PACKER
 
 VARIABLES = Path(__file__).parents[2] / "data" / "image-builder-variables.txt"
 # Named by its documentation alone, or by people who mean another variable.
@@ -29,6 +31,27 @@ def test_every_key_is_one_of_the_config() -> None:
     known |= {f"overrides.{name}.sha256" for name in overrides()}
     assert [name for name, answer in answers().items() if answer.key and answer.key not in known] == []
     assert [name for name, answer in answers().items() if not answer.key and not answer.note] == []
+
+
+def test_the_parts_of_an_ami_name_are_those_of_the_template() -> None:
+    template = (PACKER / "aws" / "source.pkr.hcl.j2").read_text()
+    name, suffix = (re.search(rf'  {local} += "(.+)"\n', template) for local in ("ami_name", "ami_suffix"))
+    assert name is not None
+    assert suffix is not None
+    parts = {
+        "name_prefix": "",
+        'base["release"]': "the release",
+        'versions["kubernetes"]': "the Kubernetes version",
+        "local.created": "the time",
+        "var.image.id": "the start of the identity",
+        "uuidv4": "a random part",
+    }
+    used = re.findall(r"\$\{(.+?)\}(?=-|$)", f"{name[1].replace('${local.ami_suffix}', '')}{suffix[1]}")
+    assert len(used) == len(parts)
+    note = answers()["ami_name"].note or ""
+    for code, part in zip(used, parts, strict=True):
+        assert part in code
+        assert parts[part] in note
 
 
 @pytest.mark.parametrize(
