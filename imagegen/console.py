@@ -85,6 +85,10 @@ class Console:
         """Tell something that should be read even when quiet."""
         self._line(f"warning: {text}", style="yellow")
 
+    def tell(self, text: str) -> None:
+        """Tell how a command ended, or what should be read before it begins, even when quiet."""
+        self._line(text, style=None)
+
     def relay(self, line: str) -> None:
         """Pass on a line of a child that has a console of its own: it decided already what to say and when it was."""
         self._write(line, style=None)

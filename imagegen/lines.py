@@ -1,7 +1,20 @@
 """Makes a value safe to print: one line, without control characters, and no command to a CI runner that reads the log.
 
 Whatever people read goes through here, last: names of files, keys and values are chosen by whoever wrote the config,
-and a newline in one of them would let it write lines of its own."""
+and a newline in one of them would let it write lines of its own.
+
+Commands are what makes a runner act, and all of these are broken:
+
+* GitHub Actions, and Gitea's and Forgejo's runners: `::name::` at the start of a line, `##[name]` anywhere
+  (https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs);
+* Azure Pipelines: `##vso[area.action]` anywhere, in capitals too, and `##[name]`
+  (https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands);
+* TeamCity: `##teamcity[name]` (https://www.jetbrains.com/help/teamcity/service-messages.html);
+* GitLab, Travis and Buildkite: `section_start:`, `travis_fold:` and `ESC ]1338;` need a carriage return or an escape
+  character, which no value keeps.
+
+Buildkite's `---`, `+++` and `~~~` at the start of a line only fold the log: they stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +29,8 @@ _UNSEEN: Final = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
 )
 
-# What GitHub's runner takes for a command: `::` at a line's start, `##[` anywhere.
-# https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs
 _COMMAND: Final = r"^(\s*):(?=:)"
-_FORMER_COMMAND: Final = "##["
+_BRACKETED_COMMAND: Final = r"(##\w*)\["
 
 
 def one_line(text: str) -> str:
@@ -29,7 +40,14 @@ def one_line(text: str) -> str:
         text = re.sub(_UNSEEN, _escaped, text)
     if text.lstrip().startswith("::"):
         text = re.sub(_COMMAND, r"\1\\x3a", text)
-    return text.replace(_FORMER_COMMAND, r"##\x5b")
+    return without_brackets(text, r"\x5b")
+
+
+def without_brackets(text: str, bracket: str) -> str:
+    """The text with `bracket` in place of the one that makes a command of `##[`, `##vso[` and their like."""
+    if "##" not in text:
+        return text
+    return re.sub(_BRACKETED_COMMAND, lambda found: f"{found[1]}{bracket}", text)
 
 
 def joined(lines: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from imagegen.cli.telling import voice
 from imagegen.lines import one_line
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def loaded(asked: Asked) -> Loaded:
     found = pipeline.load(asked)
     if count := len(found.warnings) + len(found.awaited):
         line = f"{asked.file}: {counted(count, 'warning')}: run `imagegen validate` to see them"
-        click.echo(one_line(line), err=True)
+        voice().tell(one_line(line))
     return found
 
 
@@ -96,7 +97,10 @@ def console_for(plain: bool, quiet: bool) -> Console:
     from imagegen.console import make_console
 
     gc.enable()
-    return make_console(plain=True if plain else None, quiet=quiet)
+    console = make_console(plain=True if plain else None, quiet=quiet)
+    # What the command says from here on is said by it.
+    voice().console = console
+    return console
 
 
 def on_error(choice: str, *, rehearse: bool) -> OnError:
@@ -117,7 +121,7 @@ def _ask_what_to_do(step: str) -> str:
     question = f"{step} failed: [c] clean up, [a] abort and keep the machine, [r] run the step again? "
     answer = ""
     while answer not in ("c", "a", "r"):
-        click.echo(question, err=True, nl=False)
+        click.echo(one_line(question), err=True, nl=False)
         answer = (sys.stdin.readline() or "c").strip().lower()
     return answer
 

@@ -49,10 +49,10 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
     from imagegen.errors import ExitCode
     from imagegen.providers.checks import WRONG
 
+    console, run = asking.console_for(plain, quiet), asking.run_with(())
     loaded = asking.loaded(asking.asked(config, sets))
     names = [target] if target else list(loaded.config.targets.named())
     steps = {name: pipeline.evaluated(loaded, name) for name in names}
-    console, run = asking.console_for(plain, quiet), asking.run_with(())
     found = {name: examine(loaded.specs[name], steps[name], run, console) for name in names}
     is_wrong = any(check.verdict == WRONG for checks in found.values() for check in checks)
     if form == "json":
@@ -60,13 +60,17 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
         print_json({"ok": not is_wrong, "targets": targets})
     else:
         for name, checks in found.items():
-            click.echo("\n".join([one_line(f"{loaded.config.name} for {name}"), *_lines(checks)]))
+            click.echo(_checks_text(f"{loaded.config.name} for {name}", checks))
     if is_wrong:
         raise click.exceptions.Exit(int(ExitCode.REFUSED))
 
 
 def _as_json(check: Check) -> dict[str, str]:
     return {"subject": check.subject, "verdict": check.verdict, "message": check.message, "hint": check.hint}
+
+
+def _checks_text(title: str, checks: Sequence[Check]) -> str:
+    return "\n".join([one_line(title), *_lines(checks)])
 
 
 def _lines(checks: Sequence[Check]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imagegen.cli import asking, options
+from imagegen.lines import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -146,7 +147,7 @@ def outcome_line(outcome: Outcome) -> str:
     name = f" {leftover.name}" if leftover.name and leftover.name != leftover.id else ""
     what = f"{leftover.kind} {leftover.id}{name} ({leftover.state}) of run {leftover.run_id}"
     reason = outcome.why_not or outcome.verdict.reason
-    return f"{_word(outcome):<11}  {outcome.place.target} {leftover.region}  {what}: {reason}"
+    return one_line(f"{_word(outcome):<11}  {outcome.place.target} {leftover.region}  {what}: {reason}")
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:

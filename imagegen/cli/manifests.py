@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -58,7 +59,7 @@ def _tell_where_else(place: Path) -> None:
     click.echo(one_line(f"there are no manifests in {place / 'manifests'}"), err=True)
     rehearsals = sorted((place / "rehearsal").glob("*/manifests"), key=lambda path: path.stat().st_mtime)
     if rehearsals:
-        line = f"hint: the newest rehearsal's: imagegen manifest list {rehearsals[-1].parent}"
+        line = f"hint: the newest rehearsal's: imagegen manifest list {shlex.quote(str(rehearsals[-1].parent))}"
         click.echo(one_line(line), err=True)
 
 
@@ -82,7 +83,7 @@ def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> N
         what = "no manifest" if not found else counted(len(found), "manifest")
         raise ConfigError(
             f"{what} in {place / 'manifests'} of an image {image_id!r}",
-            hint=f"`imagegen manifest list {place}` shows them",
+            hint=f"`imagegen manifest list {shlex.quote(str(place))}` shows them",
         )
     print_manifest(found[0], form)
     listing.refuse_bad()

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from imagegen.console import counted
-from imagegen.lines import joined, one_line
+from imagegen.lines import joined, one_line, without_brackets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.build.toolchain import Toolchain
-    from imagegen.errors import ImagegenError
+    from imagegen.errors import ImagegenError, Problem
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan, PlannedResource
 
-_COLOURS = {"error": "red", "warning": "yellow", "hint": "cyan"}
-_LEADS = re.compile(r"(?m)(?:(?<=: )|^)( *)(error|warning|hint):(?= )")
 # What a reader of a plan wants to see of a resource beside its name; digests are for machines.
 _SHOWN = {
     "archive": ("into",),
@@ -37,7 +33,7 @@ _SHOWN = {
 def error_text(error: ImagegenError) -> str:
     """An error as it is shown: message, every problem or detail, hint."""
     parts = [one_line(f"error: {error.message}")]
-    parts += [str(problem) for problem in error.problems]
+    parts += [problem_text(problem) for problem in error.problems]
     parts += [one_line(f"  {detail}") for detail in error.details]
     if error.hint:
         # A hint may be commands to run, each on its line.
@@ -45,17 +41,31 @@ def error_text(error: ImagegenError) -> str:
     return "\n".join(parts)
 
 
-def coloured(text: str) -> str:
-    """The text for a terminal: `error:`, `warning:` and `hint:` stand out. click takes colours away elsewhere."""
-    if os.environ.get("NO_COLOR"):
-        return text
-    return _LEADS.sub(lambda found: found[1] + click.style(f"{found[2]}:", fg=_COLOURS[found[2]], bold=True), text)
+def usage_text(error: click.ClickException) -> str:
+    """What click itself refuses, in the same form: its message repeats what was typed, as it was typed."""
+    message = error.format_message()
+    # Only the choices of a parameter that is missing, which are imagegen's own, stand on lines of their own.
+    lines = message.split("\n") if isinstance(error, click.MissingParameter) else [message]
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return joined([f"error: {lines[0]}", *lines[1:]])
+    help_ = f"Try '{context.command_path} {context.help_option_names[-1]}' for help."
+    return joined([*context.get_usage().split("\n"), help_, "", f"error: {lines[0]}", *lines[1:]])
+
+
+def problem_text(problem: Problem) -> str:
+    """A problem as it is shown: its place and what is wrong, and the hint below."""
+    return joined(str(problem).split("\n"))
 
 
 def print_json(value: object) -> None:
     """A value for machines on standard output."""
     # JSON escapes what ends a line; what a CI runner takes for a command anywhere in a line only stands in its strings.
-    click.echo(json.dumps(value, indent=2, sort_keys=True).replace("##[", r"##\u005b"))
+    click.echo(_json_text(value))
+
+
+def _json_text(value: object) -> str:
+    return without_brackets(json.dumps(value, indent=2, sort_keys=True), r"\u005b")
 
 
 def plan_text(plan: BuildPlan) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from imagegen.cli.telling import voice
 from imagegen.errors import ERROR, ConfigError
 from imagegen.files import check_name
 from imagegen.lines import one_line
@@ -239,7 +240,7 @@ def _with_ended_support(answers: Answers, file: Path, problems: Sequence[Problem
     ended = [problem for problem in problems if problem.rule == "support-ended"]
     if terminal and ended == [problem for problem in problems if problem.severity == ERROR]:
         for problem in ended:
-            click.echo(one_line(f"{problem.path}: {problem.message}"), err=True)
+            voice().tell(one_line(f"{problem.path}: {problem.message}"))
         if click.confirm("Build it all the same (allow_eol: true)?", err=True):
             return dataclasses.replace(answers, allow_eol=True)
     message = f"{file} is not written: these answers do not go together"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imagegen.cli import asking, options
+from imagegen.cli.telling import voice
 from imagegen.lines import joined
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:
     """
     import shlex
 
+    from imagegen.cli.show import problem_text
     from imagegen.cli.starting import answers_to, file_of, refuse_existing, write_starter
     from imagegen.config.starter import complaint
 
@@ -66,7 +68,7 @@ def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:
     file = file or file_of(answers.name)
     written = write_starter(answers, file, force=force, with_schema=not no_schema, terminal=terminal, today=today)
     for problem in written.warnings:
-        click.echo(str(problem), err=True)
+        voice().tell(problem_text(problem))
     lines = [f"wrote {file}, which validates"]
     if written.schema:
         lines.append(f"wrote {written.schema}, by which editors complete and check it")
@@ -236,7 +238,7 @@ def _print(shown: Any, lines: Iterable[str], form: str) -> None:  # noqa: ANN401
     if form == "json":
         print_json(shown)
     else:
-        click.echo("\n".join(lines))
+        click.echo(joined(line for text in lines for line in text.split("\n")))
 
 
 def _columns(rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:

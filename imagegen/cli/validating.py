@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from imagegen.cli.telling import voice
 from imagegen.console import counted
 from imagegen.errors import ERROR, ConfigError, ExitCode
 from imagegen.lines import one_line
@@ -53,7 +54,7 @@ def validate_configs(configs: tuple[Path, ...], target: str | None, sets: tuple[
             (_annotate if form == "github" else _tell)(verdict, told_before)
             told_before |= {*verdict.problems, *verdict.awaited}
         if form == "text" and len(verdicts) > 1:
-            click.echo(_summary(verdicts))
+            click.echo(one_line(_summary(verdicts)))
     if any(verdict.failure for verdict in verdicts):
         raise click.exceptions.Exit(int(ExitCode.USAGE))
 
@@ -75,13 +76,13 @@ def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
 
 def _tell(verdict: Verdict, told_before: set[Problem]) -> None:
     """A warning of a config that several extend is told once; what refuses a config is told of each."""
-    from imagegen.cli.show import coloured, error_text
+    from imagegen.cli.show import error_text, problem_text
 
     if verdict.failure is not None:
-        click.echo(coloured(error_text(verdict.failure)), err=True)
+        voice().tell(error_text(verdict.failure))
         return
     for problem in _new([*verdict.problems, *verdict.awaited], told_before):
-        click.echo(coloured(str(problem)), err=True)
+        voice().tell(problem_text(problem))
     ok = "ok, and cannot be built yet" if verdict.awaited else "ok"
     click.echo(one_line(f"{verdict.file}: {ok} ({verdict.name} for {', '.join(verdict.targets)})"))
 
@@ -109,11 +110,14 @@ def _annotate(verdict: Verdict, told_before: set[Problem]) -> None:
         words += [] if problem.line or problem.file == file else [f"said by {problem.file}"]
         place = [f"file={_property(file)}", *([f"line={problem.line}"] if problem.line else [])]
         title = [f"title={_property(problem.rule)}"] if problem.rule else []
-        annotation = f"::{kind} {','.join([*place, *title])}::{_escaped(words)}"
-        click.echo(annotation)
+        click.echo(_annotation(kind, [*place, *title], words))
     if verdict.failure is not None and not verdict.problems:
-        annotation = f"::error file={_property(str(verdict.file))}::{_escaped([verdict.failure.message])}"
-        click.echo(annotation)
+        click.echo(_annotation("error", [f"file={_property(str(verdict.file))}"], [verdict.failure.message]))
+
+
+def _annotation(kind: str, properties: list[str], words: list[str]) -> str:
+    """The command itself, in which every value is harmless."""
+    return f"::{kind} {','.join(properties)}::{_escaped(words)}"
 
 
 def _escaped(lines: list[str]) -> str:

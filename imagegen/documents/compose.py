@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from imagegen.console import counted
 from imagegen.documents.yaml import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -286,7 +287,9 @@ def _put(value: Any, path: YamlPath, new: Any, at: YamlPath) -> Any:  # noqa: AN
         if not isinstance(value, list):
             raise ConfigError(f"{dotted(at) or 'the config'} is not a list", hint="set the whole of it: path=[a, b]")
         if part >= len(value):
-            raise ConfigError(f"{dotted(at)} has {len(value)} items, counted from 0", hint="set the whole list")
+            raise ConfigError(
+                f"{dotted(at)} has {counted(len(value), 'item')}, counted from 0", hint="set the whole list"
+            )
         return [*value[:part], _put(value[part], rest, new, (*at, part)), *value[part + 1 :]]
     inside = {} if value is None else value
     if not isinstance(inside, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 from typing import TYPE_CHECKING
 
 from imagegen.build.journal import read_runs
@@ -24,7 +25,7 @@ def warn_of_leftovers(out: Path, run: Run, console: Console) -> None:
     for place, fault in faults:
         ids = ", ".join(each.entry.run_id for each in dead if place_of(each) == place)
         console.warn(f"whether run {ids} left something behind could not be found out: {fault.message}")
-    command = f"imagegen janitor --out {out} --delete"
+    command = f"imagegen janitor --out {shlex.quote(str(out))} --delete"
     for run_id, leftovers in found.items():
         things = ", ".join(f"{leftover.kind} {leftover.id}" for leftover in leftovers)
         console.warn(f"run {run_id} ended without cleaning up and left {things}: `{command}` removes it")

@@ -7,6 +7,7 @@ config whose test lock the command finds.
 
 from __future__ import annotations
 
+import re
 import shlex
 import shutil
 import sys
@@ -45,7 +46,8 @@ def test_operator_reads_exactly_this(
         lock = make_lock(load(folder / "lock-for.yaml"))
         (folder / "config.lock.json").write_bytes(lock_bytes(lock))
     code, stdout, stderr = _run(case, folder, monkeypatch, capsys)
-    said = stderr.replace(str(folder), "{folder}")
+    # In a log, each line of what may take long says when it was.
+    said = re.sub(r"(?m)^\d\d:\d\d:\d\dZ ", "{time} ", stderr.replace(str(folder), "{folder}"))
     compare_golden({case / "stderr.txt": said})
     agreed_code = int((case / "code").read_text()) if (case / "code").exists() else ExitCode.USAGE
     assert code == agreed_code
@@ -69,7 +71,7 @@ def test_operator_is_never_shown_the_inside() -> None:
     leaks = ("Traceback", "pydantic", "ruamel", "tag:yaml.org", "NoneType", "StrictUndefined", "<class", "object at 0x")
     said = {case.name: (case / "stderr.txt").read_text() for case in CASES}
     assert [(name, leak) for name, text in said.items() for leak in leaks if leak in text] == []
-    assert [name for name, text in said.items() if not text.startswith(("error: ", "Usage: "))] == []
+    assert [name for name, text in said.items() if not text.startswith(("error: ", "{time} error: ", "Usage: "))] == []
 
 
 def test_folders_are_cases() -> None:

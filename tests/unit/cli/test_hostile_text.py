@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import unicodedata
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     Run = Callable[..., tuple[object, str, str]]
 
 FORGED = "::error::FORGED"
-HOSTILE = f"a\n{FORGED}\r{FORGED}\u2028\x1b[31m\x9b1m\u202e##[error]FORGED"
+# What runners look for anywhere in a line: GitHub's former form, Azure Pipelines', TeamCity's.
+ANYWHERE = "##[error]FORGED ##vso[task.complete]FORGED ##VSO[task.complete]FORGED ##teamcity[buildStop]FORGED"
+HOSTILE = f"a\n{FORGED}\r{FORGED}\u2028\x1b[31m\x9b1m\u202e{ANYWHERE}"
 # In YAML, where what cannot be seen is refused unless it is a newline or a tab.
-NAMED = f"a\n{FORGED}\n ##[error]FORGED"
+NAMED = f"a\n{FORGED}\n {ANYWHERE}"
 WRITTEN = json.dumps(NAMED)
 BASE = """\
 name: hostile
@@ -55,7 +58,7 @@ def _own_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def assert_harmless(text: str) -> None:
     for line in text.split("\n"):
         assert not line.lstrip().startswith("::error::"), line
-        assert "##[" not in line
+        assert not re.search(r"##(vso|teamcity)?\[", line, re.IGNORECASE)
         assert not [char for char in line if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")], line
 
 
@@ -125,9 +128,42 @@ def test_a_console_prints_a_line_a_call(plain: bool) -> None:
 
 
 def test_what_can_be_seen_stays_as_it_is() -> None:
-    for text in ("C:\\new\\x1b", "a:b::c", "[bold] # ## [x]", "Grüße\tan 漢字 ✓", ""):
+    for text in (
+        "C:\\new\\x1b",
+        "a:b::c",
+        "[bold] # ## [x] #vso[x]",
+        "Grüße\tan 漢字 ✓",
+        "--- a",
+        "section_start:1:a",
+        "",
+    ):
         assert one_line(text) == text
     assert joined(["a\nb", "c"]) == "a\\nb\nc"
+
+
+def test_a_command_of_a_runner_is_shown_as_text() -> None:
+    assert one_line("##vso[task.complete]") == r"##vso\x5btask.complete]"
+    assert one_line("##[group]##teamcity[x]") == r"##\x5bgroup]##teamcity\x5bx]"
+    # GitLab and Travis ask for a carriage return and an escape character behind theirs.
+    assert one_line("section_start:1:a\r\x1b[0K") == r"section_start:1:a\x0d\x1b[0K".replace(r"\x0d", r"\r")
+
+
+def test_the_environment_prints_no_line_of_its_own(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(BASE)
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", f"1\nFORGED\n{FORGED}")
+    code, out, err = run("validate", "config.yaml")
+    assert (code, out) == (2, "")
+    assert [line for line in err.splitlines() if line.startswith("FORGED")] == []
+    shown = rf"SOURCE_DATE_EPOCH=1\nFORGED\n{FORGED}"
+    assert err.splitlines()[-1] == f"error: {shown} is not a number of seconds since 1970"
+
+
+@pytest.mark.parametrize("words", [["--a\nFORGED"], ["a\nFORGED"], ["--format", "a\nFORGED", "config.yaml"]], ids=str)
+def test_what_click_repeats_has_no_line_of_its_own(words: list[str], run: Run) -> None:
+    code, _, err = run(*(["validate"] if words[0] != "a\nFORGED" else []), *words)
+    assert code == 2
+    assert [line for line in err.splitlines() if line.startswith("FORGED")] == []
+    assert err.splitlines()[-1].startswith("error: ")
 
 
 def test_a_name_that_is_no_text_is_refused_before_anything_is_done(run: Run, tmp_path: Path) -> None:
@@ -138,4 +174,7 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_done(run: Run, tmp
         code, out, err = run(verb, file)
         assert (code, out) == (2, "")
         hint = "rename it, so that it can be recorded"
-        assert err == f"error: the name {tmp_path}/config-\\xff.yaml is not UTF-8\nhint: {hint}\n"
+        # Where work may take long, each line says when it was.
+        said = re.sub(r"(?m)^\d\d:\d\d:\d\dZ ", "", err)
+        assert (said == err) == (verb not in ("lock", "build"))
+        assert said == f"error: the name {tmp_path}/config-\\xff.yaml is not UTF-8\nhint: {hint}\n"

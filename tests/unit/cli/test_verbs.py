@@ -18,9 +18,12 @@ from imagegen.build.packer import OnError
 from imagegen.cli import asking
 from imagegen.cli.labels import parse_labels
 from imagegen.cli.main import cli, main
-from imagegen.cli.show import coloured, error_text
+from imagegen.cli.show import error_text
+from imagegen.cli.telling import coloured
 from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
+from imagegen.manifest.store import LocalStore
 from imagegen.rehearsal import rehearse
+from tests.unit.manifest.test_manifest_store import manifest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,6 +106,16 @@ def test_render_prints_where_the_tree_is(
     assert {path: path.stat().st_mtime_ns for path in tree.rglob("*")} == before
 
 
+def test_a_tree_that_packer_may_be_reading_is_not_rendered_over(
+    run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path], tmp_path: Path
+) -> None:
+    decision, lock = locked
+    with pipeline.build_folder(decision.plan, tmp_path).claimed():
+        code, out, err = run("render", SHIPPED, "--target", "aws", "--lock", lock, "--out", tmp_path)
+    assert (code, out) == (ExitCode.REFUSED, "")
+    assert "another run is using" in err
+
+
 def test_lock_beside_the_config_is_found(
     run: Callable[..., tuple[object, str, str]], locked: tuple[Any, Path], tmp_path: Path
 ) -> None:
@@ -128,6 +141,53 @@ def test_an_empty_list_names_the_newest_rehearsal(run: Callable[..., tuple[objec
         os.utime(folder, (1000 - number, 1000 - number))
     _, _, err = run("manifest", "list", "--out", tmp_path)
     assert err.endswith(f"hint: the newest rehearsal's: imagegen manifest list {tmp_path}/rehearsal/newest-aws-x1\n")
+
+
+@pytest.fixture
+def mixed_store(tmp_path: Path) -> Path:
+    """A folder whose store holds a manifest and a file that is none."""
+    LocalStore(tmp_path / "of mine" / "manifests").put(manifest())
+    bad = tmp_path / "of mine" / "manifests" / "other" / "aws" / "bad.json"
+    bad.parent.mkdir(parents=True)
+    bad.write_text("{")
+    return tmp_path / "of mine"
+
+
+@pytest.mark.parametrize("words", [("list",), ("show", "a1a1")], ids=" ".join)
+def test_a_bad_file_is_named_after_what_can_be_read(
+    words: tuple[str, ...], run: Callable[..., tuple[object, str, str]], mixed_store: Path
+) -> None:
+    code, out, err = run("manifest", *words, mixed_store)
+    assert code == ExitCode.CONFLICT
+    assert "a1" * 8 in out
+    assert "bad.json" in err
+
+
+def test_a_manifest_that_is_not_there_may_be_the_bad_one(
+    run: Callable[..., tuple[object, str, str]], mixed_store: Path
+) -> None:
+    assert run("manifest", "show", "b2", mixed_store)[0] == ExitCode.CONFLICT
+    (mixed_store / "manifests" / "other" / "aws" / "bad.json").unlink()
+    code, out, err = run("manifest", "show", "b2", mixed_store)
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert f"hint: `imagegen manifest list '{mixed_store}'` shows them\n" in err
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        ("changed", "1 changed by the build, all as planned"),
+        ("failed", "0 changed by the build, not as planned: a/b:c"),
+    ],
+)
+def test_whether_all_is_as_planned_is_what_the_report_says(
+    status: str, verdict: str, run: Callable[..., tuple[object, str, str]], tmp_path: Path
+) -> None:
+    report = {"resources": [{"id": "a/b:c", "status": status}, {"id": "a/b:d", "status": "ok"}]}
+    LocalStore(tmp_path / "manifests").put(manifest(report=report, report_missing=None))
+    code, out, _ = run("manifest", "show", "a1", tmp_path)
+    assert code == 0
+    assert f"  guest      2 resources, {verdict}\n" in out
 
 
 def test_version(run: Callable[..., tuple[object, str, str]]) -> None:

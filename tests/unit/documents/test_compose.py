@@ -188,6 +188,7 @@ def test_null_takes_away(repository: Path) -> None:
         (f"a{'.a' * 20}=1", f"--set a{'.a' * 20}", "is more than 20 deep"),
         ("extends=x.yaml", "--set extends", "is said in a file only"),
         ("list[2]=1", "--set list[2]", "list has 2 items, counted from 0"),
+        ("single[1]=1", "--set single[1]", "single has 1 item, counted from 0"),
         ("gone[0]=1", "--set gone[0]", "gone is not a list"),
         ("[0]=1", "--set [0]", "the config is not a list"),
         ("name.x=1", "--set name.x", "name has no keys, so none can be set in it"),
@@ -203,7 +204,7 @@ def test_null_takes_away(repository: Path) -> None:
     ],
 )
 def test_sets_that_cannot_be(repository: Path, said: str, shown: str, message: str) -> None:
-    write(repository, {"config.yaml": "name: n\nlist: [1, 2]\nnone: []\n"})
+    write(repository, {"config.yaml": "name: n\nlist: [1, 2]\nsingle: [1]\nnone: []\n"})
     # Another that is wrong is told of in the same breath.
     assert refused(repository, "config.yaml", said, "z")[:1] == [(shown, 0, "", message)]
     assert len(refused(repository, "config.yaml", said, "z")) == 2
