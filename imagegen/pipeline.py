@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 import imagegen
@@ -144,7 +145,7 @@ def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
     missing = unanswered(loaded.specs[target], lock, evaluated(loaded, target), provider(target))
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
-        raise ConfigError(what, hint=f"run `imagegen lock {loaded.file}`, which looks it up")
+        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(loaded.file))}`, which looks it up")
     return lock
 
 
@@ -167,14 +168,8 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
         if refresh or target not in bases or bases[target].request != request:
             with console.task(f"looking up the base image for {target}", None):
                 bases[target] = cloud.look_up_base(spec.settings, request, run)
-    artifacts = lock_artifacts(
-        requests,
-        old,
-        refresh=refresh,
-        environ=run.environ,
-        cache=cache_folder(run.environ) / "artifacts",
-        console=console,
-    )
+    cache = cache_folder(run.environ) / "artifacts"
+    artifacts = lock_artifacts(requests, old, refresh=refresh, environ=run.environ, cache=cache, console=console)
     lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases)
     if lock != old:
         write_file(file, lock_bytes(lock))
@@ -201,21 +196,23 @@ def render_tree(decision: Decision) -> dict[str, bytes]:
     from imagegen.render.tree import render
 
     plan, cloud = decision.plan, provider(decision.plan.image.target)
-    plugin = {
-        "name": cloud.PLUGIN,
-        "source": f"github.com/hashicorp/{cloud.PLUGIN}",
-        "version": f">= {cloud.plugin_since(plan.build.settings, len(plan.image.versions))}",
-    }
+    version = f">= {cloud.plugin_since(plan.build.settings, len(plan.image.versions))}"
+    plugin = {"name": cloud.PLUGIN, "source": f"github.com/hashicorp/{cloud.PLUGIN}", "version": version}
     return render(decision, plugin, cloud.source_values(plan))
 
 
-def write(decision: Decision, tree: Mapping[str, bytes], out: Path) -> BuildFolder:
-    """The tree on disk, under out/<name>/<id>/tree."""
-    from imagegen.build.workspace import BuildFolder, write_tree
+def build_folder(plan: BuildPlan, out: Path) -> BuildFolder:
+    """Where everything of this image lies: out/<name>/<id>."""
+    from imagegen.build.workspace import BuildFolder
 
-    folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
+    return BuildFolder((out / plan.build.name / plan.short_id).absolute())
+
+
+def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
+    """The tree on disk."""
+    from imagegen.build.workspace import write_tree
+
     write_tree(tree, folder.tree)
-    return folder
 
 
 def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
@@ -255,17 +252,14 @@ def build(
     from imagegen.build.packer import build_tree
     from imagegen.build.progress import show_build
     from imagegen.build.sizes import build_on_first
-    from imagegen.manifest.report import ExpectedReport, forget_reports, require_report
+    from imagegen.manifest.report import forget_reports, judge_report
+    from imagegen.manifest.verdict import accept_built, expected_report
     from imagegen.providers import provider
-    from imagegen.render.bundle import guest_plan
+    from imagegen.providers.tags import REJECTED
 
     cloud = provider(plan.image.target)
-    variables = {
-        **run.variables,
-        "imagegen_version": imagegen.__version__,
-        "report_file": str(folder.report),
-        **cloud.build_variables(plan, run),
-    }
+    variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
+    variables |= cloud.build_variables(plan, run)
 
     def attempt(size: str) -> None:
         with show_build(console, plan.image.target, drawn=not (on_error and on_error.ask)) as display:
@@ -283,14 +277,16 @@ def build(
     forget_reports(folder.report)
     try:
         build_on_first(cloud.builder_sizes(plan), attempt, no_capacity=cloud.NO_CAPACITY, console=console)
+        # Before anything else can fail: the image is in the cloud, where the next run finds it.
+        rejection = judge_report(folder.report, expected_report(plan))
     finally:
         cloud.clean_up(plan, variables, run, console)
     built = cloud.find_built(plan, run, console)
-    if built is None:
-        raise BuildError(
-            "Packer ended well, and the cloud shows no image with this identity", hint=f"read {folder.log}"
-        )
-    require_report(folder.report, ExpectedReport.of(plan, guest_plan(plan)))
+    # Those that are rejected are not this build's: its own has no verdict yet.
+    if built is None or built.report == REJECTED:
+        message = "Packer ended well, and the cloud shows no image with this identity"
+        raise BuildError(message, hint=f"read {folder.log}")
+    accept_built(plan, built, rejection, run, console)
     return built
 
 
@@ -314,24 +310,22 @@ def record(
 ) -> ImageManifest:
     """What was made, from which inputs, where it is, and what the guest found on itself."""
     from imagegen.manifest.record import make_manifest
-    from imagegen.manifest.report import ExpectedReport
-    from imagegen.manifest.store import LocalStore
+    from imagegen.manifest.store import store_in
+    from imagegen.manifest.verdict import expected_report
     from imagegen.plan.model import digest
-    from imagegen.render.bundle import guest_plan
 
-    config_sha256 = digest(loaded.config.model_dump(mode="json"))
     manifest = make_manifest(
         plan=decision.plan,
-        config=(loaded.file.name, config_sha256),
+        config=(loaded.file.name, digest(loaded.config.model_dump(mode="json"))),
         base_request=lock.base_images[decision.plan.image.target].request,
         tools=tools,
         built=built,
         published=published,
         report=folder.report,
-        expected=ExpectedReport.of(decision.plan, guest_plan(decision.plan)),
+        expected=expected_report(decision.plan),
         run=run,
     )
-    return LocalStore(out / "manifests").put(manifest)
+    return store_in(out).put(manifest)
 
 
 def build_and_publish(
@@ -349,7 +343,8 @@ def build_and_publish(
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
     from imagegen.doctor import refuse_wrong
     from imagegen.leftovers.recording import in_journal
-    from imagegen.manifest.report import refuse_rejected
+    from imagegen.manifest.store import store_in
+    from imagegen.manifest.verdict import check_found
     from imagegen.providers import provider
 
     loaded = load(asked)
@@ -357,23 +352,25 @@ def build_and_publish(
     refuse_wrong(loaded.specs[target], run, console, with_publish=with_publish)
     lock = look_up(loaded, [target], lock_file, refresh=False, run=run, console=console)
     decision = decide(loaded, target, lock)
-    folder = write(decision, render_tree(decision), out)
-    console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
-    tools = find_toolchain(decision.plan, run, console)
-    check(decision.plan, tools, folder, run)
-    with in_journal(decision.plan, folder.journal, out, run, console) as run:
-        found = None if rebuild else provider(target).find_built(decision.plan, run, console)
-        if found is not None:
-            refuse_rejected(folder.report)
-            console.say(f"{target} has this image already: {found.id}")
-        built = found or build(decision.plan, tools, folder, run, console, on_error)
-        # Tools that did not make the image are no part of its record.
-        made_by = tools if found is None else None
-        # Recorded before it is published: if publishing fails, the next run completes this record.
-        manifest = record(loaded, lock, decision, folder, made_by, built, None, run, out)
-        if with_publish:
-            published = publish(decision.plan, built, run, console)
-            manifest = record(loaded, lock, decision, folder, made_by, built, published, run, out)
+    folder = build_folder(decision.plan, out)
+    with folder.claimed():
+        write(render_tree(decision), folder)
+        console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
+        tools = find_toolchain(decision.plan, run, console)
+        check(decision.plan, tools, folder, run)
+        with in_journal(decision.plan, folder.journal, out, run, console) as run:
+            found = None if rebuild else provider(target).find_built(decision.plan, run, console)
+            if found is not None:
+                console.say(f"{target} has this image already: {found.id}")
+                check_found(decision.plan, found, folder.report, store_in(out), run, console, with_publish=with_publish)
+            built = found or build(decision.plan, tools, folder, run, console, on_error)
+            # Tools that did not make the image are no part of its record.
+            made_by = tools if found is None else None
+            # Recorded before it is published: if publishing fails, the next run completes this record.
+            manifest = record(loaded, lock, decision, folder, made_by, built, None, run, out)
+            if with_publish:
+                published = publish(decision.plan, built, run, console)
+                manifest = record(loaded, lock, decision, folder, made_by, built, published, run, out)
     return manifest
 
 
@@ -381,9 +378,9 @@ def publish_built(
     asked: Asked, target: str, *, lock_file: Path, out: Path, run: Run, console: Console
 ) -> ImageManifest:
     """Publish what was built before, found by the cloud's own tags."""
-    from imagegen.build.workspace import BuildFolder
     from imagegen.leftovers.recording import in_journal
-    from imagegen.manifest.report import refuse_rejected
+    from imagegen.manifest.store import store_in
+    from imagegen.manifest.verdict import check_found
     from imagegen.providers import provider
 
     loaded = load(asked)
@@ -392,9 +389,11 @@ def publish_built(
     built = provider(target).find_built(decision.plan, run, console)
     if built is None:
         message = f"{target} has no image {decision.plan.short_id}"
-        raise PublishError(message, hint=f"run `imagegen build {asked.file} --target {target}` first")
-    folder = BuildFolder((out / decision.plan.build.name / decision.plan.short_id).absolute())
-    refuse_rejected(folder.report)
-    with in_journal(decision.plan, folder.journal, out, run, console):
-        published = publish(decision.plan, built, run, console)
-    return record(loaded, lock, decision, folder, None, built, published, run, out)
+        command = f"imagegen build {shlex.quote(str(asked.file))} --target {target}"
+        raise PublishError(message, hint=f"run `{command}` first")
+    folder = build_folder(decision.plan, out)
+    with folder.claimed():
+        check_found(decision.plan, built, folder.report, store_in(out), run, console, with_publish=True)
+        with in_journal(decision.plan, folder.journal, out, run, console):
+            published = publish(decision.plan, built, run, console)
+        return record(loaded, lock, decision, folder, None, built, published, run, out)

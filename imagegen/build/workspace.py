@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import tempfile
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from imagegen.build.folder_lock import locked
+from imagegen.errors import RefusedError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 _FILE_MODE = 0o644
 _FOLDER_MODE = 0o755
@@ -40,6 +44,18 @@ class BuildFolder:
     def report(self) -> Path:
         """What the guest found on itself."""
         return self.root / "report.json"
+
+    @contextlib.contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Nobody else uses it meanwhile: another build of the image would delete this one's report and log."""
+        with locked(self.root / ".lock", wait_s=0, waiting=self._refuse_second_run):
+            yield
+
+    def _refuse_second_run(self) -> None:
+        raise RefusedError(
+            f"another run is using {self.root}: it builds or publishes the same image",
+            hint="wait until it has ended, or name another folder with --out",
+        )
 
 
 def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:

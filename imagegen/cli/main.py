@@ -19,7 +19,8 @@ from imagegen.cli.doctor import doctor
 from imagegen.cli.ending import Verbs, end_without_place
 from imagegen.cli.janitor import janitor as janitor_verb
 from imagegen.cli.manifests import manifest as manifest_group
-from imagegen.lines import joined, one_line
+from imagegen.cli.telling import Voice
+from imagegen.lines import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -92,12 +93,12 @@ def lock(
     """Look up what floats: base images, and the sha256 and size of every artifact, computed from its bytes."""
     from imagegen import pipeline
 
+    console = asking.console_for(plain, quiet)
     loaded = asking.loaded(asking.asked(config, sets))
     targets = [target] if target else list(loaded.config.targets.named())
     for name in targets:
         pipeline.evaluated(loaded, name)
     file = asking.lock_file_of(config, lock_file, labels)
-    console = asking.console_for(plain, quiet)
     pipeline.look_up(loaded, targets, file, refresh=refresh, run=asking.run_with(labels), console=console)
     click.echo(one_line(str(file)))
 
@@ -159,8 +160,11 @@ def render(
     name = asking.target_of(loaded, target)
     lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
     decision = pipeline.decide(loaded, name, lock)
-    folder = out / "rehearsal" if rehearse else out
-    click.echo(one_line(str(pipeline.write(decision, pipeline.render_tree(decision), folder).tree)))
+    folder = pipeline.build_folder(decision.plan, out / "rehearsal" if rehearse else out)
+    # A Packer that is running may still read the tree that is there.
+    with folder.claimed():
+        pipeline.write(pipeline.render_tree(decision), folder)
+    click.echo(one_line(str(folder.tree)))
 
 
 @cli.command(short_help="Build, publish and record an image.")
@@ -219,12 +223,12 @@ def build(
     from imagegen.cli import rehearsing
     from imagegen.cli.show import print_manifest
 
+    console = asking.console_for(plain, quiet)
     failing = asking.on_error(on_error, rehearse=rehearse)
     asked = asking.asked(config, sets)
     # The child of a rehearsal says itself that there are warnings.
     name = asking.target_of(pipeline.load(asked) if rehearse else asking.loaded(asked), target)
     rehearsing.check_faults(faults, name, rehearse=rehearse)
-    console = asking.console_for(plain, quiet)
     if rehearse:
         told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
         flags = [*(flag for flag, on in told if on), "--on-error", on_error]
@@ -270,10 +274,11 @@ def publish(
     from imagegen import pipeline
     from imagegen.cli.show import print_manifest
 
+    console = asking.console_for(plain, quiet)
     asked = asking.asked(config, sets)
     name = asking.target_of(asking.loaded(asked), target)
     file = asking.lock_file_of(config, lock_file, labels)
-    run, console = asking.run_with(labels), asking.console_for(plain, quiet)
+    run = asking.run_with(labels)
     manifest = pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)
     print_manifest(manifest, form)
 
@@ -319,18 +324,19 @@ def main() -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             # A file's name may hold bytes that are no text.
             stream.reconfigure(errors="backslashreplace")
+    voice = Voice()
     try:
-        code = cli.main(prog_name="imagegen", standalone_mode=False)
+        code = cli.main(prog_name="imagegen", standalone_mode=False, obj=voice)
         # Here and not when the interpreter ends: what cannot be printed is an error.
         if sys.stdout is not None:
             sys.stdout.flush()
     except click.exceptions.Abort:
-        click.echo("interrupted", err=True)
+        voice.tell("interrupted")
         sys.exit(130)
     except click.ClickException as error:
-        # Its message repeats what was typed, as it was typed; it has lines of its own too.
-        message = joined(error.format_message().split("\n"))
-        click.UsageError(message, getattr(error, "ctx", None)).show()
+        from imagegen.cli.show import usage_text
+
+        voice.tell(usage_text(error))
         sys.exit(2)
     except OSError as error:
         ended = end_without_place(error)
@@ -342,9 +348,9 @@ def main() -> NoReturn:
 
         if not isinstance(error, ImagegenError):
             raise
-        from imagegen.cli.show import coloured, error_text
+        from imagegen.cli.show import error_text
 
-        click.echo(coloured(error_text(error)), err=True)
+        voice.tell(error_text(error))
         sys.exit(int(error.exit_code))
     sys.exit(code if isinstance(code, int) else 0)
 

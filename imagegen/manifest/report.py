@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple, Self
 
 import pydantic
 
-from imagegen.errors import BuildError, ConfigError, RefusedError
+from imagegen.errors import ConfigError
 from imagegen.files import read_file
 from imagegen.plan.model import BuildPlan
 from imagegen.resources.model import Strict
@@ -15,7 +15,6 @@ from imagegen.resources.model import Strict
 Json = dict[str, pydantic.JsonValue]
 
 _LIMIT_BYTES = 32 * 2**20
-_REBUILD = "build again with --rebuild; if the report is wrong again, the image is not what was planned"
 
 
 class ReportedPhase(Strict):
@@ -94,32 +93,28 @@ def read_report(file: Path, expected: ExpectedReport) -> tuple[Json | None, str 
     return told, None
 
 
-def require_report(file: Path, expected: ExpectedReport) -> None:
-    """BuildError unless the machine that was just built reported this plan, every resource of it."""
-    _, missing = read_report(file, expected)
-    if missing is None:
-        return
-    rejected = _rejected(file)
-    rejected.parent.mkdir(parents=True, exist_ok=True)
-    # A report that never arrived leaves an empty file: it is the mark that counts.
-    rejected.write_bytes(file.read_bytes() if file.is_file() else b"")
-    raise BuildError(f"the image was built, and is not published: {missing}", hint=_REBUILD)
+def judge_report(file: Path, expected: ExpectedReport) -> str | None:
+    """Why the machine's report is rejected, or None: it is of this plan, every resource of it.
 
-
-def refuse_rejected(file: Path) -> None:
-    """An image whose report was rejected when it was built is not published by a later run either."""
-    if _rejected(file).exists():
-        message = f"the report of this image was rejected when it was built: {_rejected(file)}"
-        raise RefusedError(message, hint=_REBUILD)
+    A rejection is marked beside the report, so that it holds for later runs whatever happens to this one.
+    """
+    _, why = read_report(file, expected)
+    if why is not None:
+        rejected = rejected_report(file)
+        rejected.parent.mkdir(parents=True, exist_ok=True)
+        # A report that never arrived leaves an empty file: it is the mark that counts.
+        rejected.write_bytes(file.read_bytes() if file.is_file() else b"")
+    return why
 
 
 def forget_reports(file: Path) -> None:
     """What an earlier build left says nothing about the one that begins."""
-    for old in (file, _rejected(file)):
+    for old in (file, rejected_report(file)):
         old.unlink(missing_ok=True)
 
 
-def _rejected(file: Path) -> Path:
+def rejected_report(file: Path) -> Path:
+    """The mark of a rejection, beside the report."""
     return file.with_suffix(".rejected.json")
 
 

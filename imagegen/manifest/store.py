@@ -104,6 +104,11 @@ class LocalStore:
             yield
 
 
+def store_in(out: Path) -> LocalStore:
+    """The store of what is built below `out`."""
+    return LocalStore(out / "manifests")
+
+
 def manifest_bytes(manifest: ImageManifest) -> bytes:
     """The manifest as it is written: sorted, so that two stores of one state are byte-identical."""
     return json.dumps(manifest.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"

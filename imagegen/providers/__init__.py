@@ -44,6 +44,8 @@ class CloudImage(NamedTuple):
     name: str
     state: str
     """`available`, `pending` or the cloud's own word for anything else."""
+    report: str = ""
+    """`accepted` or `rejected`, as its tag says; empty where no run has said so of its machine's report."""
 
 
 class Published(NamedTuple):
@@ -125,10 +127,14 @@ class Provider(Protocol):
         """What publish needs, as plain JSON; pure."""
 
     def find_built(self, plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
-        """The image with this plan's identity and the run's labels in the build region, by the cloud's tags.
+        """The newest image with this plan's identity and the run's labels in the build region, by the cloud's tags.
 
-        Where there is none, the console is told of those that failed and are not used.
+        One whose report was rejected only where there is no other. Where there is none at all, the console is told of
+        those that failed and are not used.
         """
+
+    def mark(self, plan: BuildPlan, image: CloudImage, report: str, run: Run) -> None:
+        """Tags an image of this plan with what became of its machine's report: `accepted` or `rejected`."""
 
     def build_variables(self, plan: BuildPlan, run: Run) -> dict[str, str]:
         """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""

@@ -13,11 +13,16 @@ RUN_ID = "imagegen_run_id"
 EXPIRES_AT = "imagegen_expires_at"
 # What the expiry of a finished image says where a tag can be replaced and not taken away.
 NEVER = "never"
+# What became of the report of the machine that the image was made of; an image without it was judged by nobody.
+REPORT = "imagegen_report"
+ACCEPTED = "accepted"
+REJECTED = "rejected"
 
 
-def not_expiring(tags: Mapping[str, str]) -> dict[str, str]:
-    """The same tags on an image that is to stay."""
-    return {**tags, EXPIRES_AT: NEVER} if EXPIRES_AT in tags else dict(tags)
+def copied_tags(tags: Mapping[str, str]) -> dict[str, str]:
+    """The same tags on a copy, which is to stay. Only what was accepted is copied, whatever the source's tags say."""
+    kept = {**tags, EXPIRES_AT: NEVER} if EXPIRES_AT in tags else dict(tags)
+    return {**kept, REPORT: ACCEPTED}
 
 
 def is_same_image(tags: Mapping[str, str], image_id: str, labels: Mapping[str, str]) -> bool:

@@ -22,6 +22,7 @@ OWN_TAGS: Final = frozenset(
     {
         *("build_date", "build_timestamp", "creationTimestamp", "containerd_version", "kubernetes_version"),
         *("cloudbase_init_version", "imagegen_image_id", "imagegen_name", "imagegen_version", "os_version"),
+        *("imagegen_run_id", "imagegen_expires_at", "imagegen_report"),
     }
 )
 # https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources#limitations

@@ -278,7 +278,9 @@ def test_whatever_goes_wrong_a_rerun_ends_well_and_nothing_is_made_twice(
                 met.update((trouble.where, trouble.what) for trouble, injection in waiting if injection.met)
             cloud.injections = Injections()
             cloud.follow_hints()
-            manifest = product.build(folder, 23, io.StringIO())
+            said = io.StringIO()
+            manifest = product.build(folder, 23, said)
+            assert "could not be tagged" not in said.getvalue()
             assert manifest.published is not None
             assert {image.region for image in manifest.published.images} == {cloud.home, cloud.away}
             assert cloud.usable() == {cloud.home: 1, cloud.away: 1}

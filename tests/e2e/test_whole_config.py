@@ -46,7 +46,8 @@ def _check(decided: Decided, out: Path, environ: dict[str, str]) -> None:
     """`packer fmt -check` and `packer validate`, as every build begins."""
     decision = decided.decision
     run = Run(environ, {}, "2026-11-18T10:00:00Z")
-    folder = pipeline.write(decision, pipeline.render_tree(decision), out)
+    folder = pipeline.build_folder(decision.plan, out)
+    pipeline.write(pipeline.render_tree(decision), folder)
     tools = pipeline.find_toolchain(decision.plan, run, Console(io.StringIO(), plain=True))
     pipeline.check(decision.plan, tools, folder, run)
 
@@ -236,6 +237,6 @@ def test_the_only_size_cannot_be_had_and_the_secret_stays_one(tmp_path: Path) ->
 
 def _assert_failed_for(done: Completed, reason: str) -> None:
     assert (done.returncode, done.stdout) == (ExitCode.BUILD, "")
-    [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ", len("00:00:00Z "))]
     assert reason in line
     assert "cannot be had now" not in done.stderr

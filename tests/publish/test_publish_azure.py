@@ -87,6 +87,15 @@ class Versions:
             self.known[name]["properties"] |= seen
         return GalleryImageVersion(copy.deepcopy(self.known[name]))
 
+    def begin_update(self, *request: Any, polling: bool) -> None:  # noqa: ANN401 - four names and what changes
+        *place, name, change = request
+        assert tuple(place) == PLACE
+        assert polling is False
+        body = change.as_dict()
+        # Azure replaces all of the tags, and nothing else is said.
+        assert body == {"tags": self.known[name]["tags"] | {"imagegen_report": body["tags"]["imagegen_report"]}}
+        self.journal.note(f"patch {name} imagegen_report={body['tags']['imagegen_report']}")
+
     def begin_create_or_update(self, *request: Any, polling: bool) -> None:  # noqa: ANN401 - four names and a version
         *place, name, version = request
         assert tuple(place) == PLACE
@@ -132,8 +141,16 @@ def test_gallery(
             return numbering.next_version(client, plan, run, case.get("chance", 0))
         if case["verb"] == "find":
             found = gallery.find_built(client, plan, run, console)
-            return found and [found.id, found.region, found.name, found.state]
+            return found and [
+                found.id,
+                found.region,
+                found.name,
+                found.state,
+                *([found.report] if found.report else []),
+            ]
         built = CloudImage("/gal/def/versions/2026.1118.0", "westeurope", "gal/def/2026.1118.0", "available")
+        if case["verb"] == "mark":
+            return gallery.mark(client, plan, built, "rejected", journal.clock())
         published = publish(client, plan, built, console, journal.clock())
         assert {(image.id, image.name) for image in published.images} == {(built.id, built.name)}
         assert {image.state for image in published.images} == {"available"}

@@ -22,6 +22,7 @@ from imagegen.config.load import read_config
 from imagegen.contents import PACKER, ROLES, SHIPPED
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ERROR, WARNING
+from imagegen.providers.tags import EXPIRES_AT, REPORT, RUN_ID
 from imagegen.rules import aws, azure, examples, first_boot, nodes
 from imagegen.rules.judge import RULES, broken_rules
 from imagegen.rules.rule import Asked
@@ -187,12 +188,15 @@ def test_the_builds_account_and_log_are_those_of_the_templates() -> None:
 
 @pytest.mark.parametrize(("cloud", "own"), [("aws", aws.OWN_TAGS), ("azure", azure.OWN_TAGS)])
 def test_own_tags_are_those_of_the_templates(cloud: str, own: frozenset[str], decide: Callable[..., Decided]) -> None:
-    """The names written out there, and one for each version that a rendered image has."""
-    common = (PACKER / "variables.pkr.hcl.j2").read_text().partition("tags = merge(")[2].partition("\n  )")[0]
+    """The names written out there, one for each version that a rendered image has, and those of a run."""
+    variables = (PACKER / "variables.pkr.hcl.j2").read_text()
+    common = variables.partition("tags = merge(")[2].partition("\n  )")[0]
+    of_run = set(re.findall(r"(\w+) = local", variables.partition("builder_tags = ")[2]))
+    assert of_run == {RUN_ID, EXPIRES_AT}
     of_cloud = (PACKER / cloud / "source.pkr.hcl.j2").read_text().partition("cloud_tags = ")[2].partition("}")[0]
     written = set(re.findall(r"^ +(\w+) += ", f"{common}\n{of_cloud}", re.MULTILINE))
     optional = set(re.findall(r'\["(imagegen_\w+)"\]', common))
     assert 'in var.image.versions : "${name}_version"' in common
     tree = pipeline.render_tree(decide(HERE.parent / "golden" / "maximal.yaml", cloud).decision)
     versions = json.loads(tree["image.auto.pkrvars.json"])["image"]["versions"]
-    assert written | optional | {f"{name}_version" for name in versions} == own
+    assert written | optional | of_run | {REPORT} | {f"{name}_version" for name in versions} == own

@@ -29,7 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "templating": set(),
     "console": {"lines"},
     "files": {"errors"},
-    "documents": {"errors", "files"},
+    "documents": {"console", "errors", "files"},
     "catalog": {"contents"},
     "resources": set(),
     "artifacts": {"errors", "files", "resources"},
@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "render": {"plan", "templating"},
     "build": {"artifacts", "console", "errors", "lines"},
     "leftovers": {"build", "errors", "providers"},
-    "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "resources"},
+    "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "render", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
     "pipeline": {
         *("artifacts", "build", "config", "console", "contents", "doctor", "errors", "imagegen"),
@@ -63,6 +63,7 @@ MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
     "artifacts": {"console"},
     "providers": {"console", "plan"},
+    "manifest": {"console"},
     "settle": {"config", "documents", "providers"},
     "rules": {"settle", "steps"},
     "plan": {"providers", "settle"},
@@ -87,6 +88,13 @@ MONOPOLIES = {
     "trustme": {"imagegen.rehearsal"},
 }
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
+# What makes a value harmless to print, and the texts that are made of such values only. Exports are for a shell, which
+# has to have them as they are; the schema and the reference hold nothing but imagegen's own words.
+HARMLESS = {
+    *("one_line", "joined", "error_text", "problem_text", "usage_text", "plan_text", "tools_text", "outcome_line"),
+    *("_manifest_text", "_json_text", "_annotation", "_checks_text"),
+    *("tool_exports_text", "reference_text", "schema_text"),
+}
 LONGEST_FUNCTION = 50
 LONGEST_MODULE = 400
 
@@ -294,15 +302,30 @@ def relative_imports(module: Module) -> list[str]:
 
 
 def raw_echoes(module: Module) -> list[str]:
-    """Values that are printed as they are: `one_line` and `joined` make them harmless."""
+    """What is printed and is neither written out nor made harmless by `one_line`, `joined` or a text made of them."""
     return [
         f"{module.name}:{node.lineno} prints a value as it is"
         for node in module.nodes
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("echo", "secho")
-        and isinstance(node.args[0], ast.JoinedStr | ast.BinOp)
+        if isinstance(node, ast.Call) and _prints(node.func, module) and not _is_harmless(node.args[0])
     ]
+
+
+def _prints(function: ast.expr, module: Module) -> bool:
+    """click's echo, and `tell` of a command's voice, which hands on to echo what it was given."""
+    if not isinstance(function, ast.Attribute) or module.name == "imagegen.cli.telling":
+        return False
+    speaker = function.value.func if isinstance(function.value, ast.Call) else function.value
+    return function.attr in ("echo", "secho") or (
+        function.attr == "tell" and isinstance(speaker, ast.Name) and speaker.id == "voice"
+    )
+
+
+def _is_harmless(value: ast.expr) -> bool:
+    if isinstance(value, ast.IfExp):
+        return _is_harmless(value.body) and _is_harmless(value.orelse)
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and value.func.id in HARMLESS
+    return isinstance(value, ast.Constant)
 
 
 RULES = (
@@ -378,6 +401,23 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
 def test_rule_sees_a_violation(rule: Rule) -> None:
     name, text = VIOLATIONS[rule]
     assert len(rule(Module(name, Path("-"), text))) == 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("f'{name}'", "name", "str(decision.plan.build.name)", "plan.name", "'a' + name", "'\\n'.join(lines)"),
+        *("texts.one_line(name).strip()", "one_line(name) if name else name", "coloured(str(problem))"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["click.echo", "voice.tell", "voice().tell"])
+def test_every_raw_value_is_seen(value: str, verb: str) -> None:
+    assert len(raw_echoes(Module("imagegen.cli.show", Path("-"), f"{verb}({value}, err=True)\n"))) == 1
+
+
+@pytest.mark.parametrize("value", ["'done'", "one_line(name)", "plan_text(plan) if plan else 'none'"])
+def test_what_is_harmless_may_be_printed(value: str) -> None:
+    assert raw_echoes(Module("imagegen.cli.show", Path("-"), f"click.echo({value})\n")) == []
 
 
 @pytest.mark.parametrize(

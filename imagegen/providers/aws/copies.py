@@ -26,7 +26,7 @@ from imagegen.providers.aws.images import (
     snapshots_of,
     tags_of,
 )
-from imagegen.providers.tags import is_same_image, not_expiring
+from imagegen.providers.tags import copied_tags, is_same_image
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Source:
     @property
     def tags(self) -> Sequence[TagTypeDef]:
         # Names that begin with `aws:` are the cloud's own, and refused from others.
-        own = {key: value for key, value in not_expiring(tags_of(self.image)).items() if not key.startswith("aws:")}
+        own = {key: value for key, value in copied_tags(tags_of(self.image)).items() if not key.startswith("aws:")}
         return [{"Key": key, "Value": value} for key, value in sorted(own.items())]
 
 

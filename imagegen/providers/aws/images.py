@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.providers import CloudImage
-from imagegen.providers.tags import IMAGE_ID, is_same_image
+from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT, is_same_image
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,8 +53,10 @@ def as_planned(image: ImageTypeDef, settings: Mapping[str, Any]) -> bool:
 
 
 def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:
-    """The newest that can be used or will be; a failed one is no image."""
-    return next((image for image in images if image["State"] in (AVAILABLE, PENDING)), None)
+    """The newest that can be used or will be, a rejected one last; a failed one is no image."""
+    usable = [image for image in images if image["State"] in (AVAILABLE, PENDING)]
+    # Sorting keeps the order of the others.
+    return next(iter(sorted(usable, key=lambda image: tags_of(image).get(REPORT) == REJECTED)), None)
 
 
 def tags_of(resource: Any) -> dict[str, str]:  # noqa: ANN401 - each of EC2's answers has a type of its own
@@ -62,4 +64,4 @@ def tags_of(resource: Any) -> dict[str, str]:  # noqa: ANN401 - each of EC2's an
 
 
 def cloud_image(image: ImageTypeDef, region: str) -> CloudImage:
-    return CloudImage(image["ImageId"], region, image["Name"], image["State"])
+    return CloudImage(image["ImageId"], region, image["Name"], image["State"], tags_of(image).get(REPORT, ""))

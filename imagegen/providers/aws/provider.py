@@ -9,6 +9,7 @@ from imagegen.providers.aws import base, checks, images, removal, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
+from imagegen.providers.tags import REPORT
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
@@ -123,6 +124,15 @@ def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None
         known = images.images_of(clients(region), plan.image_id, run.labels)
     found = images.newest_usable(image for image in known if images.as_planned(image, settings))
     return images.cloud_image(found, region) if found else None
+
+
+def mark(plan: BuildPlan, image: CloudImage, report: str, run: Run) -> None:
+    """A tag of the AMI."""
+    with (
+        ec2_clients(run.environ, plan.build.settings["auth"]) as clients,
+        explained(f"tagging {image.id}", PublishError),
+    ):
+        clients(image.region).create_tags(Resources=[image.id], Tags=[{"Key": REPORT, "Value": report}])
 
 
 def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:  # noqa: ARG001 - the protocol's

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.errors import RefusedError
+from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import CloudImage
 from imagegen.providers.azure.definition import Definition, definition_of, numbers, state_word
-from imagegen.providers.azure.failures import explained
-from imagegen.providers.tags import is_same_image
+from imagegen.providers.azure.failures import explained, is_passing
+from imagegen.providers.tags import REJECTED, REPORT, is_same_image
+from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,12 +27,14 @@ CREATING = "Creating"
 UPDATING = "Updating"
 FAILED = "Failed"
 COMPLETED = "Completed"
+MARK_LIMIT_S = 600.0
 
 
 def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
     """The highest version of this plan with exactly these labels that has its bytes in the build region.
 
-    Where there is none, versions that failed before they had any are named: they are never used.
+    A rejected one is taken only where there is no other. Where there is none at all, versions that failed before they
+    had any bytes are named: they are never used.
     """
     definition, home = definition_of(plan), plan.build.settings["location"]
     same = [
@@ -41,8 +44,8 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, conso
     ]
     built = [version for version in same if is_built(client, definition, version, home)]
     if built:
-        newest = max(built, key=lambda version: numbers(version.name or "") or (0, 0, 0))
-        return cloud_image(newest, definition, home)
+        best = max(built, key=lambda version: (not is_rejected(version), numbers(version.name or "") or (0, 0, 0)))
+        return cloud_image(best, definition, home)
     for name in (version.name or "" for version in same if version.provisioning_state == FAILED):
         reason = reason_of_failure(client, definition, name)
         command = definition.deletion(name)
@@ -50,6 +53,36 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, conso
             f"{definition}/{name} of this image ended Failed ({reason}) and is not used; delete it: `{command}`"
         )
     return None
+
+
+def mark(client: ComputeManagementClient, plan: BuildPlan, image: CloudImage, report: str, clock: Clock) -> None:
+    """Tag a version with what became of its machine's report; its other tags are said again, or Azure drops them."""
+    from azure.mgmt.compute.models import GalleryImageVersionUpdate
+
+    definition, name = definition_of(plan), image.id.rpartition("/")[2]
+
+    def look() -> GalleryImageVersion | None:
+        # Azure takes one update at a time, and an earlier run may have asked for one.
+        version = definition.version(client, name)
+        return version if version.provisioning_state in (SUCCEEDED, FAILED) else None
+
+    version = wait_for(look, limit_s=MARK_LIMIT_S, clock=clock, passes=is_passing)
+    if version is None:
+        raise PublishError(f"{image.name} was being updated for {MARK_LIMIT_S / 60:g} minutes")
+    tags = {**(version.tags or {}), REPORT: report}
+    # polling=False: publishing waits until the version is settled.
+    client.gallery_image_versions.begin_update(
+        definition.resource_group,
+        definition.gallery,
+        definition.name,
+        name,
+        GalleryImageVersionUpdate(tags=tags),
+        polling=False,
+    )
+
+
+def is_rejected(version: GalleryImageVersion) -> bool:
+    return (version.tags or {}).get(REPORT) == REJECTED
 
 
 def is_built(client: ComputeManagementClient, definition: Definition, version: GalleryImageVersion, home: str) -> bool:
@@ -119,4 +152,5 @@ def cloud_image(version: GalleryImageVersion, definition: Definition, region: st
     """A version as the pipeline knows images."""
     state = state_word(version.provisioning_state)
     shown = {SUCCEEDED: "available", UPDATING: "pending"}.get(state, state)
-    return CloudImage(version.id or "", region, f"{definition}/{version.name}", shown)
+    report = (version.tags or {}).get(REPORT, "")
+    return CloudImage(version.id or "", region, f"{definition}/{version.name}", shown, report)

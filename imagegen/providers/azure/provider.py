@@ -133,6 +133,12 @@ def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None
         return gallery.find_built(client, plan, run, console)
 
 
+def mark(plan: BuildPlan, image: CloudImage, report: str, run: Run) -> None:
+    """A tag of the gallery version."""
+    with explained(f"tagging {image.name}", PublishError), compute(run.environ, _auth(plan)) as client:
+        gallery.mark(client, plan, image, report, Clock())
+
+
 def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:
     """The gallery version to build, which is free at this moment."""
     chance = secrets.randbelow(numbering.PER_SECOND)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import os
-import re
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ import pytest
 from imagegen.artifacts.lock import LockedBase
 from imagegen.build.toolchain import Plugin as InstalledPlugin
 from imagegen.build.toolchain import Toolchain
-from imagegen.errors import BuildError, ConflictError
+from imagegen.errors import ConflictError
 from imagegen.manifest.model import (
     ImageManifest,
     Inputs,
@@ -26,7 +25,7 @@ from imagegen.manifest.model import (
     Tools,
 )
 from imagegen.manifest.record import make_manifest
-from imagegen.manifest.report import ExpectedReport, require_report
+from imagegen.manifest.report import ExpectedReport, judge_report, rejected_report
 from imagegen.manifest.store import LocalStore, manifest_bytes
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact, PublishPart
 from imagegen.providers import CloudImage, Published, Run
@@ -325,11 +324,8 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     file = tmp_path / "report.json"
     if text is not None:
         file.write_text(text)
-    if missing is None:
-        require_report(file, EXPECTED)
-    else:
-        with pytest.raises(BuildError, match=re.escape(missing)):
-            require_report(file, EXPECTED)
+    assert (judge_report(file, EXPECTED) or "").startswith(missing or "")
+    assert rejected_report(file).exists() == (missing is not None)
     report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     made = make_manifest(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import itertools
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
+from imagegen.artifacts import lookup
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import packer
+from imagegen.build.journal import Entry
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import BuildError, PublishError, RefusedError
 from imagegen.manifest.store import LocalStore
-from imagegen.providers import CloudImage, Published, Run
+from imagegen.providers import CloudImage, Leftover, Published, Run
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 from imagegen.render.bundle import guest_plan
@@ -48,6 +51,9 @@ class World:
         self.failures = 0
         self.published = 0
         self.packer_fails = False
+        self.dies: str | None = None
+        self.mark_fails = False
+        self.left: list[Leftover] = []
         self.checks = [Check("sign-in", OK, "somebody")]
         self.cleaned_up: list[str] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
@@ -60,9 +66,27 @@ class World:
         report = report_of(self.plan)
         self.change(report)
         Path(variables["report_file"]).write_text(json.dumps(report))
+        self._die_at("build_tree")
+
+    def find_built(self, *_: object) -> CloudImage | None:
+        if self.image is not None:
+            self._die_at("find_built")
+        return self.image
+
+    def mark(self, _plan: BuildPlan, image: CloudImage, report: str, _run: Run) -> None:
+        if self.mark_fails:
+            raise PublishError("you may not tag")
+        assert image.id == BUILT.id
+        self.image = image._replace(report=report)
 
     def clean_up(self, _plan: BuildPlan, variables: Mapping[str, str], *_: object) -> None:
         self.cleaned_up.append(variables["created"])
+        self._die_at("clean_up")
+
+    def _die_at(self, moment: str) -> None:
+        if self.dies == moment:
+            self.dies = None
+            raise KeyboardInterrupt
 
     def publish(self, *_: object) -> Published:
         if self.failures:
@@ -101,9 +125,10 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(pipeline, "check", lambda *_: None)
     monkeypatch.setattr(packer, "build_tree", made.build_tree)
     monkeypatch.setattr(aws, "quick_checks", lambda *_: made.checks)
-    monkeypatch.setattr(aws, "find_built", lambda *_: made.image)
+    monkeypatch.setattr(aws, "find_built", made.find_built)
+    monkeypatch.setattr(aws, "mark", made.mark)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
-    monkeypatch.setattr(aws, "leftovers", lambda *_: [])
+    monkeypatch.setattr(aws, "leftovers", lambda *_: made.left)
     monkeypatch.setattr(aws, "place", lambda *_: {"region": "us-east-1"})
     monkeypatch.setattr(aws, "publish", made.publish)
     return made
@@ -130,19 +155,38 @@ def build(
     world.plan = pipeline.decide(loaded, "aws", locked).plan
     numbers = itertools.count()
 
-    def built(*, with_publish: bool = True) -> ImageManifest:
+    def built(*, with_publish: bool = True, rebuild: bool = False, out: str = "out") -> ImageManifest:
         return pipeline.build_and_publish(
             pipeline.Asked(SHIPPED, TODAY),
             "aws",
             lock_file=lock,
-            out=tmp_path / "out",
+            out=tmp_path / out,
             run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
             console=Console(said, plain=True, quiet=True),
-            rebuild=False,
+            rebuild=rebuild,
             with_publish=with_publish,
         )
 
     return built
+
+
+@pytest.fixture
+def publish(tmp_path: Path, build: object, said: io.StringIO) -> Callable[..., ImageManifest]:
+    """`imagegen publish`, with the lock that the fixture `build` makes."""
+    assert build
+    numbers = itertools.count()
+
+    def published(*, out: str = "out") -> ImageManifest:
+        return pipeline.publish_built(
+            pipeline.Asked(SHIPPED, TODAY),
+            "aws",
+            lock_file=tmp_path / "lock.json",
+            out=tmp_path / out,
+            run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T11:00:00Z", f"20261118t110000z-{next(numbers):06}"),
+            console=Console(said, plain=True, quiet=True),
+        )
+
+    return published
 
 
 def _of_another_plan(report: dict[str, Any]) -> None:
@@ -159,17 +203,158 @@ def _without_a_resource(report: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("change", [_of_another_plan, _of_another_target, _without_a_resource])
 def test_an_image_with_another_builds_report_is_not_published(
-    change: Callable[[dict[str, Any]], None], world: World, build: Callable[[], ImageManifest]
+    change: Callable[[dict[str, Any]], None],
+    world: World,
+    build: Callable[..., ImageManifest],
+    publish: Callable[..., ImageManifest],
 ) -> None:
     world.change = change
     with pytest.raises(BuildError, match="is not published: the report is of another build"):
         build()
-    with pytest.raises(RefusedError, match="was rejected when it was built"):
-        build()
+    for out in ("out", "of-another-machine"):
+        for verb in (build, publish):
+            with pytest.raises(RefusedError, match="the report of ami-1 was rejected") as raised:
+                verb(out=out)
+            assert "--rebuild" in raised.value.hint
     assert world.published == 0
     world.change = _as_it_is
-    world.image = None
+    assert build(rebuild=True).published is not None
+    assert publish(out="of-another-machine").published is not None
+
+
+@pytest.mark.parametrize("moment", ["build_tree", "clean_up", "find_built"])
+def test_an_image_whose_run_died_is_judged_by_the_next(
+    moment: str, world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest]
+) -> None:
+    for change in (_of_another_plan, _as_it_is):
+        world.dies, world.change = moment, change
+        with pytest.raises(KeyboardInterrupt):
+            build(rebuild=True)
+        assert world.image == BUILT
+        # Nobody but the machine that has its report knows what became of it.
+        with pytest.raises(RefusedError, match="no run has compared its machine's report with the plan"):
+            build(out="of-another-machine")
+        if change is _of_another_plan:
+            for verb in (publish, build):
+                with pytest.raises(RefusedError, match="the report of ami-1 was rejected"):
+                    verb()
+            assert (world.published, world.image) == (0, BUILT._replace(report="rejected"))
     assert build().published is not None
+    assert world.image == BUILT._replace(report="accepted")
+    assert publish(out="of-another-machine").published is not None
+
+
+def test_an_image_that_nobody_judged_is_recorded_and_not_published(
+    world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest]
+) -> None:
+    world.image = BUILT
+    made = build(with_publish=False)
+    assert made.report_missing == "no report of this build is at report.json: the image was made by another run"
+    for verb in (build, publish):
+        with pytest.raises(RefusedError, match="no run has compared") as raised:
+            verb()
+        assert "--out" in raised.value.hint
+    assert world.published == 0
+
+
+def test_where_an_image_cannot_be_tagged_its_record_proves_it(
+    world: World,
+    build: Callable[..., ImageManifest],
+    publish: Callable[..., ImageManifest],
+    tmp_path: Path,
+    said: io.StringIO,
+) -> None:
+    world.mark_fails = True
+    build(with_publish=False)
+    assert (
+        "warning: ami-1 could not be tagged as accepted, which other machines go by: you may not tag" in said.getvalue()
+    )
+    shutil.rmtree(tmp_path / "out" / "windows-2022-containerd")
+    assert publish().published is not None
+    # It proves that image and no other.
+    world.image = BUILT._replace(id="ami-2")
+    with pytest.raises(RefusedError, match="ami-2 is not published: no run has compared"):
+        publish()
+
+
+def test_where_a_rejected_image_cannot_be_tagged_the_mark_on_disk_counts(
+    world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest]
+) -> None:
+    world.mark_fails, world.change = True, _without_a_resource
+    with pytest.raises(BuildError, match="is not published"):
+        build()
+    for verb in (build, publish):
+        with pytest.raises(RefusedError, match=r"the report of ami-1 was rejected.*report\.rejected\.json"):
+            verb()
+    world.mark_fails = False
+    with pytest.raises(RefusedError):
+        publish()
+    assert world.image == BUILT._replace(report="rejected")
+
+
+def test_a_rejected_image_is_not_taken_for_the_one_just_built(
+    world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aws, "find_built", lambda *_: BUILT._replace(report="rejected"))
+    with pytest.raises(BuildError, match="the cloud shows no image with this identity"):
+        build(rebuild=True)
+    assert world.published == 0
+
+
+def test_a_second_run_on_the_same_image_is_refused_at_once(
+    world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest], tmp_path: Path
+) -> None:
+    refused: list[RefusedError] = []
+
+    def meanwhile(report: dict[str, Any]) -> None:
+        world.change = _as_it_is
+        world.image = None
+        for verb in (build, publish):
+            world.image = BUILT if verb is publish else None
+            with pytest.raises(RefusedError) as raised:
+                verb()
+            refused.append(raised.value)
+        # Elsewhere it may.
+        world.image = None
+        assert build(out="elsewhere", with_publish=False).built is not None
+        report["machine"] = {"first": True}
+
+    world.change = meanwhile
+    first = build().report
+    assert first is not None
+    assert first["machine"] == {"first": True}
+    folder = tmp_path / "out" / "windows-2022-containerd"
+    for error in refused:
+        assert error.exit_code == 5
+        assert error.message.startswith(f"another run is using {folder}")
+        assert error.hint == "wait until it has ended, or name another folder with --out"
+    assert len(refused) == 2
+    assert build().published is not None
+
+
+@pytest.mark.parametrize("verb", ["build", "publish"])
+def test_what_a_dead_run_left_is_named_by_the_next(
+    verb: str, world: World, request: pytest.FixtureRequest, tmp_path: Path, said: io.StringIO
+) -> None:
+    again = request.getfixturevalue(verb)
+    world.image, out = BUILT._replace(report="accepted"), tmp_path / "out of mine"
+    dead = Entry("run-1", "aws", "0" * 64, {"region": "us-east-1"}, "2026-11-18T09:00:00Z", "2026-11-18T16:00:00Z")
+    journal = out / "of-another-config" / "journal" / "run-1.jsonl"
+    journal.parent.mkdir(parents=True)
+    journal.write_text(json.dumps({"event": "started", **dataclasses.asdict(dead)}) + "\n")
+    world.left = [
+        Leftover(kind, id_, "us-east-1", "", "running", run_id, dead.expires_at, "")
+        for kind, id_, run_id in (
+            ("instance", "i-1", "run-1"),
+            ("key pair", "key-1", "run-1"),
+            ("instance", "i-2", "x"),
+        )
+    ]
+    assert again(out=out.name).published is not None
+    assert (
+        "warning: run run-1 ended without cleaning up and left instance i-1, key pair key-1: "
+        f"`imagegen janitor --out '{out}' --delete` removes it\n"
+    ) in said.getvalue()
 
 
 def test_a_record_survives_a_publish_that_fails(
@@ -223,6 +408,22 @@ def test_what_the_cloud_would_refuse_is_refused_before_anything_is_made(
     ]
     assert (world.image, world.cleaned_up, world.published) == (None, [], 0)
     assert not (tmp_path / "out").exists()
+
+
+def test_what_was_locked_is_counted(
+    load: Any,  # noqa: ANN401 - the shared fixtures
+    make_lock: Any,  # noqa: ANN401 - as above
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    loaded, said, file = load(SHIPPED), io.StringIO(), tmp_path / "lock.json"
+    known = make_lock(loaded)
+    monkeypatch.setattr(aws, "look_up_base", lambda *_: known.base_images["aws"])
+    one = dict(list(known.artifacts.items())[:1])
+    monkeypatch.setattr(lookup, "lock_artifacts", lambda *_, **__: one)
+    run = Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
+    pipeline.look_up(loaded, ["aws"], file, refresh=True, run=run, console=Console(said, plain=True))
+    assert said.getvalue().endswith(f"Z locked 1 artifact and 1 base image in {file}\n")
 
 
 def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], ImageManifest], said: io.StringIO) -> None:

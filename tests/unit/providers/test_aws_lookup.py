@@ -11,7 +11,7 @@ import pytest
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
-from imagegen.providers import Run, provider
+from imagegen.providers import CloudImage, Run, provider
 from imagegen.providers.aws import base, images, source
 from imagegen.providers.aws.client import ec2_clients, explained
 from imagegen.providers.aws.settings import Settings
@@ -135,6 +135,18 @@ def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> N
     assert labelled.id == rehearsed
     assert aws.find_built(PLAN, run(rehearsal="false"), CONSOLE) is None
     assert aws.find_built(PLAN, run(rehearsal="true", who="me"), CONSOLE) is None
+
+
+def test_a_rejected_image_is_found_only_where_there_is_no_other(ec2: Any) -> None:  # noqa: ANN401 - as above
+    aws = provider("aws")
+    for name in ("first", "second"):
+        ami = register(ec2, name, imagegen_image_id=PLAN.image_id)
+        built = aws.find_built(PLAN, run(), CONSOLE)
+        assert built == CloudImage(ami, REGION, name, "available")
+        aws.mark(PLAN, built, "rejected", run())
+    left = aws.find_built(PLAN, run(), CONSOLE)
+    assert left is not None
+    assert left.report == "rejected"
 
 
 @pytest.mark.usefixtures("ec2")
