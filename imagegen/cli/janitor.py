@@ -58,7 +58,7 @@ def janitor(
 
     Only what carries a run's id is looked at. Of a run of this machine it may go when the run is over; of any other
     run, when its time is over (the tag imagegen_expires_at). A finished image is never removed.
-    Exit code 7 where something could not be removed: run it again. A place that cannot be looked at hides no other.
+    Exit code 7 where something could not be removed: run it again. What cannot be looked at hides nothing else.
     """
     import datetime
     import functools
@@ -124,7 +124,7 @@ def _raise_if_stuck(outcomes: Sequence[Outcome], faults: Sequence[ImagegenError]
     if not stuck and len(faults) == 1:
         raise faults[0]
     messages = [f"{stuck} of {len(outcomes)} leftovers could not be removed"] if stuck else []
-    messages += [f"in {len(faults)} place{'s' if len(faults) > 1 else ''} not all was looked at"] if faults else []
+    messages += ["not everything could be looked at"] if faults else []
     if messages:
         raise PublishError(
             ", and ".join(messages),

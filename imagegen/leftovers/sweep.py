@@ -52,11 +52,12 @@ class Outcome:
 
 @dataclasses.dataclass
 class Swept:
-    """What was found and what became of it; `faults`: the places where that ended early."""
+    """What was found and what became of it; `faults`: the places where that ended early, or not all could be asked."""
 
     tried: dict[str, Outcome] = dataclasses.field(default_factory=dict)
     listed: dict[str, Outcome] = dataclasses.field(default_factory=dict)
     faults: list[tuple[Place, ImagegenError]] = dataclasses.field(default_factory=list)
+    _lost: set[str] = dataclasses.field(default_factory=set)
 
     @property
     def outcomes(self) -> list[Outcome]:
@@ -67,13 +68,30 @@ class Swept:
         faulty = {place.key for place, _ in self.faults}
         return [place for place in places if place.key not in faulty]
 
+    def reachable(self, places: Iterable[Place]) -> list[Place]:
+        """Those of which at least something could be asked."""
+        return [place for place in places if place.key not in self._lost]
+
     @contextlib.contextmanager
     def going_on(self, place: Place) -> Iterator[None]:
         """What is wrong with one place hides no other."""
         try:
             yield
         except ImagegenError as fault:
+            self._lost.add(place.key)
+            self.add_fault(place, fault)
+
+    def add_fault(self, place: Place, fault: ImagegenError) -> None:
+        """Once, also where the place is looked at again."""
+        if (place.key, fault.message) not in ((known.key, told.message) for known, told in self.faults):
             self.faults.append((place, fault))
+
+    def leftovers(self, place: Place, run: Run) -> Sequence[Leftover]:
+        """What is in the place, as far as the cloud tells it."""
+        found, faults = provider(place.target).leftovers(place.details, run)
+        for fault in faults:
+            self.add_fault(place, fault)
+        return found
 
 
 def configured_place(target: str, settings: Any, run: Run) -> Place:  # noqa: ANN401 - each provider's own Settings
@@ -103,7 +121,7 @@ def left_by(
     places = places_of(runs)
     for place in places:
         with swept.going_on(place):
-            for leftover in provider(place.target).leftovers(place.details, run):
+            for leftover in swept.leftovers(place, run):
                 if leftover.run_id in found:
                     found[leftover.run_id].append(leftover)
     left = {run_id: leftovers for run_id, leftovers in found.items() if leftovers}
@@ -136,7 +154,7 @@ def clean_up(
     swept = Swept()
     for _ in range(_PASSES):
         swept.listed, before = {}, len(swept.tried)
-        for place in swept.whole(places):
+        for place in swept.reachable(places):
             with swept.going_on(place):
                 seen = _list(swept, place, read(), run, now, limit - len(swept.tried))
                 going = [outcome for outcome in seen if outcome.verdict.goes]
@@ -155,7 +173,7 @@ def _list(
     """What is new here, judged: two configs may build in one account, and what would not go is not tried again."""
     by_id = {each.entry.run_id: each for each in runs}
     known = swept.tried.keys() | swept.listed.keys()
-    found = [each for each in provider(place.target).leftovers(place.details, run) if each.id not in known]
+    found = [each for each in swept.leftovers(place, run) if each.id not in known]
     outcomes = [Outcome(place, verdict) for verdict in judge(found, by_id, now, limit)]
     swept.listed |= {outcome.id: outcome for outcome in outcomes}
     return outcomes

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
+    from imagegen.errors import ImagegenError
     from imagegen.plan.model import BuildPlan
     from imagegen.providers.checks import Check
 
@@ -69,6 +70,13 @@ class Leftover(NamedTuple):
     expires_at: str
     image_id: str
     """The identity of the image that was to come of it."""
+
+
+class Remains(NamedTuple):
+    """What was found of builds in a place; `faults`: what could not be asked, so that more may be there."""
+
+    leftovers: tuple[Leftover, ...]
+    faults: tuple[ImagegenError, ...] = ()
 
 
 class Provider(Protocol):
@@ -145,8 +153,11 @@ class Provider(Protocol):
     def place(self, build: Mapping[str, Any], run: Run) -> dict[str, Any]:
         """Where builds with these settings leave things, whose that is, who may look there: plain JSON, no secret."""
 
-    def leftovers(self, place: Mapping[str, Any], run: Run) -> list[Leftover]:
-        """What builds of imagegen, also running ones, have in this place; never an image that is finished."""
+    def leftovers(self, place: Mapping[str, Any], run: Run) -> Remains:
+        """What builds of imagegen, also running ones, have in this place; never an image that is finished.
+
+        A list that the cloud refuses hides no other.
+        """
 
     def remove(
         self, place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run

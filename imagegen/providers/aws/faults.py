@@ -30,6 +30,13 @@ def may_pass(error: Exception) -> bool:
     return isinstance(error, (sdk.ConnectionError, sdk.HTTPClientError))
 
 
+def is_answer_of_aws(error: BaseException | None) -> bool:
+    """Whether AWS itself answered: another question may be answered otherwise."""
+    import botocore.exceptions as sdk
+
+    return isinstance(error, sdk.ClientError)
+
+
 def error_code(error: Exception) -> str:
     """EC2's code; empty for what is no answer of EC2."""
     import botocore.exceptions as sdk

@@ -6,11 +6,16 @@ the snapshots of a copied image, by the description that EC2 gives them. A fleet
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from imagegen.errors import RefusedError
 from imagegen.providers import Leftover
+from imagegen.providers.aws.client import explained
+from imagegen.providers.aws.faults import is_answer_of_aws
 from imagegen.providers.aws.images import snapshots_of, tags_of
+from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 
 if TYPE_CHECKING:
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
 
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
+
+    from imagegen.providers import Remains
 
 SPOT_REQUEST: Final = "spot request"
 INSTANCE: Final = "instance"
@@ -35,9 +42,22 @@ _UNFINISHED: Final = frozenset({"pending", "failed", "invalid", "error"})
 _BARE_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
 
 
-def find(ec2: EC2Client, region: str) -> list[Leftover]:
+def find(ec2: EC2Client, region: str) -> Remains:
     """Everything of builds in this region but finished images, in the order in which it can be removed."""
-    return [*_machines(ec2, region), *_images(ec2, region), *_parts(ec2, region)]
+    search = Search(lambda doing: explained(f"{doing} in {region}", RefusedError), is_answer_of_aws)
+    for what, look in (
+        ("spot requests", _spot_requests),
+        ("instances", _instances),
+        ("launch templates", _launch_templates),
+        # A snapshot is none of a build's that an image needs: where images are not told, snapshots are not either.
+        ("images and snapshots", _images),
+        ("volumes", _volumes),
+        ("network interfaces", _interfaces),
+        ("security groups", _security_groups),
+        ("key pairs", _key_pairs),
+    ):
+        search.ask(what, functools.partial(look, ec2, region))
+    return search.remains
 
 
 def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
@@ -61,16 +81,22 @@ def is_left_over(image: ImageTypeDef) -> bool:
     return image["State"] in _UNFINISHED or _is_bare(image["Name"], tags)
 
 
-def _machines(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+def _spot_requests(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     for requests in ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=_OURS):
         for request in requests["SpotInstanceRequests"]:
             if request["State"] in ("open", "active"):
                 yield _leftover(SPOT_REQUEST, request["SpotInstanceRequestId"], region, request, request["State"])
+
+
+def _instances(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     for instances in ec2.get_paginator("describe_instances").paginate(Filters=_OURS):
         for instance in (each for reservation in instances["Reservations"] for each in reservation["Instances"]):
             # EC2 shows a terminated instance for another hour.
             if instance["State"]["Name"] != "terminated":
                 yield _leftover(INSTANCE, instance["InstanceId"], region, instance, instance["State"]["Name"])
+
+
+def _launch_templates(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     for templates in ec2.get_paginator("describe_launch_templates").paginate(Filters=_OURS):
         for template in templates["LaunchTemplates"]:
             name = template["LaunchTemplateName"]
@@ -98,21 +124,31 @@ def _is_bare(name: str, tags: dict[str, str]) -> bool:
     return bool(_BARE_NAME.match(name)) and tags.get("Name", name) != name
 
 
-def _parts(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    """What an instance that is terminated takes with it is not among these: in use, it goes with the instance."""
+def _volumes(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+    """In use, one goes with its instance."""
     for volumes in ec2.get_paginator("describe_volumes").paginate(Filters=_OURS):
         for volume in volumes["Volumes"]:
             if volume["State"] in ("available", "error"):
                 yield _leftover(VOLUME, volume["VolumeId"], region, volume, volume["State"])
+
+
+def _interfaces(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+    """As volumes."""
     for interfaces in ec2.get_paginator("describe_network_interfaces").paginate(Filters=_OURS):
         for interface in interfaces["NetworkInterfaces"]:
             if interface["Status"] == "available":
                 yield _leftover(
                     INTERFACE, interface["NetworkInterfaceId"], region, {"Tags": interface["TagSet"]}, "available"
                 )
+
+
+def _security_groups(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     for groups in ec2.get_paginator("describe_security_groups").paginate(Filters=_OURS):
         for group in groups["SecurityGroups"]:
             yield _leftover(SECURITY_GROUP, group["GroupId"], region, group, "available", group["GroupName"])
+
+
+def _key_pairs(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     for pair in ec2.describe_key_pairs(Filters=_OURS)["KeyPairs"]:
         yield _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, "available", pair["KeyName"])
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Leftover, Published, Run
+    from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
     from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
     from imagegen.providers.checks import Check
@@ -151,13 +151,14 @@ def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {"region": build["region"], "auth": build["auth"], "account": account}
 
 
-def leftovers(place: Mapping[str, Any], run: Run) -> list[Leftover]:
+def leftovers(place: Mapping[str, Any], run: Run) -> Remains:
     """What builds have in the region."""
     region = place["region"]
     with service_clients(run.environ, place["auth"]) as clients:
         _refuse_other_account(clients, place)
         with explained(f"looking for leftovers in {region}", RefusedError):
-            return remains.find(clients("ec2", region), region)
+            ec2 = clients("ec2", region)
+        return remains.find(ec2, region)
 
 
 def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:

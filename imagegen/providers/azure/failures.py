@@ -88,6 +88,13 @@ def is_passing(error: Exception) -> bool:
     return isinstance(error, sdk.ServiceRequestError | sdk.ServiceResponseError)
 
 
+def is_answer_of_azure(error: BaseException | None) -> bool:
+    """Whether Azure knew who asks and answered: another question may be answered otherwise."""
+    from azure.core import exceptions as sdk
+
+    return isinstance(error, sdk.HttpResponseError) and not isinstance(error, sdk.ClientAuthenticationError)
+
+
 @contextlib.contextmanager
 def explained(doing: str, failure: type[ImagegenError], *, missing: str = "") -> Iterator[None]:
     """Errors of the SDK as errors to act on: `failure`, or ConfigError where the credentials are at fault.

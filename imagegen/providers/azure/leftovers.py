@@ -10,17 +10,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
+from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import Leftover
 from imagegen.providers.azure import gallery
 from imagegen.providers.azure.definition import Definition, state_word
+from imagegen.providers.azure.failures import explained, is_answer_of_azure
+from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from azure.mgmt.compute import ComputeManagementClient
 
+    from imagegen.providers import Remains
     from imagegen.providers.azure.arm import Arm
+
+    _Deployment = tuple[str, dict[str, Any], dict[str, str]]
 
 GROUP: Final = "resource group"
 DEPLOYMENT: Final = "deployment"
@@ -46,23 +52,42 @@ _NAME: Final = re.compile(r"pkr(?:vm|ni|ip|vn|sg|os|dd|kv)(?P<suffix>[a-z0-9]{10
 _DEPLOYMENT_NAME: Final = re.compile(r"(?:kv)?pkrdp(?P<suffix>[a-z0-9]{10})\Z", re.IGNORECASE)
 
 
-def find(arm: Arm, compute: ComputeManagementClient, place: Mapping[str, Any]) -> list[Leftover]:
+def find(arm: Arm, compute: ComputeManagementClient, place: Mapping[str, Any]) -> Remains:
     """Everything of builds but finished images, in the order in which it can be removed."""
-    found = [*_versions(compute, place), *_groups(arm)]
+    search = Search(
+        lambda doing: explained(f"{doing} in subscription {arm.subscription}", RefusedError), is_answer_of_azure
+    )
+    search.ask("gallery versions", lambda: _versions(compute, place))
+    search.ask("resource groups", lambda: _groups(arm))
     if place["build_resource_group"]:
-        found += _in_group(arm, f"/subscriptions/{arm.subscription}/resourceGroups/{place['build_resource_group']}")
-    return [*found, *_deleted_vaults(arm)]
+        _search_group(search, arm, place["build_resource_group"])
+    search.ask("deleted key vaults", lambda: _deleted_vaults(arm))
+    return search.remains
+
+
+def _search_group(search: Search, arm: Arm, name: str) -> None:
+    """The single resources, and then the deployments, without which nobody would know the disks that they made."""
+    group = f"{arm.root}/resourceGroups/{name}"
+    deployments: list[_Deployment] = []
+
+    def list_deployments() -> Iterator[Leftover]:
+        for deployment in _deployments(arm, group):
+            deployments.append(deployment)
+        yield from ()
+
+    search.ask(f"deployments in {name}", list_deployments)
+    if search.ask(f"resources in {name}", lambda: _resources(arm, group, deployments)):
+        search.ask(f"deployments in {name}", lambda: map(_deployment_leftover, deployments))
 
 
 def _groups(arm: Arm) -> Iterator[Leftover]:
-    for group in arm.listed(f"/subscriptions/{arm.subscription}/resourcegroups", RESOURCES_API):
+    for group in arm.listed(f"{arm.root}/resourcegroups", RESOURCES_API):
         if _GROUP_NAME.match(group["name"]) and RUN_ID in (group.get("tags") or {}):
             yield _leftover(GROUP, group, group["tags"], group["properties"]["provisioningState"])
 
 
-def _in_group(arm: Arm, group: str) -> Iterator[Leftover]:
-    """The single resources, and with them what their deployments made and Azure did not tag."""
-    deployments = list(_deployments(arm, group))
+def _resources(arm: Arm, group: str, deployments: Sequence[_Deployment]) -> Iterator[Leftover]:
+    """What is tagged, and what a deployment made and Azure did not tag."""
     tags_by_suffix = {suffix: tags for suffix, _, tags in deployments}
     resources = []
     for resource in arm.listed(f"{group}/resources", RESOURCES_API):
@@ -77,11 +102,14 @@ def _in_group(arm: Arm, group: str) -> Iterator[Leftover]:
             resources.append(_leftover(kind, resource, tags, "in a group of the operator's"))
     order = [kind for kind, _ in TYPES.values()]
     yield from sorted(resources, key=lambda leftover: order.index(leftover.kind))
-    for _, deployment, tags in deployments:
-        yield _leftover(DEPLOYMENT, deployment, tags, deployment["properties"]["provisioningState"])
 
 
-def _deployments(arm: Arm, group: str) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+def _deployment_leftover(deployment: _Deployment) -> Leftover:
+    _, found, tags = deployment
+    return _leftover(DEPLOYMENT, found, tags, found["properties"]["provisioningState"])
+
+
+def _deployments(arm: Arm, group: str) -> Iterator[_Deployment]:
     """Our deployments: the end of their names, which is that of all that they made, themselves, and their tags."""
     for deployment in arm.listed(f"{group}/providers/Microsoft.Resources/deployments", RESOURCES_API):
         name = _DEPLOYMENT_NAME.match(deployment["name"])
@@ -96,9 +124,7 @@ def _deployments(arm: Arm, group: str) -> Iterator[tuple[str, dict[str, Any], di
 
 
 def _deleted_vaults(arm: Arm) -> Iterator[Leftover]:
-    for vault in arm.listed(
-        f"/subscriptions/{arm.subscription}/providers/Microsoft.KeyVault/deletedVaults", VAULTS_API
-    ):
+    for vault in arm.listed(f"{arm.root}/providers/Microsoft.KeyVault/deletedVaults", VAULTS_API):
         properties = vault["properties"]
         tags = properties.get("tags") or {}
         # What is protected from purging goes by itself, and by nobody's doing before that.
@@ -107,8 +133,17 @@ def _deleted_vaults(arm: Arm) -> Iterator[Leftover]:
 
 
 def _versions(compute: ComputeManagementClient, place: Mapping[str, Any]) -> Iterator[Leftover]:
+    from azure.core.exceptions import ResourceNotFoundError
+
     definition = Definition(place["resource_group"], place["gallery"], place["definition"])
-    for version in definition.versions(compute):
+    try:
+        versions = definition.versions(compute)
+    except ConfigError as error:
+        # A definition that is not there has none.
+        if isinstance(error.__cause__, ResourceNotFoundError):
+            return
+        raise
+    for version in versions:
         tags = version.tags or {}
         # What was published once has no expiry any more, whatever becomes of it later.
         if RUN_ID not in tags or EXPIRES_AT not in tags:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Leftover, Published, Run
+    from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
     from imagegen.providers.azure.settings import Settings
     from imagegen.providers.checks import Check
 
@@ -171,14 +171,9 @@ def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {"auth": auth, **{name: build[name] for name in names}}
 
 
-def leftovers(place: Mapping[str, Any], run: Run) -> list[Leftover]:
+def leftovers(place: Mapping[str, Any], run: Run) -> Remains:
     """What builds have in the subscription."""
-    doing = f"looking for leftovers in subscription {place['auth']['subscription_id']}"
-    with (
-        explained(doing, RefusedError),
-        compute(run.environ, place["auth"]) as client,
-        resource_manager(run.environ, place["auth"]) as arm,
-    ):
+    with compute(run.environ, place["auth"]) as client, resource_manager(run.environ, place["auth"]) as arm:
         return remains.find(arm, client, place)
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from imagegen.build.journal import Entry, read_runs, recorded
 from imagegen.cli.main import main
-from imagegen.errors import RefusedError
+from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
-from imagegen.providers import Leftover
+from imagegen.providers import Leftover, Remains
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Cloud:
         self.brings: dict[str, Leftover] = {}
         self.stuck: dict[str, str] = {}
         self.asked: list[tuple[str, list[str]]] = []
+        self.faults: list[ImagegenError] = []
 
     def build_settings(self, settings: object) -> dict[str, Any]:
         del settings  # they are the provider's own
@@ -49,11 +50,11 @@ class Cloud:
         del build, run
         return PLACE
 
-    def leftovers(self, place: Mapping[str, Any], run: object) -> list[Leftover]:
+    def leftovers(self, place: Mapping[str, Any], run: object) -> Remains:
         del run  # its credentials are nobody's here
         assert place == PLACE
         self.asked.append(("look", []))
-        return list(self.things)
+        return Remains(tuple(self.things), tuple(self.faults))
 
     def remove(
         self, place: Mapping[str, Any], leftovers: Sequence[Leftover], run: object
@@ -178,7 +179,22 @@ def test_a_place_that_cannot_be_looked_at_hides_no_other(
     assert "error: the subscription is away" in told
 
 
-def _refuse(*_: object) -> list[Leftover]:
+@pytest.mark.parametrize("words", [(), ("--delete",)])
+def test_a_list_that_is_refused_is_told_once_and_hides_no_other(
+    words: tuple[str, ...], cloud: Cloud, janitor: Ran, tmp_path: Path
+) -> None:
+    cloud.things = [leftover("resource group")]
+    cloud.brings = {"resource group-1": leftover("soft-deleted key vault")}
+    cloud.faults = [RefusedError("looking for versions: no"), RefusedError("looking for spot requests: no")]
+    code, lines, told = janitor(*words)
+    assert (code, [line.split()[0] for line in lines]) == (7, ["removed"] * 2 if words else ["may"])
+    assert "error: not everything could be looked at" in told
+    assert [told.count(fault.message) for fault in cloud.faults] == [1, 1]
+    # Something of the run may be where nobody may look.
+    assert read_runs(tmp_path, pytest.fail)[0].may_have_left_something
+
+
+def _refuse(*_: object) -> Remains:
     raise RefusedError("the subscription is away")
 
 

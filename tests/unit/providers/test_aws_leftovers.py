@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import botocore.exceptions
 import pytest
 
-from imagegen.errors import RefusedError
+from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import Run
 from imagegen.providers.aws import leftovers, provider, removal
 from imagegen.providers.waiting import Clock
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mypy_boto3_ec2.client import EC2Client
+
+    from imagegen.providers import Leftover
 
 RUN, UNTIL = "20261118t100000z-1a2b3c", "2026-11-18T16:00:00Z"
 AMI = "ami-0123456789abcdef0"
@@ -83,6 +85,8 @@ class EC2:
             "describe_spot_instance_requests": "SpotInstanceRequests",
             "describe_volumes": "Volumes",
         }
+        if self.refusals.get(name):
+            raise fault(self.refusals[name][0])
         return {keys[name]: self.answers.get(keys[name], [])}
 
 
@@ -90,8 +94,14 @@ def client(ec2: EC2) -> EC2Client:
     return cast("EC2Client", ec2)
 
 
+def found_in(ec2: EC2) -> tuple[Leftover, ...]:
+    remains = leftovers.find(client(ec2), "us-east-1")
+    assert remains.faults == ()
+    return remains.leftovers
+
+
 def found(ec2: EC2) -> list[str]:
-    return [leftover.id for leftover in leftovers.find(client(ec2), "us-east-1")]
+    return [leftover.id for leftover in found_in(ec2)]
 
 
 @pytest.mark.parametrize(
@@ -122,6 +132,26 @@ def test_a_snapshot_is_left_over_when_no_image_uses_it_and_none_ever_finished(
     assert found(ec2) == (["snap-1"] if goes else [])
 
 
+def test_a_list_that_is_refused_hides_no_other() -> None:
+    group = {"GroupId": "sg-1", "GroupName": "packer_1", "Tags": tags()}
+    ec2 = EC2(SecurityGroups=[group], Snapshots=[{"SnapshotId": "snap-1", "State": "completed", "Tags": tags()}])
+    # A snapshot may be an image's that is not shown.
+    ec2.refusals = {"describe_spot_instance_requests": ["UnauthorizedOperation"], "describe_images": ["InternalError"]}
+    remains = leftovers.find(client(ec2), "us-east-1")
+    assert [leftover.id for leftover in remains.leftovers] == ["sg-1"]
+    assert [fault.message for fault in remains.faults] == [
+        "looking for spot requests in us-east-1: UnauthorizedOperation: no",
+        "looking for images and snapshots in us-east-1: InternalError: no",
+    ]
+
+
+def test_whose_credentials_are_rejected_asks_once() -> None:
+    ec2 = EC2()
+    ec2.refusals = {"describe_spot_instance_requests": ["AuthFailure"], "describe_images": ["AuthFailure"]}
+    [told] = leftovers.find(client(ec2), "us-east-1").faults
+    assert isinstance(told, ConfigError)
+
+
 def test_the_snapshots_of_a_disabled_image_are_used() -> None:
     disks = [{"Ebs": {"SnapshotId": "snap-1"}}]
     images = [image("capa-ami-windows-2022", "disabled", "never", BlockDeviceMappings=disks)]
@@ -146,7 +176,7 @@ def test_the_snapshots_of_an_unfinished_image_go_only_with_it() -> None:
 )
 def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> None:
     ec2 = EC2(Images=[image("capa-ami-windows-2022", "pending")])
-    [leftover] = leftovers.find(client(ec2), "us-east-1")
+    [leftover] = found_in(ec2)
     ec2.answers["Images"] = [now]
     [(_, why_not)] = removal.remove(client(ec2), [leftover], clock([]))
     assert why_not == f"it is no leftover any more: it is {now['State']} now"
@@ -155,7 +185,7 @@ def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> N
 
 def test_an_image_that_is_gone_is_removed() -> None:
     ec2 = EC2(Images=[image("capa-ami-windows-2022", "pending")])
-    [leftover] = leftovers.find(client(ec2), "us-east-1")
+    [leftover] = found_in(ec2)
     ec2.answers["Images"] = []
     assert list(removal.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
     assert ec2.told == []
@@ -172,7 +202,7 @@ def test_a_deregistered_images_snapshots_are_marked_first_and_deleted_after_it()
     shown = image("capa-ami-windows-2022", "pending", ImageId=AMI)
     shown["BlockDeviceMappings"] = [{"Ebs": {"SnapshotId": "snap-made"}}]
     ec2 = EC2(Images=[shown])
-    [leftover] = leftovers.find(client(ec2), "us-east-1")
+    [leftover] = found_in(ec2)
     ec2.answers["Snapshots"] = snapshots
     assert list(removal.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
     assert ec2.told == [
@@ -212,7 +242,7 @@ def test_machines_go_before_what_they_use_and_images_before_any_waiting() -> Non
     ec2, pauses = everything(), list[float]()
     ec2.answers["Images"] = [image("capa-ami-windows-2022", "pending")]
     ec2.refusals = {"delete_security_group": ["DependencyViolation", "DependencyViolation"]}
-    going = leftovers.find(client(ec2), "us-east-1")
+    going = found_in(ec2)
     assert [why for _, why in removal.remove(client(ec2), going, clock(pauses))] == [""] * len(going)
     assert ec2.told == [
         "deregister_image ami-capa-ami-windows-2022",
@@ -236,7 +266,7 @@ def test_what_is_gone_is_removed_and_what_is_refused_is_told() -> None:
         "delete_launch_template": ["InvalidLaunchTemplateId.NotFoundException"],
         "delete_security_group": ["DependencyViolation"] * 100,
     }
-    going = leftovers.find(client(ec2), "us-east-1")
+    going = found_in(ec2)
     told = dict(_told(removal.remove(client(ec2), going, clock([]))))
     assert {name: why for name, why in told.items() if why} == {
         "i-1": "OperationNotPermitted: no",

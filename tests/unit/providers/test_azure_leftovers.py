@@ -7,13 +7,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from azure.core.exceptions import HttpResponseError
+from azure.core.exceptions import (
+    ClientAuthenticationError,
+    HttpResponseError,
+    ResourceNotFoundError,
+    ServiceRequestError,
+)
 
 from imagegen.errors import RefusedError
 from imagegen.providers import Leftover
 from imagegen.providers.azure import removal
 from imagegen.providers.azure.arm import HOST, Arm
-from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION
+from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION, find
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock
 
@@ -91,6 +96,88 @@ def test_a_collection_that_is_not_there_is_empty_and_one_that_is_refused_is_an_e
         list(refused.arm.listed("/x/groups", "1"))
     assert raised.value.error is not None
     assert raised.value.error.code == "AuthorizationFailed"
+
+
+PLACE = {
+    "location": "westeurope",
+    "build_resource_group": "builds",
+    "resource_group": "images",
+    "gallery": "gal",
+    "definition": "def",
+}
+TAGS = {RUN_ID: "run", EXPIRES_AT: "2026-11-18T16:00:00Z"}
+DENIED = {"error": {"code": "AuthorizationFailed", "message": "no"}}
+OWN_GROUP = {
+    **{"id": "/g", "name": "pkr-Resource-Group-abcdefghij", "tags": TAGS},
+    "properties": {"provisioningState": "Succeeded"},
+}
+OWN_DEPLOYMENT = {"id": "/d/d1", "name": "pkrdpabcdefghij", "properties": {"provisioningState": "Running"}}
+OWN_DISK = {"id": "/x/disk", "name": "pkrosabcdefghij", "type": "Microsoft.Compute/disks"}
+OWN_MACHINE = {"id": "/x/vm", "name": "pkrvmabcdefghij", "type": "Microsoft.Compute/virtualMachines", "tags": TAGS}
+OWN_VAULT = {"id": "/v", "name": "pkrkvabcdefghij", "properties": {"tags": TAGS, "location": "westeurope"}}
+ALL: dict[str, list[tuple[int, dict[str, Any]]]] = {
+    "GET_resourcegroups": [(200, {"value": [OWN_GROUP]})],
+    "GET_deployments": [(200, {"value": [OWN_DEPLOYMENT]})],
+    "POST_exportTemplate": [(200, {"template": {"resources": [{"tags": TAGS}]}})],
+    "GET_resources": [(200, {"value": [OWN_DISK, OWN_MACHINE]})],
+    "GET_deletedVaults": [(200, {"value": [OWN_VAULT]})],
+}
+
+
+def look(*refused: str, versions: Exception | None = None) -> tuple[list[str], list[str]]:
+    """The kinds that are found, and what is told of the rest; `refused`: what may not be asked."""
+    manager = Manager(**(ALL | {name: [(403, DENIED)] for name in refused}))
+
+    def list_versions(*_: str) -> list[object]:
+        if versions:
+            raise versions
+        return []
+
+    compute = SimpleNamespace(gallery_image_versions=SimpleNamespace(list_by_gallery_image=list_versions))
+    remains = find(manager.arm, cast("Any", compute), PLACE)
+    return [each.kind for each in remains.leftovers], [fault.message for fault in remains.faults]
+
+
+EVERYTHING = [GROUP, MACHINE, "disk", DEPLOYMENT, DELETED_VAULT]
+
+
+def test_everything_is_found_in_the_order_in_which_it_can_go() -> None:
+    assert look() == (EVERYTHING, [])
+
+
+def test_a_definition_that_is_not_there_has_no_versions() -> None:
+    gone = ResourceNotFoundError("The gallery image was not found.")
+    gone.status_code = 404
+    assert look(versions=gone) == (EVERYTHING, [])
+
+
+@pytest.mark.parametrize(
+    ("refused", "what", "hidden"),
+    [
+        ("GET_resourcegroups", "resource groups", {GROUP}),
+        ("GET_deletedVaults", "deleted key vaults", {DELETED_VAULT}),
+        # Its tags are known by its deployment only.
+        ("GET_deployments", "deployments in builds", {"disk", DEPLOYMENT}),
+        ("POST_exportTemplate", "deployments in builds", {"disk", DEPLOYMENT}),
+        # While it is not known what a deployment made, it stays.
+        ("GET_resources", "resources in builds", {MACHINE, "disk", DEPLOYMENT}),
+    ],
+)
+def test_a_list_that_is_refused_hides_no_other(refused: str, what: str, hidden: set[str]) -> None:
+    kinds, told = look(refused)
+    assert kinds == [kind for kind in EVERYTHING if kind not in hidden]
+    assert told == [f"looking for {what} in subscription sub: AuthorizationFailed: no"]
+
+
+def test_versions_that_may_not_be_read_hide_nothing_else() -> None:
+    kinds, [told] = look(versions=HttpResponseError("AuthorizationFailed"))
+    assert (kinds, told) == (EVERYTHING, "listing the versions of gal/def: None: AuthorizationFailed")
+
+
+@pytest.mark.parametrize("error", [ServiceRequestError("no route"), ClientAuthenticationError("AADSTS700082: Ended.")])
+def test_where_nobody_answers_or_the_credentials_are_rejected_only_one_list_is_asked_for(error: Exception) -> None:
+    kinds, told = look(versions=error)
+    assert (kinds, len(told)) == ([], 1)
 
 
 def test_each_is_gone_before_the_next_is_asked_for() -> None:
