@@ -37,7 +37,14 @@ _SIGN_IN_HINTS: Final = {
 _SIGN_IN: Final = re.compile(r"(AADSTS([0-9]+): .*?)(?:\.?\s+Trace ID|\.\s|\.?$)", re.MULTILINE)
 # All that MSAL keeps of an answer that is no sign-in.
 _SIGN_IN_STATUS: Final = re.compile(r"HTTP Error: ([0-9]{3})$", re.MULTILINE)
+# A code of Azure's, or MSAL's words for a tenant that Azure does not know.
+_REJECTED: Final = re.compile(r"AADSTS[0-9]+|rejects our request")
+# Of `requests`, and MSAL's for an answer that it cannot read.
+_BROKEN: Final = (OSError, ValueError, RuntimeError)
+# What DefaultAzureCredential keeps of an attempt that broke off: no cause, only its words.
+_IN_CHAIN: Final = re.compile(r"^\s+\w+Credential: Authentication failed: (.*)$", re.MULTILINE)
 _SIGN_IN_HOST: Final = "login.microsoftonline.com"
+_NETWORK_HINT: Final = "check the network, and run it again"
 _RERUN_HINT: Final = "run it again when the reason is gone"
 # What may be answered to a request that succeeds when it is made again.
 _PASSING: Final = frozenset({408, 429, 500, 502, 503, 504})
@@ -82,7 +89,7 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, sdk.ClientAuthenticationError):
         # A token ends before a long wait does, and a new one is asked for.
         status = _SIGN_IN_STATUS.search(str(error))
-        return status is not None and int(status[1]) in _PASSING
+        return (status is not None and int(status[1]) in _PASSING) or is_unanswered(error)
     if isinstance(error, sdk.HttpResponseError):
         return error.status_code in _PASSING
     return isinstance(error, sdk.ServiceRequestError | sdk.ServiceResponseError)
@@ -93,6 +100,19 @@ def is_answer_of_azure(error: BaseException | None) -> bool:
     from azure.core import exceptions as sdk
 
     return isinstance(error, sdk.HttpResponseError) and not isinstance(error, sdk.ClientAuthenticationError)
+
+
+def is_unanswered(error: ClientAuthenticationError) -> bool:
+    """Whether the sign-in broke off: the SDK wraps that as if the credentials were at fault."""
+    from azure.core.exceptions import AzureError, ClientAuthenticationError
+    from azure.identity import CredentialUnavailableError
+
+    causes = list(_causes(error))
+    # Where there is nothing to sign in with, nobody was asked.
+    if isinstance(error, CredentialUnavailableError) or any(_REJECTED.search(str(cause)) for cause in causes):
+        return False
+    broken = (each for each in causes if isinstance(each, (*_BROKEN, AzureError)))
+    return any(not isinstance(each, ClientAuthenticationError) for each in broken) or bool(_IN_CHAIN.search(str(error)))
 
 
 @contextlib.contextmanager
@@ -113,8 +133,7 @@ def explained(doing: str, failure: type[ImagegenError], *, missing: str = "") ->
     except sdk.HttpResponseError as error:
         raise _from_answer(doing, error, failure, missing) from error
     except sdk.AzureError as error:
-        hint = "check the network, and run it again"
-        raise failure(f"{doing}: {_first_line(error)}", hint=hint, details=_notes(error)) from error
+        raise failure(f"{doing}: {_first_line(error)}", hint=_NETWORK_HINT, details=_notes(error)) from error
 
 
 def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[ImagegenError]) -> ImagegenError:
@@ -126,6 +145,10 @@ def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[I
     if status is not None:
         message = f"{doing}: {_SIGN_IN_HOST} answered {status[1]} to the sign-in"
         return failure(message, hint=_RERUN_HINT, details=_notes(error))
+    if is_unanswered(error):
+        tried = _IN_CHAIN.search(text)
+        reason = tried[1] if tried else _first_line(error).removeprefix("Authentication failed: ")
+        return failure(f"{doing}: signing in: {reason}", hint=_NETWORK_HINT, details=_notes(error))
     told = _SIGN_IN.search(text)
     reason = told[1] if told else _first_line(error).removeprefix("Authentication failed: ")
     hint = _SIGN_IN_HINTS.get(told[2], _CREDENTIALS_HINT) if told else _CREDENTIALS_HINT

@@ -10,7 +10,8 @@ import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import azure.identity  # noqa: F401 - its import asks `uname`, which code under test may not
+# Here, because its import asks `uname`, which code under test may not.
+import azure.identity
 import pytest
 import requests
 from azure.core import exceptions as sdk
@@ -19,6 +20,7 @@ from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers.azure import client, failures
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.definition import Definition
+from imagegen.providers.checks import UNKNOWN, Check, run_check
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,6 +146,68 @@ def test_who_answers_for_the_metadata_service_is_not_asked_for_json(url: str, re
     page = SimpleNamespace(status_code=200, reason="OK", headers=headers, request=request)
     with pytest.raises(failures.NotAzureError) if refused else contextlib.nullcontext():
         failures.refuse_web_page(SimpleNamespace(http_response=page))
+
+
+def broken_off(cause: BaseException, message: str = "") -> sdk.ClientAuthenticationError:
+    """As the SDK wraps whatever happens while it signs in."""
+    error = sdk.ClientAuthenticationError(message=message or f"Authentication failed: {cause}")
+    error.__cause__ = cause
+    return error
+
+
+def unknown_tenant() -> sdk.ClientAuthenticationError:
+    """As MSAL tells it: its last words say nothing of Azure's answer."""
+    told = ValueError("Unable to get authority configuration for https://login.microsoftonline.com/x.")
+    told.__context__ = ValueError("OIDC Discovery endpoint rejects our request. Error: {'error': 'invalid_tenant'}")
+    return broken_off(told)
+
+
+def no_cli() -> sdk.ClientAuthenticationError:
+    error = azure.identity.CredentialUnavailableError(message="Azure CLI not found on path")
+    error.__cause__ = FileNotFoundError("az")
+    return error
+
+
+CHAIN = "DefaultAzureCredential failed to retrieve a token.\nAttempted:\n\t"
+UNANSWERED = [
+    broken_off(sdk.ServiceRequestError("Connection reset by peer")),
+    broken_off(sdk.ServiceResponseError("Connection aborted")),
+    broken_off(sdk.DecodeError("JSON is invalid: Unterminated string")),
+    broken_off(requests.exceptions.ConnectionError("Connection reset by peer")),
+    # MSAL's, for an empty answer and for one that is cut off.
+    broken_off(json.JSONDecodeError("Expecting value", "", 0)),
+    broken_off(ValueError("Unable to get authority configuration for https://login.microsoftonline.com/x.")),
+    sdk.ClientAuthenticationError(message=f"{CHAIN}WorkloadIdentityCredential: Authentication failed: no route"),
+]
+ANSWERED = [
+    sdk.ClientAuthenticationError(message=f"{CHAIN}AzureCliCredential: Azure CLI not found on path"),
+    broken_off(ValueError("OIDC Discovery endpoint rejects our request. Error: AADSTS90002: Tenant not found.")),
+    broken_off(sdk.ServiceRequestError("no route"), "Authentication failed: AADSTS7000222: It has expired."),
+    unknown_tenant(),
+    no_cli(),
+]
+
+
+@pytest.mark.parametrize("error", UNANSWERED)
+def test_a_connection_that_breaks_while_signing_in_says_nothing_of_the_credentials(
+    error: sdk.ClientAuthenticationError,
+) -> None:
+    def look() -> list[Check]:
+        with failures.explained("signing in", RefusedError):
+            raise error
+
+    [check] = run_check("sign-in", look)
+    assert (check.verdict, check.hint) == (UNKNOWN, "check the network, and run it again")
+    assert "redential" not in check.message
+    assert "\n" not in check.message
+    assert failures.is_passing(error)
+
+
+@pytest.mark.parametrize("error", ANSWERED)
+def test_credentials_that_are_missing_or_rejected_are_wrong(error: sdk.ClientAuthenticationError) -> None:
+    with pytest.raises(ConfigError, match="no usable Azure credentials"), failures.explained("asking", RefusedError):
+        raise error
+    assert not failures.is_passing(error)
 
 
 def test_an_expired_sign_in_says_how_to_renew_it() -> None:
