@@ -11,6 +11,7 @@ from imagegen.build import journal
 from imagegen.errors import ImagegenError
 from imagegen.leftovers.judge import Verdict, judge, moment
 from imagegen.providers import provider
+from imagegen.providers.deadline import Deadline
 
 if TYPE_CHECKING:
     import datetime
@@ -86,9 +87,9 @@ class Swept:
         if (place.key, fault.message) not in ((known.key, told.message) for known, told in self.faults):
             self.faults.append((place, fault))
 
-    def leftovers(self, place: Place, run: Run) -> Sequence[Leftover]:
+    def leftovers(self, place: Place, run: Run, deadline: Deadline | None = None) -> Sequence[Leftover]:
         """What is in the place, as far as the cloud tells it."""
-        found, faults = provider(place.target).leftovers(place.details, run)
+        found, faults = provider(place.target).leftovers(place.details, run, deadline)
         for fault in faults:
             self.add_fault(place, fault)
         return found
@@ -114,14 +115,16 @@ def left_by(
 ) -> tuple[dict[str, list[Leftover]], list[tuple[Place, ImagegenError]]]:
     """What these runs left, by their ids, and where that could not be found out.
 
-    A run that left nothing is not looked for again once its time is over.
+    A run that left nothing is not looked for again once its time is over. A build waits for this: what no cloud
+    answers in time is not found out.
     """
+    deadline = Deadline()
     found: dict[str, list[Leftover]] = {dead.entry.run_id: [] for dead in runs}
     swept = Swept()
     places = places_of(runs)
     for place in places:
         with swept.going_on(place):
-            for leftover in swept.leftovers(place, run):
+            for leftover in swept.leftovers(place, run, deadline):
                 if leftover.run_id in found:
                     found[leftover.run_id].append(leftover)
     left = {run_id: leftovers for run_id, leftovers in found.items() if leftovers}

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from imagegen.errors import ImagegenError
     from imagegen.plan.model import BuildPlan
     from imagegen.providers.checks import Check
+    from imagegen.providers.deadline import Deadline
 
 PROVIDERS = {"aws": "imagegen.providers.aws.provider", "azure": "imagegen.providers.azure.provider"}
 
@@ -102,7 +103,7 @@ class Provider(Protocol):
         """The newest image that the request describes."""
 
     def quick_checks(self, settings: Any, run: Run) -> list[Check]:  # noqa: ANN401 - as above
-        """What is asked before every build, in a few requests: sign-in, regions, what must be there."""
+        """What is asked before every build, in a few requests and seconds: sign-in, regions, what must be there."""
 
     def thorough_checks(
         self,
@@ -153,10 +154,10 @@ class Provider(Protocol):
     def place(self, build: Mapping[str, Any], run: Run) -> dict[str, Any]:
         """Where builds with these settings leave things, whose that is, who may look there: plain JSON, no secret."""
 
-    def leftovers(self, place: Mapping[str, Any], run: Run) -> Remains:
+    def leftovers(self, place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:
         """What builds of imagegen, also running ones, have in this place; never an image that is finished.
 
-        A list that the cloud refuses hides no other.
+        A list that the cloud refuses hides no other. What is not answered within the deadline is a fault.
         """
 
     def remove(

@@ -254,7 +254,7 @@ class Product:
                 methods[service.service_name] = make_methods(creator, service)
             return dict(methods[service.service_name])
 
-        def kept_session(environ: Mapping[str, str], auth: Mapping[str, Any], region: str) -> object:
+        def kept_session(environ: Mapping[str, str], auth: Mapping[str, Any], region: str, *_: object) -> object:
             if region not in sessions:
                 sessions[region] = make_session(environ, auth, region)
             return sessions[region]

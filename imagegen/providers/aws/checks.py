@@ -11,6 +11,7 @@ from imagegen.providers.aws.base import look_up_base
 from imagegen.providers.aws.client import explained, service_clients
 from imagegen.providers.aws.faults import error_code
 from imagegen.providers.checks import OK, SIGN_IN, WRONG, Check, is_stopped, run_check
+from imagegen.providers.deadline import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
 
-# A build waits for this: what does not answer is said, and not asked for long.
+# What does not answer is said, and not asked for long.
 _ATTEMPTS = 2
 # Regions are enabled for an account one by one, and these cannot be disabled.
 _FIRST_REGIONS = {"cn": "cn-north-1", "us-gov": "us-gov-west-1"}
@@ -29,7 +30,7 @@ _FIRST_REGION = "us-east-1"
 
 def quick_checks(settings: Settings, run: Run) -> list[Check]:
     """Sign-in, regions, and what the config names of the account's own: a few requests."""
-    with service_clients(run.environ, settings.auth.model_dump(mode="json"), attempts=_ATTEMPTS) as clients:
+    with service_clients(run.environ, settings.auth.model_dump(mode="json"), deadline=Deadline()) as clients:
         return ask_quickly(clients, settings)
 
 

@@ -9,17 +9,20 @@ from typing import TYPE_CHECKING, Any, cast
 from imagegen.errors import ConfigError, PublishError
 from imagegen.providers.aws.faults import is_unknown_host
 from imagegen.providers.aws.pages import PageError, refuse_pages
+from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import boto3
     import botocore.session
+    from botocore.awsrequest import AWSPreparedRequest
     from botocore.exceptions import ClientError
     from botocore.loaders import Loader
     from mypy_boto3_ec2.client import EC2Client
 
     from imagegen.errors import ImagegenError
+    from imagegen.providers.deadline import Deadline
 
     Clients = Callable[[str], EC2Client]
     ServiceClients = Callable[[str, str], Any]
@@ -59,20 +62,26 @@ def ec2_clients(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator
 
 @contextlib.contextmanager
 def service_clients(
-    environ: Mapping[str, str], auth: Mapping[str, Any], *, attempts: int = ATTEMPTS
+    environ: Mapping[str, str], auth: Mapping[str, Any], *, attempts: int = ATTEMPTS, deadline: Deadline | None = None
 ) -> Iterator[ServiceClients]:
-    """A client per service and region, made when first asked for and closed at the end; `auth` as plans hold it."""
+    """A client per service and region, made when first asked for and closed at the end; `auth` as plans hold it.
+
+    With a deadline, nothing is asked after it, and what fails is tried once more.
+    """
+    options = _client_options(environ, attempts, deadline)
     clients: dict[tuple[str, str], Any] = {}
     session: boto3.Session | None = None
 
     def client(service: str, region: str) -> Any:  # noqa: ANN401 - each service has a class of its own
         # The session is made late, so that what is wrong with it is explained where the first client is asked for.
         nonlocal session
-        session = session or session_for(environ, auth, region)
+        session = session or session_for(environ, auth, region, options)
         if (service, region) not in clients:
             # The stubs know the names of services as literals.
-            made: Any = session.client(cast("Any", service), region_name=region, **_client_options(environ, attempts))
+            made: Any = session.client(cast("Any", service), region_name=region, **options)
             clients[service, region] = made
+            if deadline is not None:
+                _keep_to(deadline, made)
             if service in _IN_XML:
                 refuse_pages(made)
         return clients[service, region]
@@ -92,7 +101,9 @@ def _service_models() -> Loader:
     return botocore.loaders.create_loader()
 
 
-def session_for(environ: Mapping[str, str], auth: Mapping[str, Any], region: str) -> boto3.Session:
+def session_for(
+    environ: Mapping[str, str], auth: Mapping[str, Any], region: str, options: Mapping[str, Any] | None = None
+) -> boto3.Session:
     """Credentials by the same rules as Packer's plugin: the config's profile, else the chain; then the role, if any."""
     owner = _chain(environ, auth["profile"], region)
     if auth["assume_role"] is None:
@@ -102,7 +113,7 @@ def session_for(environ: Mapping[str, str], auth: Mapping[str, Any], region: str
     from imagegen.providers.aws.role import take_on
 
     core = _core(environ)
-    take_on(core, owner, auth["assume_role"], _client_options(environ))
+    take_on(core, owner, auth["assume_role"], options or _client_options(environ))
     return boto3.Session(region_name=region, botocore_session=core)
 
 
@@ -135,14 +146,27 @@ def _core(environ: Mapping[str, str]) -> botocore.session.Session:
     return core
 
 
-def _client_options(environ: Mapping[str, str], attempts: int = ATTEMPTS) -> dict[str, Any]:
+def _keep_to(deadline: Deadline, made: Any) -> None:  # noqa: ANN401 - each service has a class of its own
+    import botocore.exceptions as sdk
+
+    def check(request: AWSPreparedRequest, **_: object) -> None:
+        if not deadline.left_s:
+            raise sdk.ConnectTimeoutError(endpoint_url=request.url)
+
+    made.meta.events.register("before-send", check)
+
+
+def _client_options(
+    environ: Mapping[str, str], attempts: int = ATTEMPTS, deadline: Deadline | None = None
+) -> dict[str, Any]:
     import botocore.config
 
+    connect_s, read_s = (CONNECT_S, READ_S) if deadline else (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
     return {
         "config": botocore.config.Config(
-            retries={"mode": "standard", "total_max_attempts": attempts},
-            connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
+            retries={"mode": "standard", "total_max_attempts": RETRIES + 1 if deadline else attempts},
+            connect_timeout=connect_s,
+            read_timeout=read_s,
         ),
         "verify": environ.get("AWS_CA_BUNDLE") or None,
     }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
     from imagegen.providers.checks import Check
+    from imagegen.providers.deadline import Deadline
 
 PLUGIN: Final = "amazon"
 PLUGIN_SINCE: Final = "1.2.6"
@@ -151,10 +152,10 @@ def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {"region": build["region"], "auth": build["auth"], "account": account}
 
 
-def leftovers(place: Mapping[str, Any], run: Run) -> Remains:
+def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:
     """What builds have in the region."""
     region = place["region"]
-    with service_clients(run.environ, place["auth"]) as clients:
+    with service_clients(run.environ, place["auth"], deadline=deadline) as clients:
         _refuse_other_account(clients, place)
         with explained(f"looking for leftovers in {region}", RefusedError):
             ec2 = clients("ec2", region)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure import client as azure
+from imagegen.providers.azure.bounded import client_options
 from imagegen.providers.azure.failures import refuse_web_page
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
     from azure.core.rest import HttpRequest, HttpResponse
     from azure.mgmt.core import ARMPipelineClient
+
+    from imagegen.providers.deadline import Deadline
 
 _HOST_NAME: Final = "management.azure.com"
 HOST: Final = f"https://{_HOST_NAME}"
@@ -81,27 +84,27 @@ def _path_of(link: str) -> str:
 
 
 @contextlib.contextmanager
-def resource_manager(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[Arm]:
-    """The subscription that `auth` or else the environment names. What may pass is tried again."""
+def resource_manager(
+    environ: Mapping[str, str], auth: Mapping[str, Any], deadline: Deadline | None = None
+) -> Iterator[Arm]:
+    """The subscription that `auth` or else the environment names. What may pass is tried again, until a deadline."""
     from azure.core.pipeline import policies
     from azure.mgmt.core import ARMPipelineClient
     from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 
     subscription = auth["subscription_id"] or azure.subscription_id(environ)
-    with azure.credential_for(environ, auth, subscription) as credential:
+    options = azure.TIMEOUTS | client_options(deadline)
+    with azure.credential_for(environ, auth, subscription, deadline) as credential:
         steps = [
             policies.RequestIdPolicy(),
             policies.UserAgentPolicy(),
-            policies.RetryPolicy(),
+            policies.RetryPolicy(**options),
             ARMChallengeAuthenticationPolicy(credential, f"{HOST}/.default"),
             policies.CustomHookPolicy(raw_response_hook=refuse_web_page),
             policies.SensitiveHeaderCleanupPolicy(),
         ]
         client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
-            base_url=HOST,
-            policies=steps,
-            connection_timeout=azure.CONNECT_TIMEOUT_S,
-            read_timeout=azure.READ_TIMEOUT_S,
+            base_url=HOST, policies=steps, **options
         )
         with client:
             yield Arm(client, subscription)

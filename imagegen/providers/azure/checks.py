@@ -13,6 +13,7 @@ from imagegen.providers.azure.definition import Definition, check_definition, nu
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.azure.numbering import version_by_rule
 from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, is_stopped, run_check
+from imagegen.providers.deadline import Deadline
 from imagegen.providers.tags import IMAGE_ID
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def quick_checks(settings: Settings, run: Run) -> list[Check]:
     """Sign-in, regions and the image definition: three requests."""
 
     def look() -> Iterator[Check]:
-        with resource_manager(run.environ, settings.auth.model_dump(mode="json")) as arm:
+        with resource_manager(run.environ, settings.auth.model_dump(mode="json"), Deadline()) as arm:
             yield from ask_quickly(arm, settings)
 
     # Where no subscription or no secret is named, nothing was asked.

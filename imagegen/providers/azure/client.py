@@ -3,38 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import ConfigError
+from imagegen.providers.azure.bounded import client_options
 from imagegen.providers.azure.failures import refuse_web_page, silence_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
 
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
     from azure.mgmt.compute import ComputeManagementClient
 
+    from imagegen.providers.deadline import Deadline
+
 # The names of Azure's own tools first, then those that Packer and Terraform read.
 FAMILIES = ("AZURE", "ARM")
-CONNECT_TIMEOUT_S = 20
-READ_TIMEOUT_S = 120
+TIMEOUTS: Final[dict[str, Any]] = {"connection_timeout": 20, "read_timeout": 120}
 
 
 @contextlib.contextmanager
-def compute(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[ComputeManagementClient]:
+def compute(
+    environ: Mapping[str, str], auth: Mapping[str, Any], deadline: Deadline | None = None
+) -> Iterator[ComputeManagementClient]:
     """A client for the subscription that `auth` or else the environment names. The SDK retries what may pass."""
     from azure.mgmt.compute import ComputeManagementClient
 
     subscription = auth["subscription_id"] or subscription_id(environ)
     with (
-        credential_for(environ, auth, subscription) as credential,
+        credential_for(environ, auth, subscription, deadline) as credential,
         ComputeManagementClient(
-            credential,
-            subscription,
-            connection_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
-            raw_response_hook=refuse_web_page,
+            credential, subscription, raw_response_hook=refuse_web_page, **TIMEOUTS | client_options(deadline)
         ) as client,
     ):
         yield client
@@ -52,7 +51,7 @@ def subscription_id(environ: Mapping[str, str]) -> str:
 
 
 def credential_for(
-    environ: Mapping[str, str], auth: Mapping[str, Any], subscription: str
+    environ: Mapping[str, str], auth: Mapping[str, Any], subscription: str, deadline: Deadline | None = None
 ) -> AzureCliCredential | ClientSecretCredential | DefaultAzureCredential:
     """Who this run is; what its libraries log stays off standard error from here on."""
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
@@ -65,7 +64,9 @@ def credential_for(
     named: str | None = auth["client_secret_env"]
     secret = environ.get(named, "") if named else _variable(environ, "CLIENT_SECRET")
     if tenant and client and secret:
-        return ClientSecretCredential(tenant, client, secret, raw_response_hook=refuse_web_page)
+        return ClientSecretCredential(
+            tenant, client, secret, raw_response_hook=refuse_web_page, **client_options(deadline)
+        )
     if named:
         # Falling back to another identity would not be what the config says.
         raise ConfigError(
@@ -74,7 +75,7 @@ def credential_for(
         )
     # Federated tokens, managed identities and the CLI's login; it reads the process's environment, as the SDK does for
     # proxies and certificates: there is no way to hand it one.
-    return DefaultAzureCredential(raw_response_hook=refuse_web_page)
+    return DefaultAzureCredential(raw_response_hook=refuse_web_page, **client_options(deadline))
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:

@@ -148,7 +148,7 @@ def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[I
     if is_unanswered(error):
         tried = _IN_CHAIN.search(text)
         reason = tried[1] if tried else _first_line(error).removeprefix("Authentication failed: ")
-        return failure(f"{doing}: signing in: {reason}", hint=_NETWORK_HINT, details=_notes(error))
+        return failure(f"{doing}: {_SIGN_IN_HOST}: {reason}", hint=_NETWORK_HINT, details=_notes(error))
     told = _SIGN_IN.search(text)
     reason = told[1] if told else _first_line(error).removeprefix("Authentication failed: ")
     hint = _SIGN_IN_HINTS.get(told[2], _CREDENTIALS_HINT) if told else _CREDENTIALS_HINT

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
     from imagegen.providers.azure.settings import Settings
     from imagegen.providers.checks import Check
+    from imagegen.providers.deadline import Deadline
 
 # By which App Service and its like let a program ask for its identity's tokens.
 _IDENTITY_VARIABLE: Final = "IDENTITY_HEADER"
@@ -171,9 +172,10 @@ def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
     return {"auth": auth, **{name: build[name] for name in names}}
 
 
-def leftovers(place: Mapping[str, Any], run: Run) -> Remains:
+def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:
     """What builds have in the subscription."""
-    with compute(run.environ, place["auth"]) as client, resource_manager(run.environ, place["auth"]) as arm:
+    auth = place["auth"]
+    with compute(run.environ, auth, deadline) as client, resource_manager(run.environ, auth, deadline) as arm:
         return remains.find(arm, client, place)
 
 

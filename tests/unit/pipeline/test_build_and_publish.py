@@ -22,7 +22,7 @@ from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import BuildError, PublishError, RefusedError
 from imagegen.manifest.store import LocalStore
-from imagegen.providers import CloudImage, Leftover, Published, Run
+from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 from imagegen.render.bundle import guest_plan
@@ -128,7 +128,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(aws, "find_built", made.find_built)
     monkeypatch.setattr(aws, "mark", made.mark)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
-    monkeypatch.setattr(aws, "leftovers", lambda *_: made.left)
+    monkeypatch.setattr(aws, "leftovers", lambda *_: Remains(tuple(made.left)))
     monkeypatch.setattr(aws, "place", lambda *_: {"region": "us-east-1"})
     monkeypatch.setattr(aws, "publish", made.publish)
     return made

@@ -74,7 +74,9 @@ def test_one_session_serves_every_region(monkeypatch: pytest.MonkeyPatch) -> Non
         meta = types.SimpleNamespace(endpoint_url="https://ec2.invalid", events=HierarchicalEmitter())
 
         def __init__(self, *asked: object) -> None:
-            made.append(asked)
+            *facts, options = asked
+            assert options
+            made.append(tuple(facts))
 
         def client(self, service: str, *, region_name: str, **_: object) -> Session:
             made.append((service, region_name))

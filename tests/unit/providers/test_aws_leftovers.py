@@ -278,11 +278,14 @@ def _told(outcomes: Iterator[tuple[Any, str]]) -> Iterator[tuple[str, str]]:
     return ((leftover.id, why) for leftover, why in outcomes)
 
 
-def test_with_another_accounts_credentials_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_another_accounts_credentials_nothing_is_looked_at_or_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     who = SimpleNamespace(get_caller_identity=lambda: {"Account": "222233334444"})
     clients = {("sts", "us-east-1"): who}
-    monkeypatch.setattr(provider, "service_clients", lambda *_: contextlib.nullcontext(lambda *asked: clients[asked]))
+    opened = contextlib.nullcontext(lambda *asked: clients[asked])
+    monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
     place = provider.place({"region": "us-east-1", "auth": {}}, Run({}, {}, ""))
     assert place["account"] == "222233334444"
     with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
         provider.leftovers({**place, "account": "111122223333"}, Run({}, {}, ""))
+    with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
+        next(provider.remove({**place, "account": "111122223333"}, [], Run({}, {}, "")))

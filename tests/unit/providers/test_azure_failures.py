@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import logging
@@ -62,27 +63,48 @@ def response(status: int, reason: str, body: bytes, kind: str, url: str) -> requ
     return made
 
 
+def answered_by(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    login: tuple[Any, ...] = TOKEN,
+    arm: tuple[Any, ...] = TOKEN,
+    after: Callable[[], object] = lambda: None,
+    limits: list[Any] | None = None,
+) -> list[str]:
+    """Who answers in place of the network: for a token, and for everything below management.azure.com.
+
+    An answer may end with headers of its own; `after` each, something happens; `limits` are what is waited for at most.
+    """
+    asked: list[str] = []
+
+    def request(_: object, method: str, url: str, **named: Any) -> requests.Response:  # noqa: ANN401 - as requests has them
+        asked.append(f"{method} {url.partition('://')[2].partition('/')[0]}")
+        after()
+        if ARM in url:
+            (limits if limits is not None else []).append(named["timeout"])
+            return made_of(arm, url)
+        if (login[0] == 200 and login is not TOKEN) or url.endswith("/token"):
+            return made_of(login, url)
+        found = DISCOVERY if "openid-configuration" in url else {"tenant_discovery_endpoint": "x", "metadata": []}
+        return response(200, "OK", *of_json(found), url)
+
+    monkeypatch.setattr(requests.Session, "request", request)
+    return asked
+
+
+def made_of(answer: tuple[Any, ...], url: str) -> requests.Response:
+    status, reason, body, kind, *headers = answer
+    made = response(status, reason, body, kind, url)
+    for each in headers:
+        made.headers.update(each)
+    return made
+
+
 @pytest.fixture
 def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """Who answers in place of the network: for a token, and for everything below management.azure.com."""
-
-    def play(*, login: Answer = TOKEN, arm: Answer = TOKEN) -> list[str]:
-        asked: list[str] = []
-
-        def request(_: object, method: str, url: str, **_named: object) -> requests.Response:
-            asked.append(f"{method} {url.partition('://')[2].partition('/')[0]}")
-            if ARM in url:
-                return response(*arm, url)
-            if (login[0] == 200 and login is not TOKEN) or url.endswith("/token"):
-                return response(*login, url)
-            found = DISCOVERY if "openid-configuration" in url else {"tenant_discovery_endpoint": "x", "metadata": []}
-            return response(200, "OK", *of_json(found), url)
-
-        monkeypatch.setattr(requests.Session, "request", request)
-        return asked
-
+    """As `answered_by`, without pauses."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
-    return play
+    return functools.partial(answered_by, monkeypatch)
 
 
 REACH = "let this machine reach"
