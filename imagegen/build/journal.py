@@ -13,24 +13,31 @@ import json
 import os
 import platform
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
 from imagegen.build.folder_lock import take
 from imagegen.errors import ToolError
+from imagegen.files import read_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+    from pydantic import ConfigDict
 
 BUILT: Final = "built"
 CLEANED: Final = "cleaned up"
 _FAILED: Final = "failed"
 _INTERRUPTED: Final = "interrupted"
 _MACHINE_ID: Final = Path("/etc/machine-id")
+# A run writes some kilobytes.
+_LIMIT: Final = 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """What is known of a run before it makes anything; `place` is what the cloud's provider needs to look there."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid", "strict": True}
 
     run_id: str
     target: str
@@ -111,24 +118,41 @@ def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
 
 
 def _read(file: Path) -> RecordedRun | None:
+    # Before it is opened for its lock: a pipe would wait for whoever writes to it.
+    read_file(file, limit=_LIMIT, error=ToolError)
     with file.open("rb") as handle:
         alive = not take(handle, file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        events = list(_events(handle.read().splitlines()))
-    started: dict[str, Any] = next((event for event in events if event.get("event") == "started"), {})
-    names = [field.name for field in dataclasses.fields(Entry)]
-    if any(name not in started for name in names):
+        events = list(_events(read_file(file, limit=_LIMIT, error=ToolError).splitlines()))
+    started = next((event for event in events if event.get("event") == "started"), None)
+    if started is None:
         # Killed while it wrote its first line: nothing was started.
         return None
-    entry = Entry(**{name: started[name] for name in names})
+    entry = _entry(file, {name: value for name, value in started.items() if name != "event"})
     ended = [str(event.get("how", "")) for event in events if event.get("event") == "ended"]
     here = entry.host == this_host()
     return RecordedRun(file, entry, ended[-1] if ended else "", is_here=here, is_alive=here and alive)
 
 
+def _entry(file: Path, facts: dict[str, Any]) -> Entry:
+    """Closed and typed: what is no run's must not decide what is removed."""
+    import pydantic
+
+    try:
+        # As JSON, because from a dictionary nothing strict makes a dataclass.
+        entry = pydantic.TypeAdapter(Entry).validate_json(json.dumps(facts))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ToolError(f"{file} is not the journal of a run: {where}: {first['msg']}") from None
+    if file.stem != entry.run_id:
+        raise ToolError(f"{file} is not the journal of a run: it names run {entry.run_id!r}")
+    return entry
+
+
 def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
     for line in lines:
         # The last line of a run that was killed may be half of one.
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
             if isinstance(event, dict):
                 yield event

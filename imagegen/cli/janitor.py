@@ -63,8 +63,8 @@ def janitor(
     import datetime
     import functools
 
-    from imagegen.build.journal import read_runs
     from imagegen.leftovers import sweep
+    from imagegen.leftovers.reading import read_runs
 
     run, console = asking.run_with(()), asking.console_for(plain, quiet)
     # Read again and again, and what is wrong with them is said once.

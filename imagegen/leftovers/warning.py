@@ -6,7 +6,7 @@ import datetime
 import shlex
 from typing import TYPE_CHECKING
 
-from imagegen.build.journal import read_runs
+from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.sweep import left_by, place_of
 
 if TYPE_CHECKING:

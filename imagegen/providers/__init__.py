@@ -154,6 +154,9 @@ class Provider(Protocol):
     def place(self, build: Mapping[str, Any], run: Run) -> dict[str, Any]:
         """Where builds with these settings leave things, whose that is, who may look there: plain JSON, no secret."""
 
+    def is_place(self, place: Mapping[str, Any]) -> bool:
+        """Whether this has the form of what `place` makes: a journal may be damaged, or another program's; pure."""
+
     def leftovers(self, place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:
         """What builds of imagegen, also running ones, have in this place; never an image that is finished.
 

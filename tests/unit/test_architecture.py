@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plan": {"artifacts", "catalog", "config", "documents", "errors", "resources", "steps"},
     "explain": {"config", "documents", "errors", "lines", "plan", "settle", "steps"},
     "render": {"plan", "templating"},
-    "build": {"artifacts", "console", "errors", "lines"},
+    "build": {"artifacts", "console", "errors", "files", "lines"},
     "leftovers": {"build", "errors", "providers"},
     "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "render", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},

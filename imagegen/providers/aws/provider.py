@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import pydantic
+
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers.aws import base, checks, images, removal, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
 from imagegen.providers.tags import REPORT
+from imagegen.providers.aws.place import Place
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
@@ -150,6 +153,15 @@ def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
     with service_clients(run.environ, build["auth"]) as clients:
         account = _account(clients, build["region"])
     return {"region": build["region"], "auth": build["auth"], "account": account}
+
+
+def is_place(place: Mapping[str, Any]) -> bool:
+    """Whether `place` made this, as far as its form says."""
+    try:
+        Place.model_validate(place)
+    except pydantic.ValidationError:
+        return False
+    return True
 
 
 def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:

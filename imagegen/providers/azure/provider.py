@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
+import pydantic
+
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, vault
 from imagegen.providers.azure import leftovers as remains
@@ -12,6 +14,7 @@ from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.client import compute, credential_for, subscription_id
 from imagegen.providers.azure.failures import explained
+from imagegen.providers.azure.place import Place
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
@@ -170,6 +173,15 @@ def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
     auth = {**build["auth"], "subscription_id": build["auth"]["subscription_id"] or subscription_id(run.environ)}
     names = ("location", "build_resource_group", "resource_group", "gallery", "definition")
     return {"auth": auth, **{name: build[name] for name in names}}
+
+
+def is_place(place: Mapping[str, Any]) -> bool:
+    """Whether `place` made this, as far as its form says."""
+    try:
+        Place.model_validate(place)
+    except pydantic.ValidationError:
+        return False
+    return True
 
 
 def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:

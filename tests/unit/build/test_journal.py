@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
+import os
 import platform
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,7 @@ def test_a_run_that_was_killed_is_dead_whatever_its_last_line(tmp_path: Path, en
     assert (run.ended, run.may_have_left_something) == ("cleaned up", False)
 
 
-@pytest.mark.parametrize("text", ["", '{"event": "star', '{"event": "started", "run_id": "x"}\n'])
+@pytest.mark.parametrize("text", ["", '{"event": "star', '{"event": "ended"}\n', "[" * 100_000])
 def test_a_run_that_was_killed_while_it_wrote_its_first_line_started_nothing(tmp_path: Path, text: str) -> None:
     written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", text)
     assert read_runs(tmp_path, pytest.fail) == []
@@ -104,7 +105,42 @@ def test_a_journal_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Pat
     told: list[str] = []
     assert [run.entry for run in read_runs(tmp_path, told.append)] == [entry()]
     [warning] = told
-    assert "20261118t090000z-000000.jsonl is passed over" in warning
+    assert warning.endswith("20261118t090000z-000000.jsonl is a folder, not a regular file; it is passed over")
+
+
+RUN_ID = "20261118t100000z-1a2b3c"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (started(run_id=["x"]), "run_id: Input should be a valid string"),
+        (started(place=[]), "place: Input should be an object"),
+        (started(pid="42"), "pid: Input should be a valid integer"),
+        (started(more=1), "more: Unexpected"),
+        (started(run_id="20261118t100000z-000000"), "it names run '20261118t100000z-000000'"),
+        ('{"event": "started", "run_id": "x"}', "target: Field required"),
+        (started() + "\n" * 2_000_000, "is too large"),
+    ],
+)
+def test_what_is_no_journal_of_a_run_is_named_and_hides_no_other(tmp_path: Path, text: str, says: str) -> None:
+    written(folder(tmp_path) / f"{RUN_ID}.jsonl", text)
+    with recorded(folder(tmp_path), entry("20261118t110000z-1a2b3c"), pytest.fail):
+        pass
+    told: list[str] = []
+    assert [run.entry.run_id for run in read_runs(tmp_path, told.append)] == ["20261118t110000z-1a2b3c"]
+    [warning] = told
+    assert f"{RUN_ID}.jsonl is" in warning
+    assert says in warning
+    assert warning.endswith("; it is passed over")
+
+
+def test_a_pipe_among_the_journals_is_not_waited_for(tmp_path: Path) -> None:
+    folder(tmp_path).mkdir(parents=True)
+    os.mkfifo(folder(tmp_path) / f"{RUN_ID}.jsonl")
+    told: list[str] = []
+    assert read_runs(tmp_path, told.append) == []
+    assert "is a pipe, not a regular file; it is passed over" in told[0]
 
 
 def test_where_there_are_no_locks_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

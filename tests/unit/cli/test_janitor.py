@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,11 @@ import pytest
 
 from imagegen.build.journal import Entry, read_runs, recorded
 from imagegen.cli.main import main
+from imagegen.console import Console
 from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
-from imagegen.providers import Leftover, Remains
+from imagegen.leftovers.warning import warn_of_leftovers
+from imagegen.providers import Leftover, Remains, Run, provider
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -52,7 +55,7 @@ class Cloud:
 
     def leftovers(self, place: Mapping[str, Any], run: object, deadline: object) -> Remains:
         del run, deadline  # nobody's credentials, and nobody who does not answer
-        assert place == PLACE
+        assert place in (PLACE, AZURE_PLACE)
         self.asked.append(("look", []))
         return Remains(tuple(self.things), tuple(self.faults))
 
@@ -171,7 +174,7 @@ def test_a_place_that_cannot_be_looked_at_hides_no_other(
     away = Cloud()
     monkeypatch.setattr(away, "leftovers", _refuse)
     monkeypatch.setattr(sweep, "provider", {"aws": cloud, "azure": away}.__getitem__)
-    entry = Entry(FOREIGN, "azure", "", PLACE, "", PAST)
+    entry = Entry(FOREIGN, "azure", "", AZURE_PLACE, "", PAST)
     with recorded(tmp_path / "a" / "journal", entry, pytest.fail):
         code, lines, told = janitor(*words)
     assert code == 5
@@ -196,6 +199,49 @@ def test_a_list_that_is_refused_is_told_once_and_hides_no_other(
 
 def _refuse(*_: object) -> Remains:
     raise RefusedError("the subscription is away")
+
+
+AZURE_AUTH = {"method": "cli", "subscription_id": "sub", "client_secret_env": None}
+AZURE_PLACE = {
+    **{"auth": AZURE_AUTH, "location": "westeurope", "build_resource_group": None},
+    **{"resource_group": "images", "gallery": "gal", "definition": "def"},
+}
+
+
+@pytest.mark.parametrize(
+    ("target", "place", "says"),
+    [
+        ("gcp", PLACE, "'gcp' is no target of this version"),
+        ("aws", {}, "its place is none of aws"),
+        ("aws", {**PLACE, "region": 7}, "its place is none of aws"),
+        ("azure", {}, "its place is none of azure"),
+        ("azure", {**AZURE_PLACE, "resource_group": "x/../y"}, "its place is none of azure"),
+    ],
+)
+@pytest.mark.parametrize("words", [(), ("--delete",)])
+def test_a_damaged_journal_is_named_and_hides_nothing(
+    target: str,
+    place: dict[str, Any],
+    says: str,
+    words: tuple[str, ...],
+    cloud: Cloud,
+    janitor: Ran,
+    tmp_path: Path,
+) -> None:
+    cloud.things = [leftover("instance")]
+    entry = Entry(FOREIGN, target, "", place, "", PAST)
+    with recorded(tmp_path / "a" / "journal", entry, pytest.fail):
+        code, lines, told = janitor(*words)
+    assert (code, [line.split()[0] for line in lines]) == (0, ["removed" if words else "may"])
+    assert told.count(f"{FOREIGN}.jsonl is passed over: {says}") == 1
+    warned = io.StringIO()
+    warn_of_leftovers(tmp_path, Run({}, {}, ""), Console(warned, plain=True))
+    assert says in warned.getvalue()
+
+
+def test_what_places_there_are() -> None:
+    assert provider("azure").is_place(AZURE_PLACE)
+    assert provider("aws").is_place({**PLACE, "account": "111122223333"})
 
 
 def test_a_journal_stays_open_until_the_time_of_its_run_is_over(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:

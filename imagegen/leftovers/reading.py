@@ -1,0 +1,31 @@
+"""Reads the journals of runs in clouds that are known here; any other is named and passed over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.build import journal
+from imagegen.providers import PROVIDERS, provider
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imagegen.build.journal import Entry, RecordedRun
+
+
+def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
+    """Every run below `out`, oldest first."""
+    runs = []
+    for run in journal.read_runs(out, warn):
+        if wrong := _fault_of(run.entry):
+            warn(f"{run.file} is passed over: {wrong}")
+        else:
+            runs.append(run)
+    return runs
+
+
+def _fault_of(entry: Entry) -> str:
+    if entry.target not in PROVIDERS:
+        return f"{entry.target!r} is no target of this version"
+    return "" if provider(entry.target).is_place(entry.place) else f"its place is none of {entry.target}"
