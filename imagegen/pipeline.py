@@ -394,6 +394,6 @@ def publish_built(
     folder = build_folder(decision.plan, out)
     with folder.claimed():
         check_found(decision.plan, built, folder.report, store_in(out), run, console, with_publish=True)
-        with in_journal(decision.plan, folder.journal, out, run, console):
+        with in_journal(decision.plan, folder.journal, out, run, console) as run:
             published = publish(decision.plan, built, run, console)
         return record(loaded, lock, decision, folder, None, built, published, run, out)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from imagegen.providers.tags import run_ids
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -39,13 +41,14 @@ def judge(
 
 
 def _judge_one(leftover: Leftover, runs: Mapping[str, RecordedRun], now: datetime.datetime) -> Verdict:
-    run = runs.get(leftover.run_id)
-    if run is not None and run.is_alive:
-        return Verdict(leftover, False, f"its run is still going on here (process {run.entry.pid})")
+    known = [runs[run_id] for run_id in run_ids(leftover.run_id) if run_id in runs]
+    if living := next((run for run in known if run.is_alive), None):
+        return Verdict(leftover, False, f"its run is still going on here (process {living.entry.pid})")
     if user := _user_of(leftover, runs):
         return Verdict(leftover, False, f"run {user.entry.run_id} here waits for this image")
-    if run is not None and run.is_here:
-        return Verdict(leftover, True, f"its run is over ({run.ended or 'its process died'})")
+    # Of several runs that wait for an image, the others may go on elsewhere.
+    if len(known) == len(run_ids(leftover.run_id)) and all(run.is_here for run in known):
+        return Verdict(leftover, True, f"its run is over ({known[0].ended or 'its process died'})")
     until = moment(leftover.expires_at)
     if until is None:
         return Verdict(leftover, False, f"it does not say until when it is used ({leftover.expires_at!r})")

@@ -12,6 +12,7 @@ from imagegen.errors import ImagegenError
 from imagegen.leftovers.judge import Verdict, judge, moment
 from imagegen.providers import provider
 from imagegen.providers.deadline import Deadline
+from imagegen.providers.tags import run_ids
 
 if TYPE_CHECKING:
     import datetime
@@ -125,8 +126,8 @@ def left_by(
     for place in places:
         with swept.going_on(place):
             for leftover in swept.leftovers(place, run, deadline):
-                if leftover.run_id in found:
-                    found[leftover.run_id].append(leftover)
+                for run_id in found.keys() & set(run_ids(leftover.run_id)):
+                    found[run_id].append(leftover)
     left = {run_id: leftovers for run_id, leftovers in found.items() if leftovers}
     _close_journals(swept.whole(places), runs, left.keys(), now, console)
     return left, swept.faults
@@ -165,7 +166,8 @@ def clean_up(
                     swept.tried[outcome.id] = outcome
         if len(swept.tried) == before:
             break
-    left = {outcome.verdict.leftover.run_id for outcome in swept.outcomes if not outcome.is_removed}
+    stay = [outcome.verdict.leftover for outcome in swept.outcomes if not outcome.is_removed]
+    left = {run_id for leftover in stay for run_id in run_ids(leftover.run_id)}
     _close_journals(swept.whole(places), read(), left, now, console)
     return swept
 

@@ -68,6 +68,7 @@ class Leftover(NamedTuple):
     name: str
     state: str
     run_id: str
+    """Whose it is; the tag of an image that several runs wait for names them all (`tags.run_ids`)."""
     expires_at: str
     image_id: str
     """The identity of the image that was to come of it."""

@@ -17,6 +17,19 @@ NEVER = "never"
 REPORT = "imagegen_report"
 ACCEPTED = "accepted"
 REJECTED = "rejected"
+_AND = "+"
+# Of some 25 characters each; both clouds take 256.
+_MOST_RUNS = 8
+
+
+def run_ids(value: str) -> list[str]:
+    """The runs that a tag names: whose it is, and whoever waits for it besides."""
+    return value.split(_AND)
+
+
+def shared_id(value: str, run_id: str) -> str:
+    """The tag's value once this run waits for it too; the newest come first, for a tag has an end."""
+    return _AND.join([run_id, *run_ids(value)][:_MOST_RUNS])
 
 
 def copied_tags(tags: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ from imagegen.providers import CloudImage, Run
 from imagegen.providers.aws.publish import publish
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.aws.source import build_settings, publish_settings
+from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -172,7 +173,7 @@ def test_publish(
     case = json.loads(file.read_text())
     plan = make_plan("aws", *_settings(case["regions"], **case.get("settings", {})))
     cloud = Cloud(case, plan.image_id, journal)
-    run = Run({}, case.get("labels", {}), "2026-11-18T10:00:00Z")
+    run = Run({}, case.get("labels", {}), "2026-11-18T10:00:00Z", "run-2", "2026-11-18T18:00:00Z")
     built = CloudImage("ami-source", "us-east-1", "node-1", "available")
     expected = case["expect"]
 
@@ -188,6 +189,9 @@ def test_publish(
 
     assert journal.lines == expected["calls"]
     assert {tag["Key"] for tag in cloud.tagged} == set(expected.get("tagged", []))
+    assert [tag["Value"] for tag in cloud.tagged if tag["Key"] == RUN_ID] == expected.get("run_ids", [])
+    if "expires" in expected:
+        assert [tag["Value"] for tag in cloud.tagged if tag["Key"] == EXPIRES_AT] == expected["expires"]
     source = {tag["Key"]: tag["Value"] for tag in cloud.regions["us-east-1"][0]["Tags"]}
     for request in cloud.requests:
         kinds = {item["ResourceType"]: item["Tags"] for item in request["TagSpecifications"]}

@@ -10,6 +10,8 @@ from imagegen.providers.aws.images import AVAILABLE, PENDING
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
@@ -20,8 +22,18 @@ APPEARING_LIMIT_S = 120.0
 RERUN = "run the same command again: it continues with what is there"
 
 
-def wait_until_available(ec2: EC2Client, ami: str, region: str, limit_s: float, clock: Clock) -> ImageTypeDef | None:
-    """The image as it is then; None when it is not there. Errors are the SDK's; those that pass are waited out."""
+def wait_until_available(
+    ec2: EC2Client,
+    ami: str,
+    region: str,
+    limit_s: float,
+    clock: Clock,
+    on_pending: Callable[[ImageTypeDef], None] = lambda _: None,
+) -> ImageTypeDef | None:
+    """The image as it is then; None when it is not there. Errors are the SDK's; those that pass are waited out.
+
+    While it is waited for, `on_pending` is told at every look.
+    """
     place = f"{ami} in {region}"
     seen = clock.now()
 
@@ -33,6 +45,7 @@ def wait_until_available(ec2: EC2Client, ami: str, region: str, limit_s: float, 
             return [] if clock.now() - seen >= APPEARING_LIMIT_S else None
         seen = clock.now()
         if found[0]["State"] == PENDING:
+            on_pending(found[0])
             return None
         if found[0]["State"] != AVAILABLE:
             raise _failed(found[0], place)

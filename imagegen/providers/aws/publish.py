@@ -13,7 +13,7 @@ from imagegen.providers.aws.availability import source_is_gone, wait_until_avail
 from imagegen.providers.aws.client import explained
 from imagegen.providers.aws.copies import Copy, Source
 from imagegen.providers.aws.images import cloud_image, snapshots_of, tags_of
-from imagegen.providers.tags import EXPIRES_AT, NEVER
+from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID, run_ids, shared_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,7 +34,7 @@ def publish(
     clients: Clients, plan: BuildPlan, built: CloudImage, run: Run, console: Console, clock: Clock
 ) -> Published:
     """Every copy is started before the first is waited for; one that fails stops none of the others."""
-    source = Source(_wait_for_source(clients, built, console, clock), built.region, plan, run)
+    source = Source(_wait_for_source(clients, built, run, console, clock), built.region, plan, run)
     _keep(clients(built.region), source.image)
     regions = [region for region in dict.fromkeys(plan.publish.settings["regions"]) if region != built.region]
     started: list[Copy] = []
@@ -56,15 +56,30 @@ def publish(
     return Published(tuple(images), source.name, sum(copy.is_new for copy in started))
 
 
-def _wait_for_source(clients: Clients, built: CloudImage, console: Console, clock: Clock) -> ImageTypeDef:
+def _wait_for_source(clients: Clients, built: CloudImage, run: Run, console: Console, clock: Clock) -> ImageTypeDef:
+    ec2 = clients(built.region)
     with (
         console.task(f"looking at {built.id}", None),
         explained(f"asking about {built.id} in {built.region}", PublishError),
     ):
-        image = wait_until_available(clients(built.region), built.id, built.region, SOURCE_LIMIT_S, clock)
+        image = wait_until_available(
+            ec2, built.id, built.region, SOURCE_LIMIT_S, clock, lambda pending: _share(ec2, pending, run)
+        )
     if image is None:
         raise source_is_gone(built.id, built.region)
     return image
+
+
+def _share(ec2: EC2Client, image: ImageTypeDef, run: Run) -> None:
+    """Tell every janitor that this run waits for an image that another one began: its own end is no reason to go."""
+    worn = tags_of(image)
+    expires_at = worn.get(EXPIRES_AT, NEVER)
+    if expires_at == NEVER or run.id in run_ids(worn[RUN_ID]):
+        return
+    mine = {RUN_ID: shared_id(worn[RUN_ID], run.id), EXPIRES_AT: max(expires_at, run.expires_at)}
+    ec2.create_tags(
+        Resources=[image["ImageId"]], Tags=[{"Key": key, "Value": value} for key, value in sorted(mine.items())]
+    )
 
 
 def _keep(ec2: EC2Client, image: ImageTypeDef) -> None:

@@ -93,8 +93,9 @@ def _deregister(ec2: EC2Client, image: Leftover, id_: str) -> None:
     if not found:
         return
     for each in found:
-        # It may have been finished since it was listed, or be another run's by now.
-        if not kinds.is_left_over(each) or tags_of(each)[RUN_ID] != image.run_id:
+        # It may have been finished since it was listed, or another run waits for it by now.
+        worn = tags_of(each)
+        if not kinds.is_left_over(each) or (worn[RUN_ID], worn[EXPIRES_AT]) != (image.run_id, image.expires_at):
             raise PublishError(f"it is no leftover any more: it is {each['State']} now")
     named = [snapshot for each in found for snapshot in snapshots_of(each)]
     snapshots = list(dict.fromkeys([*named, *kinds.snapshots_described_for(ec2, id_)]))

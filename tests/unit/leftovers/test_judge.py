@@ -47,6 +47,12 @@ def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
         (leftover("elsewhere", PAST), True, f"past its time since {PAST}"),
         (leftover("unknown", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
         (leftover("unknown", PAST), True, f"past its time since {PAST}"),
+        # Of several runs that wait for an image, each alone may keep it.
+        (leftover("alive+dead", PAST), False, "its run is still going on here (process 42)"),
+        (leftover("dead+built", FUTURE), True, "its run is over (its process died)"),
+        (leftover("unknown+dead", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
+        (leftover("unknown+dead", PAST), True, f"past its time since {PAST}"),
+        (leftover("elsewhere+dead", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
         (leftover("unknown", "never"), False, "it does not say until when it is used ('never')"),
         (leftover("unknown", ""), False, "it does not say until when it is used ('')"),
         (leftover("unknown", "2026-01-01T00:00:00"), False, "it does not say until when it is used"),

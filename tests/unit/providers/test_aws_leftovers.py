@@ -172,6 +172,7 @@ def test_the_snapshots_of_an_unfinished_image_go_only_with_it() -> None:
         image("capa-ami-windows-2022", "disabled", "never"),
         image("a1B2c3D", "available", "never"),
         image("capa-ami-windows-2022", "pending", Tags=[*tags(), {"Key": "imagegen_run_id", "Value": "another"}]),
+        image("capa-ami-windows-2022", "pending", "2026-11-18T18:00:00Z"),
     ],
 )
 def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> None:
