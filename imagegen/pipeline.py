@@ -358,7 +358,7 @@ def build_and_publish(
         console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
         tools = find_toolchain(decision.plan, run, console)
         check(decision.plan, tools, folder, run)
-        with in_journal(decision.plan, folder.journal, out, run, console) as run:
+        with in_journal(decision.plan, folder.journal, out, run, console, on_error) as run:
             found = None if rebuild else provider(target).find_built(decision.plan, run, console)
             if found is not None:
                 console.say(f"{target} has this image already: {found.id}")

@@ -47,6 +47,8 @@ class Entry:
     expires_at: str
     host: str = dataclasses.field(default_factory=lambda: this_host())
     pid: int = dataclasses.field(default_factory=os.getpid)
+    on_error: str = "cleanup"
+    """What Packer was told to do with its machine when the build fails; journals of earlier versions do not say it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +64,11 @@ class RecordedRun:
     @property
     def may_have_left_something(self) -> bool:
         return self.is_here and not self.is_alive and self.ended not in (BUILT, CLEANED)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether somebody wants to look into what it left."""
+        return self.entry.on_error != "cleanup" and self.ended not in (BUILT, CLEANED)
 
 
 def this_host() -> str:

@@ -46,10 +46,13 @@ def _judge_one(leftover: Leftover, runs: Mapping[str, RecordedRun], now: datetim
         return Verdict(leftover, False, f"its run is still going on here (process {living.entry.pid})")
     if user := _user_of(leftover, runs):
         return Verdict(leftover, False, f"run {user.entry.run_id} here waits for this image")
+    until = moment(leftover.expires_at)
     # Of several runs that wait for an image, the others may go on elsewhere.
     if len(known) == len(run_ids(leftover.run_id)) and all(run.is_here for run in known):
+        keeper = next((run for run in known if run.keeps), None)
+        if keeper and (until is None or now < until):
+            return Verdict(leftover, False, f"kept until {leftover.expires_at} (--on-error={keeper.entry.on_error})")
         return Verdict(leftover, True, f"its run is over ({known[0].ended or 'its process died'})")
-    until = moment(leftover.expires_at)
     if until is None:
         return Verdict(leftover, False, f"it does not say until when it is used ({leftover.expires_at!r})")
     if now < until:

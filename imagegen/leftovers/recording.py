@@ -14,30 +14,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from imagegen.build.packer import OnError
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import Run
 
 # Packer's own clean-up, and clocks that differ.
 _MARGIN_S: Final = 3600
+# A build that waits for somebody's answer has no deadline; who has not come back for so long will not.
+_ANSWER_S: Final = 7 * 24 * 3600
 
 
 @contextlib.contextmanager
-def in_journal(plan: BuildPlan, journal: Path, out: Path, run: Run, console: Console) -> Iterator[Run]:
+def in_journal(
+    plan: BuildPlan, journal: Path, out: Path, run: Run, console: Console, on_error: OnError | None = None
+) -> Iterator[Run]:
     """The run with its expiry, recorded until it ends; what earlier ones below `out` left is named first.
 
     Building or only publishing: an image may still be on its way, and nobody may take it for a leftover meanwhile.
     """
     warn_of_leftovers(out, run, console)
-    entry = _entry_for(plan, run)
+    entry = _entry_for(plan, run, on_error)
     with recorded(journal, entry, console.warn):
         yield run._replace(expires_at=entry.expires_at)
 
 
-def _entry_for(plan: BuildPlan, run: Run) -> Entry:
+def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
     """After `expires_at` no Packer of this build runs any more, whichever size it had to take."""
     cloud = provider(plan.image.target)
     longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan)) + _MARGIN_S
+    choice = on_error.choice if on_error else "cleanup"
+    if choice == "ask":
+        longest_s += _ANSWER_S
     expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=longest_s)
     return Entry(
         run_id=run.id,
@@ -46,4 +54,5 @@ def _entry_for(plan: BuildPlan, run: Run) -> Entry:
         place=cloud.place(plan.build.settings, run),
         started=run.started,
         expires_at=expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        on_error=choice,
     )

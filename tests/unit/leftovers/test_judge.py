@@ -17,7 +17,8 @@ PAST, FUTURE = "2026-11-18T12:00:00Z", "2026-11-18T12:00:01Z"
 
 
 def run(run_id: str, **facts: Any) -> RecordedRun:  # noqa: ANN401 - a run's own fields
-    entry = Entry(run_id, "aws", facts.pop("image_id", "image of another"), {}, "", "", "here", 42)
+    on_error = facts.pop("on_error", "cleanup")
+    entry = Entry(run_id, "aws", facts.pop("image_id", "image of another"), {}, "", "", "here", 42, on_error)
     is_here, is_alive = facts.get("is_here", True), facts.get("is_alive", False)
     return RecordedRun(Path(run_id), entry, facts.get("ended", ""), is_here=is_here, is_alive=is_alive)
 
@@ -29,6 +30,9 @@ RUNS = {
         run("built", ended="built"),
         run("alive", is_alive=True, image_id="the image"),
         run("elsewhere", is_here=False),
+        run("kept", ended="failed", on_error="abort"),
+        run("asked", on_error="ask"),
+        run("kept nothing", ended="built", on_error="abort"),
     )
 }
 
@@ -47,6 +51,11 @@ def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
         (leftover("elsewhere", PAST), True, f"past its time since {PAST}"),
         (leftover("unknown", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
         (leftover("unknown", PAST), True, f"past its time since {PAST}"),
+        (leftover("kept", FUTURE), False, f"kept until {FUTURE} (--on-error=abort)"),
+        (leftover("kept", PAST), True, "its run is over (failed)"),
+        (leftover("kept", ""), False, "kept until"),
+        (leftover("asked", FUTURE), False, f"kept until {FUTURE} (--on-error=ask)"),
+        (leftover("kept nothing", FUTURE), True, "its run is over (built)"),
         # Of several runs that wait for an image, each alone may keep it.
         (leftover("alive+dead", PAST), False, "its run is still going on here (process 42)"),
         (leftover("dead+built", FUTURE), True, "its run is over (its process died)"),

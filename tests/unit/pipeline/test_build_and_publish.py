@@ -18,9 +18,11 @@ from imagegen.artifacts import lookup
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import packer
 from imagegen.build.journal import Entry
+from imagegen.build.packer import OnError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import BuildError, PublishError, RefusedError
+from imagegen.leftovers.reading import read_runs
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
 from imagegen.providers.aws import provider as aws
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
+PLACE = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}, "account": "111122223333"}
 BUILT = CloudImage("ami-1", "us-east-1", "node", "available")
 
 
@@ -56,6 +59,7 @@ class World:
         self.left: list[Leftover] = []
         self.checks = [Check("sign-in", OK, "somebody")]
         self.cleaned_up: list[str] = []
+        self.left: list[Leftover] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
     def build_tree(self, *_: object, variables: dict[str, str], **__: object) -> None:
@@ -129,7 +133,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(aws, "mark", made.mark)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
     monkeypatch.setattr(aws, "leftovers", lambda *_: Remains(tuple(made.left)))
-    monkeypatch.setattr(aws, "place", lambda *_: {"region": "us-east-1"})
+    monkeypatch.setattr(aws, "place", lambda *_: PLACE)
     monkeypatch.setattr(aws, "publish", made.publish)
     return made
 
@@ -155,7 +159,9 @@ def build(
     world.plan = pipeline.decide(loaded, "aws", locked).plan
     numbers = itertools.count()
 
-    def built(*, with_publish: bool = True, rebuild: bool = False, out: str = "out") -> ImageManifest:
+    def built(
+        *, with_publish: bool = True, rebuild: bool = False, out: str = "out", on_error: OnError | None = None
+    ) -> ImageManifest:
         return pipeline.build_and_publish(
             pipeline.Asked(SHIPPED, TODAY),
             "aws",
@@ -165,6 +171,7 @@ def build(
             console=Console(said, plain=True, quiet=True),
             rebuild=rebuild,
             with_publish=with_publish,
+            on_error=on_error,
         )
 
     return built
@@ -338,7 +345,7 @@ def test_what_a_dead_run_left_is_named_by_the_next(
 ) -> None:
     again = request.getfixturevalue(verb)
     world.image, out = BUILT._replace(report="accepted"), tmp_path / "out of mine"
-    dead = Entry("run-1", "aws", "0" * 64, {"region": "us-east-1"}, "2026-11-18T09:00:00Z", "2026-11-18T16:00:00Z")
+    dead = Entry("run-1", "aws", "0" * 64, PLACE, "2026-11-18T09:00:00Z", "2026-11-18T16:00:00Z")
     journal = out / "of-another-config" / "journal" / "run-1.jsonl"
     journal.parent.mkdir(parents=True)
     journal.write_text(json.dumps({"event": "started", **dataclasses.asdict(dead)}) + "\n")
@@ -442,3 +449,22 @@ def test_a_region_that_is_not_published_to_now_is_a_warning(
     assert f"warning: publish region ap-east-1: {message} (hint: enable it)" in said.getvalue()
     with pytest.raises(RefusedError):
         build()
+
+
+FIRST = "20261118t100000z-000000"
+
+
+def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(
+    world: World, build: Callable[..., ImageManifest], said: io.StringIO, tmp_path: Path
+) -> None:
+    world.packer_fails = True
+    with pytest.raises(BuildError):
+        build(on_error=OnError("abort"))
+    [kept] = read_runs(tmp_path / "out", pytest.fail)
+    assert kept.keeps
+    until = kept.entry.expires_at
+    world.left = [Leftover("instance", "i-1", "us-east-1", "", "running", FIRST, until, "")]
+    world.packer_fails = False
+    build()
+    command = f"`imagegen janitor --out {tmp_path / 'out'} --delete` removes it after {until}"
+    assert f"run {FIRST} (--on-error=abort) left instance i-1: {command}" in said.getvalue()

@@ -1,0 +1,72 @@
+"""What a run tells the journal before it makes anything, and after it has ended well."""
+
+from __future__ import annotations
+
+import datetime
+import io
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen import pipeline
+from imagegen.build.packer import OnError
+from imagegen.console import Console
+from imagegen.leftovers.reading import read_runs
+from imagegen.leftovers.recording import in_journal
+from imagegen.providers import Run
+from imagegen.providers.aws import provider as aws
+from tests.conftest import REPOSITORY, load_today, make_test_lock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imagegen.build.journal import RecordedRun
+    from imagegen.plan.model import BuildPlan
+
+CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
+RUN = Run({}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-1a2b3c")
+PLACE = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}, "account": "111122223333"}
+
+
+@pytest.fixture(scope="module")
+def plan() -> BuildPlan:
+    loaded = load_today(CONFIG)
+    return pipeline.decide(loaded, "aws", make_test_lock(loaded)).plan
+
+
+@pytest.fixture(autouse=True)
+def _place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aws, "place", lambda *_: PLACE)
+
+
+def recorded(plan: BuildPlan, out: Path, on_error: OnError | None = None) -> RecordedRun:
+    with in_journal(plan, out / "node" / "journal", out, RUN, Console(io.StringIO(), plain=True), on_error) as run:
+        [found] = read_runs(out, pytest.fail)
+        assert run.expires_at == found.entry.expires_at
+    return found
+
+
+def seconds_of(run: RecordedRun) -> float:
+    expires = datetime.datetime.fromisoformat(run.entry.expires_at)
+    return (expires - datetime.datetime.now(datetime.UTC)).total_seconds()
+
+
+@pytest.mark.parametrize("sizes", [1, 3])
+def test_nothing_of_a_run_expires_while_any_of_its_builds_may_go_on(
+    sizes: int, plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aws, "builder_sizes", lambda _: ["m6i.large"] * sizes)
+    left_s = seconds_of(recorded(plan, tmp_path))
+    # An hour for Packer's clean-up, the build's own limit for each size.
+    assert left_s == pytest.approx(plan.build.longest_s * sizes + 3600, abs=60)
+    assert plan.build.longest_s >= 3600
+
+
+@pytest.mark.parametrize(("choice", "more_s"), [("abort", 0), ("ask", 7 * 24 * 3600)])
+def test_a_run_that_may_keep_its_machine_says_so_and_one_that_asks_has_a_week_more(
+    choice: str, more_s: int, plan: BuildPlan, tmp_path: Path
+) -> None:
+    usual_s = seconds_of(recorded(plan, tmp_path / "usual"))
+    kept = recorded(plan, tmp_path / "kept", OnError(choice))
+    assert (kept.entry.on_error, kept.keeps) == (choice, True)
+    assert seconds_of(kept) - usual_s == pytest.approx(more_s, abs=60)
