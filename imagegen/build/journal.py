@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pydantic import ConfigDict
 
 BUILT: Final = "built"
+LEFT: Final = "built, and left something"
 CLEANED: Final = "cleaned up"
 _FAILED: Final = "failed"
 _INTERRUPTED: Final = "interrupted"
@@ -68,7 +69,7 @@ class RecordedRun:
     @property
     def keeps(self) -> bool:
         """Whether somebody wants to look into what it left."""
-        return self.entry.on_error != "cleanup" and self.ended not in (BUILT, CLEANED)
+        return self.entry.on_error != "cleanup" and self.ended not in (BUILT, LEFT, CLEANED)
 
 
 def this_host() -> str:
@@ -83,7 +84,7 @@ def this_host() -> str:
 def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterator[Entry]:
     """The run is in the journal before anything is started, and so is how it ended, if that can be written still."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{entry.run_id}.jsonl"
+    file = file_of(folder, entry.run_id)
     with file.open("xb") as handle:
         take(handle, file, fcntl.LOCK_EX)
         _append(handle, {"event": "started", **dataclasses.asdict(entry)})
@@ -99,15 +100,25 @@ def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterato
         _end(handle, file, BUILT, warn)
 
 
+def file_of(folder: Path, run_id: str) -> Path:
+    """Where a run is recorded."""
+    return folder / f"{run_id}.jsonl"
+
+
 def close(run: RecordedRun, warn: Callable[[str], None]) -> None:
     """Nothing of this run is left: nobody needs to look again."""
+    add_end(run.file, CLEANED, warn)
+
+
+def add_end(file: Path, how: str, warn: Callable[[str], None]) -> None:
+    """What became of a run after its end; the last word counts."""
     try:
-        with run.file.open("ab") as handle:
+        with file.open("ab") as handle:
             # After a last line that was cut off, this one is still a line of its own.
             handle.write(b"\n")
-            _append(handle, {"event": "ended", "how": CLEANED})
+            _append(handle, {"event": "ended", "how": how})
     except OSError as fault:
-        warn(f"{run.file} cannot be written, so this run is looked for again: {fault.strerror}")
+        warn(f"{file} cannot be written, and what became of the run ({how}) is not known later: {fault.strerror}")
 
 
 def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:

@@ -7,6 +7,7 @@ import datetime
 from typing import TYPE_CHECKING, Final
 
 from imagegen.build.journal import Entry, recorded
+from imagegen.leftovers.afterwards import name_own_leftovers
 from imagegen.leftovers.warning import warn_of_leftovers
 from imagegen.providers import provider
 
@@ -29,7 +30,8 @@ _ANSWER_S: Final = 7 * 24 * 3600
 def in_journal(
     plan: BuildPlan, journal: Path, out: Path, run: Run, console: Console, on_error: OnError | None = None
 ) -> Iterator[Run]:
-    """The run with its expiry, recorded until it ends; what earlier ones below `out` left is named first.
+    """The run with its expiry, recorded until it ends; what earlier ones below `out` left is named first, and at a good
+    end what this one left.
 
     Building or only publishing: an image may still be on its way, and nobody may take it for a leftover meanwhile.
     """
@@ -37,6 +39,7 @@ def in_journal(
     entry = _entry_for(plan, run, on_error)
     with recorded(journal, entry, console.warn):
         yield run._replace(expires_at=entry.expires_at)
+    name_own_leftovers(entry, journal, out, run, console)
 
 
 def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:

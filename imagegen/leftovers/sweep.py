@@ -88,9 +88,11 @@ class Swept:
         if (place.key, fault.message) not in ((known.key, told.message) for known, told in self.faults):
             self.faults.append((place, fault))
 
-    def leftovers(self, place: Place, run: Run, deadline: Deadline | None = None) -> Sequence[Leftover]:
+    def leftovers(
+        self, place: Place, run: Run, deadline: Deadline | None = None, *, usual: bool = True
+    ) -> Sequence[Leftover]:
         """What is in the place, as far as the cloud tells it."""
-        found, faults = provider(place.target).leftovers(place.details, run, deadline)
+        found, faults = provider(place.target).leftovers(place.details, run, deadline, usual=usual)
         for fault in faults:
             self.add_fault(place, fault)
         return found

@@ -158,10 +158,13 @@ class Provider(Protocol):
     def is_place(self, place: Mapping[str, Any]) -> bool:
         """Whether this has the form of what `place` makes: a journal may be damaged, or another program's; pure."""
 
-    def leftovers(self, place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:
+    def leftovers(
+        self, place: Mapping[str, Any], run: Run, deadline: Deadline | None = None, *, usual: bool = True
+    ) -> Remains:
         """What builds of imagegen, also running ones, have in this place; never an image that is finished.
 
         A list that the cloud refuses hides no other. What is not answered within the deadline is a fault.
+        `usual`: also what every build leaves, however well it ended.
         """
 
     def remove(

@@ -164,7 +164,13 @@ def is_place(place: Mapping[str, Any]) -> bool:
     return True
 
 
-def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:
+def leftovers(
+    place: Mapping[str, Any],
+    run: Run,
+    deadline: Deadline | None = None,
+    *,
+    usual: bool = True,  # noqa: ARG001 - the protocol's signature: a build on AWS leaves nothing
+) -> Remains:
     """What builds have in the region."""
     region = place["region"]
     with service_clients(run.environ, place["auth"], deadline=deadline) as clients:

@@ -52,7 +52,9 @@ _NAME: Final = re.compile(r"pkr(?:vm|ni|ip|vn|sg|os|dd|kv)(?P<suffix>[a-z0-9]{10
 _DEPLOYMENT_NAME: Final = re.compile(r"(?:kv)?pkrdp(?P<suffix>[a-z0-9]{10})\Z", re.IGNORECASE)
 
 
-def find(arm: Arm, compute: ComputeManagementClient, place: Mapping[str, Any]) -> Remains:
+def find(
+    arm: Arm, compute: ComputeManagementClient, place: Mapping[str, Any], *, deleted_vaults: bool = True
+) -> Remains:
     """Everything of builds but finished images, in the order in which it can be removed."""
     search = Search(
         lambda doing: explained(f"{doing} in subscription {arm.subscription}", RefusedError), is_answer_of_azure
@@ -61,7 +63,8 @@ def find(arm: Arm, compute: ComputeManagementClient, place: Mapping[str, Any]) -
     search.ask("resource groups", lambda: _groups(arm))
     if place["build_resource_group"]:
         _search_group(search, arm, place["build_resource_group"])
-    search.ask("deleted key vaults", lambda: _deleted_vaults(arm))
+    if deleted_vaults:
+        search.ask("deleted key vaults", lambda: _deleted_vaults(arm))
     return search.remains
 
 

@@ -184,11 +184,11 @@ def is_place(place: Mapping[str, Any]) -> bool:
     return True
 
 
-def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = None) -> Remains:
-    """What builds have in the subscription."""
+def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = None, *, usual: bool = True) -> Remains:
+    """What builds have in the subscription; the usual is a key vault that Azure keeps after its deletion."""
     auth = place["auth"]
     with compute(run.environ, auth, deadline) as client, resource_manager(run.environ, auth, deadline) as arm:
-        return remains.find(arm, client, place)
+        return remains.find(arm, client, place, deleted_vaults=usual)
 
 
 def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:

@@ -53,7 +53,8 @@ class Cloud:
         del build, run
         return PLACE
 
-    def leftovers(self, place: Mapping[str, Any], run: object, deadline: object) -> Remains:
+    def leftovers(self, place: Mapping[str, Any], run: object, deadline: object, *, usual: bool) -> Remains:
+        assert usual
         del run, deadline  # nobody's credentials, and nobody who does not answer
         assert place in (PLACE, AZURE_PLACE)
         self.asked.append(("look", []))
@@ -197,7 +198,7 @@ def test_a_list_that_is_refused_is_told_once_and_hides_no_other(
     assert read_runs(tmp_path, pytest.fail)[0].may_have_left_something
 
 
-def _refuse(*_: object) -> Remains:
+def _refuse(*_: object, **__: object) -> Remains:
     raise RefusedError("the subscription is away")
 
 

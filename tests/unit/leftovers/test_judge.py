@@ -33,6 +33,7 @@ RUNS = {
         run("kept", ended="failed", on_error="abort"),
         run("asked", on_error="ask"),
         run("kept nothing", ended="built", on_error="abort"),
+        run("left", ended="built, and left something", on_error="abort"),
     )
 }
 
@@ -56,6 +57,7 @@ def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
         (leftover("kept", ""), False, "kept until"),
         (leftover("asked", FUTURE), False, f"kept until {FUTURE} (--on-error=ask)"),
         (leftover("kept nothing", FUTURE), True, "its run is over (built)"),
+        (leftover("left", FUTURE), True, "its run is over (built, and left something)"),
         # Of several runs that wait for an image, each alone may keep it.
         (leftover("alive+dead", PAST), False, "its run is still going on here (process 42)"),
         (leftover("dead+built", FUTURE), True, "its run is over (its process died)"),

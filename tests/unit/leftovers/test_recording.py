@@ -1,4 +1,4 @@
-"""What a run tells the journal before it makes anything, and after it has ended well."""
+"""What a run tells the journal before it makes anything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from imagegen.build.packer import OnError
 from imagegen.console import Console
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.recording import in_journal
-from imagegen.providers import Run
+from imagegen.providers import Remains, Run
 from imagegen.providers.aws import provider as aws
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 
@@ -37,6 +37,7 @@ def plan() -> BuildPlan:
 @pytest.fixture(autouse=True)
 def _place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws, "place", lambda *_: PLACE)
+    monkeypatch.setattr(aws, "leftovers", lambda *_, **__: Remains(()))
 
 
 def recorded(plan: BuildPlan, out: Path, on_error: OnError | None = None) -> RecordedRun:

@@ -17,11 +17,12 @@ from imagegen import pipeline
 from imagegen.artifacts import lookup
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import packer
-from imagegen.build.journal import Entry
+from imagegen.build.journal import BUILT as BUILT_WELL
+from imagegen.build.journal import LEFT, Entry
 from imagegen.build.packer import OnError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
-from imagegen.errors import BuildError, PublishError, RefusedError
+from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.leftovers.reading import read_runs
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
@@ -60,6 +61,7 @@ class World:
         self.checks = [Check("sign-in", OK, "somebody")]
         self.cleaned_up: list[str] = []
         self.left: list[Leftover] = []
+        self.faults: list[ImagegenError] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
     def build_tree(self, *_: object, variables: dict[str, str], **__: object) -> None:
@@ -91,6 +93,9 @@ class World:
         if self.dies == moment:
             self.dies = None
             raise KeyboardInterrupt
+
+    def leftovers(self, *_: object, usual: bool) -> Remains:
+        return Remains(tuple(each for each in self.left if usual or each.kind != "usual"), tuple(self.faults))
 
     def publish(self, *_: object) -> Published:
         if self.failures:
@@ -132,7 +137,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(aws, "find_built", made.find_built)
     monkeypatch.setattr(aws, "mark", made.mark)
     monkeypatch.setattr(aws, "clean_up", made.clean_up)
-    monkeypatch.setattr(aws, "leftovers", lambda *_: Remains(tuple(made.left)))
+    monkeypatch.setattr(aws, "leftovers", made.leftovers)
     monkeypatch.setattr(aws, "place", lambda *_: PLACE)
     monkeypatch.setattr(aws, "publish", made.publish)
     return made
@@ -451,7 +456,35 @@ def test_a_region_that_is_not_published_to_now_is_a_warning(
         build()
 
 
-FIRST = "20261118t100000z-000000"
+FIRST, SECOND = "20261118t100000z-000000", "20261118t100000z-000001"
+
+
+def left(kind: str, run_id: str) -> Leftover:
+    return Leftover(kind, f"{kind}-1", "us-east-1", "", "available", run_id, "2099-01-01T00:00:00Z", "")
+
+
+def test_what_a_build_that_ended_well_left_is_named_now_and_by_the_next_run(
+    world: World, build: Callable[[], ImageManifest], said: io.StringIO, tmp_path: Path
+) -> None:
+    world.left = [left("security group", FIRST), left("usual", FIRST), left("instance", SECOND + "x")]
+    assert build().published is not None
+    command = f"`imagegen janitor --out {tmp_path / 'out'} --delete` removes it"
+    assert f"warning: the build ended well and left security group security group-1: {command}\n" in said.getvalue()
+    said.truncate(0)
+    build()
+    assert f"run {FIRST} ended without cleaning up and left security group security group-1" in said.getvalue()
+    assert "the build ended well" not in said.getvalue()
+    [first, second] = read_runs(tmp_path / "out", pytest.fail)
+    assert [(run.ended, run.may_have_left_something) for run in (first, second)] == [(LEFT, True), (BUILT_WELL, False)]
+
+
+def test_after_a_build_what_may_not_be_listed_is_no_warning(
+    world: World, build: Callable[[], ImageManifest], said: io.StringIO, tmp_path: Path
+) -> None:
+    world.faults = [RefusedError("looking for spot requests: no")]
+    assert build().published is not None
+    assert "warning" not in said.getvalue()
+    assert [run.ended for run in read_runs(tmp_path / "out", pytest.fail)] == [BUILT_WELL]
 
 
 def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(

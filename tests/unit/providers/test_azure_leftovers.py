@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from types import SimpleNamespace
 from typing import Any, cast
 
+# Here, because its import asks `uname`, which code under test may not.
+import azure.identity  # noqa: F401
 import pytest
 from azure.core.exceptions import (
     ClientAuthenticationError,
@@ -15,8 +18,8 @@ from azure.core.exceptions import (
 )
 
 from imagegen.errors import RefusedError
-from imagegen.providers import Leftover
-from imagegen.providers.azure import removal
+from imagegen.providers import Leftover, Run
+from imagegen.providers.azure import provider, removal
 from imagegen.providers.azure.arm import HOST, Arm
 from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION, find
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
@@ -143,6 +146,18 @@ EVERYTHING = [GROUP, MACHINE, "disk", DEPLOYMENT, DELETED_VAULT]
 
 def test_everything_is_found_in_the_order_in_which_it_can_go() -> None:
     assert look() == (EVERYTHING, [])
+
+
+def test_what_every_build_leaves_is_not_looked_for_after_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing: dict[str, list[tuple[int, dict[str, Any]]]] = {name: [(404, {})] for name in ALL}
+    manager = Manager(**nothing)
+    compute = SimpleNamespace(gallery_image_versions=SimpleNamespace(list_by_gallery_image=lambda *_: []))
+    monkeypatch.setattr(provider, "compute", lambda *_: contextlib.nullcontext(compute))
+    monkeypatch.setattr(provider, "resource_manager", lambda *_: contextlib.nullcontext(manager.arm))
+    place, run = {**PLACE, "auth": {}}, Run({}, {}, "")
+    for usual in (True, False):
+        assert provider.leftovers(place, run, usual=usual) == ((), ())
+    assert sum("deletedVaults" in asked for asked in manager.asked) == 1
 
 
 def test_a_definition_that_is_not_there_has_no_versions() -> None:

@@ -132,7 +132,7 @@ def test_all_places_of_dead_runs_share_one_deadline(monkeypatch: pytest.MonkeyPa
     given: list[object] = []
 
     class Cloud:
-        def leftovers(self, _place: object, _run: object, until: object) -> Remains:
+        def leftovers(self, _place: object, _run: object, until: object, **_: object) -> Remains:
             given.append(until)
             return Remains(())
 
