@@ -27,6 +27,10 @@ def compare() -> Compare:
         rows = [
             [check.verdict, check.subject, check.message, *([check.hint] if check.hint else [])] for check in checks
         ]
+        # `build --no-publish` is refused for nothing that only publishing needs.
+        assert [check.subject for check in checks if check.of_publishing] == [
+            check.subject for check in checks if check.subject.startswith("publish region")
+        ]
         found = {"calls": calls, "checks": rows}
         compare_golden({file: json.dumps({**case, "expect": found}, indent=2) + "\n"})
 

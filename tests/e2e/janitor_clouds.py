@@ -139,6 +139,11 @@ class AzureWorld:
             vault = self._put(group, vaults.VAULT, f"pkrkvsomebody{number:02}", tags)
             vaults.soft_delete(self._world, vault)
         expired = {RUN_ID: ELSEWHERE, EXPIRES_AT: LONG_AGO, IMAGE_ID: "0"}
+        # A vault of a dead run that nobody may purge: it goes by itself.
+        home = self._group("elsewhere", {})
+        protected = self._put(home, vaults.VAULT, "pkrkvprotected1", expired)
+        protected["properties"]["enablePurgeProtection"] = True
+        vaults.soft_delete(self._world, protected)
         # Not Packer's by its name, whatever it wears; and a version that is finished and was never published.
         self._put(self._group("production", expired), "Microsoft.Network/virtualNetworks", "backbone", expired)
         [definition] = self._world.resources.of_type("Microsoft.Compute/galleries/images")

@@ -25,11 +25,13 @@ from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import packer
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
+from imagegen.errors import BuildError
 from imagegen.plan.model import BuildPlan
 from imagegen.providers import Run
 from imagegen.providers.aws import client
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.azure import provider as azure_provider
+from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 from imagegen.providers.waiting import Clock
 from imagegen.rehearsal.network.aws import moto_call
 from imagegen.rehearsal.network.aws.edge import Aws
@@ -59,6 +61,8 @@ if TYPE_CHECKING:
     from imagegen.plan.resolve import Decision
 
 LABELS = {"team": "web"}
+# At an image that is on its way, until it is there.
+_LOOKS = 4
 _PLUGIN = Plugin("9.9.9", Path("plugin"))
 
 
@@ -82,6 +86,7 @@ class PlayedCloud:
         self._host = host
         self.injections = Injections()
         self.made = 0
+        self.packer_dies = False
 
     def answer(self, request: Request) -> Response:
         told = self.injections.exchange(request, lambda: self._host(request))
@@ -103,17 +108,27 @@ class PlayedAws(PlayedCloud):
 
     def __init__(self, aws: Aws, home: str, away: str) -> None:
         super().__init__(aws)
+        self._aws = aws
         self.environ = aws.credentials
         self.home, self.away = home, away
 
     def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> None:
-        """As Packer leaves it."""
+        """As Packer leaves it; where it dies too early, on its way, and with the builder's time."""
         self.made += 1
         name = f"capa-ami-{plan.short_id}-{self.made}"
         image = moto_call.ec2(self.home).register_image(name, "an image")
         image.__class__ = MadeAmi
         image.root_device_type = "ebs"
-        image.add_tags({"Name": name, "imagegen_image_id": plan.image_id, **_label_tags(variables)})
+        tags = {"Name": name, IMAGE_ID: plan.image_id, RUN_ID: variables["run_id"], **_label_tags(variables)}
+        image.add_tags({**tags, EXPIRES_AT: variables["expires_at"] if self.packer_dies else NEVER})
+        if self.packer_dies:
+            self._aws._images._begin(self.home, image, _LOOKS)
+
+    def check_end(self) -> None:
+        """No finished image ever expires."""
+        for image in (*self._own(self.home, "available", "pending"), *self._own(self.away, "available", "pending")):
+            assert {tag["key"]: tag["value"] for tag in image.get_tags()}[EXPIRES_AT] == NEVER
+            assert image.state == "available"
 
     def usable(self) -> dict[str, int]:
         """How many images there are in each region."""
@@ -157,7 +172,10 @@ class PlayedAzure(PlayedCloud):
         }
         body = {
             "location": self.home,
-            "tags": {"imagegen_image_id": plan.image_id, **_label_tags(variables)},
+            "tags": {
+                **{IMAGE_ID: plan.image_id, RUN_ID: variables["run_id"], EXPIRES_AT: variables["expires_at"]},
+                **_label_tags(variables),
+            },
             "properties": {
                 "storageProfile": {"source": {"virtualMachineId": machine["id"]}},
                 "publishingProfile": {"excludeFromLatest": True, "targetRegions": [{"name": self.home}]},
@@ -177,6 +195,12 @@ class PlayedAzure(PlayedCloud):
             and not version["properties"]["publishingProfile"]["excludeFromLatest"]
         ]
         return {name: sum(name in regions for regions in shown) for name in (self.home, self.away)}
+
+    def check_end(self) -> None:
+        """What is published does not expire."""
+        for version in self._world.resources.of_type(versions.VERSION):
+            assert RUN_ID in version["tags"]
+            assert EXPIRES_AT not in version["tags"]
 
     def follow_hints(self) -> None:
         """What made a replication fail is over."""
@@ -309,8 +333,10 @@ class Product:
     def _build_tree(self, _tools: object, tree: Path, *, variables: Mapping[str, str], **_rest: object) -> None:
         assert self.cloud is not None
         assert self.plan is not None
-        self.cloud.make_image(self.plan, variables)
         (tree.parent / "report.json").write_text(json.dumps(report_of(self.plan)))
+        self.cloud.make_image(self.plan, variables)
+        if self.cloud.packer_dies:
+            raise BuildError("Packer was killed")
 
 
 def sent_by_botocore(product: Product, make_answer: Callable[[int, bytes], AWSResponse]) -> object:
