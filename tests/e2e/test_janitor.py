@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import datetime
 import io
+import json
 import os
 import signal
 import subprocess
@@ -16,14 +17,16 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.artifacts.lock import lock_bytes
-from imagegen.build.journal import CLEANED, read_runs, recorded
+from imagegen.build.journal import CLEANED, recorded
 from imagegen.build.tools import find_tools
 from imagegen.build.workspace import write_tree
 from imagegen.console import Console
 from imagegen.leftovers import sweep
+from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
 from imagegen.providers import Run, provider
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
+from imagegen.rehearsal.network.aws.tagging import tag_specifications
 from imagegen.rehearsal.network.messages import Response
 from tests.conftest import TODAY, load_today
 from tests.e2e.janitor_clouds import FAR_OFF, LIVING, LONG_AGO, WORLDS, AzureWorld
@@ -78,6 +81,11 @@ MOMENTS = (
     (Moment("ec2:DeregisterImage", sets=_SPOT, finished=True), Moment("DELETE virtualmachines", finished=True)),
     (Moment("ec2:TerminateInstances", finished=True), Moment("DELETE resourcegroups", finished=True)),
 )
+# What Packer tags later than it makes it, and when that is done.
+_REQUEST_IS_KNOWN, _IMAGE_IS_READY = "ec2:GetPasswordData", "ec2:TerminateInstances"
+_TAGGED_BY_THEN = {_REQUEST_IS_KNOWN: {"spot request"}, _IMAGE_IS_READY: {"snapshot"}}
+# Of those at which the janitor runs on the machine of the journal.
+_BY_COMMAND = ("ec2:CreateSecurityGroup", "PUT resourcegroups")
 _NOW = datetime.datetime.now(datetime.UTC)
 
 
@@ -90,6 +98,8 @@ class Cut:
     stage: Stage
     folder: Path
     environ: dict[str, str]
+    fleets: list[dict[str, str]] = dataclasses.field(default_factory=list)
+    """The tags that were asked for each fleet: what a fleet is remembered by, and nobody has to remove."""
 
     @property
     def out(self) -> Path:
@@ -162,6 +172,8 @@ def _run_until_cut(cut: Cut, words: list[str], environ: dict[str, str]) -> None:
         nonlocal seen
         note = response.note or ("download" if request.host == "dl.k8s.io" else "")
         seen += note == cut.moment.note
+        if note == "ec2:CreateFleet":
+            cut.fleets.append(tag_specifications(request.form()).get("fleet", {}))
         if note == cut.moment.note and seen == cut.moment.number:
             _kill_all(marked)
         return response
@@ -198,21 +210,26 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
     own = {outcome.id for outcome in _look(cut, [], _NOW) if outcome.verdict.leftover.run_id == dead.entry.run_id}
     _check_warning(cut, dead.entry.run_id, own)
     late = datetime.datetime.fromisoformat(dead.entry.expires_at) + datetime.timedelta(seconds=1)
-    # On another machine nothing of it goes before its time, and all of it after that.
-    assert {outcome.id for outcome in _look(cut, [], _NOW) if outcome.verdict.goes} & own == set()
+    # At every moment, whichever half is carried out: on another machine nothing of it goes before its time, and all of
+    # it after that; on the machine of its journal all of it goes now.
+    for runs, now, going in (([], _NOW, set()), ([], late, own), ([dead], _NOW, own)):
+        assert {outcome.id for outcome in _look(cut, runs, now) if outcome.verdict.goes} & own == going
     if elsewhere:
+        assert not [outcome for outcome in _clean_up(cut, [cut.place], [], _NOW) if outcome.is_removed]
+        assert world.everything() == left
         outcomes = _clean_up(cut, [cut.place], [], late)
+        removed = {outcome.id for outcome in outcomes if outcome.is_removed}
     else:
         # A run that is known to live on this machine is left alone, though its time is over.
         with recorded(
             cut.out / "other" / "journal", dataclasses.replace(dead.entry, run_id=LIVING, image_id="0"), pytest.fail
         ):
-            outcomes = _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out, pytest.fail), _NOW)
+            removed = _removed_here(cut, dead)
             # Its journal is closed when its time is over, and not before.
             assert CLEANED not in {run.ended for run in read_runs(cut.out, pytest.fail)}
             _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out, pytest.fail), late)
         assert {run.entry.run_id: run.ended for run in read_runs(cut.out, pytest.fail)}[dead.entry.run_id] == CLEANED
-    assert own <= {outcome.id for outcome in outcomes if outcome.is_removed}
+    assert own <= removed
     after = world.everything()
     assert {key: after.get(key) for key in before} == before
     made = {key: after[key] for key in after.keys() - before.keys()}
@@ -222,6 +239,22 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
         assert world.is_finished(made), made
         plan = pipeline.decide(loaded(), cut.target, stock_lock(loaded())).plan
         assert provider(cut.target).find_built(plan, cut.run, Console(io.StringIO(), plain=True)) is not None
+
+
+def _removed_here(cut: Cut, dead: RecordedRun) -> set[str]:
+    """By the command itself at one moment of each cloud, and by what is below it at the others."""
+    if cut.moment.note not in _BY_COMMAND:
+        outcomes = _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out, pytest.fail), _NOW)
+        return {outcome.id for outcome in outcomes if outcome.is_removed}
+    words = imagegen("janitor", "--out", cut.out, "--delete", "--plain", "--format", "json")
+    done = subprocess.run(  # noqa: S603 - the checkout's own command line
+        words, env=cut.environ, cwd=cut.folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert {each["outcome"] for each in told} <= {"removed", "stays"}
+    assert {each["run_id"] for each in told if each["outcome"] == "removed"} == {dead.entry.run_id}
+    return {each["id"] for each in told if each["outcome"] == "removed"}
 
 
 def _look(cut: Cut, runs: list[RecordedRun], now: datetime.datetime) -> list[sweep.Outcome]:
@@ -241,9 +274,17 @@ def _clean_up(
 
 def _check_tags(cut: Cut, world: World, made: Everything, entry: Entry) -> None:
     """Each thing says whose it is and until when, but what the cloud makes by itself and an image that is finished."""
+    mine = (entry.run_id, entry.expires_at)
     for (kind, _), (_, tags) in made.items():
-        if kind not in world.untagged and tags.get(EXPIRES_AT) != NEVER:
-            assert (tags.get(RUN_ID), tags.get(EXPIRES_AT)) == (entry.run_id, entry.expires_at), (cut.moment, kind)
+        is_tagged = kind not in world.untagged or kind in _TAGGED_BY_THEN.get(cut.moment.note, ())
+        if is_tagged and tags.get(EXPIRES_AT) != NEVER:
+            assert (tags.get(RUN_ID), tags.get(EXPIRES_AT)) == mine, (cut.moment, kind)
+        if cut.moment.note == _IMAGE_IS_READY and kind in ("image", "snapshot"):
+            assert (tags.get(RUN_ID), tags.get(EXPIRES_AT)) == (entry.run_id, NEVER), (cut.moment, kind)
+    assert [tags for tags in cut.fleets if (tags.get(RUN_ID), tags.get(EXPIRES_AT)) != mine] == []
+    if cut.moment.note == _REQUEST_IS_KNOWN:
+        assert cut.fleets
+        assert {kind for kind, _ in made} >= {"spot request"}
 
 
 def _check_warning(cut: Cut, run_id: str, own: set[str]) -> None:
