@@ -68,7 +68,13 @@ ANSWERS: dict[str, Any] = {
     "kms.describe_key": {"KeyMetadata": {"KeyState": "Enabled", "KeySpec": "SYMMETRIC_DEFAULT"}},
     **{
         f"ec2.{operation}": {"error": ["DryRunOperation", "Request would have succeeded, but DryRun flag is set."]}
-        for operation in ("copy_image", "create_key_pair", "create_launch_template", "create_security_group")
+        for operation in (
+            "copy_image",
+            "create_fleet",
+            "create_key_pair",
+            "create_launch_template",
+            "create_security_group",
+        )
     },
     "ec2.run_instances": {"error": ["DryRunOperation", "Request would have succeeded, but DryRun flag is set."]},
 }
@@ -86,9 +92,12 @@ class Account:
 
     def answer(self, service: str, region: str, operation: str, request: dict[str, Any]) -> Any:  # noqa: ANN401 - any answer
         assert operation.startswith(("describe_", "get_")) or request["DryRun"] is True
+        # A permission to tag is asked for with each request that makes something.
+        assert request.get("DryRun") is None or request["TagSpecifications"][0]["Tags"]
         named = [*request.get("Filters", [])]
         told = [value for each in named for value in each["Values"]]
         told += [str(request[key]) for key in ("KeyId", "QuotaCode", "InstanceProfileName") if key in request]
+        told += [request["InstanceMarketOptions"]["MarketType"]] if "InstanceMarketOptions" in request else []
         self.calls.append(" ".join([f"{service}.{operation}", region, *told]))
         name = f"{service}.{operation}"
         found = self.answers.get(f"{name}@{region}", self.answers[name])

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _NAME: Final = "imagegen-doctor"
 _ALLOWED: Final = "DryRunOperation"
 _COPY: Final = "CopyImage"
+_FLEET: Final = "CreateFleet"
 _DENIED: Final = "UnauthorizedOperation"
 # The credentials themselves: what a dry run says of them is no answer to it.
 _NOT_ACCEPTED: Final = frozenset({"AuthFailure", "ExpiredToken", "RequestExpired"})
@@ -74,14 +75,20 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
     The base image stands for the image to copy, too.
     """
     ec2 = clients("ec2", settings.region)
-    checks = _dry_run("CreateKeyPair", ec2.create_key_pair, {"KeyName": _NAME})
+    key = {"KeyName": _NAME, "TagSpecifications": _tags("key-pair")}
+    checks = _dry_run("CreateKeyPair", ec2.create_key_pair, key)
     if not settings.network.security_group_ids:
         vpc = {"VpcId": settings.network.vpc_id} if settings.network.vpc_id else {}
-        group = {"GroupName": _NAME, "Description": _NAME, **vpc}
+        group = {"GroupName": _NAME, "Description": _NAME, "TagSpecifications": _tags("security-group"), **vpc}
         checks += _dry_run("CreateSecurityGroup", ec2.create_security_group, group)
     if settings.spot is not None:
-        template = {"LaunchTemplateName": _NAME, "LaunchTemplateData": {"InstanceType": settings.instance_types[0]}}
+        template = {
+            "LaunchTemplateName": _NAME,
+            "LaunchTemplateData": {"InstanceType": settings.instance_types[0]},
+            "TagSpecifications": _tags("launch-template"),
+        }
         checks += _dry_run("CreateLaunchTemplate", ec2.create_launch_template, template)
+        checks += _dry_run(_FLEET, ec2.create_fleet, _fleet())
     if ami and size:
         checks += _dry_run("RunInstances", ec2.run_instances, _launch(settings, ami, size))
     else:
@@ -98,6 +105,16 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
     return checks
 
 
+def _fleet() -> dict[str, Any]:
+    """As the plugin asks for one; its launch template is not there before a build."""
+    return {
+        "Type": "instant",
+        "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": {"LaunchTemplateName": _NAME, "Version": "1"}}],
+        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
+        "TagSpecifications": _tags("fleet"),
+    }
+
+
 def _launch(settings: Settings, ami: str, size: str) -> dict[str, Any]:
     network = settings.network
     launch: dict[str, Any] = {
@@ -105,9 +122,10 @@ def _launch(settings: Settings, ami: str, size: str) -> dict[str, Any]:
         "InstanceType": size,
         "MinCount": 1,
         "MaxCount": 1,
-        # Tags need a permission of their own, which EC2 judges with the request.
         "TagSpecifications": _tags("instance", "volume"),
     }
+    if settings.spot is not None:
+        launch["InstanceMarketOptions"] = {"MarketType": "spot"}
     if network.subnet_id:
         launch["SubnetId"] = network.subnet_id
     # Groups of another VPC than the default one fit only a subnet of that VPC, which Packer chooses.
@@ -119,6 +137,7 @@ def _launch(settings: Settings, ami: str, size: str) -> dict[str, Any]:
 
 
 def _tags(*kinds: str) -> list[dict[str, Any]]:
+    """Tags need a permission of their own, which EC2 judges with the request."""
     return [{"ResourceType": kind, "Tags": [{"Key": "Name", "Value": _NAME}]} for kind in kinds]
 
 
@@ -155,7 +174,8 @@ def _judged(subject: str, action: str, error: Any) -> Check:  # noqa: ANN401 - a
         permission = named[1] if named else f"ec2:{action}"
         return Check(subject, WRONG, reason, f"allow {permission} for these credentials")
     message = f"EC2 rejects the request: {code}: {reason}"
-    if action == _COPY:
-        # It names Amazon's own image, for there is no other before a build; EC2 refuses copies of some of those.
+    if action in (_COPY, _FLEET):
+        # A copy names Amazon's own image, for there is no other before a build, and EC2 refuses copies of some of
+        # those; a fleet names a launch template that no build has made yet.
         return Check(subject, UNKNOWN, message)
     return Check(subject, WRONG, message, "correct what the message names")
