@@ -11,8 +11,8 @@ from imagegen.providers.aws import base, checks, images, removal, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
-from imagegen.providers.tags import REPORT
 from imagegen.providers.aws.place import Place
+from imagegen.providers.tags import REPORT
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:

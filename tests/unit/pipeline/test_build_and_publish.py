@@ -60,7 +60,6 @@ class World:
         self.left: list[Leftover] = []
         self.checks = [Check("sign-in", OK, "somebody")]
         self.cleaned_up: list[str] = []
-        self.left: list[Leftover] = []
         self.faults: list[ImagegenError] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
