@@ -141,8 +141,9 @@ def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
     from imagegen.plan.resolve import unanswered
     from imagegen.providers import provider
 
-    lock = read_lock(file)
-    missing = unanswered(loaded.specs[target], lock, evaluated(loaded, target), provider(target))
+    cloud = provider(target)
+    lock = read_lock(file, {target: cloud.BASE_FORM})
+    missing = unanswered(loaded.specs[target], lock, evaluated(loaded, target), cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
         raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(loaded.file))}`, which looks it up")
@@ -158,7 +159,7 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
     from imagegen.plan.context import artifact_requests
     from imagegen.providers import provider
 
-    old = read_lock(file)
+    old = read_lock(file, {target: provider(target).BASE_FORM for target in targets})
     bases = dict(old.base_images) if old else {}
     requests: dict[str, ArtifactRequest] = {}
     for target in targets:

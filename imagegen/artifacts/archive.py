@@ -35,7 +35,13 @@ _UNREADABLE = (
     # How zipfile says that it does not know a compression.
     NotImplementedError,
 )
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# A trailing dot or blank is dropped by Windows, and a device's name means the device, whatever follows its dot.
+_NOT_A_NAME = re.compile(
+    r'|.*[\x00-\x1f\x7f<>"|?*].*|.*[. ]|(conin\$|conout\$|con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?',
+    re.DOTALL | re.IGNORECASE,
+)
+# The archive's own root, which many archives list as a folder.
+_ROOT = ("", ".")
 
 
 def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
@@ -76,12 +82,14 @@ class _Members:
             path = path.removeprefix("./")
         if _leads_out(path):
             raise self.refuse(written, "a path outside of the folder it is unpacked into")
-        if _CONTROL.search(path) or not _is_text(path):
+        if path not in _ROOT and not _is_named(path):
             raise self.refuse(written, "a name that Windows cannot have")
         return path
 
     def add(self, path: str, content: IO[bytes]) -> None:
         """Hash a regular file. Windows sees `A` and `a` as one: one of two digests would be of a file that is gone."""
+        if path in _ROOT:
+            raise self.refuse(path, "a name that Windows cannot have")
         if path.casefold() in self._folded:
             raise self.refuse(path, "a name that it has already")
         self._folded.add(path.casefold())
@@ -100,14 +108,19 @@ class _Members:
         return VerificationError(f"{self._name} holds {written!a}: {why}")
 
 
-def is_contained(path: str) -> bool:
-    """Whether a member's path stays below the folder that its archive is unpacked into, on Windows too."""
-    return bool(path) and not _leads_out(path) and not _CONTROL.search(path) and _is_text(path)
+def is_member(path: str) -> bool:
+    """Whether this is the path of a file below the folder that its archive is unpacked into, on Windows too."""
+    return not _leads_out(path) and _is_named(path)
 
 
 def _leads_out(path: str) -> bool:
     # A colon is a drive or, further in, one of NTFS's streams.
     return path.startswith("/") or "\\" in path or ":" in path or ".." in path.split("/")
+
+
+def _is_named(path: str) -> bool:
+    """Whether Windows takes every part of the path as a name; an empty part is none, nor is one that is a dot."""
+    return _is_text(path) and not any(_NOT_A_NAME.fullmatch(part) for part in path.split("/"))
 
 
 def _is_text(path: str) -> bool:

@@ -10,18 +10,18 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
 
 import pydantic
 
-from imagegen.artifacts.archive import LIMIT_MEMBERS, is_contained
+from imagegen.artifacts.archive import LIMIT_MEMBERS, is_member
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
 from imagegen.resources.model import Name, Sha256, Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from imagegen.artifacts.request import ArtifactRequest
@@ -31,7 +31,7 @@ _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
 _HINT: Final = "restore it from your repository, or delete it and run `imagegen lock`"
 # What clouds' names, ids, versions and patterns are made of; nothing that means something to HCL or a shell.
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_/*-][A-Za-z0-9 ._:/()*?\[\]@+,=-]{0,255}")
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_/*-][A-Za-z0-9 ._:/()*?\[\]@'+,=-]{0,255}")
 _ADDRESS: Final = re.compile(r"https://[!-~]{1,2040}")
 
 
@@ -47,15 +47,31 @@ def _address(url: str) -> str:
     return url
 
 
-def _contained(path: str) -> str:
-    if len(path) > 1024 or not is_contained(path):
-        raise ValueError(f"{path[:80]!a} is a path outside of the folder that the archive is unpacked into")
+def _member(path: str) -> str:
+    if len(path) > 1024 or not is_member(path):
+        raise ValueError(f"{path[:80]!a} is not the path of a file that an archive can hold for Windows")
     return path
+
+
+def _not_a_boolean(value: object) -> object:
+    # True is 1, and a literal compares.
+    if isinstance(value, bool):
+        raise ValueError("it must be 1")
+    return value
+
+
+def _told_apart(members: dict[str, str] | None) -> dict[str, str] | None:
+    if members is not None and len({path.casefold() for path in members}) != len(members):
+        raise ValueError("two members are one file on Windows")
+    return members
 
 
 Plain = Annotated[str, pydantic.AfterValidator(_plain_text)]
 Address = Annotated[str, pydantic.AfterValidator(_address)]
-Member = Annotated[str, pydantic.AfterValidator(_contained)]
+Member = Annotated[str, pydantic.AfterValidator(_member)]
+Members = Annotated[
+    dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_told_apart)
+]
 Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
@@ -67,7 +83,7 @@ class LockedArtifact(Strict):
     url: Address
     sha256: Sha256
     size: Annotated[int, pydantic.Field(ge=0, le=LIMIT_BYTES)]
-    members: Annotated[dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS)] | None = None
+    members: Members | None = None
 
     def answers(self, request: ArtifactRequest) -> bool:
         """Whether this is what the request asks for, with the files of an archive where it asks for one."""
@@ -76,6 +92,13 @@ class LockedArtifact(Strict):
             and request.sha256 in (None, self.sha256)
             and (self.members is not None) == (request.form == "archive")
         )
+
+
+class BaseForm(NamedTuple):
+    """What a cloud's base images are told by: every key of both answers, and a regular expression of its value."""
+
+    identity: Mapping[str, str]
+    place: Mapping[str, str]
 
 
 class LockedBase(Strict):
@@ -90,28 +113,40 @@ class LockedBase(Strict):
         # A request may be a pattern, such as the name of Amazon's newest image.
         for answer in (self.identity, self.place):
             for key in self.request.keys() & answer.keys():
-                if not fnmatch.fnmatchcase(answer[key], self.request[key]):
+                # Brackets are letters of a name to a cloud, and a choice of letters to fnmatch.
+                wanted = self.request[key].replace("[", "[[]")
+                if not fnmatch.fnmatchcase(answer[key], wanted):
                     raise ValueError(f"{key} is {answer[key]}, and {self.request[key]} was asked for")
         return self
+
+    def wrong(self, form: BaseForm) -> Iterator[tuple[str, str]]:
+        """Where the answers do not have the cloud's form, and what is wrong there."""
+        for part, answers, keys in (("identity", self.identity, form.identity), ("place", self.place, form.place)):
+            if answers.keys() != keys.keys():
+                found = ", ".join(sorted(answers)) or "none"
+                yield part, f"its keys must be {' and '.join(sorted(keys))}, not {found}"
+            for key in sorted(answers.keys() & keys.keys()):
+                if re.fullmatch(keys[key], answers[key]) is None:
+                    yield f"{part}.{key}", f"{answers[key][:80]!a} is not a valid value"
 
 
 class Lock(Strict):
     """All that was looked up for one config; `labels` mark a lock that is not production's."""
 
-    lock_version: Literal[1] = 1
-    labels: dict[LabelName, LabelValue] = {}
+    lock_version: Annotated[Literal[1], pydantic.BeforeValidator(_not_a_boolean)] = 1
+    labels: Annotated[dict[LabelName, LabelValue], pydantic.Field(max_length=100)] = {}
     artifacts: Annotated[dict[Name, LockedArtifact], pydantic.Field(max_length=1000)] = {}
     base_images: Annotated[dict[Name, LockedBase], pydantic.Field(max_length=100)] = {}
 
 
-def read_lock(path: Path) -> Lock | None:
-    """The lock at this path; None when there is none."""
+def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock | None:
+    """The lock at this path; None when there is none. `forms` are those of the targets whose base images are used."""
     try:
         text = read_file(path, limit=_LIMIT_LOCK_BYTES)
     except FileNotFoundError:
         return None
     try:
-        return Lock.model_validate(json.loads(text, object_pairs_hook=_unique))
+        lock = Lock.model_validate(json.loads(text, object_pairs_hook=_unique))
     except pydantic.ValidationError as error:
         problems = [_problem(path, item) for item in error.errors(include_url=False)]
         hidden = len(problems) - _SHOWN_PROBLEMS
@@ -120,6 +155,14 @@ def read_lock(path: Path) -> Lock | None:
     except (ValueError, RecursionError) as error:
         problem = Problem(str(path), 0, "", f"it is not JSON: {error}")
         raise _unreadable(path, [problem]) from None
+    if wrong := [
+        Problem(str(path), 0, f"base_images.{target}.{place}", message)
+        for target, form in (forms or {}).items()
+        if target in lock.base_images
+        for place, message in lock.base_images[target].wrong(form)
+    ]:
+        raise _unreadable(path, wrong)
+    return lock
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from imagegen.artifacts.lock import LockedBase
+    from imagegen.artifacts.lock import BaseForm, LockedBase
     from imagegen.console import Console
     from imagegen.errors import ImagegenError
     from imagegen.plan.model import BuildPlan
@@ -96,6 +96,9 @@ class Provider(Protocol):
     """A regular expression for the names of what Packer makes in an account besides the image."""
     ADVICE: str
     """How to look into a builder that Packer did not remove, and how to remove it."""
+
+    BASE_FORM: BaseForm
+    """What a lock says of a base image."""
 
     def base_request(self, settings: Any, offered: Mapping[str, str]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
         """What to look up as base image, where `offered` is how the catalogue names the cloud's own; pure."""

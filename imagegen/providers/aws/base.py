@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.lock import LockedBase
+from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.aws.client import explained
+from imagegen.providers.aws.settings import OWNER, REGION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 # Every Windows AMI's root disk; the template gives the disk's size and kind to this device.
 ROOT_DEVICE = "/dev/sda1"
+BASE_FORM = BaseForm(
+    identity={"owner": OWNER, "name": r"[A-Za-z0-9()\[\]./'@_ -]{3,128}"},
+    place={"region": REGION, "ami_id": r"ami-[0-9a-f]{8,17}"},
+)
 
 
 def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:

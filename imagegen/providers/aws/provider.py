@@ -61,6 +61,8 @@ ADVICE: Final = (
     "`aws ec2 delete-security-group`."
 )
 
+BASE_FORM: Final = base.BASE_FORM
+
 
 def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
     """What to look up as base image."""

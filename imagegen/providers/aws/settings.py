@@ -1,13 +1,15 @@
 """What a config says about AWS."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
 from imagegen.providers.words import Cidr, Days, Price, TagValue
 from imagegen.resources.model import Strict
 
-Region = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$")]
+REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$"
+OWNER: Final = r"^([0-9]{12}|self|amazon)$"
+Region = Annotated[str, pydantic.StringConstraints(pattern=REGION)]
 # CAPA and EKS know nodes by tags as kubernetes.io/cluster/prod.
 AwsTagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/=+@-]{0,126}$")]
 InstanceType = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
@@ -98,7 +100,7 @@ class BaseImage(Strict):
     owner: str = pydantic.Field(
         default="self",
         description="Whose it is: an account, `self`, or `amazon`.",
-        pattern=r"^([0-9]{12}|self|amazon)$",
+        pattern=OWNER,
         examples=["111122223333"],
     )
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.lock import LockedBase
+from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.azure.failures import explained
+from imagegen.providers.azure.settings import LOCATION, RESOURCE_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 PUBLISHER = "MicrosoftWindowsServer"
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)*\Z")
+BASE_FORM = BaseForm(
+    identity={"publisher": RESOURCE_NAME, "offer": RESOURCE_NAME, "sku": RESOURCE_NAME, "version": _VERSION.pattern},
+    place={"location": LOCATION},
+)
 
 
 def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:

@@ -71,6 +71,8 @@ ADVICE: Final = (
 
 _SECRET: Final = "key_vault_secret"  # noqa: S105 - the name of a variable of the source template
 
+BASE_FORM: Final = base.BASE_FORM
+
 
 def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
     """What to look up as base image."""

@@ -1,17 +1,19 @@
 """What a config says about Azure."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
 from imagegen.providers.words import Cidr, Days, EnvName, Price, TagName, TagValue
 from imagegen.resources.model import Strict
 
-Location = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9]+$", max_length=60)]
+LOCATION: Final = r"^[a-z0-9]+$"
+RESOURCE_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$"
+Location = Annotated[str, pydantic.StringConstraints(pattern=LOCATION, max_length=60)]
 ResourceGroup = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._()-]{0,89}[A-Za-z0-9_()-]$")]
 VmSize = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9]+(_[A-Za-z0-9-]+)+$", max_length=60)]
 Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")]
-ResourceName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
+ResourceName = Annotated[str, pydantic.StringConstraints(pattern=RESOURCE_NAME)]
 # Azure takes its words in any spelling, and people copy them from several places.
 EncryptionSetId = Annotated[
     str,

@@ -162,6 +162,23 @@ def test_what_is_not_a_plain_archive_is_refused(
         read(data)
 
 
+@pytest.mark.parametrize("make", [tar_gz, zipped])
+@pytest.mark.parametrize(
+    "name", ["con", "bin/aux.exe", "COM1 .txt", "nul.tar.gz", "a./b", "a /b", "bin//x", "a/./b", "x?", "x|y"]
+)
+def test_a_name_that_windows_cannot_have_is_refused(
+    read: Callable[[bytes], dict[str, str]], make: Callable[[tuple[str, bytes]], bytes], name: str
+) -> None:
+    with pytest.raises(VerificationError, match="a name that Windows cannot have"):
+        read(make((name, b"x")))
+
+
+def test_the_root_is_a_folder_and_no_file(read: Callable[[bytes], dict[str, str]]) -> None:
+    assert read(tar_gz((".", None), ("a", b"1"))) == {"a": sha256(b"1")}
+    with pytest.raises(VerificationError, match="a name that Windows cannot have"):
+        read(tar_gz((".", b"x")))
+
+
 @pytest.mark.parametrize("make", [tar_gz, plain_tar, zipped])
 def test_bombs_are_bounded(
     read: Callable[[bytes], dict[str, str]],
