@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from pathlib import Path
 from typing import Final, TextIO
 
 import click
@@ -17,6 +18,16 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 READER_LEFT: Final = 141
 
 
+def open_closed_streams() -> None:
+    """A standard stream that was closed becomes the null device: Python has none for it, which nobody expects.
+
+    In this order each gets the number that was free, which no file or socket then takes by accident.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
+
+
 def end_without_place(error: OSError) -> int | None:
     """The exit code, after the message; None where the error is none of a place, but a bug."""
     if error.errno in _FULL:
@@ -26,9 +37,24 @@ def end_without_place(error: OSError) -> int | None:
         _tell("hint: free some space there and in the folder for temporary files (TMPDIR), or raise `ulimit -f`")
         return int(ExitCode.USAGE)
     if error.filename is None:
-        return None
+        if not (isinstance(error, FileNotFoundError) and _has_no_temporary_folder()):
+            return None
+        _tell("error: no folder for temporary files can be written to, neither TMPDIR nor /tmp nor this folder")
+        _tell("hint: free some space in one of them, set TMPDIR to another folder, or raise `ulimit -f`")
+        return int(ExitCode.USAGE)
     _tell(f"error: {error.filename}: {error.strerror}")
     return int(ExitCode.USAGE)
+
+
+def _has_no_temporary_folder() -> bool:
+    # Whoever asks Python for it gets an error that names no file.
+    import tempfile
+
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 class Verbs(click.Group):

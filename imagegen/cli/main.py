@@ -16,7 +16,7 @@ import imagegen
 import imagegen.cli.startup
 from imagegen.cli import asking, options, teach
 from imagegen.cli.doctor import doctor
-from imagegen.cli.ending import Verbs, end_without_place
+from imagegen.cli.ending import Verbs, end_without_place, open_closed_streams
 from imagegen.cli.janitor import janitor as janitor_verb
 from imagegen.cli.manifests import manifest as manifest_group
 from imagegen.cli.telling import Voice
@@ -320,6 +320,7 @@ for _verb in (
 
 def main() -> NoReturn:
     """Run the command line; the one place that turns an error into an exit."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A file's name may hold bytes that are no text.
@@ -328,8 +329,7 @@ def main() -> NoReturn:
     try:
         code = cli.main(prog_name="imagegen", standalone_mode=False, obj=voice)
         # Here and not when the interpreter ends: what cannot be printed is an error.
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except click.exceptions.Abort:
         voice.tell("interrupted")
         sys.exit(130)

@@ -61,8 +61,7 @@ def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:
         given |= {"file": file, "file_name": "" if complaint("name", file.stem) else file.stem}
     elif given["name"]:
         refuse_existing(file_of(given["name"]), force=force)
-    # There is none where standard input is closed.
-    terminal = sys.stdin is not None and sys.stdin.isatty()
+    terminal = sys.stdin.isatty()
     today = asking.today()
     answers = answers_to(given, terminal=terminal, today=today)
     file = file or file_of(answers.name)

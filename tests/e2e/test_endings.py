@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -56,6 +57,39 @@ def test_a_file_that_may_not_grow(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").rglob("*") if path.is_file()] == [".lock"]
 
 
+INIT = "init --target aws --region us-east-1 --allow-cidr 10.0.0.0/8 --name windows"
+REHEARSED = "{config} --target aws --rehearse"
+
+
+@pytest.mark.parametrize("verb", [INIT, f"plan {REHEARSED}", f"render {REHEARSED}", f"build {REHEARSED}"])
+def test_no_file_may_be_written_at_all(verb: str, tmp_path: Path) -> None:
+    done = _shell("ulimit -f 0; {imagegen} " + verb, tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert "error: no folder for temporary files can be written to" in done.stderr
+    assert "`ulimit -f`" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("target", ["aws", "azure"])
+def test_the_stand_ins_say_what_they_cannot_write(target: str, tmp_path: Path) -> None:
+    words = "render {config} --target " + target + " --rehearse --out {folder}/out"
+    done = _shell("ulimit -f 1; {imagegen} " + words, tmp_path)
+    assert done.returncode == ExitCode.BUILD
+    assert "File too large; free some space" in done.stderr
+    assert "`ulimit -f`" in done.stderr
+    # What the client makes of it, and advises.
+    assert [told for told in ("Traceback", "check the network", "AZURE_TENANT_ID") if told in done.stderr] == []
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    words = "render {config} --target aws --lock {folder}/lock --out {folder}/lock/out"
+    done = _shell("{imagegen} " + words, tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert f"error: {tmp_path}/lock/out/" in done.stderr
+    assert "Not a directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_reader_that_leaves(tmp_path: Path) -> None:
     script = "{imagegen} schema | head -c 1 > /dev/null; exit ${{PIPESTATUS[0]}}"
     done = _shell(script, tmp_path)
@@ -65,3 +99,24 @@ def test_a_reader_that_leaves(tmp_path: Path) -> None:
 def test_closed_standard_streams(tmp_path: Path) -> None:
     done = _shell("{imagegen} validate {config} <&- >&- 2>&-", tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.OK, "", "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- 2>&-", "2>&-", "<&- >&- 2>&-"])
+def test_nobody_can_be_asked_on_a_closed_stream(closed: str, tmp_path: Path) -> None:
+    done = _shell("{imagegen} build {config} --target aws --on-error ask " + closed, tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert "2>&-" in closed or "--on-error=ask needs a terminal" in done.stderr
+
+
+def test_init_lists_the_flags_where_standard_input_is_closed(tmp_path: Path) -> None:
+    done = _shell("{imagegen} init <&-", tmp_path)
+    assert done.returncode == ExitCode.USAGE
+    assert "error: missing: --target, --allow-cidr" in done.stderr
+    done = _shell("{imagegen} " + INIT + " <&-", tmp_path)
+    assert done.stdout.startswith("wrote windows.yaml")
+
+
+def test_a_tale_that_nobody_can_read(tmp_path: Path) -> None:
+    done = _shell("{imagegen} plan {config} --target aws --rehearse --format json 2>&-", tmp_path)
+    assert (done.returncode, done.stderr) == (ExitCode.OK, "")
+    assert json.loads(done.stdout)

@@ -104,7 +104,16 @@ class Connection(http.server.BaseHTTPRequestHandler):
 
     def _end_tls(self, name: str, host: Host) -> None:
         self._begin_tunnel()
-        context = self._proxy.authority.context_for(name)
+        try:
+            context = self._proxy.authority.context_for(name)
+        except OSError as error:
+            # A certificate reaches OpenSSL through a temporary file. The client only sees that its connection ends.
+            self._proxy.journal.fault(
+                f"no certificate for {name} can be written: {error.strerror}; free some space in the folder for "
+                "temporary files (TMPDIR), or raise `ulimit -f`"
+            )
+            self.close_connection = True
+            return
         plain = cast("socket.socket", self.connection)
         self._secure = context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
         self._proxy.track(self._secure)

@@ -131,13 +131,6 @@ def test_init_says_at_once_that_its_own_name_is_taken() -> None:
         run(teach.init, *AWS)
 
 
-def test_init_lists_the_flags_where_standard_input_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(teach, "sys", types.SimpleNamespace(stdin=None))
-    with pytest.raises(ConfigError, match="missing: --target, --allow-cidr"):
-        run(teach.init)
-    assert run(teach.init, *AWS, "--no-schema").stdout.startswith("wrote ")
-
-
 ENDED = (*AWS, "--kubernetes", "1.34.9", "--name", "ended", "--no-schema")
 
 
