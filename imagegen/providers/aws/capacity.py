@@ -82,7 +82,10 @@ def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -
     quotas = clients("service-quotas", settings.region)
     for code, counted in by_code.items():
         with explained(f"asking for the quota {code}", RefusedError, service="servicequotas"):
-            quota = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code)["Quota"]
+            quota = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code).get("Quota", {})
+        if "Value" not in quota:
+            yield Check(f"vCPU quota {code}", UNKNOWN, "the answer of service-quotas holds no value")
+            continue
         limit = int(quota["Value"])
         fitting = [f"{size} needs {vcpus[size]}" for size in counted if vcpus[size] <= limit]
         others = [f"{size} needs {vcpus[size]}, too many" for size in counted if vcpus[size] > limit]
@@ -91,7 +94,7 @@ def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -
         check = check_sizes(
             f"vCPU quota {code}", fitting, others, f"`{command} --region {settings.region} --desired-value {wanted}`"
         )
-        room = f"{limit} vCPUs of '{quota['QuotaName']}', not counting what runs now"
+        room = f"{limit} vCPUs of '{quota.get('QuotaName', code)}', not counting what runs now"
         yield check._replace(message=f"{room}; {check.message}")
 
 

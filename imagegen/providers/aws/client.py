@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.errors import ConfigError, PublishError
+from imagegen.providers.aws.endpoint import explained_endpoint
 from imagegen.providers.aws.faults import is_unknown_host
 from imagegen.providers.aws.pages import PageError, refuse_pages
 from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
@@ -31,7 +32,6 @@ ATTEMPTS = 6
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 60
 
-_IN_XML = frozenset({"ec2", "iam", "sts"})
 _WHO = frozenset(
     {
         "AuthFailure",
@@ -78,12 +78,12 @@ def service_clients(
         session = session or session_for(environ, auth, region, options)
         if (service, region) not in clients:
             # The stubs know the names of services as literals.
-            made: Any = session.client(cast("Any", service), region_name=region, **options)
+            with explained_endpoint(environ):
+                made: Any = session.client(cast("Any", service), region_name=region, **options)
             clients[service, region] = made
             if deadline is not None:
                 _keep_to(deadline, made)
-            if service in _IN_XML:
-                refuse_pages(made)
+            refuse_pages(made)
         return clients[service, region]
 
     try:
@@ -113,7 +113,7 @@ def session_for(
     from imagegen.providers.aws.role import take_on
 
     core = _core(environ)
-    take_on(core, owner, auth["assume_role"], options or _client_options(environ))
+    take_on(core, owner, auth["assume_role"], environ, options or _client_options(environ))
     return boto3.Session(region_name=region, botocore_session=core)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from imagegen.providers.aws.endpoint import explained_endpoint
 from imagegen.providers.aws.pages import refuse_pages
 
 if TYPE_CHECKING:
@@ -14,13 +15,18 @@ if TYPE_CHECKING:
 
 
 def take_on(
-    core: botocore.session.Session, owner: boto3.Session, role: Mapping[str, str], options: Mapping[str, Any]
+    core: botocore.session.Session,
+    owner: boto3.Session,
+    role: Mapping[str, str],
+    environ: Mapping[str, str],
+    options: Mapping[str, Any],
 ) -> None:
     """Give `core` the credentials of a role that the session `owner` may take on."""
     from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
 
     def ask() -> dict[str, str]:
-        sts = owner.client("sts", **options)
+        with explained_endpoint(environ):
+            sts = owner.client("sts", **options)
         refuse_pages(sts)
         try:
             answer = sts.assume_role(RoleArn=role["role_arn"], RoleSessionName=role["session_name"])["Credentials"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import ConfigError
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
 # The names of Azure's own tools first, then those that Packer and Terraform read.
 FAMILIES = ("AZURE", "ARM")
 TIMEOUTS: Final[dict[str, Any]] = {"connection_timeout": 20, "read_timeout": 120}
+_ID = r"[A-Za-z0-9.-]+"
+_IDS = {
+    "TENANT_ID": "a tenant's id or domain",
+    "CLIENT_ID": "an application's id",
+    "SUBSCRIPTION_ID": "a subscription's id",
+}
+_AUTHORITY = ("AZURE_AUTHORITY_HOST", r"(https://)?[A-Za-z0-9.-]+(:[0-9]+)?/?", "the host that signs in, by HTTPS")
 
 
 @contextlib.contextmanager
@@ -60,6 +68,7 @@ def credential_for(
     if auth["method"] == "cli":
         # The subscription, so that `az` takes the account it belongs to: it may know several.
         return AzureCliCredential(subscription=subscription)
+    _check(environ, *_AUTHORITY)
     tenant, client = (_variable(environ, name) for name in ("TENANT_ID", "CLIENT_ID"))
     named: str | None = auth["client_secret_env"]
     secret = environ.get(named, "") if named else _variable(environ, "CLIENT_SECRET")
@@ -75,8 +84,23 @@ def credential_for(
         )
     # Federated tokens, managed identities and the CLI's login; it reads the process's environment, as the SDK does for
     # proxies and certificates: there is no way to hand it one.
-    return DefaultAzureCredential(raw_response_hook=refuse_web_page, **client_options(deadline))
+    try:
+        return DefaultAzureCredential(raw_response_hook=refuse_web_page, **client_options(deadline))
+    except (ValueError, OSError) as error:
+        # As a certificate that is not there.
+        said = " ".join(sorted(name for name in environ if name.startswith("AZURE_")))
+        raise ConfigError(f"no sign-in can be made of {said}: {error}", hint="correct them, or unset them") from error
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
-    return next((environ[full] for family in FAMILIES if environ.get(full := f"{family}_{name}")), "")
+    full = next((full for family in FAMILIES if environ.get(full := f"{family}_{name}")), "")
+    if full and name in _IDS:
+        _check(environ, full, _ID, _IDS[name])
+    return environ.get(full, "")
+
+
+def _check(environ: Mapping[str, str], name: str, form: str, what: str) -> None:
+    """Refuse what the SDK would end with a traceback of."""
+    value = environ.get(name, "")
+    if value and re.fullmatch(form, value) is None:
+        raise ConfigError(f"{name}={value!a} is not {what}", hint=f"correct {name}, or unset it")

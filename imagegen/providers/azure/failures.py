@@ -42,7 +42,9 @@ _REJECTED: Final = re.compile(r"AADSTS[0-9]+|rejects our request")
 # Of `requests`, and MSAL's for an answer that it cannot read.
 _BROKEN: Final = (OSError, ValueError, RuntimeError)
 # What DefaultAzureCredential keeps of an attempt that broke off: no cause, only its words.
-_IN_CHAIN: Final = re.compile(r"^\s+\w+Credential: Authentication failed: (.*)$", re.MULTILINE)
+_IN_CHAIN: Final = re.compile(
+    r"^\s+\w+Credential: (?:Authentication failed: (.*)|(HTTPSConnection(?:Pool)?\(.*))$", re.MULTILINE
+)
 _SIGN_IN_HOST: Final = "login.microsoftonline.com"
 _NETWORK_HINT: Final = "check the network, and run it again"
 _RERUN_HINT: Final = "run it again when the reason is gone"
@@ -147,7 +149,7 @@ def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[I
         return failure(message, hint=_RERUN_HINT, details=_notes(error))
     if is_unanswered(error):
         tried = _IN_CHAIN.search(text)
-        reason = tried[1] if tried else _first_line(error).removeprefix("Authentication failed: ")
+        reason = tried[1] or tried[2] if tried else _first_line(error).removeprefix("Authentication failed: ")
         return failure(f"{doing}: {_SIGN_IN_HOST}: {reason}", hint=_NETWORK_HINT, details=_notes(error))
     told = _SIGN_IN.search(text)
     reason = told[1] if told else _first_line(error).removeprefix("Authentication failed: ")

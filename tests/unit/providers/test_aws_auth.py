@@ -71,7 +71,11 @@ def test_one_session_serves_every_region(monkeypatch: pytest.MonkeyPatch) -> Non
     made: list[object] = []
 
     class Session:
-        meta = types.SimpleNamespace(endpoint_url="https://ec2.invalid", events=HierarchicalEmitter())
+        meta = types.SimpleNamespace(
+            endpoint_url="https://ec2.invalid",
+            events=HierarchicalEmitter(),
+            service_model=types.SimpleNamespace(resolved_protocol="ec2"),
+        )
 
         def __init__(self, *asked: object) -> None:
             *facts, options = asked

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.errors import ImagegenError, PublishError, RefusedError
-from imagegen.providers.aws.client import ec2_clients, explained
+from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
+from imagegen.providers.aws import capacity
+from imagegen.providers.aws.client import ec2_clients, explained, service_clients
+from imagegen.providers.checks import UNKNOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from botocore.awsrequest import AWSResponse
 
 pytestmark = pytest.mark.usefixtures("cloud_descriptions")
@@ -25,15 +27,29 @@ TIDY_PAGE = b"\xef\xbb\xbf<?xml version='1.0'?><!-- filter --><HTML><body>Blocke
 REFUSAL = b"<Response><Errors><Error><Code>InvalidAction</Code><Message>no</Message></Error></Errors></Response>"
 
 
+NOBODY = {"profile": None, "assume_role": None}
+Answers = Callable[[int, bytes], None]
+
+
 @pytest.fixture
-def asked(aws_answer: Callable[[int, bytes], AWSResponse], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def answers(aws_answer: Callable[[int, bytes], AWSResponse], monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """What every request is answered."""
+
+    def play(status: int, body: bytes) -> None:
+        monkeypatch.setattr("botocore.httpsession.URLLib3Session.send", lambda *_: aws_answer(status, body))
+        monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+
+    return play
+
+
+@pytest.fixture
+def asked(answers: Answers) -> Callable[..., Any]:
     """What becomes of an answer; every request gets the same one."""
 
     def ask(status: int, body: bytes, failure: type[ImagegenError], *, role: bool = False) -> ImagegenError:
         arn = {"role_arn": "arn:aws:iam::111122223333:role/images", "session_name": "nightly"}
         auth = {"profile": None, "assume_role": arn if role else None}
-        monkeypatch.setattr("botocore.httpsession.URLLib3Session.send", lambda *_: aws_answer(status, body))
-        monkeypatch.setattr("botocore.endpoint.time.sleep", lambda _: None)
+        answers(status, body)
         with pytest.raises(failure) as raised, ec2_clients(ENVIRON, auth) as clients, explained("looking", failure):
             clients("us-east-1").describe_images(Owners=["self"])
         assert type(raised.value) is failure
@@ -60,6 +76,85 @@ def test_who_answered_what_is_told_by_what_was_being_done(
     error = asked(status, body, PublishError if status == 200 else RefusedError)
     assert error.message == f"looking: {HOST} answered {says}"
     assert error.hint
+
+
+QUOTAS, STS = "servicequotas.us-east-1.amazonaws.com", "sts.us-east-1.amazonaws.com"
+
+
+@pytest.mark.parametrize(
+    ("service", "host", "ask"),
+    [
+        ("ec2", HOST, lambda client: client.describe_images()),
+        ("sts", STS, lambda client: client.get_caller_identity()),
+        ("iam", "iam.amazonaws.com", lambda client: client.get_instance_profile(InstanceProfileName="x")),
+        ("service-quotas", QUOTAS, lambda client: client.get_service_quota(ServiceCode="ec2", QuotaCode="x")),
+        ("kms", "kms.us-east-1.amazonaws.com", lambda client: client.describe_key(KeyId="x")),
+    ],
+)
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (200, PAGE, "200 with an HTML page: a proxy"),
+        (200, b"", "200 with an empty body: a proxy"),
+        (403, PAGE, "403 with an HTML page: a proxy"),
+        (502, PAGE, "502 with an HTML page"),
+    ],
+)
+def test_every_service_tells_who_answered(
+    service: str, host: str, ask: Callable[[Any], object], status: int, body: bytes, says: str, answers: Answers
+) -> None:
+    answers(status, body)
+    with (
+        pytest.raises(RefusedError) as raised,
+        service_clients(ENVIRON, NOBODY) as clients,
+        explained("asking", RefusedError),
+    ):
+        ask(clients(service, "us-east-1"))
+    assert raised.value.message.startswith(f"asking: {host} answered {says}")
+
+
+@pytest.mark.parametrize("body", [b"[]", b"not json", b"1", b"{", b"<a/>"])
+def test_what_is_no_json_object_is_told_where_one_is_wanted(body: bytes, answers: Answers) -> None:
+    answers(200, body)
+    with (
+        pytest.raises(RefusedError, match=f"{QUOTAS} answered 200 with something that is not"),
+        service_clients(ENVIRON, NOBODY) as clients,
+        explained("asking", RefusedError),
+    ):
+        clients("service-quotas", "us-east-1").get_service_quota(ServiceCode="ec2", QuotaCode="x")
+
+
+@pytest.mark.parametrize("name", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_EC2"])
+def test_an_endpoint_that_is_none_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "nohost")
+    with (
+        pytest.raises(ConfigError, match=f"^{name} is not valid: Invalid endpoint: nohost") as raised,
+        service_clients({**ENVIRON, name: "nohost"}, NOBODY) as clients,
+    ):
+        clients("ec2", "us-east-1")
+    assert raised.value.hint == f"write a whole URL, as https://host.example, or leave {name} out"
+
+
+def test_a_roles_endpoint_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, asked: Callable[..., Any]) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "nohost")
+    monkeypatch.setitem(ENVIRON, "AWS_ENDPOINT_URL_STS", "nohost")
+    assert asked(200, PAGE, ConfigError, role=True).message.startswith("AWS_ENDPOINT_URL_STS is not valid")
+
+
+def test_a_quota_without_a_value_is_not_known(answers: Answers) -> None:
+    answers(200, b"{}")
+    size = {"InstanceType": "m5.large", "VCpuInfo": {"DefaultVCpus": 2}}
+    ec2 = SimpleNamespace(
+        describe_instance_type_offerings=lambda **_: {"InstanceTypeOfferings": [size]},
+        describe_instance_types=lambda **_: {"InstanceTypes": [size]},
+    )
+    settings: Any = SimpleNamespace(
+        region="us-east-1", spot=None, instance_types=["m5.large"], network=SimpleNamespace(subnet_id=None)
+    )
+    with service_clients(ENVIRON, NOBODY) as clients:
+        asked_of = {"ec2": ec2, "service-quotas": clients("service-quotas", "us-east-1")}
+        checks, _ = capacity.capacity_checks(lambda service, _: asked_of[service], settings)
+    assert (checks[-1].verdict, checks[-1].message) == (UNKNOWN, "the answer of service-quotas holds no value")
 
 
 def test_a_page_instead_of_a_roles_credentials_is_told_of_too(asked: Callable[..., Any]) -> None:

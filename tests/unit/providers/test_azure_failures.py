@@ -7,6 +7,7 @@ import functools
 import io
 import json
 import logging
+import re
 import time
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -161,6 +162,71 @@ def test_who_answered_what_is_said_once(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "auth"),
+    [
+        ("AZURE_TENANT_ID", "my tenant", AUTH),
+        ("AZURE_TENANT_ID", f"{TENANT}\n", AUTH),
+        ("AZURE_CLIENT_ID", "c\n", AUTH),
+        ("AZURE_SUBSCRIPTION_ID", "sub\n", AUTH),
+        ("AZURE_SUBSCRIPTION_ID", "my subscription", {**AUTH, "method": "cli"}),
+        ("AZURE_AUTHORITY_HOST", "http://x", AUTH),
+        ("AZURE_AUTHORITY_HOST", "https://", AUTH),
+    ],
+)
+@pytest.mark.parametrize("make", [client.compute, resource_manager])
+def test_a_variable_that_the_sdk_does_not_take_is_named(
+    make: Callable[..., Any], name: str, value: str, auth: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}=") as raised, make({**ENVIRON, name: value}, auth):
+        pytest.fail("it was taken")
+    assert raised.value.hint == f"correct {name}, or unset it"
+
+
+def test_the_tenant_is_named_by_the_family_that_says_it() -> None:
+    environ = {name.replace("AZURE", "ARM"): value for name, value in ENVIRON.items()} | {"ARM_TENANT_ID": "my tenant"}
+    with pytest.raises(ConfigError, match=r"^ARM_TENANT_ID="), client.compute(environ, AUTH):
+        pytest.fail("it was taken")
+
+
+def test_a_certificate_that_is_not_there_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {**ENVIRON, "AZURE_CLIENT_CERTIFICATE_PATH": "/nowhere.pem"}
+    del environ["AZURE_CLIENT_SECRET"]
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="AZURE_CLIENT_CERTIFICATE_PATH"), client.compute(environ, AUTH):
+        pytest.fail("it was taken")
+
+
+UNRESOLVED = f"HTTPSConnection(host='{LOGIN}', port=443): Failed to resolve '{LOGIN}' ([Errno -2] Name not known)"
+
+
+@pytest.mark.parametrize("reason", [UNRESOLVED, "('Connection aborted.', RemoteDisconnected('closed'))"])
+def test_no_connection_to_the_sign_in_is_told_as_one(
+    reason: str, monkeypatch: pytest.MonkeyPatch, answer: Callable[..., list[str]]
+) -> None:
+    answer()
+
+    def request(*_: object, **_named: object) -> requests.Response:
+        raise requests.ConnectionError(reason)
+
+    monkeypatch.setattr(requests.Session, "request", request)
+    with (
+        pytest.raises(RefusedError, match=re.escape(f"{LOGIN}: {reason}")) as raised,
+        client.compute(ENVIRON, AUTH) as compute,
+    ):
+        Definition("images", "gal", "def").versions(compute)
+    assert "AZURE_TENANT_ID" not in raised.value.hint
+    assert raised.value.hint.startswith("check the network")
+
+
+def test_no_connection_is_found_in_what_a_chain_of_credentials_says() -> None:
+    text = f"DefaultAzureCredential failed.\nAttempted:\n\tWorkloadIdentityCredential: {UNRESOLVED}\nTo mitigate, read"
+    with pytest.raises(RefusedError) as raised, failures.explained("doing", RefusedError):
+        raise sdk.ClientAuthenticationError(message=text)
+    assert raised.value.message == f"doing: {LOGIN}: {UNRESOLVED}"
+
+
 @pytest.mark.parametrize(("url", "refused"), [(f"https://{ARM}/x", True), ("http://169.254.169.254/metadata", False)])
 def test_who_answers_for_the_metadata_service_is_not_asked_for_json(url: str, refused: bool) -> None:
     request = SimpleNamespace(url=url)
@@ -247,6 +313,7 @@ def test_an_expired_sign_in_says_how_to_renew_it() -> None:
         (sdk.ServiceResponseError("cut off"), True),
         (sdk.ClientAuthenticationError("who"), False),
         (sdk.ClientAuthenticationError("Authentication failed: HTTP Error: 503"), True),
+        (sdk.ClientAuthenticationError(f"Authentication failed: {UNRESOLVED}"), True),
         (failures.NotAzureError(ARM, 200, "OK", "text/html"), False),
         (TimeoutError(), False),
     ],
