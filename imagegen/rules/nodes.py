@@ -158,6 +158,10 @@ def feature_gate_known(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, "leave it out")
 
 
+# They set every gate of their stage that has no key of its own, whatever the order.
+_TOGGLES: Final = {"alpha": "AllAlpha", "beta": "AllBeta"}
+
+
 @rule("feature-gate-needs", ERROR, "A feature gate that is on must have the gates that it needs")
 def feature_gate_needs(asked: Asked) -> Iterator[Finding]:
     """From 1.35 on kubelet checks it, and many gates are on by themselves."""
@@ -171,19 +175,37 @@ def feature_gate_needs(asked: Asked) -> Iterator[Finding]:
             missing.setdefault(row["needs"], []).append(row["gate"])
     for needed, gates in missing.items():
         ends = f"and kubelet {version} ends with an error"
-        if needed in said:
+        decides = _deciding_key(needed, said, version)
+        if decides == needed:
             message = f"{' and '.join(gates)} {'are' if gates[1:] else 'is'} on and cannot be without it, {ends}"
             hint = f"say {' and '.join(f'{gate}: false' for gate in gates)} too, or leave this out"
             yield Finding(("kubernetes", "feature_gates", needed), message, hint)
             continue
+        off = f"which {decides}: false switches off" if decides else "which is off where nothing is said"
         for gate in gates:
-            message = f"it needs {needed}, which is off where nothing is said, {ends}"
-            yield Finding(("kubernetes", "feature_gates", gate), message, f"say {needed}: true too, or leave this out")
+            key = _deciding_key(gate, said, version)
+            subject, instead = ("it", "") if key == gate else (f"{gate} is on and", f" or {gate}: false")
+            message = f"{subject} needs {needed}, {off}, {ends}"
+            hint = f"say {needed}: true{instead} too, or leave this out"
+            yield Finding(("kubernetes", "feature_gates", key or decides), message, hint)
 
 
 def _is_on(gate: str, said: Mapping[str, bool], version: str) -> bool:
+    if key := _deciding_key(gate, said, version):
+        return said[key]
     since = table("kubelet")["gate_defaults"][gate]["on_since"]
-    return said.get(gate, since is not None and numbers(since) <= numbers(version))
+    return since is not None and numbers(since) <= numbers(version)
+
+
+def _deciding_key(gate: str, said: Mapping[str, bool], version: str) -> str:
+    """The key that says whether a gate is on: its own, or that of all gates of its stage; empty for the default."""
+    if gate in said:
+        return gate
+    stages = table("kubelet")["gate_defaults"][gate]["stages"]
+    # Of minors that are newer than the catalogue, the newest stage is the best guess.
+    stage = stages.get(version) or stages[max(stages, key=numbers)]
+    toggle = _TOGGLES.get(stage, "")
+    return toggle if toggle in said else ""
 
 
 @rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")

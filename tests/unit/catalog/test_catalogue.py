@@ -243,6 +243,22 @@ def test_gates_that_need_others() -> None:
     for row in rows:
         assert numbers("1.35") <= numbers(row["first"]) <= numbers(row["last"] or row["first"])
 
+    for row in rows:
+        # AllAlpha and AllBeta set gates by their stage: it is known in every minor in which kubelet checks the pair.
+        checked = [
+            minor
+            for minor in ("1.35", "1.36", "1.37")
+            if numbers(row["first"]) <= numbers(minor) <= numbers(row["last"] or minor)
+        ]
+        stages = {defaults[gate]["stages"].get(minor) for gate in (row["gate"], row["needs"]) for minor in checked}
+        assert stages <= {"alpha", "beta", "stable", "deprecated"}
+    for gate, row in defaults.items():
+        assert "alpha" not in [
+            stage
+            for minor, stage in row["stages"].items()
+            if row["on_since"] and numbers(minor) >= numbers(row["on_since"])
+        ], gate
+
     def needed_while_on(version: str) -> set[str]:
         """Gates of which `false` alone ends kubelet."""
         on = {
