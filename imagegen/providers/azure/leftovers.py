@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import Leftover
-from imagegen.providers.azure import gallery
+from imagegen.providers.azure import gallery, vault
 from imagegen.providers.azure.definition import Definition, state_word
 from imagegen.providers.azure.failures import explained, is_answer_of_azure
 from imagegen.providers.search import Search
@@ -63,6 +63,10 @@ def find(
     search.ask("resource groups", lambda: _groups(arm))
     if place["build_resource_group"]:
         _search_group(search, arm, place["build_resource_group"])
+        # Journals of earlier versions name none.
+        if name := place.get("key_vault"):
+            group = f"{arm.root}/resourceGroups/{place['build_resource_group']}"
+            search.ask(f"secrets in {name}", lambda: vault.find_secrets(arm, group, name))
     if deleted_vaults:
         search.ask("deleted key vaults", lambda: _deleted_vaults(arm))
     return search.remains
@@ -127,12 +131,12 @@ def _deployments(arm: Arm, group: str) -> Iterator[_Deployment]:
 
 
 def _deleted_vaults(arm: Arm) -> Iterator[Leftover]:
-    for vault in arm.listed(f"{arm.root}/providers/Microsoft.KeyVault/deletedVaults", VAULTS_API):
-        properties = vault["properties"]
+    for deleted in arm.listed(f"{arm.root}/providers/Microsoft.KeyVault/deletedVaults", VAULTS_API):
+        properties = deleted["properties"]
         tags = properties.get("tags") or {}
         # What is protected from purging goes by itself, and by nobody's doing before that.
-        if RUN_ID in tags and _NAME.match(vault["name"]) and not properties.get("purgeProtectionEnabled"):
-            yield _leftover(DELETED_VAULT, {**vault, "location": properties["location"]}, tags, "deleted")
+        if RUN_ID in tags and _NAME.match(deleted["name"]) and not properties.get("purgeProtectionEnabled"):
+            yield _leftover(DELETED_VAULT, {**deleted, "location": properties["location"]}, tags, "deleted")
 
 
 def _versions(compute: ComputeManagementClient, place: Mapping[str, Any]) -> Iterator[Leftover]:

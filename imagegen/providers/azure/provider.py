@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import secrets
 from typing import TYPE_CHECKING, Any, Final
 
@@ -150,7 +151,7 @@ def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:
     chance = secrets.randbelow(numbering.PER_SECOND)
     with explained("numbering the image", RefusedError), compute(run.environ, _auth(plan)) as client:
         variables = {"gallery_image_version": numbering.next_version(client, plan, run, chance)}
-    return variables | ({_SECRET: vault.new_secret_name()} if plan.build.settings["key_vault"] else {})
+    return variables | ({_SECRET: vault.secret_name(run.id)} if plan.build.settings["key_vault"] else {})
 
 
 def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
@@ -171,9 +172,9 @@ def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: C
 
 
 def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """The subscription, the group to build in, where there is one, and the gallery."""
+    """The subscription, the group to build in and the key vault, where there are any, and the gallery."""
     auth = {**build["auth"], "subscription_id": build["auth"]["subscription_id"] or subscription_id(run.environ)}
-    names = ("location", "build_resource_group", "resource_group", "gallery", "definition")
+    names = ("location", "build_resource_group", "key_vault", "resource_group", "gallery", "definition")
     return {"auth": auth, **{name: build[name] for name in names}}
 
 
@@ -195,8 +196,13 @@ def leftovers(place: Mapping[str, Any], run: Run, deadline: Deadline | None = No
 
 def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
     """Machines first, then what they used."""
-    with explained("removing leftovers", PublishError), resource_manager(run.environ, place["auth"]) as arm:
-        yield from removal.remove(arm, leftovers, Clock())
+    auth = place["auth"]
+    with (
+        explained("removing leftovers", PublishError),
+        resource_manager(run.environ, auth) as arm,
+        credential_for(run.environ, auth, arm.subscription) as credential,
+    ):
+        yield from removal.remove(arm, leftovers, Clock(), functools.partial(vault.delete_secret, credential))
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:

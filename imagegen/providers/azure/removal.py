@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.providers.azure import leftovers as kinds
+from imagegen.providers.azure import vault
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from imagegen.providers import Leftover
     from imagegen.providers.azure.arm import Arm
+
+    DeleteSecret = Callable[[str, str], None]
 
 # A group with a machine in it takes Azure some minutes.
 LIMIT_S: Final = 20 * 60.0
@@ -21,11 +24,14 @@ _VERSION_OF: Final = {
     kinds.DEPLOYMENT: kinds.RESOURCES_API,
     kinds.DELETED_VAULT: kinds.VAULTS_API,
     kinds.VERSION: kinds.VERSIONS_API,
+    vault.KIND: vault.API,
     **dict(kinds.TYPES.values()),
 }
 
 
-def remove(arm: Arm, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
+def remove(
+    arm: Arm, leftovers: Sequence[Leftover], clock: Clock, delete_secret: DeleteSecret
+) -> Iterator[tuple[Leftover, str]]:
     """Each leftover with the reason why it is still there; an empty one means that it is gone.
 
     A deployment knows what it made: while any of that is still there, it stays too, or nobody would find the rest.
@@ -35,7 +41,7 @@ def remove(arm: Arm, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tu
         if stuck and leftover.kind == kinds.DEPLOYMENT:
             yield leftover, "what it made is still there"
             continue
-        why_not = _remove_one(arm, leftover, clock)
+        why_not = _remove_one(arm, leftover, clock, delete_secret)
         stuck = stuck or bool(why_not)
         yield leftover, why_not
 
@@ -52,7 +58,7 @@ def _change_of(found: Mapping[str, Any] | None, leftover: Leftover) -> str:
     return "" if state == leftover.state else f"it is {state} now"
 
 
-def _remove_one(arm: Arm, leftover: Leftover, clock: Clock) -> str:
+def _remove_one(arm: Arm, leftover: Leftover, clock: Clock, delete_secret: DeleteSecret) -> str:
     from azure.core.exceptions import AzureError, HttpResponseError
 
     version = _VERSION_OF[leftover.kind]
@@ -61,6 +67,10 @@ def _remove_one(arm: Arm, leftover: Leftover, clock: Clock) -> str:
             return f"it has changed since it was looked at: {change}"
         if leftover.kind == kinds.DELETED_VAULT:
             arm.post(f"{leftover.id}/purge", version)
+        elif leftover.kind == vault.KIND:
+            # The Resource Manager lists secrets, and only their vault deletes them.
+            name, _, secret = leftover.name.partition("/")
+            delete_secret(name, secret)
         else:
             arm.delete(leftover.id, version)
         gone = wait_for(lambda: arm.get(leftover.id, version) is None or None, limit_s=LIMIT_S, clock=clock)

@@ -61,10 +61,14 @@ def leftover(kind: str, name: str) -> Leftover:
     return Leftover(kind, f"/x/{name}", "westeurope", name, "", "run", "", "")
 
 
+def no_secret(vault: str, name: str) -> None:
+    pytest.fail(f"{vault}/{name} is deleted")
+
+
 def remove(manager: Manager, *leftovers: Leftover) -> list[tuple[str, str]]:
     pauses: list[float] = []
     clock = Clock(now=lambda: sum(pauses), pause=pauses.append)
-    return [(each.name, why_not) for each, why_not in removal.remove(manager.arm, leftovers, clock)]
+    return [(each.name, why_not) for each, why_not in removal.remove(manager.arm, leftovers, clock, no_secret)]
 
 
 def test_a_collection_is_read_to_its_last_page() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import urllib.parse
 from types import SimpleNamespace
@@ -11,9 +12,12 @@ import azure.identity  # noqa: F401 - its import asks `uname`, which code under 
 import pytest
 import requests
 
+from imagegen.build.journal import Entry, read_runs, recorded
 from imagegen.console import Console
 from imagegen.doctor import refuse_wrong
 from imagegen.errors import RefusedError
+from imagegen.leftovers import sweep
+from imagegen.leftovers.warning import warn_of_leftovers
 from imagegen.providers import Run, provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.rehearsal.network.azure.edge import Azure
@@ -21,11 +25,17 @@ from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup
 from imagegen.rehearsal.network.messages import Request, parse_target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imagegen.build.journal import RecordedRun
     from imagegen.plan.model import BuildPlan
+    from imagegen.providers import Leftover
     from imagegen.settle.spec import Spec
 
 VAULT = "image-builds"
-SECRET = "imagegen-1"  # noqa: S105 - the name of one
+DEAD, LIVING = "20261118t100000z-1a2b3c", "20261118t100000z-4d5e6f"
+SECRET = f"imagegen-{DEAD}"
 DELETE_IT = f"az keyvault secret delete --vault-name {VAULT} --name {SECRET}"
 
 
@@ -43,7 +53,7 @@ class Stage:
 
     @property
     def run(self) -> Run:
-        return Run(self.azure.credentials, {}, "2026-11-18T10:00:00Z")
+        return Run(self.azure.credentials, {}, "2026-11-18T10:00:00Z", DEAD)
 
     def ask(self, method: str, host: str, target: str, headers: dict[str, str], body: bytes) -> requests.Response:
         path, query = parse_target(target)
@@ -79,6 +89,7 @@ def plan_of(**settings: Any) -> BuildPlan:  # noqa: ANN401 - any of Azure's sett
         "gallery": "gal",
         "definition": "def",
         "key_vault": None,
+        "build_resource_group": None,
         "auth": {"method": "environment", "subscription_id": None, "client_secret_env": None},
         **settings,
     }
@@ -143,12 +154,12 @@ def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stag
 
 def test_a_run_has_a_secret_of_its_own_in_a_vault_that_is_there(stage: Stage) -> None:
     azure, plan = provider("azure"), plan_of(key_vault=VAULT)
-    names = {azure.build_variables(plan, stage.run)["key_vault_secret"] for _ in range(2)}
-    assert len(names) == 2
+    names = [azure.build_variables(plan, stage.run._replace(id=name))["key_vault_secret"] for name in (DEAD, LIVING)]
+    assert names == [SECRET, f"imagegen-{LIVING}"]
     assert "key_vault_secret" not in azure.build_variables(plan_of(), stage.run)
 
 
-def put_secret(stage: Stage) -> int:
+def put_secret(stage: Stage, name: str = SECRET) -> int:
     """As newer plugins do: through the Resource Manager."""
     known = stage.azure.application
     form = {"grant_type": "client_credentials", "client_id": known.client_id, "client_secret": known.secret}
@@ -156,7 +167,7 @@ def put_secret(stage: Stage) -> int:
     login = stage.ask("POST", "login.microsoftonline.com", f"/{known.tenant}/oauth2/v2.0/token", {}, body)
     bearer = {"authorization": f"Bearer {login.json()['access_token']}"}
     vault = f"/subscriptions/{known.subscription}/resourceGroups/builds/providers/Microsoft.KeyVault/vaults/{VAULT}"
-    target = f"{vault}/secrets/{SECRET}?api-version=2023-07-01"
+    target = f"{vault}/secrets/{name}?api-version=2023-07-01"
     made = stage.ask("PUT", "management.azure.com", target, bearer, b'{"properties": {"value": "certificate"}}')
     return made.status_code
 
@@ -182,6 +193,78 @@ def test_a_certificate_that_may_not_be_deleted_is_named(stage: Stage, monkeypatc
     said = stage.said.getvalue()
     assert f"deleting the builder's certificate from the key vault {VAULT}: Forbidden: " in said
     assert f"delete it yourself: `{DELETE_IT}`" in said
+
+
+# Of a plain Packer; and what other people have in their vault.
+PLAIN = "imagegen-20261118t100000z-packer-11111111-1111-4111-8111-111111111111"
+OTHERS = ("backup", f"x-{SECRET}", f"{SECRET}-x", "imagegen-20261399t100000z-1a2b3c", "imagegen-" + "1" * 8)
+
+
+def secrets_left(stage: Stage, name: str = VAULT) -> dict[str, Leftover]:
+    azure, build = provider("azure"), plan_of(key_vault=name, build_resource_group="builds").build.settings
+    found = azure.leftovers(azure.place(build, stage.run), stage.run)
+    return {each.name.partition("/")[2]: each for each in found if each.kind == "key vault secret"}
+
+
+def test_the_certificate_of_a_run_that_was_killed_is_found_by_its_name(stage: Stage) -> None:
+    assert {put_secret(stage, name) for name in (SECRET, PLAIN, *OTHERS)} == {200}
+    found = secrets_left(stage)
+    assert {name: (each.run_id, each.expires_at) for name, each in found.items()} == {
+        SECRET: (DEAD, "2026-11-25T10:00:00Z"),
+        PLAIN: ("20261118t100000z-packer", "2026-11-25T10:00:00Z"),
+    }
+    # A vault that was deleted since hides nothing else.
+    assert secrets_left(stage, "gone") == {}
+
+
+def journals_of(stage: Stage, out: Path) -> Callable[[], list[RecordedRun]]:
+    """Two runs of this machine: one lives, as its lock says, and the other was killed."""
+    azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
+    entry = Entry(DEAD, "azure", "0", azure.place(build, stage.run), "2026-11-18T10:00:00Z", "2026-11-19T10:00:00Z")
+    folder = out / "x" / "journal"
+    with recorded(folder, entry, pytest.fail):
+        pass
+    # What it wrote before it was killed.
+    file = folder / f"{DEAD}.jsonl"
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+    return lambda: read_runs(out, pytest.fail)
+
+
+def test_the_next_build_names_a_dead_runs_certificate_and_the_janitor_deletes_it(stage: Stage, tmp_path: Path) -> None:
+    read = journals_of(stage, tmp_path)
+    assert {put_secret(stage, name) for name in (SECRET, f"imagegen-{LIVING}", *OTHERS)} == {200}
+    warn_of_leftovers(tmp_path, stage.run, stage.console)
+    assert f"/vaults/{VAULT}/secrets/{SECRET}: `imagegen janitor" in stage.said.getvalue()
+    assert LIVING not in stage.said.getvalue()
+    soon = datetime.datetime(2026, 11, 18, 11, tzinfo=datetime.UTC)
+    swept = sweep.clean_up(sweep.places_of(read()), read, stage.run, soon, 50, stage.console)
+    assert [(outcome.verdict.leftover.name, outcome.is_removed) for outcome in swept.outcomes] == [
+        (f"{VAULT}/{SECRET}", True),
+        (f"{VAULT}/imagegen-{LIVING}", False),
+    ]
+    assert list(secrets_left(stage)) == [f"imagegen-{LIVING}"]
+
+
+@pytest.mark.parametrize(("day", "left"), [(24, [SECRET]), (26, [])])
+def test_another_machine_deletes_a_certificate_when_no_build_can_need_it(
+    stage: Stage, day: int, left: list[str]
+) -> None:
+    put_secret(stage)
+    azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
+    place = sweep.Place("azure", azure.place(build, stage.run))
+    now = datetime.datetime(2026, 11, day, tzinfo=datetime.UTC)
+    sweep.clean_up([place], list, stage.run, now, 50, stage.console)
+    assert list(secrets_left(stage)) == left
+
+
+def test_a_certificate_that_the_janitor_may_not_delete_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_secret(stage)
+    vaults = "imagegen.rehearsal.network.azure.vaults"
+    monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
+    azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
+    found = list(secrets_left(stage).values())
+    [(_, why_not)] = azure.remove(azure.place(build, stage.run), found, stage.run)
+    assert "Forbidden" in why_not
 
 
 def test_nothing_is_cleaned_up_where_packer_made_the_vault(stage: Stage) -> None:

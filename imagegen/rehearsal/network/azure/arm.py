@@ -108,6 +108,7 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", f"{_VAULTS}/deletedvaults", vaults.list_deleted),
     ("GET", _DELETED, vaults.get_deleted),
     ("POST", f"{_DELETED}/purge", vaults.purge),
+    ("GET", f"{_VAULT}/secrets", vaults.list_secrets),
     ("GET", f"{_VAULT}/secrets/{{secret}}", vaults.get_secret),
     ("PUT", f"{_VAULT}/secrets/{{secret}}", vaults.put_secret),
     ("GET", _GALLERY, galleries.get),

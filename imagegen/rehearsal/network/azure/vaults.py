@@ -66,6 +66,12 @@ def get_secret(world: World, call: Call) -> Response:
     return Response.of_json(200, world.resources.get(call.id(SECRET, "vault", "secret")))
 
 
+def list_secrets(world: World, call: Call) -> Response:
+    """A vault's secrets without their values."""
+    vault = world.resources.get(call.id(VAULT, "vault"))
+    return Response.of_json(200, {"value": list(world.resources.below(f"{vault['id']}/secrets"))})
+
+
 def delete(world: World, call: Call) -> Response:
     soft_delete(world, world.resources.get(call.id(VAULT, "vault")))
     return Response(200)
