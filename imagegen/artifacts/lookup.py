@@ -18,6 +18,7 @@ from imagegen.artifacts.form import check_form
 from imagegen.artifacts.lock import LockedArtifact
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ImagegenError, VerificationError
+from imagegen.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -113,13 +114,13 @@ def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cac
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
     stop = threading.Event()
     with (
-        tempfile.TemporaryDirectory(dir=cache, prefix="lock-") as scratch,
+        scratch_folder(cache, "lock-") as scratch,
         concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
         console.task(
             f"looking up {len(downloads)} artifact{'s' if len(downloads) > 1 else ''}", len(downloads)
         ) as advance,
     ):
-        running = [pool.submit(download.run, Path(scratch), environ, console, stop) for download in downloads]
+        running = [pool.submit(download.run, scratch, environ, console, stop) for download in downloads]
         try:
             for _ in concurrent.futures.as_completed(running):
                 advance(1)

@@ -29,8 +29,8 @@ from imagegen.manifest.store import LocalStore
 from imagegen.providers import provider
 from imagegen.rehearsal.faults.injected import Injected
 from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for
-from imagegen.rehearsal.scratch import scratch_folder
 from imagegen.rehearsal.stage import Stage
+from imagegen.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from imagegen.manifest.model import ImageManifest
 
 LABEL = "rehearsal=true"
+_SCRATCH = "imagegen-rehearsal-"
 NOT_CHECKED = (
     "that the PowerShell of the engine and its kinds does on Windows what the model machine did",
     "that the published artifacts hold what `imagegen catalog releases` says of them: stand-ins were served",
@@ -87,7 +88,7 @@ def rehearse_build(
     words = [*("--out", str(folder), "--format", "none"), *_repeated("--label", labels), *flags]
     argv = _child_argv("build", asked, target, folder / _LOCK, words)
     console.say(f"{target}  rehearsal in {folder}")
-    with scratch_folder(Path(tempfile.gettempdir())) as scratch:
+    with scratch_folder(Path(tempfile.gettempdir()), _SCRATCH) as scratch:
         with Stage(scene_for(loaded, target, folder), scratch) as stage:
             injected.arrange(stage)
             try:
@@ -118,7 +119,7 @@ def rehearse_lock(asked: pipeline.Asked, target: str, *, environ: Mapping[str, s
     refuse_what_is_not_played(loaded, target)
     heard: list[str] = []
     parent = Path(tempfile.gettempdir())
-    with console.task(f"locking stand-ins for {target}", None), scratch_folder(parent) as scratch:
+    with console.task(f"locking stand-ins for {target}", None), scratch_folder(parent, _SCRATCH) as scratch:
         file = scratch / _LOCK
         argv = _child_argv("lock", asked, target, file, [])
         with Stage(scene_for(loaded, target, scratch), scratch) as stage:

@@ -25,7 +25,7 @@ from imagegen.build import process
 from imagegen.errors import ExitCode
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.network.aws.edge import Aws
-from imagegen.rehearsal.scratch import scratch_folder
+from imagegen.scratch import scratch_folder
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import (
     CONFIG,
@@ -379,7 +379,7 @@ def test_a_killed_rehearsal_ends_with_all_its_children_and_the_next_removes_its_
     assert len(running) >= 6, said
     _assert_gone_within(_GONE_S, str(temporary))
     (left,) = temporary.glob("imagegen-rehearsal-*")
-    with scratch_folder(temporary):
+    with scratch_folder(temporary, "imagegen-rehearsal-"):
         assert not left.exists()
 
 

@@ -29,10 +29,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "templating": set(),
     "console": {"lines"},
     "files": {"errors"},
+    "scratch": set(),
     "documents": {"console", "errors", "files"},
     "catalog": {"contents"},
     "resources": set(),
-    "artifacts": {"errors", "files", "resources"},
+    "artifacts": {"errors", "files", "resources", "scratch"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "providers": {"artifacts", "errors", "resources"},
     "config": {"catalog", "documents", "errors", "providers", "resources"},
@@ -51,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "rehearsal": {
         *("artifacts", "build", "catalog", "console", "documents", "errors", "manifest", "pipeline", "providers"),
-        "resources",
+        *("resources", "scratch"),
     },
     "cli": {
         *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),

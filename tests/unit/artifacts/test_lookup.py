@@ -185,6 +185,15 @@ def test_refused(world: World, act: Callable[[World], Any], kind: type[ImagegenE
     assert list(world.cache.glob("*")) == []
 
 
+def test_what_a_killed_look_up_left_goes_with_the_next(world: World) -> None:
+    killed = world.cache / "lock-killed"
+    killed.mkdir(parents=True)
+    (killed / ".held").touch()
+    (killed / "artifact.part").write_bytes(b"gigabytes")
+    world.lock(asks("a", A))
+    assert list(world.cache.glob("*")) == []
+
+
 def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[bool] = []
 
