@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import known, minor, numbers, paths, stock_paths, table
@@ -16,6 +17,19 @@ if TYPE_CHECKING:
 
 # https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 _GATE: Final = "WindowsHostProcessContainers"
+# https://pkg.go.dev/time#ParseDuration
+_DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
+_DURATION: Final = re.compile(rf"-?(?:{_DURATION_PART.pattern})+")
+_HOURS: Final = {
+    "ns": 1 / 3.6e12,
+    "us": 1 / 3.6e9,
+    "µs": 1 / 3.6e9,
+    "ms": 1 / 3.6e6,
+    "s": 1 / 3600,
+    "m": 1 / 60,
+    "h": 1.0,
+}
+_LONGEST_HOURS: Final = (2**63 - 1) / 3.6e12
 
 # What kubelet's start script sets itself; a test holds this against the script.
 OWN_FLAGS: Final = frozenset(
@@ -136,6 +150,19 @@ def kubelet_flag_known(asked: Asked) -> Iterator[Finding]:
             yield Finding(("kubernetes", "kubelet_flags", flag), message, "leave it out")
 
 
+@rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must be one that Go can hold")
+def kubelet_flag_duration(asked: Asked) -> Iterator[Finding]:
+    """Into nanoseconds of 64 bits: kubelet ends of a longer one."""
+    for flag, value in asked.config.kubernetes.kubelet_flags.items():
+        if _DURATION.fullmatch(value) is None:
+            continue
+        hours = sum(float(number) * _HOURS[unit] for number, unit in _DURATION_PART.findall(value))
+        if hours > _LONGEST_HOURS:
+            message = f"{value} is longer than Go's longest duration, and kubelet ends with an error"
+            hint = f"write at most {int(_LONGEST_HOURS)}h"
+            yield Finding(("kubernetes", "kubelet_flags", flag), message, hint)
+
+
 @rule("feature-gate-known", ERROR, "kubelet of this Kubernetes must know the feature gate and accept its value")
 def feature_gate_known(asked: Asked) -> Iterator[Finding]:
     """Of gates that the catalogue does not name nothing is said."""
@@ -241,12 +268,12 @@ def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
 def outlives_sealing(asked: Asked) -> Iterator[Finding]:
     for path, place in program_places(asked):
         for deleted in table("layout")["deleted_by_sealing"]:
-            if _lies_at(place, deleted):
+            if lies_at(place, deleted):
                 message = f"sealing the image deletes {deleted}, so nothing in it reaches a node"
                 yield Finding(path, message, "choose a path outside it")
 
 
-def _lies_at(place: str, pattern: str) -> bool:
+def lies_at(place: str, pattern: str) -> bool:
     """Whether a path is what the pattern names, or lies inside of it."""
     parts, patterns = place.lower().split("\\"), pattern.lower().split("\\")
     return len(parts) >= len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
@@ -270,11 +297,18 @@ def same_place_twice(asked: Asked) -> Iterator[Finding]:
             for index, item in enumerate(asked.config.credential_providers)
         ),
     ]
-    seen: set[str] = set()
+    seen: set[str] = {file.lower() for file in _own_files(asked)}
     for path, place in places:
         if place.lower() in seen:
             yield Finding(path, f"another program lies at {place} already", "give each its own")
         seen.add(place.lower())
+
+
+def _own_files(asked: Asked) -> Iterator[str]:
+    """What imagegen itself puts into folders where there may be more."""
+    folders = {**paths(), "kubernetes": asked.config.kubernetes.install_path}
+    for name, files in table("layout")["own_files"].items():
+        yield from (f"{folders[name]}\\{file}" for file in files)
 
 
 @rule("kubeadm-script-is-powershell", ERROR, "kubeadm_scripts must be PowerShell files")

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
-from imagegen.rules.nodes import is_inside, program_places
+from imagegen.rules.nodes import lies_at, program_places
 from imagegen.rules.rule import ERROR, Finding, rule
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # A program's name and a folder before it, with much to spare.
 _ROOM_IN_A_FOLDER: Final = 60
+_SHORT_NAME: Final = re.compile(r"~[0-9]")
 
 
 @rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
@@ -55,12 +56,27 @@ def _file_names(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
 def not_the_systems_own(asked: Asked) -> Iterator[Finding]:
     layout = table("layout")
     for path, place in program_places(asked):
-        own = next((owned for owned in layout["systems_own"] if is_inside(place, owned)), None)
+        if any(lies_at(place, deleted) for deleted in layout["deleted_by_sealing"]):
+            # Told by a rule of its own, with its reason.
+            continue
+        own = next((owned for owned in layout["systems_own"] if lies_at(place, owned)), None)
         own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
-        # Of the install path the rule above tells it, with its reason.
-        if own and (path[0] == "executables" or own not in layout["system_folders"]):
+        # Of the install path a rule of its own tells these, with its reason.
+        if own and (path[0] == "executables" or own not in (*layout["system_folders"], "C:\\Windows")):
             message = f"{own} belongs to Windows, which writes, hides or deletes what is there"
             yield Finding(path, message, "choose a folder of your own, as C:\\tools")
+
+
+@rule("no-short-name", ERROR, "A path must not have the form of a short name (8.3)")
+def no_short_name(asked: Asked) -> Iterator[Finding]:
+    """PROGRA~1 is whatever Windows gave that name to: it leads past every rule about places."""
+    for path, place in program_places(asked):
+        short = next((part for part in place.split("\\") if _SHORT_NAME.search(part)), None)
+        if short:
+            message = (
+                f"{short} may be Windows' short name of another file or folder, and that differs from image to image"
+            )
+            yield Finding(path, message, "write the long name")
 
 
 @rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen keeps below --out")

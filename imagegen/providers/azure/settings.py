@@ -71,7 +71,7 @@ class BaseImage(Strict):
     version: str | None = pydantic.Field(
         default=None,
         description="Exactly this version; the newest when left out.",
-        pattern=r"^[0-9]+\.[0-9]+\.[0-9]+$",
+        pattern=r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$",
         examples=["20348.5499.260809"],
     )
 

@@ -1,0 +1,45 @@
+"""The programs that a plan puts on the machine are those that the catalogue says nobody else may put there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.catalog.facts import paths, table
+from imagegen.rules.nodes import lies_at
+from tests.conftest import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from imagegen.plan.model import BuildPlan
+    from tests.conftest import Decided
+
+PROGRAMS = (".exe", ".ps1", ".cmd")
+
+
+def files_of(plan: BuildPlan) -> Iterator[str]:
+    for phase in plan.image.phases:
+        for resource in (resource for step in phase.steps for resource in step.resources):
+            fields = resource.fields
+            if resource.kind == "file":
+                yield fields["path"]
+            elif resource.kind == "archive":
+                yield from (f"{fields['into']}\\{member['path']}" for member in fields["members"])
+            elif resource.kind == "package":
+                yield from fields["files"]
+
+
+@pytest.mark.parametrize("target", ["aws", "azure"])
+def test_every_program_of_a_plan_is_kept_from_others(decide: Callable[[Path, str], Decided], target: str) -> None:
+    layout = table("layout")
+    kept = {f"{paths()[name]}\\{file}" for name, files in layout["own_files"].items() for file in files}
+    plan = decide(REPOSITORY / "configs" / "windows-2022-containerd.yaml", target).decision.plan
+    made = {
+        file
+        for file in files_of(plan)
+        if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
+    }
+    assert made == kept
