@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from imagegen.build.process import Run
 
-# A version is said in a tenth of a second; for its list Packer reads every plugin, hundreds of megabytes.
+# A version is said in a tenth of a second. For its list Packer reads every plugin, hundreds of megabytes: one second.
 _VERSION_TIMEOUT_S: Final = 10
-_PLUGINS_TIMEOUT_S: Final = 60
+_PLUGINS_TIMEOUT_S: Final = 20
 _VERSION_LINE = re.compile(r"(?m)^Packer v(\S+)")
 _PLUGIN_FILE = re.compile(r"packer-plugin-(?P<name>[a-z0-9-]+)_v(?P<version>[^_]+)_x[0-9.]+_")
 

@@ -99,8 +99,6 @@ class _Found:
     faults: tuple[str, ...]
     in_the_way: Path | None = None
     """The program on PATH that is called packer and is none."""
-    overdue: str = ""
-    """That it never answered."""
     obstacle: str = ""
     """Why what is missing could not be fetched, where that was tried."""
 
@@ -116,17 +114,39 @@ class _Search:
         self._memory = Memory(cache / "tools.json")
 
     def look(self) -> _Found:
-        """The first Packer that is new enough, and the first plugin folder that holds all that is needed."""
-        packer, version, seen = self._packer()
-        if packer is None:
-            return dataclasses.replace(seen, missing=tuple(self.needed))
+        """The first Packer that answers and is new enough, and the first plugin folder that holds what is needed."""
+        seen = _Found(None, None, tuple(self.needed), ())
+        on_path = shutil.which("packer", path=self.environ.get("PATH", ""))
+        built = go_build.built_packer(self.cache)
+        if on_path is None:
+            seen = dataclasses.replace(seen, faults=("packer is not on PATH",))
+        candidates = [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]
+        for packer in candidates:
+            is_packer = False
+            try:
+                version = packer_version(packer, environ=self.environ, run=self.run, memory=self._memory)
+                if version and is_at_least(version, pins.LOWEST_PACKER):
+                    return self._with_plugins(packer, version, seen)
+                is_packer = bool(version)
+                too_old = f"{packer} is {version}; {pins.LOWEST_PACKER} is the oldest that will do"
+                fault = too_old if is_packer else f"{packer} is not HashiCorp's Packer"
+            except TimeoutError as overdue:
+                fault = str(overdue)
+            except ToolError as error:
+                fault = error.message
+            in_the_way = packer if not is_packer and packer != built else seen.in_the_way
+            seen = dataclasses.replace(seen, faults=(*seen.faults, fault), in_the_way=in_the_way)
+        return seen
+
+    def _with_plugins(self, packer: Path, version: str, seen: _Found) -> _Found:
         own = {**self.environ, "PACKER_PLUGIN_PATH": str(plugins.plugin_folder(self.cache))}
         missing: tuple[str, ...] = ()
         for environ in (self.environ, own):
             folder = installed_plugins(packer, environ=environ, run=self.run, memory=self._memory)
             missing = tuple(name for name in self.needed if not self._has(folder, name))
             if not missing:
-                return dataclasses.replace(seen, tools=self._toolchain(packer, version, folder), packer=packer)
+                tools = self._toolchain(packer, version, folder)
+                return dataclasses.replace(seen, tools=tools, packer=packer, missing=())
         faults = [f"Packer sees no plugin {name} >= {self.needed[name]}" for name in missing]
         return dataclasses.replace(seen, packer=packer, missing=missing, faults=(*seen.faults, *faults))
 
@@ -152,30 +172,6 @@ class _Search:
         what = "Packer" if found.packer is None else "plugins of Packer"
         details = [*found.faults, *([found.obstacle] if found.obstacle else [])]
         return ToolError(f"{what} missing or too old", hint=hint, details=details)
-
-    def _packer(self) -> tuple[Path | None, str, _Found]:
-        seen = _Found(None, None, (), ())
-        on_path = shutil.which("packer", path=self.environ.get("PATH", ""))
-        built = go_build.built_packer(self.cache)
-        if on_path is None:
-            seen = dataclasses.replace(seen, faults=("packer is not on PATH",))
-        candidates = [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]
-        for packer in candidates:
-            version = overdue = ""
-            try:
-                version = packer_version(packer, environ=self.environ, run=self.run, memory=self._memory) or ""
-                fault = f"{packer} is not HashiCorp's Packer"
-            except TimeoutError as error:
-                fault = overdue = str(error)
-            except ToolError as error:
-                fault = error.message
-            if version and is_at_least(version, pins.LOWEST_PACKER):
-                return packer, version, seen
-            if version:
-                fault = f"{packer} is {version}; {pins.LOWEST_PACKER} is the oldest that will do"
-            in_the_way = packer if not version and packer != built else seen.in_the_way
-            seen = _Found(None, None, (), (*seen.faults, fault), in_the_way, overdue or seen.overdue)
-        return None, "", seen
 
     def _has(self, folder: PluginFolder, name: str) -> bool:
         plugin = folder.plugins.get(name)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _BOTH = {"amazon": "1.2.8", "azure": "1.4.5"}
 
+# It says its version, and hangs over its plugins.
+HANGS_LATER = "Packer v1.16.1\n"
+
 
 class Machine:
     """Folders, and what `packer` and `go` on them would do."""
@@ -85,6 +88,8 @@ class Machine:
                 raise ToolError(f"{program} cannot be started: Exec format error")
             return Completed(0, Path(program).read_text(), "")
         if words == ["plugins", "installed"]:
+            if Path(program).read_text() == HANGS_LATER:
+                raise TimeoutError(f"{program} plugins installed did not end within {timeout:g} s")
             folder = Path(environ.get("PACKER_PLUGIN_PATH", self.root / "home/.config/packer/plugins"))
             files = sorted(folder.glob("github.com/hashicorp/*/packer-plugin-*"))
             return Completed(0, "".join(f"{file}\n" for file in files if not file.name.endswith("SUM")), "")
@@ -237,6 +242,7 @@ def test_a_damaged_memory_only_costs_the_asking(machine: Machine) -> None:
         ("Packer v1.14.0-rc1\n", "is 1.14.0-rc1; 1.14.0 is the oldest"),
         ("cracklib", "is not HashiCorp's Packer"),
         ("hangs", "bin/packer version did not end within 10 s"),
+        (HANGS_LATER, "bin/packer plugins installed did not end within 20 s"),
         ("garbage", "bin/packer cannot be started: Exec format error"),
     ],
 )
@@ -435,7 +441,7 @@ def test_without_packer_and_go_the_commands_are_told(machine: Machine) -> None:
     assert error.details == ("packer is not on PATH", "HashiCorp is away")
 
 
-@pytest.mark.parametrize("says", ["hangs", "garbage", "cracklib"])
+@pytest.mark.parametrize("says", ["hangs", HANGS_LATER, "garbage", "cracklib"])
 def test_what_is_called_packer_and_is_none_is_named_with_what_to_do(machine: Machine, says: str) -> None:
     machine.packer(says)
     with pytest.raises(ToolError) as caught:
@@ -445,28 +451,31 @@ def test_what_is_called_packer_and_is_none_is_named_with_what_to_do(machine: Mac
     assert caught.value.hint.splitlines()[1] == way
 
 
-def test_a_packer_that_hangs_is_warned_of_where_another_is_used(machine: Machine) -> None:
-    machine.packer("hangs")
+@pytest.mark.parametrize("says", ["hangs", HANGS_LATER])
+def test_a_packer_that_hangs_is_warned_of_where_another_is_used(machine: Machine, says: str) -> None:
+    machine.packer(says)
     machine.program(machine.cache / "packer-v1.16.0" / "packer", "Packer v1.16.0\n")
     assert machine.find({}).packer_version == "1.16.0"
     first, rest = machine.output.getvalue().split("; ")
-    assert first.partition(" ")[2] == f"warning: {machine.root}/bin/packer version did not end within 10 s"
+    asked = "version did not end within 10 s" if says == "hangs" else "plugins installed did not end within 20 s"
+    assert first.partition(" ")[2] == f"warning: {machine.root}/bin/packer {asked}"
     assert rest.startswith(str(machine.cache))
 
 
-def test_a_packer_that_hangs_over_its_plugins_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_of_go_that_hangs_is_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.packer("Packer v1.16.0\n")
+    machine.program(machine.root / "bin/go", "go")
     answer = machine.run
 
     def hang(
         argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
     ) -> Completed:
-        if list(argv[1:]) == ["plugins", "installed"]:
-            raise TimeoutError(f"{argv[0]} plugins installed did not end within {timeout:g} s")
+        if list(argv[1:3]) == ["mod", "download"]:
+            raise TimeoutError(f"{argv[0]} mod download did not end within {timeout:g} s")
         return answer(argv, environ=environ, cwd=cwd, timeout=timeout)
 
     monkeypatch.setattr(machine, "run", hang)
-    with pytest.raises(ToolError, match="plugins installed did not end within 60 s") as caught:
+    with pytest.raises(ToolError, match="mod download did not end within 900 s") as caught:
         machine.find()
     assert "run this command yourself" in caught.value.hint
 
