@@ -45,7 +45,7 @@ def fault_of(answer: dict[str, Any], operation: str) -> Exception:
 class Cloud:
     """Images by region. Each has the states that successive looks see; the last one stays.
 
-    Instead of a state, and before a region's list or copy, there may be an error. Of client tokens and names it holds
+    Instead of a state, and before a region's list, copy or what settles a copy, there may be an error. Of client tokens and names it holds
     what EC2's API reference does: the same token gets the same answer, also after that image was deregistered, and
     IdempotentParameterMismatch for another request; a name is taken once in a region. `kept` are answers of tokens of
     earlier runs, whose images are gone.
@@ -55,6 +55,7 @@ class Cloud:
         self.journal = journal
         self.copies = case.get("copies", {})
         self.lists = case.get("lists", {})
+        self.settling: dict[str, list[dict[str, Any]]] = case.get("settling", {})
         self.tokens: dict[tuple[str, str], tuple[dict[str, Any], str]] = {}
         self.requests: list[dict[str, Any]] = []
         self.tagged: list[dict[str, Any]] = []
@@ -146,6 +147,7 @@ class RegionalClient:
 
     def create_tags(self, *, Resources: list[str], Tags: list[dict[str, str]]) -> dict[str, Any]:
         self._cloud.journal.note(f"tag {', '.join(Resources)} in {self._region}")
+        self._fail("CreateTags")
         self._cloud.tagged += Tags
         keys = {tag["Key"] for tag in Tags}
         for image in self._cloud.regions[self._region]:
@@ -155,7 +157,12 @@ class RegionalClient:
 
     def modify_image_attribute(self, *, ImageId: str, ImdsSupport: dict[str, str]) -> dict[str, Any]:
         self._cloud.journal.note(f"require {ImdsSupport['Value']} of {ImageId} in {self._region}")
+        self._fail("ModifyImageAttribute")
         return {}
+
+    def _fail(self, operation: str) -> None:
+        if faults := self._cloud.settling.get(operation):
+            raise fault_of(faults.pop(0), operation)
 
 
 def _settings(regions: list[str], **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - as a config has them
