@@ -285,8 +285,7 @@ def build(
     built = cloud.find_built(plan, run, console)
     # Those that are rejected are not this build's: its own has no verdict yet.
     if built is None or built.report == REJECTED:
-        message = "Packer ended well, and the cloud shows no image with this identity"
-        raise BuildError(message, hint=f"read {folder.log}")
+        raise BuildError("Packer ended well, the cloud shows no image with this identity", hint=f"read {folder.log}")
     accept_built(plan, built, rejection, run, console)
     return built
 
@@ -343,7 +342,7 @@ def build_and_publish(
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
     from imagegen.doctor import refuse_wrong
-    from imagegen.leftovers.recording import in_journal
+    from imagegen.leftovers.recording import in_journal, refuse_claimed
     from imagegen.manifest.store import store_in
     from imagegen.manifest.verdict import check_found
     from imagegen.providers import provider
@@ -361,11 +360,12 @@ def build_and_publish(
         check(decision.plan, tools, folder, run)
         with in_journal(decision.plan, folder.journal, out, run, console, on_error) as run:
             found = None if rebuild else provider(target).find_built(decision.plan, run, console)
-            if found is not None:
+            if found is None:
+                refuse_claimed(out, run)
+            else:
                 console.say(f"{target} has this image already: {found.id}")
                 check_found(decision.plan, found, folder.report, store_in(out), run, console, with_publish=with_publish)
             built = found or build(decision.plan, tools, folder, run, console, on_error)
-            # Tools that did not make the image are no part of its record.
             made_by = tools if found is None else None
             # Recorded before it is published: if publishing fails, the next run completes this record.
             manifest = record(loaded, lock, decision, folder, made_by, built, None, run, out)

@@ -50,6 +50,8 @@ class Entry:
     pid: int = dataclasses.field(default_factory=os.getpid)
     on_error: str = "cleanup"
     """What Packer was told to do with its machine when the build fails; journals of earlier versions do not say it."""
+    claim: str = ""
+    """What no other run may make meanwhile, where the cloud takes a name once; empty where names differ anyway."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,9 @@ import datetime
 from typing import TYPE_CHECKING, Final
 
 from imagegen.build.journal import Entry, recorded
+from imagegen.errors import RefusedError
 from imagegen.leftovers.afterwards import name_own_leftovers
+from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
 from imagegen.providers import provider
 
@@ -42,6 +44,21 @@ def in_journal(
     name_own_leftovers(entry, journal, out, run, console)
 
 
+def refuse_claimed(out: Path, run: Run) -> None:
+    """Refuse to build what another run of this machine is building under the same name.
+
+    This run is recorded already: of two that begin at once, each sees the other, and at most one goes on.
+    """
+    runs = {each.entry.run_id: each for each in read_runs(out, lambda _: None)}
+    claim = runs[run.id].entry.claim if run.id in runs else ""
+    for other in runs.values():
+        if claim and other.is_alive and other.entry.run_id != run.id and other.entry.claim == claim:
+            raise RefusedError(
+                f"run {other.entry.run_id} on this machine (process {other.entry.pid}) is making {claim} already",
+                hint="wait until it has ended, or choose a number that is made of the time",
+            )
+
+
 def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
     """After `expires_at` no Packer of this build runs any more, whichever size it had to take."""
     cloud = provider(plan.image.target)
@@ -58,4 +75,5 @@ def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
         started=run.started,
         expires_at=expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
         on_error=choice,
+        claim=cloud.claim(plan, run),
     )

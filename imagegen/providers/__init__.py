@@ -158,6 +158,9 @@ class Provider(Protocol):
     def place(self, build: Mapping[str, Any], run: Run) -> dict[str, Any]:
         """Where builds with these settings leave things, whose that is, who may look there: plain JSON, no secret."""
 
+    def claim(self, plan: BuildPlan, run: Run) -> str:
+        """What only one build may make, in words that are the same for all; empty where two cannot collide; pure."""
+
     def is_place(self, place: Mapping[str, Any]) -> bool:
         """Whether this has the form of what `place` makes: a journal may be damaged, or another program's; pure."""
 

@@ -45,10 +45,10 @@ def fault_of(answer: dict[str, Any], operation: str) -> Exception:
 class Cloud:
     """Images by region. Each has the states that successive looks see; the last one stays.
 
-    Instead of a state, and before a region's list, copy or what settles a copy, there may be an error. Of client tokens and names it holds
-    what EC2's API reference does: the same token gets the same answer, also after that image was deregistered, and
-    IdempotentParameterMismatch for another request; a name is taken once in a region. `kept` are answers of tokens of
-    earlier runs, whose images are gone.
+    Instead of a state, and before a region's list, its copy or what settles that, there may be an error. Of client
+    tokens and names it holds what EC2's API reference does: the same token gets the same answer, also after that image
+    was deregistered, and IdempotentParameterMismatch for another request; a name is taken once in a region. `kept` are
+    answers of tokens of earlier runs, whose images are gone.
     """
 
     def __init__(self, case: dict[str, Any], image_id: str, journal: Any) -> None:  # noqa: ANN401 - conftest's Journal

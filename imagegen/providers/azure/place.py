@@ -27,3 +27,5 @@ class Place(Strict):
     resource_group: _Name
     gallery: _Name
     definition: _Name
+    key_vault: _Name | None = None
+    """Journals of earlier versions name none."""

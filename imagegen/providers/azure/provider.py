@@ -14,6 +14,7 @@ from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.client import compute, credential_for, subscription_id
+from imagegen.providers.azure.definition import definition_of
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.azure.place import Place
 from imagegen.providers.waiting import Clock
@@ -176,6 +177,21 @@ def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
     auth = {**build["auth"], "subscription_id": build["auth"]["subscription_id"] or subscription_id(run.environ)}
     names = ("location", "build_resource_group", "key_vault", "resource_group", "gallery", "definition")
     return {"auth": auth, **{name: build[name] for name in names}}
+
+
+def claim(plan: BuildPlan, run: Run) -> str:
+    """The gallery version of a fixed number.
+
+    A gallery has no version before the capture, and a definition takes no condition (If-Match) by which a number could
+    be reserved: other machines' builds are not seen.
+    """
+    fixed = numbering.fixed_version(plan)
+    if fixed is None:
+        return ""
+    build = plan.build.settings
+    names = (build["auth"]["subscription_id"] or subscription_id(run.environ), build["resource_group"])
+    # Azure's names are the same in any case.
+    return f"version {fixed} of {'/'.join((*names, str(definition_of(plan)))).lower()}"
 
 
 def is_place(place: Mapping[str, Any]) -> bool:

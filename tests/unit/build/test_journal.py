@@ -72,6 +72,14 @@ def test_a_run_that_was_killed_while_it_wrote_its_first_line_started_nothing(tmp
     assert read_runs(tmp_path, pytest.fail) == []
 
 
+def test_a_journal_of_an_earlier_version_claims_nothing(tmp_path: Path) -> None:
+    told = json.loads(started())
+    del told["claim"]
+    written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", json.dumps(told))
+    [run] = read_runs(tmp_path, pytest.fail)
+    assert run.entry.claim == ""
+
+
 def test_of_another_machines_run_nothing_is_known(tmp_path: Path) -> None:
     file = written(folder(tmp_path) / "20261118t100000z-1a2b3c.jsonl", started(host="builder-7"))
     with file.open("rb") as handle:

@@ -18,7 +18,7 @@ from imagegen.artifacts import lookup
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import packer
 from imagegen.build.journal import BUILT as BUILT_WELL
-from imagegen.build.journal import LEFT, Entry
+from imagegen.build.journal import LEFT, Entry, recorded
 from imagegen.build.packer import OnError
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
@@ -32,6 +32,7 @@ from imagegen.render.bundle import guest_plan
 from tests.conftest import TODAY
 
 if TYPE_CHECKING:
+    import contextlib
     from collections.abc import Callable, Mapping
 
     from imagegen.manifest.model import ImageManifest
@@ -500,3 +501,42 @@ def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(
     build()
     command = f"`imagegen janitor --out {tmp_path / 'out'} --delete` removes it after {until}"
     assert f"run {FIRST} (--on-error=abort) left instance i-1: {command}" in said.getvalue()
+
+
+def claiming(out: Path, run_id: str, claim: str) -> contextlib.AbstractContextManager[Entry]:
+    entry = Entry(
+        run_id, "aws", "0", {"region": "us-east-1"}, "2026-11-18T10:00:00Z", "2026-11-18T16:00:00Z", claim=claim
+    )
+    return recorded(out / "other" / "journal", entry, pytest.fail)
+
+
+def test_what_another_run_here_is_making_is_not_made_twice(
+    world: World, build: Callable[[], ImageManifest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(aws, "claim", lambda *_: "version 1.2.3 of gal/def")
+    with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", "version 1.2.3 of gal/def"):
+        with pytest.raises(
+            RefusedError, match=r"20261118t095959z-1a2b3c .* is making version 1\.2\.3 of gal/def already"
+        ):
+            build()
+        # An image that is there is not made, and may be published.
+        world.image = BUILT._replace(report="accepted")
+        build()
+    world.image = None
+    # The other run is over.
+    build()
+
+
+@pytest.mark.parametrize(("here", "there"), [("", ""), ("version 1.2.3 of gal/def", "version 1.2.4 of gal/def")])
+def test_other_names_are_in_nobodys_way(
+    here: str,
+    there: str,
+    world: World,
+    build: Callable[[], ImageManifest],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aws, "claim", lambda *_: here)
+    with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", there):
+        build()
+    assert world.image == BUILT._replace(report="accepted")

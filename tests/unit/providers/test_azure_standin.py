@@ -202,7 +202,7 @@ OTHERS = ("backup", f"x-{SECRET}", f"{SECRET}-x", "imagegen-20261399t100000z-1a2
 
 def secrets_left(stage: Stage, name: str = VAULT) -> dict[str, Leftover]:
     azure, build = provider("azure"), plan_of(key_vault=name, build_resource_group="builds").build.settings
-    found = azure.leftovers(azure.place(build, stage.run), stage.run)
+    found = azure.leftovers(azure.place(build, stage.run), stage.run).leftovers
     return {each.name.partition("/")[2]: each for each in found if each.kind == "key vault secret"}
 
 
@@ -270,3 +270,23 @@ def test_a_certificate_that_the_janitor_may_not_delete_is_told(stage: Stage, mon
 def test_nothing_is_cleaned_up_where_packer_made_the_vault(stage: Stage) -> None:
     provider("azure").clean_up(plan_of(), {}, stage.run, stage.console)
     assert stage.asked == []
+
+
+def test_builds_of_one_fixed_number_claim_the_same_and_others_nothing(stage: Stage) -> None:
+    azure, run = provider("azure"), stage.run
+    assert azure.claim(plan_of(), run) == ""
+    fixed, same, other, kubernetes = (
+        plan_of(**place)
+        for place in (
+            {},
+            {"gallery": "GAL", "definition": "Def"},
+            {"definition": "other"},
+            {"resource_group": "Images"},
+        )
+    )
+    for plan, rule in ((fixed, "1.2.3"), (same, "1.2.3"), (other, "1.2.3"), (kubernetes, "kubernetes")):
+        plan.publish.settings["version"] = rule
+    subscription = stage.azure.application.subscription
+    assert azure.claim(fixed, run) == f"version 1.2.3 of {subscription}/images/gal/def" == azure.claim(same, run)
+    assert azure.claim(other, run) == f"version 1.2.3 of {subscription}/images/gal/other"
+    assert azure.claim(kubernetes, run) == f"version 1.35.6 of {subscription}/images/gal/def"
