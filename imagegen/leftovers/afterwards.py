@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from imagegen.build import journal
@@ -31,6 +32,6 @@ def name_own_leftovers(entry: Entry, folder: Path, out: Path, run: Run, console:
         console.say(f"whether the build left something behind could not be found out: {fault.message}")
     if left:
         things = ", ".join(f"{leftover.kind} {leftover.id}" for leftover in left)
-        command = f"imagegen janitor --out {out} --delete"
+        command = f"imagegen janitor --out {shlex.quote(str(out))} --delete"
         console.warn(f"the build ended well and left {things}: `{command}` removes it")
         journal.add_end(journal.file_of(folder, entry.run_id), journal.LEFT, console.warn)

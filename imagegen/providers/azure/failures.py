@@ -43,7 +43,9 @@ _REJECTED: Final = re.compile(r"AADSTS[0-9]+|rejects our request")
 _BROKEN: Final = (OSError, ValueError, RuntimeError)
 # What DefaultAzureCredential keeps of an attempt that broke off: no cause, only its words.
 _IN_CHAIN: Final = re.compile(
-    r"^\s+\w+Credential: (?:Authentication failed: (.*)|(HTTPSConnection(?:Pool)?\(.*))$", re.MULTILINE
+    r"^(?:\s+\w+Credential: Authentication failed: (.*)"
+    r"|(?:\s+\w+Credential|Authentication failed): (HTTPSConnection(?:Pool)?\(.*))$",
+    re.MULTILINE,
 )
 _SIGN_IN_HOST: Final = "login.microsoftonline.com"
 _NETWORK_HINT: Final = "check the network, and run it again"

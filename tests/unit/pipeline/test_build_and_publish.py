@@ -504,9 +504,7 @@ def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(
 
 
 def claiming(out: Path, run_id: str, claim: str) -> contextlib.AbstractContextManager[Entry]:
-    entry = Entry(
-        run_id, "aws", "0", {"region": "us-east-1"}, "2026-11-18T10:00:00Z", "2026-11-18T16:00:00Z", claim=claim
-    )
+    entry = Entry(run_id, "aws", "0", PLACE, "2026-11-18T10:00:00Z", "2026-11-18T16:00:00Z", claim=claim)
     return recorded(out / "other" / "journal", entry, pytest.fail)
 
 
