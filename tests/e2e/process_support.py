@@ -18,8 +18,12 @@ def assert_gone(pid: int) -> None:
 
 
 def _is_zombie(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] == "Z"
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        # Reaped meanwhile: before it was opened, or before it was read.
+        return False
+    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def _is_running(pid: int) -> bool:
