@@ -28,8 +28,9 @@ def publish_settings(settings: Settings) -> dict[str, Any]:
 
 
 def source_values(settings: Mapping[str, Any], source_ami: str) -> dict[str, Any]:
-    """The template's own variable. What was not asked for is not in it: the template branches on that."""
-    values = {
+    """The template's own variable; None is what was not asked for."""
+    spot = settings["spot"]
+    return {
         "region": settings["region"],
         "source_ami": source_ami,
         "instance_types": settings["instance_types"],
@@ -39,11 +40,9 @@ def source_values(settings: Mapping[str, Any], source_ami: str) -> dict[str, Any
         **_disk(settings["disk"], settings["encryption"]),
         **_network(settings["network"]),
         **_auth(settings["auth"]),
-    }
-    if settings["spot"] is not None:
         # `auto` is the plugin's word for the on-demand price.
-        values["spot_price"] = settings["spot"]["max_price"] or "auto"
-    return {name: value for name, value in values.items() if value is not None}
+        "spot_price": None if spot is None else spot["max_price"] or "auto",
+    }
 
 
 def _disk(disk: Mapping[str, Any], encryption: Mapping[str, Any] | None) -> dict[str, Any]:

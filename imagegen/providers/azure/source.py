@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.providers.azure.definition import numbers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from imagegen.providers.azure.settings import Settings
 
@@ -26,16 +26,6 @@ _FEW_TAGS: Final = 15
 # imagegen's own beside one for each version, and room for two labels of a run.
 _OWN_TAGS: Final = 9 + 2
 
-# What appears in a tree only where it was asked for.
-_OPTIONAL: Final = (
-    "build_resource_group",
-    "key_vault",
-    "disk_size_gb",
-    "disk_encryption_set",
-    "licence_type",
-    "allowed_cidrs",
-)
-
 
 def build_settings(settings: Settings) -> dict[str, Any]:
     """How the image is made on Azure."""
@@ -53,29 +43,37 @@ def build_settings(settings: Settings) -> dict[str, Any]:
 
 
 def source_values(build: Mapping[str, Any], version: str) -> dict[str, Any]:
-    """What the source template sees: what every build has, and of the rest only what was asked for."""
+    """The template's own variable; None is what was not asked for."""
     always = ("location", "vm_sizes", "resource_group", "gallery", "definition", "storage")
-    values = {name: build[name] for name in always} | {"version": version}
-    values |= {name: build[name] for name in _OPTIONAL if build[name]}
-    return values | dict(_asked(build)) | dict(_sign_in(build["auth"]))
-
-
-def _asked(build: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    if build["security_type"] != "Standard":
-        yield "security_type", build["security_type"]
-    if any(build["network"].values()):
-        yield "network", build["network"]
-    if build["spot"] is not None:
+    optional = ("build_resource_group", "key_vault", "disk_size_gb", "disk_encryption_set", "licence_type")
+    security, spot = build["security_type"], build["spot"]
+    return {
+        **{name: build[name] for name in (*always, *optional)},
+        "version": version,
+        "allowed_cidrs": build["allowed_cidrs"] or None,
+        "security_type": None if security == "Standard" else security,
         # -1 is Azure's word for no limit but the ordinary price.
-        yield "spot", {"max_price": float(build["spot"]["max_price"] or -1)}
+        "spot_max_price": None if spot is None else float(spot["max_price"] or -1),
+        **_network(build["network"]),
+        **_sign_in(build["auth"]),
+    }
 
 
-def _sign_in(auth: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    if auth["method"] == "cli":
-        yield "use_azure_cli_auth", True
-    for name in ("subscription_id", "client_secret_env"):
-        if auth[name]:
-            yield name, auth[name]
+def _network(network: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "virtual_network": network["virtual_network"],
+        "subnet": network["subnet"],
+        "network_resource_group": network["resource_group"],
+        "public_address": network["public_address"] or None,
+    }
+
+
+def _sign_in(auth: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "use_azure_cli_auth": True if auth["method"] == "cli" else None,
+        "subscription_id": auth["subscription_id"],
+        "client_secret_env": auth["client_secret_env"],
+    }
 
 
 def plugin_since(build: Mapping[str, Any], versions: int) -> str:

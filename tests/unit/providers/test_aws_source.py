@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import fnmatch
-import itertools
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-import hcl2
 import pydantic
 import pytest
 
@@ -18,6 +16,7 @@ from imagegen.providers.aws import provider, source
 from imagegen.providers.aws.settings import Settings
 from imagegen.rules.aws import AMI_SUFFIX
 from imagegen.templating import render_text
+from tests.source_block import NULL, source_attributes
 
 REPOSITORY = Path(__file__).parents[3]
 ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json").read_bytes())
@@ -25,6 +24,7 @@ TEMPLATE = (PACKER / "aws" / "source.pkr.hcl.j2").read_text()
 AMI = "ami-0123456789abcdef0"
 PLAIN: dict[str, Any] = {"region": "us-east-1", "network": {"allowed_cidrs": ["192.0.2.0/24"]}}
 ROLE = {"role_arn": "arn:aws:iam::111122223333:role/images"}
+DISK = "launch_block_device_mappings"
 OFFERED = {"name": "Windows_Server-2022-English-Core-Base-*"}
 
 
@@ -34,21 +34,10 @@ def values_of(asked: dict[str, Any]) -> dict[str, Any]:
     return source.source_values(built, AMI)
 
 
-def body(values: dict[str, Any]) -> str:
-    """The source block, each attribute with one space around its equals sign."""
-    text = render_text(TEMPLATE, {"source": values})
-    return re.sub(r" +=", " =", text[text.index('source "amazon-ebs"') :])
-
-
 def attributes(values: dict[str, Any]) -> set[str]:
-    """`name = value` with the value that Packer will see."""
-    found = set()
-    for line in body(values).splitlines():
-        name, equals, value = line.strip().partition(" = ")
-        if equals:
-            known = re.fullmatch(r"var\.aws\.([a-z_]+)", value)
-            found.add(f"{name} = {json.dumps(values[known.group(1)]) if known else value}")
-    return found
+    """`name = value` with the value that Packer's plugin will see."""
+    seen = source_attributes(render_text(TEMPLATE, {"source": values}), "aws", values)
+    return {f"{name} = {value}" for name, value in seen.items() if value != NULL}
 
 
 def network(**asked: object) -> dict[str, Any]:
@@ -93,10 +82,10 @@ CASES: dict[str, tuple[dict[str, Any], set[str], set[str]]] = {
     "network.public_address": (network(public_address=False), {"associate_public_ip_address = false"}, set()),
     "network.reach_by": (network(reach_by="private"), {'ssh_interface = "private_ip"'}, set()),
     "iam_instance_profile": ({"iam_instance_profile": "builder"}, {'iam_instance_profile = "builder"'}, set()),
-    "disk.size_gb": ({"disk": {"size_gb": 100}}, {"volume_size = 100"}, {"volume_size = 50"}),
-    "disk.type": ({"disk": {"type": "gp2"}}, {'volume_type = "gp2"'}, {'volume_type = "gp3"'}),
-    "disk.iops": ({"disk": {"iops": 4000}}, {"iops = 4000"}, set()),
-    "disk.throughput": ({"disk": {"throughput": 250}}, {"throughput = 250"}, set()),
+    "disk.size_gb": ({"disk": {"size_gb": 100}}, {f"{DISK}.volume_size = 100"}, {f"{DISK}.volume_size = 50"}),
+    "disk.type": ({"disk": {"type": "gp2"}}, {f'{DISK}.volume_type = "gp2"'}, {f'{DISK}.volume_type = "gp3"'}),
+    "disk.iops": ({"disk": {"iops": 4000}}, {f"{DISK}.iops = 4000"}, set()),
+    "disk.throughput": ({"disk": {"throughput": 250}}, {f"{DISK}.throughput = 250"}, set()),
     "encryption": ({"encryption": {}}, {"encrypt_boot = true"}, set()),
     "encryption.kms_key": (
         {"encryption": {"kms_key": "alias/images"}},
@@ -107,12 +96,12 @@ CASES: dict[str, tuple[dict[str, Any], set[str], set[str]]] = {
     "auth.profile": ({"auth": {"profile": "images"}}, {'profile = "images"'}, set()),
     "auth.assume_role": (
         {"auth": {"assume_role": ROLE}},
-        {f'role_arn = "{ROLE["role_arn"]}"', 'session_name = "imagegen"'},
+        {f'assume_role.role_arn = "{ROLE["role_arn"]}"', 'assume_role.session_name = "imagegen"'},
         set(),
     ),
     "auth.assume_role.session_name": (
         {"auth": {"assume_role": {**ROLE, "session_name": "nightly"}}},
-        {f'role_arn = "{ROLE["role_arn"]}"', 'session_name = "nightly"'},
+        {f'assume_role.role_arn = "{ROLE["role_arn"]}"', 'assume_role.session_name = "nightly"'},
         set(),
     ),
 }
@@ -123,12 +112,6 @@ def test_key_becomes_its_attributes_and_changes_no_other(key: str) -> None:
     asked, come, go = CASES[key]
     plain, now = attributes(values_of(PLAIN)), attributes(values_of({**PLAIN, **asked}))
     assert (now - plain, plain - now) == (come, go)
-
-
-def test_the_role_is_a_block_of_its_own() -> None:
-    document = hcl2.loads(render_text(TEMPLATE, {"source": values_of({**PLAIN, "auth": {"assume_role": ROLE}})}))
-    (role,) = document["source"][0]['"amazon-ebs"']['"image"']["assume_role"]
-    assert {name for name in role if not name.startswith("__")} == {"role_arn", "session_name"}
 
 
 def name_of_an_image(identity: str, random: str, second: str = "20261118101112") -> str:
@@ -200,38 +183,30 @@ def together(keys: tuple[str, ...]) -> dict[str, Any]:
 EVERYTHING = tuple(key for key in CASES if key not in ("spot", "region"))
 
 
-@pytest.mark.parametrize("keys", [(), *((key,) for key in CASES), EVERYTHING], ids="+".join)
-def test_what_is_declared_is_given_and_used(keys: tuple[str, ...]) -> None:
-    values = values_of(together(keys))
-    text = render_text(TEMPLATE, {"source": values})
-    declared = re.findall(r"^    ([a-z_]+) += (?:string|number|bool|list\(string\))$", text, re.MULTILINE)
-    assert sorted(declared) == sorted(values)
-    assert set(re.findall(r"var\.aws\.([a-z_]+)", text)) == set(values)
+def test_what_is_declared_is_given_and_used() -> None:
+    declared = re.findall(r"^    ([a-z_]+) += (?:string|number|bool|list\(string\))$", TEMPLATE, re.MULTILINE)
+    for keys in ((), *((key,) for key in CASES), EVERYTHING):
+        assert sorted(declared) == sorted(values_of(together(keys))), keys
+    assert set(re.findall(r"var\.aws\.([a-z_]+)", TEMPLATE)) == set(declared)
 
 
-def test_every_branch_stands_in_one_of_the_two_and_uses_what_the_oldest_plugin_has() -> None:
-    used = set()
-    for keys in ((), EVERYTHING):
-        document = hcl2.loads(render_text(TEMPLATE, {"source": values_of(together(keys))}))
-        used |= {name for name in document["source"][0]['"amazon-ebs"']['"image"'] if not name.startswith("__")}
-    # Names of the template's own text: whatever a branch holds was rendered by one of the two.
+def test_the_template_is_the_same_for_every_config_and_names_what_the_oldest_plugin_has() -> None:
+    assert render_text(TEMPLATE, {}) == TEMPLATE
     block = TEMPLATE[TEMPLATE.index('source "amazon-ebs"') :]
-    assert used == set(re.findall(r"^  ([a-z_]+)(?: +=| \{)", block, re.MULTILINE))
+    used = set(re.findall(r'^  (?:dynamic ")?([a-z_]+)(?: +=|"? \{)', block, re.MULTILINE))
+    assert {"assume_role", "metadata_options", "spot_tags", "region"} <= used
     known = ATTRIBUTES["amazon-ebs"]["Config"]
     assert {name: known[name]["since"] for name in used} == dict.fromkeys(used, provider.PLUGIN_SINCE)
     assert not [name for name in used if "until" in known[name]]
 
 
-def test_equals_signs_stand_in_line_in_every_combination() -> None:
-    """As `packer fmt` has it: lines that follow each other share one column."""
-    shapes = [values_of(together(keys)) for keys in itertools.combinations(EVERYTHING, 2)]
-    for values in [*shapes, values_of(PLAIN), values_of(together(EVERYTHING))]:
-        text = render_text(TEMPLATE, {"source": values})
-        assert "\n\n\n" not in text
-        for group in re.findall(r"(?:^ +[a-z_]+ += (?!\{$|object)[^\n]+\n)+", text, re.MULTILINE):
-            lines = group.splitlines()
-            longest = max(len(line.partition(" =")[0].rstrip()) for line in lines)
-            assert {line.index(" = ") for line in lines} == {longest}, group
+def test_everything_at_once_is_seen() -> None:
+    come = set.union(*(come for key, (_, come, _) in CASES.items() if key in EVERYTHING))
+    replaced = {'assume_role.session_name = "imagegen"', *CASES["network.security_group_ids"][2]}
+    seen = attributes(values_of(together(EVERYTHING)))
+    replaced |= CASES["network.allowed_cidrs"][1]
+    assert come - replaced <= seen
+    assert not seen & replaced
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from imagegen.providers import provider
 from imagegen.providers.azure import numbering, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.templating import TemplateError, render_text
+from tests.source_block import NULL, source_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,8 +35,8 @@ SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 KEYS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/keys/providers/Microsoft.Compute/diskEncryptionSets/images"
 OWN_NETWORK = {"virtual_network": "net", "subnet": "builders", "resource_group": "nets", "public_address": True}
 
-FIRST_SIZE = '${var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size}'
-OWN_SECRET = '${var.key_vault_secret == "" ? local.own_secret : var.key_vault_secret}'  # noqa: S105 - no secret itself
+FIRST_SIZE = 'var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size'
+OWN_SECRET = 'var.key_vault_secret == "" ? local.own_secret : var.key_vault_secret'  # noqa: S105 - no secret itself
 SUBSCRIPTION_OF_FAMILIES = (
     '${var.azure_subscription_id == "" ? var.arm_subscription_id : var.azure_subscription_id}'  # either family
 )
@@ -45,7 +46,7 @@ VERSIONS = 3
 
 # What is asked for beside the least, and what the source block says then: a value, or an expression that is not one.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("least", NOTHING, {"location": "westeurope", "vm_size": FIRST_SIZE, "winrm_timeout": "${var.timeouts.winrm}"}),
+    ("least", NOTHING, {"location": "westeurope", "vm_size": FIRST_SIZE, "winrm_timeout": "var.timeouts.winrm"}),
     (
         "gallery",
         {"gallery": {**GALLERY, "storage": "Standard_ZRS"}},
@@ -71,7 +72,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (
         "network-only",
         {"network": {"virtual_network": "net"}},
-        {"virtual_network_name": "net", "virtual_network_subnet_name": None},
+        {"virtual_network_name": "net", "virtual_network_subnet_name": "absent"},
     ),
     (
         "inbound",
@@ -96,13 +97,13 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
         {"security_type": "TrustedLaunch"},
         {"security_type": "TrustedLaunch", "secure_boot_enabled": True, "vtpm_enabled": True},
     ),
-    ("secret", {"auth": {"client_secret_env": "IMAGES_SECRET"}}, {"client_secret": "${var.client_secret}"}),
+    ("secret", {"auth": {"client_secret_env": "IMAGES_SECRET"}}, {"client_secret": "var.client_secret"}),
     (
         "cli",
         {"auth": {"method": "cli"}},
         {"use_azure_cli_auth": True, "client_id": "absent", "client_secret": "absent", "tenant_id": "absent"},
     ),
-    ("subscription", {"auth": {"subscription_id": SUBSCRIPTION}}, {"subscription_id": "${local.subscription_id}"}),
+    ("subscription", {"auth": {"subscription_id": SUBSCRIPTION}}, {"subscription_id": "local.subscription_id"}),
 ]
 BY_NAME = {name: asked for name, asked, _ in CASES}
 
@@ -118,26 +119,25 @@ class Rendered:
         self.text = render_text(TEMPLATE, {"source": self.values})
         self.hcl: dict[str, Any] = hcl2.loads(self.text)
 
+    @functools.cached_property
+    def named(self) -> dict[str, str]:
+        return source_attributes(self.text, "azure", self.values)
+
     @property
-    def attributes(self) -> dict[str, Any]:
-        (builder,) = self.hcl["source"]
-        found: dict[str, Any] = {}
-        for name, value in builder['"azure-arm"']['"image"'].items():
-            inner = value[0] if isinstance(value, list) and value and isinstance(value[0], dict) else None
-            found |= {name: value} if inner is None else {f"{name}.{key}": each for key, each in inner.items()}
-        return {name: value for name, value in found.items() if "__" not in name}
+    def attributes(self) -> dict[str, str]:
+        return {name: value for name, value in self.named.items() if value != NULL}
 
     @property
     def variables(self) -> dict[str, Any]:
         return {name.strip('"'): body for block in self.hcl["variable"] for name, body in block.items()}
 
     def said(self, name: str) -> Any:  # noqa: ANN401 - a value of the settings
-        """A literal as it is; a value of the tree's own variable as it is given; any other expression as it stands."""
-        value = self.attributes.get(name, "absent")
-        path = re.fullmatch(r"\$\{var\.azure\.([a-z_.]+)\}", str(value))
-        if path is None:
-            return value.strip('"') if isinstance(value, str) else value
-        return functools.reduce(lambda found, key: found[key], path[1].split("."), self.values)
+        """A value that the tree decides; any other expression as it stands."""
+        value = self.attributes.get(name, '"absent"')
+        try:
+            return json.loads(value)
+        except json.JSONDecodeError:
+            return value
 
 
 @functools.cache
@@ -162,10 +162,10 @@ def test_types_name_exactly_what_is_given() -> None:
         }, name
 
 
-def test_what_is_not_asked_for_is_not_in_a_tree() -> None:
+def test_what_is_not_asked_for_does_not_reach_packer() -> None:
     least = rendered("least")
     always = {"location", "vm_sizes", "resource_group", "gallery", "definition", "storage", "version"}
-    assert set(least.values) == always
+    assert {name for name, value in least.values.items() if value is not None} == always
     extra = {attribute for _, _, expected in CASES[2:] for attribute in expected}
     credentials = {"client_id", "client_secret", "tenant_id", "subscription_id"}
     assert extra & set(least.attributes) == {"location", *credentials}
@@ -186,7 +186,7 @@ def test_the_plugin_asked_for_has_every_attribute() -> None:
     for name in BY_NAME:
         found = rendered(name)
         since = _numbers(source.plugin_since(found.build, VERSIONS))
-        assert {path for path in found.attributes if _since(path) > since} == set(), name
+        assert {path for path in found.named if _since(path) > since} == set(), name
 
 
 def test_these_cases_see_every_line_of_the_template() -> None:
@@ -275,7 +275,7 @@ def test_only_credentials_that_count_are_read(auth: dict[str, Any], names: set[s
     (own,) = found.hcl["locals"]
     said = "${var.azure.subscription_id}" if "subscription_id" in auth else SUBSCRIPTION_OF_FAMILIES
     assert own["subscription_id"] == said
-    assert found.attributes["subscription_id"] == "${local.subscription_id}"
+    assert found.attributes["subscription_id"] == "local.subscription_id"
 
 
 def test_a_name_cannot_leave_its_literal() -> None:

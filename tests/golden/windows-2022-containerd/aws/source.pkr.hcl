@@ -2,15 +2,32 @@
 
 # Credentials come from the usual AWS chain.
 
+# A setting that the config does not have is null. To Packer's plugin a null attribute is a missing one: its HCL decoder
+# gives null for every optional attribute that it does not find. A block with nulls would still be a block.
 variable "aws" {
   type = object({
     region         = string
     source_ami     = string
     instance_types = list(string)
+    spot_price     = string
     name_prefix    = string
+    iam_profile    = string
+    imds_support   = string
+    profile        = string
+    role_arn       = string
+    role_session   = string
+    vpc_id         = string
+    subnet_id      = string
+    group_ids      = list(string)
+    allowed_cidrs  = list(string)
+    public_address = bool
+    interface      = string
     disk_size_gb   = number
     disk_type      = string
-    allowed_cidrs  = list(string)
+    disk_iops      = number
+    disk_mib_s     = number
+    encrypted      = bool
+    kms_key        = string
   })
 }
 
@@ -27,20 +44,48 @@ locals {
   ami_name      = "${var.aws.name_prefix}-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${local.ami_suffix}"
   ami_suffix    = "${formatdate("YYYYMMDDhhmmss", local.created)}-${substr(var.image.id, 0, 8)}-${substr(uuidv4(), 0, 6)}"
   instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size
+  is_spot       = var.aws.spot_price != null
   image_tags    = merge(local.builder_tags, { imagegen_expires_at = "never" })
 }
 
 source "amazon-ebs" "image" {
   region          = var.aws.region
   source_ami      = var.aws.source_ami
-  instance_type   = local.instance_type
   ami_name        = local.ami_name
   ami_description = var.image.title
   user_data_file  = "${path.root}/guest/user-data.txt"
 
+  # For a spot instance the plugin asks for a fleet, which takes a list. It refuses the tags of one otherwise.
+  instance_type       = local.is_spot ? null : local.instance_type
+  spot_instance_types = local.is_spot ? [local.instance_type] : null
+  spot_price          = var.aws.spot_price
+  spot_tags           = local.is_spot ? local.builder_tags : null
+  fleet_tags          = local.is_spot ? local.builder_tags : null
+
+  profile = var.aws.profile
+
+  dynamic "assume_role" {
+    for_each = var.aws.role_arn == null ? [] : [var.aws.role_arn]
+
+    content {
+      role_arn     = var.aws.role_arn
+      session_name = var.aws.role_session
+    }
+  }
+
+  iam_instance_profile = var.aws.iam_profile
+
+  # Without security groups of its own the build has a temporary one, which admits these networks.
+  vpc_id                                = var.aws.vpc_id
+  subnet_id                             = var.aws.subnet_id
+  associate_public_ip_address           = var.aws.public_address
+  security_group_ids                    = var.aws.group_ids
   temporary_security_group_source_cidrs = var.aws.allowed_cidrs
 
-  # Session tokens are required of the builder. The image itself does not demand them: cloudbase-init asks without.
+  # Session tokens are required of the builder. Machines made of the image need them only where imds_support is v2.0:
+  # cloudbase-init asks without.
+  imds_support = var.aws.imds_support
+
   metadata_options {
     http_endpoint               = "enabled"
     http_tokens                 = "required"
@@ -51,8 +96,14 @@ source "amazon-ebs" "image" {
     device_name           = "/dev/sda1"
     volume_size           = var.aws.disk_size_gb
     volume_type           = var.aws.disk_type
+    iops                  = var.aws.disk_iops
+    throughput            = var.aws.disk_mib_s
     delete_on_termination = true
   }
+
+  # An encrypted image is a copy under the image's name, of an image that is deregistered again.
+  encrypt_boot = var.aws.encrypted
+  kms_key_id   = var.aws.kms_key
 
   # The password is the one that EC2 makes and hands out to the holder of the build's own key pair.
   communicator             = "winrm"
@@ -62,6 +113,9 @@ source "amazon-ebs" "image" {
   winrm_use_ntlm           = true
   winrm_timeout            = var.timeouts.winrm
   windows_password_timeout = var.timeouts.winrm
+
+  # It holds for WinRM too.
+  ssh_interface = var.aws.interface
 
   aws_polling {
     delay_seconds = 5

@@ -44,17 +44,33 @@ variable "arm_subscription_id" {
   default = env("ARM_SUBSCRIPTION_ID")
 }
 
+# A setting that the config does not have is null. To Packer's plugin a null attribute is a missing one: its HCL decoder
+# gives null for every optional attribute that it does not find. A block with nulls would still be a block. The name of
+# an attribute that older versions of the plugin do not have is an error there, also with null.
 variable "azure" {
   type = object({
-    location       = string
-    vm_sizes       = list(string)
-    resource_group = string
-    gallery        = string
-    definition     = string
-    version        = string
-    storage        = string
-
-    disk_size_gb = number
+    location               = string
+    vm_sizes               = list(string)
+    spot_max_price         = number
+    subscription_id        = string
+    client_secret_env      = string
+    use_azure_cli_auth     = bool
+    build_resource_group   = string
+    key_vault              = string
+    security_type          = string
+    licence_type           = string
+    disk_size_gb           = number
+    disk_encryption_set    = string
+    virtual_network        = string
+    subnet                 = string
+    network_resource_group = string
+    public_address         = bool
+    allowed_cidrs          = list(string)
+    resource_group         = string
+    gallery                = string
+    definition             = string
+    version                = string
+    storage                = string
   })
 }
 
@@ -70,7 +86,6 @@ locals {
   }
   subscription_id = var.azure_subscription_id == "" ? var.arm_subscription_id : var.azure_subscription_id
 
-
   # YEAR.MONTHDAY.TIME and three random digits, as numbers: a gallery takes no leading zero.
   month_day      = parseint(formatdate("MMDD", local.created), 10)
   time_of_day    = parseint(formatdate("hhmmss", local.created), 10)
@@ -81,20 +96,45 @@ locals {
 }
 
 source "azure-arm" "image" {
-  client_id       = var.azure_client_id == "" ? var.arm_client_id : var.azure_client_id
-  client_secret   = var.azure_client_secret == "" ? var.arm_client_secret : var.azure_client_secret
-  tenant_id       = var.azure_tenant_id == "" ? var.arm_tenant_id : var.azure_tenant_id
-  subscription_id = local.subscription_id
+  use_azure_cli_auth = var.azure.use_azure_cli_auth
+  subscription_id    = local.subscription_id
+  client_id          = var.azure_client_id == "" ? var.arm_client_id : var.azure_client_id
+  client_secret      = var.azure_client_secret == "" ? var.arm_client_secret : var.azure_client_secret
+  tenant_id          = var.azure_tenant_id == "" ? var.arm_tenant_id : var.azure_tenant_id
 
-  location        = var.azure.location
+  # A resource group of one's own decides the region as well.
+  build_resource_group_name = var.azure.build_resource_group
+  location                  = var.azure.build_resource_group == null ? var.azure.location : null
+
+  build_key_vault_name = var.azure.key_vault
+
   vm_size         = var.builder_size == "" ? var.azure.vm_sizes[0] : var.builder_size
   os_type         = "Windows"
   image_publisher = var.image.base["publisher"]
   image_offer     = var.image.base["offer"]
   image_sku       = var.image.base["sku"]
   image_version   = var.image.base["version"]
+  license_type    = var.azure.licence_type
 
-  os_disk_size_gb = var.azure.disk_size_gb
+  # The encryption set is of the builder's disk, and of the version in the build region.
+  os_disk_size_gb        = var.azure.disk_size_gb
+  disk_encryption_set_id = var.azure.disk_encryption_set
+
+  # An evicted builder is lost: it is not kept, nor paid for, until there is room again.
+  dynamic "spot" {
+    for_each = var.azure.spot_max_price == null ? [] : [var.azure.spot_max_price]
+
+    content {
+      eviction_policy = "Delete"
+      max_price       = var.azure.spot_max_price
+    }
+  }
+
+  virtual_network_name                   = var.azure.virtual_network
+  virtual_network_subnet_name            = var.azure.subnet
+  virtual_network_resource_group_name    = var.azure.network_resource_group
+  private_virtual_network_with_public_ip = var.azure.public_address
+  allowed_inbound_ip_addresses           = var.azure.allowed_cidrs
 
   # Straight into the gallery, unseen by whoever asks for the latest until it is published.
   shared_image_gallery_destination {
