@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import queue
-import threading
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
+
+import filelock
 
 from imagegen.errors import ToolError
 
@@ -19,45 +18,28 @@ if TYPE_CHECKING:
 def locked(file: Path, *, wait_s: float, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold `file`'s lock; `waiting` is called once when another holds it. The system drops it when the holder dies."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("ab") as handle:
-        if not take(handle, file, fcntl.LOCK_EX | fcntl.LOCK_NB):
-            waiting()
-            _acquire(handle, file, wait_s)
+    with _acquired(file, wait_s, waiting):
         yield
 
 
-def take(handle: IO[bytes], file: Path, operation: int) -> bool:
-    """Whether the lock could be had; where there are no locks, the file is named."""
+def _acquired(file: Path, wait_s: float, waiting: Callable[[], None]) -> contextlib.AbstractContextManager[object]:
+    # The library's fallback is a lock that outlives a killed process.
+    lock = filelock.FileLock(file, fallback_to_soft=False)
     try:
-        fcntl.flock(handle, operation)
-    except BlockingIOError:
-        return False
-    except OSError as fault:
-        raise ToolError(
-            f"{file} cannot be locked: {fault.strerror}", hint="put the folder on a file system that has locks"
-        ) from fault
-    return True
-
-
-def _acquire(handle: IO[bytes], file: Path, wait_s: float) -> None:
-    # flock has no deadline of its own, so it blocks on a thread; one that comes too late holds a file that is closed
-    # by then, which gives the lock back.
-    outcome: queue.SimpleQueue[ToolError | None] = queue.SimpleQueue()
-
-    def acquire() -> None:
-        try:
-            take(handle, file, fcntl.LOCK_EX)
-        except ToolError as fault:
-            outcome.put(fault)
-        else:
-            outcome.put(None)
-
-    threading.Thread(target=acquire, daemon=True).start()
-    try:
-        fault = outcome.get(timeout=wait_s)
-    except queue.Empty:
+        with contextlib.suppress(filelock.Timeout):
+            return lock.acquire(blocking=False)
+        waiting()
+        return lock.acquire(timeout=wait_s)
+    except filelock.Timeout:
         raise ToolError(
             f"another run has held {file} for {wait_s:g} s", hint="wait for it to finish, or end it, and run this again"
         ) from None
-    if fault is not None:
-        raise fault
+    except OSError as fault:
+        raise no_locks(file, fault) from fault
+
+
+def no_locks(file: Path, fault: OSError) -> ToolError:
+    """The error for a file system without locks."""
+    return ToolError(
+        f"{file} cannot be locked: {fault.strerror}", hint="put the folder on a file system that has locks"
+    )

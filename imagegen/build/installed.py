@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from packaging.version import Version
+
 from imagegen.build import environment, pins
 from imagegen.build.memory import Memory, question
 from imagegen.build.toolchain import Plugin, release
@@ -84,7 +86,7 @@ def parse_plugins(output: str) -> PluginFolder:
         ):
             continue
         known = plugins.get(match["name"])
-        if known is None or number > (release(known.version) or (0, 0, 0)):
+        if known is None or number > Version(known.version):
             plugins[match["name"]] = Plugin(match["version"], path)
             root = path.parents[3]
     return PluginFolder(root, plugins)

@@ -1,7 +1,8 @@
 """Says on disk which run started what in which cloud, and how it ended: one file for each run, lines only added.
 
 A run holds a lock on its file for as long as it lives, and the system drops the lock when the process dies, however it
-dies: a process id alone would soon be another process's. Touches the journal's folder only.
+dies: a process id alone would soon be another process's. The lock is this module's own, because the filelock package
+cannot ask whether a lock is held without taking it from the run that comes. Touches the journal's folder only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import platform
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
-from imagegen.build.folder_lock import take
+from imagegen.build.folder_lock import no_locks
 from imagegen.errors import ToolError
 from imagegen.files import read_file
 
@@ -88,7 +89,7 @@ def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterato
     folder.mkdir(parents=True, exist_ok=True)
     file = file_of(folder, entry.run_id)
     with file.open("xb") as handle:
-        take(handle, file, fcntl.LOCK_EX)
+        _lock(handle, file, fcntl.LOCK_EX)
         _append(handle, {"event": "started", **dataclasses.asdict(entry)})
         _sync_folder(folder)
         try:
@@ -141,7 +142,7 @@ def _read(file: Path) -> RecordedRun | None:
     # Before it is opened for its lock: a pipe would wait for whoever writes to it.
     read_file(file, limit=_LIMIT, error=ToolError)
     with file.open("rb") as handle:
-        alive = not take(handle, file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        alive = not _lock(handle, file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         events = list(_events(read_file(file, limit=_LIMIT, error=ToolError).splitlines()))
     started = next((event for event in events if event.get("event") == "started"), None)
     if started is None:
@@ -167,6 +168,17 @@ def _entry(file: Path, facts: dict[str, Any]) -> Entry:
     if file.stem != entry.run_id:
         raise ToolError(f"{file} is not the journal of a run: it names run {entry.run_id!r}")
     return entry
+
+
+def _lock(handle: IO[bytes], file: Path, operation: int) -> bool:
+    """Whether the lock could be had."""
+    try:
+        fcntl.flock(handle, operation)
+    except BlockingIOError:
+        return False
+    except OSError as fault:
+        raise no_locks(file, fault) from fault
+    return True
 
 
 def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import shlex
 from typing import TYPE_CHECKING
+
+from packaging.version import InvalidVersion, Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-
-_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(?!\S)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,18 +36,19 @@ class Toolchain:
         return self.packer.parent
 
 
-def release(version: str) -> tuple[int, int, int] | None:
-    """The three numbers of a release; None for anything else; constraints refuse a pre-release."""
-    match = _VERSION.fullmatch(version)
-    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+def release(version: str) -> Version | None:
+    """The version of a release; None for anything else: Packer's constraints refuse a pre-release."""
+    try:
+        found = Version(version)
+    except InvalidVersion:
+        return None
+    return None if found.is_prerelease else found
 
 
 def is_at_least(version: str, lowest: str) -> bool:
     """Whether `version` is a release not older than `lowest`."""
-    found, wanted = release(version), release(lowest)
-    if wanted is None:
-        raise ValueError(f"not a version: {lowest}")
-    return found is not None and found >= wanted
+    found = release(version)
+    return found is not None and found >= Version(lowest)
 
 
 def tool_exports(tools: Toolchain) -> dict[str, str]:

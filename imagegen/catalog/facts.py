@@ -35,7 +35,10 @@ def minor(version: str) -> str:
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """`(1, 36, 2)` of `1.36.2-rc.1`, so that versions compare as numbers. Empty for what is no version."""
+    """`(1, 36, 2)` of `1.36.2-rc.1`, so that versions compare as numbers. Empty for what is no version.
+
+    Not packaging's Version: a pre-release has what its release has, and an image's tag goes on after the dash.
+    """
     core = version.partition("-")[0]
     return tuple(int(part) for part in core.split(".")) if _NUMBERS.fullmatch(core) else ()
 

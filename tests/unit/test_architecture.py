@@ -81,6 +81,7 @@ MONOPOLIES = {
     "jinja2": {"imagegen.templating"},
     "click": {"imagegen.cli"},
     "ruamel": {"imagegen.documents"},
+    "filelock": {"imagegen.build.folder_lock"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
     "cryptography": {"imagegen.build.openpgp", "imagegen.rehearsal"},
     "rich": {"imagegen.console", "imagegen.build.progress"},

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.azure.failures import explained
@@ -67,8 +69,8 @@ def _chosen(images: Iterable[VirtualMachineImageResource], wanted: str | None) -
     versions = [image.name for image in images if _VERSION.match(image.name)]
     if wanted is not None:
         return wanted if wanted in versions else None
-    # As numbers: Azure sorts them as texts, where 1000 comes before 999.
-    return max(versions, key=lambda version: tuple(int(part) for part in version.split(".")), default=None)
+    # Azure sorts them as strings, where 1000 comes before 999.
+    return max(versions, key=Version, default=None)
 
 
 def _check_generation(client: ComputeManagementClient, request: Mapping[str, str], version: str) -> None:

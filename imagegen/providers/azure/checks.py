@@ -9,7 +9,7 @@ from imagegen.errors import RefusedError
 from imagegen.providers.azure import base, existing, permissions, sizes
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.client import compute
-from imagegen.providers.azure.definition import Definition, check_definition, numbers
+from imagegen.providers.azure.definition import Definition, check_definition, is_version_name
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.azure.numbering import version_by_rule
 from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, is_stopped, run_check
@@ -138,7 +138,7 @@ def _number(arm: Arm, settings: Settings, versions: Mapping[str, str]) -> Iterat
         return
     subject = f"version {definition}/{name}"
     instead = "set targets.azure.gallery.version to date"
-    if numbers(name) is None:
+    if not is_version_name(name):
         yield Check(subject, WRONG, "a gallery wants three integers", instead)
         return
     with explained(f"asking about {subject}", RefusedError):

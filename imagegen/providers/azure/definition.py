@@ -137,10 +137,7 @@ def state_word(value: object) -> str:
     return str(value.value if isinstance(value, enum.Enum) else value or "")
 
 
-def numbers(version: str) -> tuple[int, int, int] | None:
-    """A gallery version's three integers, each of 32 bits; None for anything else."""
-    match = _VERSION.match(version)
-    if match is None:
-        return None
-    found = (int(match[1]), int(match[2]), int(match[3]))
-    return found if max(found) <= _LARGEST_NUMBER else None
+def is_version_name(text: str) -> bool:
+    """Whether a gallery takes it for a version: three integers, each of 32 bits."""
+    match = _VERSION.match(text)
+    return match is not None and max(map(int, match.groups())) <= _LARGEST_NUMBER

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import CloudImage
-from imagegen.providers.azure.definition import Definition, definition_of, numbers, state_word
+from imagegen.providers.azure.definition import Definition, definition_of, state_word
 from imagegen.providers.azure.failures import explained, is_passing
 from imagegen.providers.tags import REJECTED, REPORT, is_same_image
 from imagegen.providers.waiting import Clock, wait_for
@@ -44,7 +46,7 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, conso
     ]
     built = [version for version in same if is_built(client, definition, version, home)]
     if built:
-        best = max(built, key=lambda version: (not is_rejected(version), numbers(version.name or "") or (0, 0, 0)))
+        best = max(built, key=lambda version: (not is_rejected(version), Version(version.name or "0")))
         return cloud_image(best, definition, home)
     for name in (version.name or "" for version in same if version.provisioning_state == FAILED):
         reason = reason_of_failure(client, definition, name)

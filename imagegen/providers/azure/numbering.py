@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
-from imagegen.providers.azure.definition import Definition, definition_of, numbers, state_word
+from imagegen.providers.azure.definition import Definition, definition_of, is_version_name, state_word
 from imagegen.providers.azure.gallery import CREATING, FAILED, reason_of_failure
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _check_free(
     definition: Definition,
     taken: dict[str, GalleryImageVersion],
 ) -> None:
-    if numbers(version) is None:
+    if not is_version_name(version):
         what = f"Kubernetes {version}" if rule == "kubernetes" else version
         raise RefusedError(
             f"{what} cannot number an image version: a gallery wants three integers",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.providers.azure.definition import numbers
+from packaging.version import Version
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,4 +89,4 @@ def plugin_since(build: Mapping[str, Any], versions: int) -> str:
         needed.append(_CLI_SINCE)
     if len(build["tags"]) + _OWN_TAGS + versions > _FEW_TAGS:
         needed.append(_MANY_TAGS_SINCE)
-    return max(needed, key=lambda version: numbers(version) or (0, 0, 0))
+    return max(needed, key=Version)

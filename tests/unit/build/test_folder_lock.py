@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -29,3 +32,17 @@ def test_a_lock_is_free_again_after_a_failure(tmp_path: Path) -> None:
         raise ValueError("inside")
     with locked(tmp_path / "lock", wait_s=0, waiting=lambda: told.append("waited")):
         assert told == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS])
+def test_a_file_system_without_locks_is_named(code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    file = tmp_path / "lock"
+    with (
+        pytest.raises(ToolError, match=f"{file} cannot be locked: {os.strerror(code)}"),
+        locked(file, wait_s=0, waiting=lambda: pytest.fail("there is nobody to wait for")),
+    ):
+        pytest.fail("held nothing")

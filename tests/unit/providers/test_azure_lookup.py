@@ -11,7 +11,7 @@ import pytest
 from imagegen.errors import ConfigError
 from imagegen.providers import provider
 from imagegen.providers.azure import base, client
-from imagegen.providers.azure.definition import numbers
+from imagegen.providers.azure.definition import is_version_name
 from imagegen.providers.azure.settings import BaseImage, Settings
 
 REQUEST = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "core"}
@@ -165,18 +165,18 @@ def recorded_credentials(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1.2.3", (1, 2, 3)),
-        ("2026.1118.0", (2026, 1118, 0)),
-        ("2147483647.0.0", (2147483647, 0, 0)),
-        ("2147483648.0.0", None),
-        ("v1.2.3", None),
-        ("1.2", None),
-        ("1.2.3-rc.1", None),
-        ("1.2.3\n", None),
+        ("1.2.3", True),
+        ("2026.1118.0", True),
+        ("2147483647.0.0", True),
+        ("2147483648.0.0", False),
+        ("v1.2.3", False),
+        ("1.2", False),
+        ("1.2.3-rc.1", False),
+        ("1.2.3\n", False),
     ],
 )
-def test_version_numbers(text: str, expected: tuple[int, int, int] | None) -> None:
-    assert numbers(text) == expected
+def test_a_version_name_is_three_integers(text: str, expected: bool) -> None:
+    assert is_version_name(text) is expected
 
 
 def test_settings_become_plain_json() -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import hcl2
 import pytest
+from packaging.version import Version
 
 from imagegen import contents
 from imagegen.providers import provider
@@ -171,21 +172,17 @@ def test_what_is_not_asked_for_does_not_reach_packer() -> None:
     assert extra & set(least.attributes) == {"location", *credentials}
 
 
-def _since(path: str) -> tuple[int, ...]:
+def _since(path: str) -> Version:
     block, _, inner = path.rpartition(".")
     attribute = ATTRIBUTES[SECTIONS[block]][inner] if block else ATTRIBUTES["Config"][inner]
     assert "until" not in attribute, f"{path} is gone from the plugin"
-    return _numbers(attribute["since"])
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    return Version(attribute["since"])
 
 
 def test_the_plugin_asked_for_has_every_attribute() -> None:
     for name in BY_NAME:
         found = rendered(name)
-        since = _numbers(source.plugin_since(found.build, VERSIONS))
+        since = Version(source.plugin_since(found.build, VERSIONS))
         assert {path for path in found.named if _since(path) > since} == set(), name
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import hcl2
 import pytest
+from packaging.version import Version
 
 from imagegen import contents, pipeline
 
@@ -163,7 +164,7 @@ def test_plugin_is_bounded_by_the_newest_attribute_that_is_used(tree: dict[str, 
     since = [_since(builder, path) for path in _paths(names['"image"'])]
     required = _parsed(tree)["plugins.pkr.hcl"]["packer"][0]["required_plugins"][0]
     (plugin,) = (body for name, body in required.items() if not name.startswith("__"))
-    newest = max(since, key=lambda version: [int(part) for part in version.split(".")])
+    newest = max(since, key=Version)
     assert plugin["version"] == f'">= {newest}"'
 
 

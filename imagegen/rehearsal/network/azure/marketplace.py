@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from packaging.version import Version
+
 from imagegen.rehearsal.network.azure.errors import ArmError
 from imagegen.rehearsal.network.azure.options import PUBLISHER, generation
 from imagegen.rehearsal.network.azure.resources import Resource, region
@@ -32,7 +34,7 @@ def resolve(world: World, reference: Resource) -> ImageReference:
     versions = _versions(world, publisher, offer, sku)
     version = str(reference.get("version", ""))
     if version.lower() == "latest":
-        version = max(versions, key=_order)
+        version = max(versions, key=Version)
     if version not in versions:
         raise ArmError(
             404, "PlatformImageNotFound", f"The platform image '{publisher}:{offer}:{sku}:{version}' is not available."
@@ -51,7 +53,7 @@ def list_skus(world: World, call: Call) -> Response:
 
 def list_versions(world: World, call: Call) -> Response:
     """A bare array, as this API answers: `$orderby=name desc` and `$top` are honoured."""
-    versions = sorted(_versions(world, call.names["publisher"], call.names["offer"], call.names["sku"]), key=_order)
+    versions = sorted(_versions(world, call.names["publisher"], call.names["offer"], call.names["sku"]), key=Version)
     query = call.request.query
     if query.get("$orderby", "").lower() == "name desc":
         versions.reverse()
@@ -89,10 +91,6 @@ def _versions(world: World, publisher: str, offer: str, sku: str) -> list[str]:
     if publisher.lower() != PUBLISHER.lower() or not found:
         raise ArmError(404, "NotFound", f"Artifact: VMImage was not found: {publisher}:{offer}:{sku}.")
     return list(found)
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
 
 
 def _location(call: Call) -> str:
