@@ -1,20 +1,25 @@
-"""One bounded reader for files that a user names: a config, what it extends, a lock, a manifest.
+"""Reads files that a user names, within bounds, and writes files and folders so that nobody ever sees half of one.
 
 A name may lead to a device without an end, a pipe that nobody writes to, or a file larger than the memory."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
-from typing import TYPE_CHECKING, Final
+import tempfile
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Final
 
 from imagegen.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping
 
     from imagegen.errors import ImagegenError
 
+_FILE_MODE: Final = 0o644
+_FOLDER_MODE: Final = 0o755
 _CHUNK: Final = 1024 * 1024
 
 _KINDS: Final = {
@@ -75,3 +80,99 @@ def _read(handle: int, file: str, limit: int, error: type[ImagegenError]) -> byt
 
 def _too_large(file: str, size: str, limit: int, error: type[ImagegenError]) -> ImagegenError:
     return error(f"{file} is too large: it has {size} bytes, and at most {limit} are read", hint="name a smaller file")
+
+
+@contextlib.contextmanager
+def replacing(file: Path, *, mode: int = _FILE_MODE) -> Iterator[IO[bytes]]:
+    """A new file, which takes the place of `file` once the block ends and its bytes are on the disk."""
+    # mkstemp makes it with mode 0600, under a name that no other run uses.
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    new = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as opened:
+            yield opened
+            opened.flush()
+            os.fsync(opened.fileno())
+        new.chmod(mode)
+        new.replace(file)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def write_file(file: Path, content: bytes) -> None:
+    """Make `file` hold exactly `content`, whole or not at all; untouched when it already does."""
+    if file.is_file() and file.read_bytes() == content:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(file) as new:
+        new.write(content)
+
+
+def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:
+    """Make `folder` hold exactly `tree`; untouched when it already does.
+
+    The new content is complete beside `folder` before it takes its place. Two renames are needed where a folder is
+    replaced: between them there is no folder, never a mixture.
+    """
+    paths = {key: _checked(key) for key in tree}
+    if _holds(folder, {path.as_posix(): tree[key] for key, path in paths.items()}):
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
+        new = Path(temporary, "new")
+        new.mkdir()
+        new.chmod(_FOLDER_MODE)
+        for key, content in tree.items():
+            _write(new, paths[key], content)
+        replace_folder(new, folder, Path(temporary, "old"))
+
+
+def replace_folder(new: Path, folder: Path, old: Path) -> None:
+    """Put a finished folder in its place; what was there goes to `old`, and comes back where that fails."""
+    replaced = folder.exists()
+    if replaced:
+        folder.rename(old)
+    try:
+        new.rename(folder)
+    except OSError:
+        if replaced:
+            old.rename(folder)
+        raise
+
+
+def _checked(key: str) -> PurePosixPath:
+    path = PurePosixPath(key)
+    plain = path.as_posix() == key and path.parts and not path.is_absolute()
+    if not plain or ".." in path.parts or "\\" in key or "\0" in key:
+        raise ValueError(f"not the name of a file inside a tree: {key!r}")
+    return path
+
+
+def _write(root: Path, path: PurePosixPath, content: bytes) -> None:
+    folder = root
+    for part in path.parent.parts:
+        folder = folder / part
+        if not folder.is_dir():
+            folder.mkdir()
+            folder.chmod(_FOLDER_MODE)
+    file = folder / path.name
+    file.write_bytes(content)
+    file.chmod(_FILE_MODE)
+
+
+def _holds(folder: Path, tree: Mapping[str, bytes]) -> bool:
+    if not folder.is_dir():
+        return False
+    seen = set()
+    for parent, folders, files in os.walk(folder):
+        here = Path(parent)
+        empty = not files and not folders and here != folder
+        if empty or any((here / name).is_symlink() for name in folders):
+            return False
+        for name in files:
+            file = here / name
+            key = file.relative_to(folder).as_posix()
+            if file.is_symlink() or key not in tree or file.read_bytes() != tree[key]:
+                return False
+            seen.add(key)
+    return seen == set(tree)

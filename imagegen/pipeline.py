@@ -16,6 +16,7 @@ from imagegen.config.load import read_config
 from imagegen.console import counted
 from imagegen.contents import SHIPPED, Contents, read_folder
 from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
+from imagegen.files import write_file, write_tree
 from imagegen.plan.context import evaluate_steps, refused_hosts
 from imagegen.rules import rule
 from imagegen.rules.awaited import awaited
@@ -155,7 +156,6 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
     from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
     from imagegen.artifacts.lookup import lock_artifacts
     from imagegen.build.tools import cache_folder
-    from imagegen.build.workspace import write_file
     from imagegen.plan.context import artifact_requests
     from imagegen.providers import provider
 
@@ -211,8 +211,6 @@ def build_folder(plan: BuildPlan, out: Path) -> BuildFolder:
 
 def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
     """The tree on disk."""
-    from imagegen.build.workspace import write_tree
-
     write_tree(tree, folder.tree)
 
 

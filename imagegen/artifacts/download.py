@@ -8,22 +8,20 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import hashlib
-import os
 import re
-import tempfile
 import threading
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from imagegen.artifacts import connection
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.files import replacing
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
-    from types import TracebackType
+    from pathlib import Path
 
     import httpx
 
@@ -73,7 +71,9 @@ def fetch(
     ended = stop or threading.Event()
     download = _Download(url, environ, console, override, ended, timing or Timing(ended.wait))
     try:
-        with _Part(into) as part:
+        into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with replacing(into, mode=0o600) as file:
+            part = _Part(file)
             download.fill(part)
             found = Fetched(part.digest.hexdigest(), part.size)
             if expected_sha256 is not None and found.sha256 != expected_sha256:
@@ -81,7 +81,6 @@ def fetch(
                     f"{shown_url(url)} has sha256 {found.sha256}, and {expected_sha256} was asked for",
                     hint="find out which one is right; never take over a digest because it makes this message go away",
                 )
-            part.complete()
     except OSError as error:
         raise RefusedError(
             f"{into} cannot be written: {error.strerror or error}",
@@ -99,28 +98,14 @@ class _Retry(Exception):
 
 
 class _Part:
-    """The bytes that are here so far, in a file of its own beside the final one, which only this user can read."""
+    """The bytes that are here so far."""
 
-    def __init__(self, into: Path) -> None:
-        into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._into = into
-        # mkstemp makes the file with mode 0600, under a name that no other run uses.
-        handle, name = tempfile.mkstemp(dir=into.parent, prefix=f"{into.name}.", suffix=".part")
-        self._path = Path(name)
-        self._file = os.fdopen(handle, "wb")
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
         self.digest = hashlib.sha256()
         self.size = 0
         self.validator = ""
         """What proves that a later answer is about the same bytes; without it nothing is resumed."""
-
-    def __enter__(self) -> _Part:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-        self._path.unlink(missing_ok=True)
 
     def restart(self) -> None:
         self._file.seek(0)
@@ -132,10 +117,6 @@ class _Part:
         self._file.write(data)
         self.digest.update(data)
         self.size += len(data)
-
-    def complete(self) -> None:
-        self._file.close()
-        self._path.replace(self._into)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pydantic
+
+from imagegen.files import write_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -59,12 +60,7 @@ class Memory:
         # Read again: another run may have learned something meanwhile.
         self._answers = {**_read(self._file), question: _Answer(answer=answer, files=prints)}
         stamp = _Stamp(stamp_version=_VERSION, answers=self._answers)
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=self._file.parent, prefix=f".{self._file.name}.", delete=False
-        ) as new:
-            new.write(stamp.model_dump_json(indent=1))
-        Path(new.name).replace(self._file)
+        write_file(self._file, stamp.model_dump_json(indent=1).encode())
 
 
 def _read(file: Path) -> dict[str, _Answer]:

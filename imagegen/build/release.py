@@ -22,6 +22,7 @@ from imagegen.artifacts.probe import UnreachableError
 from imagegen.build import pins
 from imagegen.build.openpgp import Certificate, SignatureError, read_certificate
 from imagegen.errors import ConfigError, RefusedError, VerificationError
+from imagegen.files import replace_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -114,13 +115,6 @@ def unpack(archive: Path, into: Path) -> None:
     except _UNREADABLE as error:
         raise VerificationError(f"HashiCorp's archive of {into.name} cannot be unpacked: {error}") from error
     into.chmod(0o755)
-
-
-def replace_folder(new: Path, place: Path, old: Path) -> None:
-    """Put a finished folder in its place; what was there goes to `old`."""
-    if place.exists():
-        place.rename(old)
-    new.rename(place)
 
 
 def _digest(sums: bytes, name: str) -> str:

@@ -213,9 +213,9 @@ def write_starter(
     answers: Answers, file: Path, *, force: bool, with_schema: bool, terminal: bool, today: datetime.date
 ) -> Written:
     """The config, whole or not at all, and only where every rule takes it; and the schema by which editors check it."""
-    from imagegen.build.workspace import write_file
     from imagegen.config.schema import FILE_NAME
     from imagegen.config.starter import starter_text
+    from imagegen.files import write_file
 
     refuse_existing(file, force=force)
     schema = file.with_name(FILE_NAME)

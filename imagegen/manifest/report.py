@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Self
 import pydantic
 
 from imagegen.errors import ConfigError
-from imagegen.files import read_file
+from imagegen.files import read_file, write_file
 from imagegen.plan.model import BuildPlan
 from imagegen.resources.model import Strict
 
@@ -100,10 +100,8 @@ def judge_report(file: Path, expected: ExpectedReport) -> str | None:
     """
     _, why = read_report(file, expected)
     if why is not None:
-        rejected = rejected_report(file)
-        rejected.parent.mkdir(parents=True, exist_ok=True)
         # A report that never arrived leaves an empty file: it is the mark that counts.
-        rejected.write_bytes(file.read_bytes() if file.is_file() else b"")
+        write_file(rejected_report(file), file.read_bytes() if file.is_file() else b"")
     return why
 
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pydantic
 
 from imagegen.build.folder_lock import locked
 from imagegen.errors import ConflictError
-from imagegen.files import read_file
+from imagegen.files import read_file, write_file
 from imagegen.manifest.merge import merge
 from imagegen.manifest.model import ImageManifest
 from imagegen.plan.model import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 LOCK_WAIT_S = 60.0
 LOCK_FILE = ".lock"
@@ -61,7 +59,7 @@ class LocalStore:
             old = _read(path)
             kept = manifest if old is None else merge(old, manifest)
             if kept != old:
-                _write(path, kept)
+                write_file(path, manifest_bytes(kept))
         return kept
 
     def get(self, name: str, target: str, image_id: str, labels: Mapping[str, str]) -> ImageManifest | None:
@@ -91,7 +89,7 @@ class LocalStore:
             if old is None or old.image_id != manifest.image_id:
                 raise ConflictError(f"there is no record of {manifest.name} on {manifest.target} to add {key} to")
             noted = old.model_copy(update={"notes": {**old.notes, key: value}})
-            _write(path, noted)
+            write_file(path, manifest_bytes(noted))
         return noted
 
     def _path_of(self, manifest: ImageManifest) -> Path:
@@ -132,20 +130,3 @@ def _read(path: Path) -> ImageManifest | None:
             hint="keep it, move it out of the store, and run this again",
             details=details,
         ) from None
-
-
-def _write(path: Path, manifest: ImageManifest) -> None:
-    """Whole or not at all, also when the machine stops in between."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    new = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(manifest_bytes(manifest))
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp's 0600 is for secrets; a manifest holds none, and others read it.
-        new.chmod(0o644)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)

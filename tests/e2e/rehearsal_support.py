@@ -16,9 +16,9 @@ from imagegen.artifacts.lock import LockedBase
 from imagegen.build import process
 from imagegen.build.packer import CloudSide, build_tree
 from imagegen.build.tools import find_tools
-from imagegen.build.workspace import write_tree
 from imagegen.console import make_console
 from imagegen.errors import BuildError, ExitCode
+from imagegen.files import write_tree
 from imagegen.providers import provider
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, stock_ami_id

@@ -19,8 +19,8 @@ from imagegen import pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.journal import CLEANED, recorded
 from imagegen.build.tools import find_tools
-from imagegen.build.workspace import write_tree
 from imagegen.console import Console
+from imagegen.files import write_tree
 from imagegen.leftovers import sweep
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers

@@ -47,7 +47,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "render", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
     "pipeline": {
-        *("artifacts", "build", "config", "console", "contents", "doctor", "errors", "imagegen"),
+        *("artifacts", "build", "config", "console", "contents", "doctor", "errors", "files", "imagegen"),
         *("leftovers", "manifest", "plan", "providers", "render", "rules", "settle", "steps"),
     },
     "rehearsal": {
