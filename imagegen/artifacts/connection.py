@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import ssl
 import urllib.parse
+import urllib.request
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.request import shown_url
@@ -29,7 +30,10 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
     """The proxy through which a host is reached over HTTPS; None for directly."""
     proxy = _first(environ, ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
-    if not proxy or _is_direct(host, _first(environ, ("NO_PROXY", "no_proxy"))):
+    direct = {"no": _first(environ, ("NO_PROXY", "no_proxy"))}
+    # proxy_bypass is another function on macOS, which asks the system besides.
+    bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed has no entry for it
+    if not proxy or bypass(host, direct):
         return None
     address = proxy if "://" in proxy else f"http://{proxy}"
     parsed = _read(address)
@@ -141,11 +145,3 @@ def _https_host(url: str, asked: str) -> str:
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((environ[name] for name in names if environ.get(name)), "")
-
-
-def _is_direct(host: str, no_proxy: str) -> bool:
-    for entry in no_proxy.split(","):
-        name = entry.strip().lower().lstrip(".")
-        if name and (name == "*" or host.lower() == name or host.lower().endswith(f".{name}")):
-            return True
-    return False

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import ruamel.yaml
 import ruamel.yaml.error
 import ruamel.yaml.events
+import ruamel.yaml.nodes
 
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 MAX_BYTES: Final = 1024 * 1024
@@ -166,18 +167,18 @@ def _parsed(text: str, file: str) -> Document:
 
 
 def _document(text: str, file: str, *, pure: bool) -> Document:
-    reading = _Reading(file, _checked(ruamel.yaml.YAML(typ="safe", pure=pure).parse(text), file), {}, [])
-    data: Any = {}
-    for event in reading.events:
-        if isinstance(event, ruamel.yaml.events.NodeEvent):
-            data = _value(event, (), reading)
+    # Judged before any node is made: nodes forget anchors, tags and directives, and making them has no bounds.
+    _check(ruamel.yaml.YAML(typ="safe", pure=pure).parse(text), file)
+    root = ruamel.yaml.YAML(typ="safe", pure=pure).compose(text)
+    reading = _Reading(file, {}, [])
+    data = {} if root is None else _value(root, (), reading)
     if reading.problems:
         raise ConfigError(f"{file} cannot be used", problems=reading.problems)
     return Document(file, data, reading.lines)
 
 
-def _checked(events: Iterable[Any], file: str) -> Iterator[Any]:
-    """The events of one plain document, each judged before anything is made from it."""
+def _check(events: Iterable[Any], file: str) -> None:
+    """One plain document of a bearable size."""
     depth = values = documents = 0
     for event in events:
         if isinstance(event, ruamel.yaml.events.AliasEvent) or getattr(event, "anchor", None):
@@ -197,7 +198,6 @@ def _checked(events: Iterable[Any], file: str) -> Iterator[Any]:
             raise ConfigError(f"{file} is nested more than {MAX_DEPTH} deep", hint="nothing here is as deep")
         if values > MAX_VALUES:
             raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
-        yield event
 
 
 def _refused(file: str, event: Any, message: str, hint: str) -> ConfigError:  # noqa: ANN401 - the parser has no types
@@ -228,89 +228,65 @@ def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str
 
 
 class _Reading(NamedTuple):
-    """One pass over the events of a document, and what it has found so far."""
+    """What one pass over the nodes of a document has found so far."""
 
     file: str
-    events: Iterator[Any]
     lines: dict[YamlPath, int]
     problems: list[Problem]
 
-    def refuse(self, event: Any, path: YamlPath, message: str, hint: str) -> None:  # noqa: ANN401 - the parser has no types
-        self.problems.append(Problem(self.file, event.start_mark.line + 1, dotted(path), message, hint))
+    def refuse(self, node: Any, path: YamlPath, message: str, hint: str) -> None:  # noqa: ANN401 - the parser has no types
+        self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message, hint))
 
 
-def _value(event: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN401 - whatever YAML can hold
-    reading.lines.setdefault(path, event.start_mark.line + 1)
-    if isinstance(event, ruamel.yaml.events.MappingStartEvent):
-        return _mapping(path, reading)
-    if isinstance(event, ruamel.yaml.events.SequenceStartEvent):
-        items: list[Any] = []
-        while not isinstance(item := next(reading.events), ruamel.yaml.events.SequenceEndEvent):
-            items.append(_value(item, (*path, len(items)), reading))
-        return items
-    if event.implicit[0]:
-        return _plain(event, path, reading)
+def _value(node: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN401 - whatever YAML can hold
+    reading.lines.setdefault(path, node.start_mark.line + 1)
+    if isinstance(node, ruamel.yaml.nodes.MappingNode):
+        return _mapping(node, path, reading)
+    if isinstance(node, ruamel.yaml.nodes.SequenceNode):
+        return [_value(item, (*path, index), reading) for index, item in enumerate(node.value)]
     try:
-        return _characters(event)
+        return _characters(node) if node.style else _plain(node.value)
     except ValueError as error:
-        reading.refuse(event, path, str(error), _ESCAPE_HINT)
+        reading.refuse(node, path, *error.args)
 
 
-def _mapping(path: YamlPath, reading: _Reading) -> dict[str, Any]:
+def _mapping(node: Any, path: YamlPath, reading: _Reading) -> dict[str, Any]:  # noqa: ANN401 - as above
     result: dict[str, Any] = {}
-    while not isinstance(event := next(reading.events), ruamel.yaml.events.MappingEndEvent):
-        key = _key(event, path, result, reading)
-        value = next(reading.events)
-        if key is None:
-            _skip(value, reading)
+    for name, value in node.value:
+        try:
+            key = _key(name)
+        except ValueError as error:
+            reading.refuse(name, path, *error.args)
             continue
-        reading.lines[*path, key] = event.start_mark.line + 1
+        if key in result:
+            reading.refuse(name, (*path, key), "this key is here twice", "keep one of them")
+            continue
+        reading.lines[*path, key] = name.start_mark.line + 1
         result[key] = _value(value, (*path, key), reading)
     return result
 
 
-def _key(event: Any, path: YamlPath, known: Mapping[str, Any], reading: _Reading) -> str | None:  # noqa: ANN401 - as above
-    """The key as a text; None where it cannot be one, which is a problem then."""
-    if not isinstance(event, ruamel.yaml.events.ScalarEvent) or len(event.value) > _LONGEST_KEY:
-        _skip(event, reading)
-        reading.refuse(event, path, "a key must be a word", "")
-        return None
-    if event.implicit[0] and event.value == "<<":
-        reading.refuse(event, path, "merge keys are not used here", "write the keys out")
-        return None
-    try:
-        key = _characters(event)
-    except ValueError as error:
-        reading.refuse(event, path, str(error), _ESCAPE_HINT)
-        return None
-    if key in known:
-        reading.refuse(event, (*path, key), "this key is here twice", "keep one of them")
-        return None
-    return key
+def _key(node: Any) -> str:  # noqa: ANN401 - as above
+    if not isinstance(node, ruamel.yaml.nodes.ScalarNode) or len(node.value) > _LONGEST_KEY:
+        raise ValueError("a key must be a word", "")
+    if not node.style and node.value == "<<":
+        raise ValueError("merge keys are not used here", "write the keys out")
+    return _characters(node)
 
 
-def _skip(event: Any, reading: _Reading) -> None:  # noqa: ANN401 - as above
-    depth = isinstance(event, ruamel.yaml.events.CollectionStartEvent) + 0
-    while depth:
-        event = next(reading.events)
-        depth += isinstance(event, ruamel.yaml.events.CollectionStartEvent)
-        depth -= isinstance(event, ruamel.yaml.events.CollectionEndEvent)
-
-
-def _characters(event: Any) -> str:  # noqa: ANN401 - as above
+def _characters(node: Any) -> str:  # noqa: ANN401 - as above
     r"""The text of a scalar; JSON writes a character beyond U+FFFF as two halves, `"\ud83d\ude00"`."""
-    text: str = event.value
+    text: str = node.value
     # Only an escape in double quotes can hold what the file as a whole may not.
-    if event.style == '"' and (unseen := _UNSEEN.search(text)):
+    if node.style == '"' and (unseen := _UNSEEN.search(text)):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         if unseen := _UNSEEN.search(text):
-            raise ValueError(_holds(unseen))
+            raise ValueError(_holds(unseen), _ESCAPE_HINT)
     return text
 
 
-def _plain(event: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN401 - as above
+def _plain(text: str) -> Any:  # noqa: ANN401 - as above
     """A scalar without quotes."""
-    text: str = event.value
     match = _PLAIN.fullmatch(text)
     try:
         match match.lastgroup if match else "str":
@@ -327,7 +303,7 @@ def _plain(event: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN40
             case _:
                 return text
     except ValueError:
-        reading.refuse(event, path, f"{short(text)!r} is not a plain number", "put it in quotes")
+        raise ValueError(f"{short(text)!r} is not a plain number", "put it in quotes") from None
 
 
 def _whole(text: str) -> int:
