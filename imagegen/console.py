@@ -1,7 +1,4 @@
-"""What people read while imagegen works: lines, warnings and progress on standard error. Data never goes through here.
-
-Rich is imported when it is first needed, and never where output is plain: neither `--help` nor a CI log pays for it.
-"""
+"""What people read while imagegen works: lines, warnings and progress on standard error. Data is never among it."""
 
 from __future__ import annotations
 
@@ -11,13 +8,14 @@ import threading
 import time
 from typing import TYPE_CHECKING, TextIO
 
+import rich.console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Column
+
 from imagegen.lines import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    import rich.console
-    import rich.progress
 
     Now = Callable[[], float]
 
@@ -26,11 +24,6 @@ def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
     """The console of a run; `plain` None asks whether standard error is a terminal."""
     is_plain = not sys.stderr.isatty() if plain is None else plain
     return Console(sys.stderr, plain=is_plain, quiet=quiet)
-
-
-def counted(count: int, noun: str) -> str:
-    """A number with its noun: `1 base image`, `2 base images`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def seconds(value: float) -> str:
@@ -62,7 +55,7 @@ class Console:
         self._width = width
         self._now = now
         self._rich: rich.console.Console | None = None
-        self._progress: rich.progress.Progress | None = None
+        self._progress: Progress | None = None
         self._tasks = 0
         self._lock = threading.RLock()
 
@@ -71,8 +64,6 @@ class Console:
         """The terminal, for displays that draw on it."""
         with self._lock:
             if self._rich is None:
-                import rich.console
-
                 self._rich = rich.console.Console(file=self._stream, width=self._width, highlight=False)
             return self._rich
 
@@ -122,7 +113,7 @@ class Console:
             progress.remove_task(task)
             self._leave_progress()
 
-    def _join_progress(self) -> rich.progress.Progress:
+    def _join_progress(self) -> Progress:
         # Tasks that run at the same time share one drawing: two would overwrite each other.
         with self._lock:
             if self._progress is None:
@@ -138,10 +129,7 @@ class Console:
                 self._progress.stop()
                 self._progress = None
 
-    def _new_progress(self) -> rich.progress.Progress:
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-        from rich.table import Column
-
+    def _new_progress(self) -> Progress:
         return Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),

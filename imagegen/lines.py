@@ -55,5 +55,10 @@ def joined(lines: Iterable[str]) -> str:
     return "\n".join(map(one_line, lines))
 
 
+def counted(count: int, noun: str) -> str:
+    """A number with its noun: `1 base image`, `2 base images`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def _escaped(match: re.Match[str]) -> str:
     return match[0].encode("unicode_escape").decode()

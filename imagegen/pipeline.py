@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import imagegen
 from imagegen.config.load import read_config
-from imagegen.console import counted
 from imagegen.contents import SHIPPED, Contents, read_folder
 from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
 from imagegen.files import write_file, write_tree
+from imagegen.lines import counted
 from imagegen.plan.context import evaluate_steps, refused_hosts
 from imagegen.rules import rule
 from imagegen.rules.awaited import awaited

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 from imagegen.build import environment, pins, plugins
 from imagegen.build.spare_memory import spare_memory_gb
 from imagegen.build.stopping import stop_signals
-from imagegen.console import counted
 from imagegen.errors import ToolError
 from imagegen.files import replace_folder
+from imagegen.lines import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -9,8 +9,8 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent
-from imagegen.console import counted, seconds
-from imagegen.lines import one_line
+from imagegen.console import seconds
+from imagegen.lines import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,80 +1,33 @@
-"""The words of a command in, what the pipeline wants out: the config loaded, its target, its lock, the run.
-
-Nothing heavy is imported before it is called."""
+"""The words of a command in, what the pipeline wants out: the lock, the run, the console, what becomes of a failure."""
 
 from __future__ import annotations
 
-import gc
+import datetime
 import os
+import secrets
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from imagegen import pipeline
+from imagegen.build.packer import OnError
+from imagegen.cli.labels import parse_labels
+from imagegen.cli.rehearsing import refuse_lock_file, refuse_stand_ins, rehearse_lock
 from imagegen.cli.telling import voice
+from imagegen.console import Console, make_console
 from imagegen.lines import one_line
+from imagegen.providers import Run
 
 if TYPE_CHECKING:
-    import datetime
     from pathlib import Path
 
     from imagegen.artifacts.lock import Lock
-    from imagegen.build.packer import OnError
-    from imagegen.console import Console
     from imagegen.pipeline import Asked, Loaded
-    from imagegen.providers import Run
-
-
-def asked(config: Path, sets: tuple[str, ...]) -> Asked:
-    """The config as this command means it."""
-    from imagegen.pipeline import Asked
-
-    return Asked(config, today(), sets)
-
-
-def today() -> datetime.date:
-    """The day on which support is judged; SOURCE_DATE_EPOCH makes it another one, as reproducible builds know it."""
-    import datetime
-
-    given = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not given:
-        return datetime.datetime.now(datetime.UTC).date()
-    try:
-        return datetime.datetime.fromtimestamp(int(given), datetime.UTC).date()
-    except (ValueError, OverflowError, OSError):
-        raise click.UsageError(f"SOURCE_DATE_EPOCH={given} is not a number of seconds since 1970") from None
-
-
-def loaded(asked: Asked) -> Loaded:
-    """The config; how many warnings `validate` has for it is printed on standard error."""
-    from imagegen import pipeline
-    from imagegen.console import counted
-
-    found = pipeline.load(asked)
-    if count := len(found.warnings) + len(found.awaited):
-        line = f"{asked.file}: {counted(count, 'warning')}: run `imagegen validate` to see them"
-        voice().tell(one_line(line))
-    return found
-
-
-def target_of(loaded: Loaded, target: str | None) -> str:
-    """The target that is meant; what stands in its way is an error."""
-    from imagegen import pipeline
-    from imagegen.errors import ConfigError
-
-    known = list(loaded.config.targets.named())
-    if target is None and len(known) > 1:
-        choices = " or ".join(f"--target {name}" for name in known)
-        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: {choices}")
-    chosen = target or known[0]
-    pipeline.evaluated(loaded, chosen)
-    return chosen
 
 
 def lock_file_of(config: Path, lock_file: Path | None, labels: tuple[str, ...]) -> Path:
     """The lock: beside the config unless another is named; never a rehearsal's for a run that is none."""
-    from imagegen.cli.rehearsing import refuse_stand_ins
-
     file = lock_file or config.with_name(f"{config.stem}.lock.json")
     refuse_stand_ins(file, labels)
     return file
@@ -83,20 +36,13 @@ def lock_file_of(config: Path, lock_file: Path | None, labels: tuple[str, ...]) 
 def lock_for(request: Asked, loaded: Loaded, target: str, lock_file: Path | None, *, rehearse: bool) -> Lock:
     """The lock of the config; with `rehearse` one that is made of stand-ins now."""
     if not rehearse:
-        from imagegen import pipeline
-
         return pipeline.read_lock_for(loaded, target, lock_file_of(request.file, lock_file, ()))
-    from imagegen.cli.rehearsing import refuse_lock_file, rehearse_lock
-
     refuse_lock_file(lock_file)
     return rehearse_lock(request, target, console=console_for(plain=False, quiet=False))
 
 
 def console_for(plain: bool, quiet: bool) -> Console:
     """What tells of long work."""
-    from imagegen.console import make_console
-
-    gc.enable()
     console = make_console(plain=True if plain else None, quiet=quiet)
     # What the command says from here on is said by it.
     voice().console = console
@@ -105,8 +51,6 @@ def console_for(plain: bool, quiet: bool) -> Console:
 
 def on_error(choice: str, *, rehearse: bool) -> OnError:
     """What becomes of a machine whose build fails; asking needs somebody to ask."""
-    from imagegen.build.packer import OnError
-
     if rehearse and choice == "ask":
         raise click.UsageError("a rehearsal does not ask: use --on-error=abort, or leave it out")
     if choice != "ask":
@@ -128,12 +72,6 @@ def _ask_what_to_do(step: str) -> str:
 
 def run_with(labels: tuple[str, ...]) -> Run:
     """The facts of this run."""
-    import datetime
-    import secrets
-
-    from imagegen.cli.labels import parse_labels
-    from imagegen.providers import Run
-
     now = datetime.datetime.now(datetime.UTC)
     return Run(
         environ=os.environ,

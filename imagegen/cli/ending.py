@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -31,7 +32,7 @@ def open_closed_streams() -> None:
 def end_without_place(error: OSError) -> int | None:
     """The exit code, after the message; None where the error is none of a place, but a bug."""
     if error.errno in _FULL:
-        _drop(sys.stdout)
+        drop_output()
         place = error.filename or "standard output, or a file being written"
         _tell(f"error: {place}: {error.strerror}")
         _tell("hint: free some space there and in the folder for temporary files (TMPDIR), or raise `ulimit -f`")
@@ -48,8 +49,6 @@ def end_without_place(error: OSError) -> int | None:
 
 def _has_no_temporary_folder() -> bool:
     # Whoever asks Python for it gets an error that names no file.
-    import tempfile
-
     try:
         tempfile.gettempdir()
     except FileNotFoundError:
@@ -57,15 +56,9 @@ def _has_no_temporary_folder() -> bool:
     return False
 
 
-class Verbs(click.Group):
-    """A group of verbs, quiet when the reader of their output leaves: click would end with 1, the code of a bug."""
-
-    def invoke(self, ctx: click.Context) -> object:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            _drop(sys.stdout)
-            raise click.exceptions.Exit(READER_LEFT) from None
+def drop_output() -> None:
+    """Forget what standard output could not take."""
+    _drop(sys.stdout)
 
 
 def _drop(stream: TextIO) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from imagegen.files import check_name
+
 
 def _checked_folder(_context: click.Context, _option: click.Parameter, folder: Path) -> Path:
     """Packer writes below it, and takes its name for UTF-8."""
-    from imagegen.files import check_name
-
     check_name(folder.absolute())
     return folder
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, NamedTuple
+
+from imagegen import pipeline
+from imagegen.catalog.facts import table
+from imagegen.config.schema import Known
+from imagegen.rules.awaited import notes, override_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-
-    from imagegen.config.schema import Known
 
 
 class Moved(NamedTuple):
@@ -28,9 +32,6 @@ class Moved(NamedTuple):
 
 def overrides() -> dict[str, list[Moved]]:
     """Every name that a config may use, with what it moves."""
-    from imagegen import pipeline
-    from imagegen.rules.awaited import override_names
-
     found = {name: [Moved(what, None, None, "")] for name, what in override_names().items()}
     for step in pipeline.load_steps().values():
         for artifact, meta in step.meta.artifacts.items():
@@ -42,8 +43,6 @@ def overrides() -> dict[str, list[Moved]]:
 
 def override_lines(found: Mapping[str, list[Moved]], width: int) -> Iterator[str]:
     """What each name moves, for people."""
-    import textwrap
-
     for name, moved in found.items():
         yield from textwrap.wrap(f"{name}: {_holds(moved)}{_unbuilt(moved)}", width, subsequent_indent="    ")
         for item in moved:
@@ -65,10 +64,6 @@ def _holds(moved: list[Moved]) -> str:
 
 def known_words() -> Known:
     """What the catalogue, the steps and the rules know of keys beside the model."""
-    from imagegen.catalog.facts import table
-    from imagegen.config.schema import Known
-    from imagegen.rules.awaited import notes
-
     described = {
         name: f"The https URL of {_holds(moved)}, instead of the public one.{_unbuilt(moved)}"
         for name, moved in overrides().items()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.lock import Lock, read_lock
+from imagegen.cli.labels import parse_labels
 from imagegen.errors import ConfigError, ToolError
 
 if TYPE_CHECKING:
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
     from imagegen.pipeline import Asked
@@ -30,8 +31,6 @@ def rehearse_build(
     console: Console,
 ) -> ImageManifest:
     """The manifest of a rehearsed build."""
-    from imagegen.cli.labels import parse_labels
-
     if _MARK in parse_labels(labels):
         message = f"--label {_MARK}=… cannot be set together with --rehearse"
         raise ConfigError(message, hint="leave it out: every rehearsal is labelled rehearsal=true")
@@ -57,9 +56,6 @@ def refuse_lock_file(lock_file: Path | None) -> None:
 
 def refuse_stand_ins(file: Path, labels: Sequence[str]) -> None:
     """A rehearsal's lock names base images that no cloud has, and digests of bytes that no server has."""
-    from imagegen.artifacts.lock import read_lock
-    from imagegen.cli.labels import parse_labels
-
     lock = read_lock(file)
     if lock is not None and lock.labels.get(_MARK) == "true" and parse_labels(labels).get(_MARK) != "true":
         message = f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from imagegen.rules.examples import example_of
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -13,16 +15,12 @@ if TYPE_CHECKING:
 
 def rule_json(rule: Rule) -> dict[str, Any]:
     """The rule with its example."""
-    from imagegen.rules.examples import example_of
-
     found = {"id": rule.id, "severity": rule.severity, "summary": rule.summary}
     return {**found, "why": rule.why or None, "example": example_of(rule.id).as_json()}
 
 
 def rule_lines(rule: Rule, width: int) -> Iterator[str]:
     """What the rule demands and why, a config that breaks it, what is said of that, and the nearest fine one."""
-    from imagegen.rules.examples import example_of
-
     example = example_of(rule.id)
     yield f"{rule.id} ({rule.severity})"
     yield from _wrapped(f"{rule.summary}.", width)

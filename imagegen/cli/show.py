@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from imagegen.console import counted
-from imagegen.lines import joined, one_line, without_brackets
+from imagegen.lines import counted, joined, one_line, without_brackets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from imagegen import pipeline
+from imagegen.catalog.facts import goes_with, is_listed, numbers, table
+from imagegen.cli.overrides import known_words
 from imagegen.cli.telling import voice
+from imagegen.config.schema import FILE_NAME, config_schema, schema_text
+from imagegen.config.starter import Answers, OnAws, OnAzure, complaint, starter_text
+from imagegen.documents.problems import nearest, quoted
 from imagegen.errors import ERROR, ConfigError
-from imagegen.files import check_name
+from imagegen.files import check_name, write_file
 from imagegen.lines import one_line
 
 if TYPE_CHECKING:
     import datetime
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
-    from imagegen.config.starter import Answers
     from imagegen.errors import Problem
 
 _RELEASE = "2022"
@@ -69,8 +76,6 @@ class Interview:
 
 def answers_to(given: Mapping[str, Any], *, terminal: bool, today: datetime.date) -> Answers:
     """Everything that a first config needs, or one error that names every flag that is missing."""
-    from imagegen.config.starter import Answers, OnAws, OnAzure
-
     interview = Interview(given, terminal)
     release = interview.answer("release", _RELEASE, _release)
     name = interview.answer("name", given.get("file_name") or f"windows-{release}-containerd", _free_name(given))
@@ -104,8 +109,6 @@ def answers_to(given: Mapping[str, Any], *, terminal: bool, today: datetime.date
 
 
 def _release(answer: str) -> str:
-    from imagegen.catalog.facts import table
-
     if refused := table("windows")["refused"].get(answer):
         raise click.UsageError(f"{answer} cannot be built: {refused['reason']}")
     return _one_of(list(table("windows")["releases"]))(answer)
@@ -128,14 +131,10 @@ def _free_name(given: Mapping[str, Any]) -> Callable[[str], str]:
 
 def file_of(name: str) -> Path:
     """The file of a config for which no other is named."""
-    from pathlib import Path
-
     return Path(f"{name}.yaml")
 
 
 def _plain(question: str) -> Callable[[str], str]:
-    from imagegen.config.starter import complaint
-
     def check(answer: str) -> str:
         if wrong := complaint(question, answer):
             raise click.UsageError(wrong)
@@ -145,8 +144,6 @@ def _plain(question: str) -> Callable[[str], str]:
 
 
 def _one_of(known: Sequence[str]) -> Callable[[str], str]:
-    from imagegen.documents.problems import nearest, quoted
-
     def check(answer: str) -> str:
         if answer not in known:
             raise click.UsageError(f"unknown value {quoted(answer)}; {nearest(answer, known)}")
@@ -163,10 +160,6 @@ def _clouds(answer: str | Sequence[str]) -> list[str]:
 
 
 def _networks(answer: str | Sequence[str]) -> list[str]:
-    import ipaddress
-
-    from imagegen.config.starter import complaint
-
     words = answer.replace(",", " ").split() if isinstance(answer, str) else list(answer)
     if wrong := complaint("allow_cidr", words) or ("" if words else "name at least one network"):
         raise click.UsageError(wrong)
@@ -189,8 +182,6 @@ def _refuse_idle(given: Mapping[str, Any], clouds: Sequence[str]) -> None:
 
 def _newest(release: str, today: datetime.date) -> tuple[str, str]:
     """The newest Kubernetes tested on the release, supported where any is, and the containerd supported longest."""
-    from imagegen.catalog.facts import goes_with, is_listed, numbers, table
-
     minors = table("kubernetes")["minors"]
     tested = [minor for minor, row in minors.items() if row["windows"].get(release, {}).get("verdict") == "tested"]
     good = [minor for minor in tested if minors[minor]["end_of_life"] >= today.isoformat()]
@@ -213,10 +204,6 @@ def write_starter(
     answers: Answers, file: Path, *, force: bool, with_schema: bool, terminal: bool, today: datetime.date
 ) -> Written:
     """The config, whole or not at all, and only where every rule takes it; and the schema by which editors check it."""
-    from imagegen.config.schema import FILE_NAME
-    from imagegen.config.starter import starter_text
-    from imagegen.files import write_file
-
     refuse_existing(file, force=force)
     schema = file.with_name(FILE_NAME)
     missing = with_schema and not schema.is_file()
@@ -249,9 +236,6 @@ def _with_ended_support(answers: Answers, file: Path, problems: Sequence[Problem
 
 
 def _schema() -> bytes:
-    from imagegen.cli.overrides import known_words
-    from imagegen.config.schema import config_schema, schema_text
-
     return schema_text(config_schema(known_words())).encode()
 
 
@@ -267,11 +251,6 @@ def refuse_existing(file: Path, *, force: bool) -> None:
 
 def _judged(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:
     """What the rules say of the config."""
-    import tempfile
-    from pathlib import Path
-
-    from imagegen import pipeline
-
     with tempfile.TemporaryDirectory() as folder:
         draft = Path(folder, "config.yaml")
         draft.write_text(text, encoding="utf-8")

@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from imagegen.console import counted
 from imagegen.documents.yaml import (
     MAX_DEPTH,
     MAX_VALUES,
@@ -23,6 +22,7 @@ from imagegen.documents.yaml import (
 )
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import check_name
+from imagegen.lines import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

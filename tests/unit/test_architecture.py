@@ -30,7 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "console": {"lines"},
     "files": {"errors"},
     "scratch": set(),
-    "documents": {"console", "errors", "files"},
+    "documents": {"errors", "files", "lines"},
     "catalog": {"contents"},
     "resources": set(),
     "artifacts": {"errors", "files", "resources", "scratch"},
@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": {"build", "errors", "plan", "providers"},
     "pipeline": {
         *("artifacts", "build", "config", "console", "contents", "doctor", "errors", "files", "imagegen"),
-        *("leftovers", "manifest", "plan", "providers", "render", "rules", "settle", "steps"),
+        *("leftovers", "lines", "manifest", "plan", "providers", "render", "rules", "settle", "steps"),
     },
     "rehearsal": {
         *("artifacts", "build", "catalog", "console", "documents", "errors", "manifest", "pipeline", "providers"),

@@ -14,8 +14,9 @@ import pytest
 from imagegen import pipeline
 from imagegen.catalog import listing
 from imagegen.catalog.facts import table
-from imagegen.cli import asking, teach
+from imagegen.cli.configs import config_request
 from imagegen.cli.rule_text import rule_lines
+from imagegen.cli.verbs import catalog, explain, init, rules, schema
 from imagegen.config.schema import FILE_NAME, MODELINE
 from imagegen.errors import ConfigError
 from imagegen.rules import awaited
@@ -54,16 +55,16 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], file: str) -> None:
-    result = run(teach.init, *words, "--no-schema")
+    result = run(init.init, *words, "--no-schema")
     assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
-    loaded = pipeline.load(asking.asked(Path(file), ()))
+    loaded = pipeline.load(config_request(Path(file), ()))
     assert (list(loaded.config.targets.named()), loaded.awaited) == (clouds, ())
     assert loaded.config.name == Path(file).stem
     assert MODELINE not in Path(file).read_text()
 
 
 def test_init_writes_the_schema_beside() -> None:
-    result = run(teach.init, "new/first.yaml", *AWS)
+    result = run(init.init, "new/first.yaml", *AWS)
     assert result.stdout.splitlines() == [
         "wrote new/first.yaml, which validates",
         f"wrote new/{FILE_NAME}, by which editors complete and check it",
@@ -75,7 +76,7 @@ def test_init_writes_the_schema_beside() -> None:
 
 def test_init_keeps_the_schema_that_lies_beside() -> None:
     Path(FILE_NAME).write_text("{}")
-    assert FILE_NAME not in run(teach.init, "first.yaml", *AWS).stdout
+    assert FILE_NAME not in run(init.init, "first.yaml", *AWS).stdout
     assert Path("first.yaml").read_text().startswith(MODELINE)
     assert Path(FILE_NAME).read_text() == "{}"
 
@@ -95,7 +96,7 @@ def test_init_keeps_the_schema_that_lies_beside() -> None:
 )
 def test_init_refuses_and_writes_nothing(words: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        run(teach.init, *words)
+        run(init.init, *words)
     assert caught.value.message.startswith(message)
     assert all(problem.file == "windows-2025-containerd.yaml" for problem in caught.value.problems)
     assert not list(Path().iterdir())
@@ -104,16 +105,16 @@ def test_init_refuses_and_writes_nothing(words: tuple[str, ...], message: str) -
 def test_init_replaces_only_by_force() -> None:
     Path("mine.yaml").write_text("mine")
     with pytest.raises(ConfigError, match="exists already"):
-        run(teach.init, "mine.yaml", *AWS)
+        run(init.init, "mine.yaml", *AWS)
     assert Path("mine.yaml").read_text() == "mine"
-    run(teach.init, "mine.yaml", *AWS, "--force", "--no-schema")
+    run(init.init, "mine.yaml", *AWS, "--force", "--no-schema")
     assert "name: mine\n" in Path("mine.yaml").read_text()
 
 
 @pytest.fixture
 def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = types.SimpleNamespace(isatty=lambda: True)
-    monkeypatch.setattr(teach, "sys", types.SimpleNamespace(stdin=terminal))
+    monkeypatch.setattr(init, "sys", types.SimpleNamespace(stdin=terminal))
 
 
 @pytest.mark.usefixtures("_terminal")
@@ -121,14 +122,14 @@ def _terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_init_asks_nothing_where_the_file_exists(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.yaml").write_text("mine")
     with pytest.raises(ConfigError, match="exists already"):
-        run(teach.init, *words)
+        run(init.init, *words)
     assert capsys.readouterr().err == ""
 
 
 def test_init_says_at_once_that_its_own_name_is_taken() -> None:
     Path("windows-2022-containerd.yaml").write_text("mine")
     with pytest.raises(ConfigError, match="exists already; choose another name, or give --force"):
-        run(teach.init, *AWS)
+        run(init.init, *AWS)
 
 
 ENDED = (*AWS, "--kubernetes", "1.34.9", "--name", "ended", "--no-schema")
@@ -136,17 +137,17 @@ ENDED = (*AWS, "--kubernetes", "1.34.9", "--name", "ended", "--no-schema")
 
 def test_init_says_how_to_build_what_is_no_longer_supported() -> None:
     with pytest.raises(ConfigError, match="not written") as caught:
-        run(teach.init, *ENDED)
+        run(init.init, *ENDED)
     assert [problem.rule for problem in caught.value.problems] == ["support-ended"]
     assert caught.value.hint == "give --allow-eol to build what is no longer supported; the manifest records it"
-    result = run(teach.init, *ENDED, "--allow-eol")
+    result = run(init.init, *ENDED, "--allow-eol")
     assert "[support-ended-allowed]" in result.stderr
-    assert pipeline.load(asking.asked(Path("ended.yaml"), ())).config.allow_eol
+    assert pipeline.load(config_request(Path("ended.yaml"), ())).config.allow_eol
 
 
 def test_init_proposes_what_was_tested_on_an_ended_release() -> None:
-    run(teach.init, *AZURE, "--release", "annual", "--name", "ended", "--allow-eol", "--no-schema")
-    loaded = pipeline.load(asking.asked(Path("ended.yaml"), ()))
+    run(init.init, *AZURE, "--release", "annual", "--name", "ended", "--allow-eol", "--no-schema")
+    loaded = pipeline.load(config_request(Path("ended.yaml"), ()))
     assert {problem.rule for problem in loaded.warnings} == {"support-ended-allowed"}
 
 
@@ -155,12 +156,12 @@ def test_init_proposes_what_was_tested_on_an_ended_release() -> None:
 def test_init_asks_whether_to_build_what_is_no_longer_supported(wanted: bool) -> None:
     answers = ["", "", "y" if wanted else "n", ""]
     if wanted:
-        result = run(teach.init, *ENDED, answers="\n".join(answers))
+        result = run(init.init, *ENDED, answers="\n".join(answers))
         assert "kubernetes.version: support of Kubernetes 1.34 ended on" in result.stderr
         assert "\nallow_eol: true\n" in Path("ended.yaml").read_text()
     else:
         with pytest.raises(ConfigError, match="not written"):
-            run(teach.init, *ENDED, answers="\n".join(answers))
+            run(init.init, *ENDED, answers="\n".join(answers))
         assert not list(Path().iterdir())
 
 
@@ -182,7 +183,7 @@ def test_init_asks_on_a_terminal_until_the_answer_is_right() -> None:
         "198.51.100.7/32",
         "us-east-1",
     ]
-    result = run(teach.init, "--no-schema", answers="\n".join([*answers, ""]))
+    result = run(init.init, "--no-schema", answers="\n".join([*answers, ""]))
     assert result.stdout.endswith("next: imagegen lock asked.yaml\n")
     assert result.stderr.count("Error: ") == 6
     assert "region: us-east-1\n" in Path("asked.yaml").read_text()
@@ -190,46 +191,46 @@ def test_init_asks_on_a_terminal_until_the_answer_is_right() -> None:
 
 def test_explain_prints_and_narrows() -> None:
     config = CONFIGS / "reference.yaml"
-    result = run(teach.explain, config, "kubernetes", "--set", "kubernetes.version=1.35.1", "--target", "aws")
+    result = run(explain.explain, config, "kubernetes", "--set", "kubernetes.version=1.35.1", "--target", "aws")
     assert "windows-2022-containerd for aws\n" in result.stdout
     assert "--set kubernetes.version" in result.stdout
     assert "targets." not in result.stdout
-    read = json.loads(run(teach.explain, config, "--format", "json").stdout)
+    read = json.loads(run(explain.explain, config, "--format", "json").stdout)
     assert {step["name"] for step in read["steps"]} == set(pipeline.load_steps())
     with pytest.raises(ConfigError, match="no such target"):
-        run(teach.explain, config, "--target", "gcp")
+        run(explain.explain, config, "--target", "gcp")
 
 
 def test_explain_says_what_is_not_built_yet() -> None:
-    result = run(teach.explain, CONFIGS / "reference.yaml", "windows", "--set", "windows.hyper_v=tools")
+    result = run(explain.explain, CONFIGS / "reference.yaml", "windows", "--set", "windows.hyper_v=tools")
     assert result.stderr == f"{CONFIGS / 'reference.yaml'}: 1 warning: run `imagegen validate` to see them\n"
 
 
 def test_schema_and_reference_are_the_shipped_ones() -> None:
-    assert run(teach.schema).stdout == (CONFIGS / FILE_NAME).read_text(encoding="utf-8")
-    assert run(teach.schema, "--format", "yaml").stdout == (CONFIGS / "reference.yaml").read_text(encoding="utf-8")
+    assert run(schema.schema).stdout == (CONFIGS / FILE_NAME).read_text(encoding="utf-8")
+    assert run(schema.schema, "--format", "yaml").stdout == (CONFIGS / "reference.yaml").read_text(encoding="utf-8")
 
 
 def test_catalog_lists_its_tables() -> None:
-    read = json.loads(run(teach.catalog, "--format", "json").stdout)
+    read = json.loads(run(catalog.catalog, "--format", "json").stdout)
     assert set(read) == {*listing.tables(), "overrides", "faults"}
-    text = run(teach.catalog).stdout
+    text = run(catalog.catalog).stdout
     assert all(f"\n{name} " in f"\n{text}" for name in read)
 
 
 def test_catalog_shows_a_table() -> None:
-    assert run(teach.catalog, "containerd").stdout.splitlines() == listing.describe("containerd")
-    assert json.loads(run(teach.catalog, "containerd", "--format", "json").stdout) == table("containerd")
+    assert run(catalog.catalog, "containerd").stdout.splitlines() == listing.describe("containerd")
+    assert json.loads(run(catalog.catalog, "containerd", "--format", "json").stdout) == table("containerd")
 
 
 def test_overrides_are_all_that_a_config_takes() -> None:
-    read = json.loads(run(teach.catalog, "overrides", "--format", "json").stdout)
+    read = json.loads(run(catalog.catalog, "overrides", "--format", "json").stdout)
     assert list(read) == pipeline.override_names()
     built = {name: [item["artifact"] for item in items] for name, items in read.items() if items[0]["built"]}
     assert built == dict(sorted(override_names(pipeline.load_steps()).items()))
     unbuilt = {name: [item["artifact"] for item in items] for name, items in read.items() if name not in built}
     assert unbuilt == {name: [what] for name, what in sorted(awaited.override_names().items())}
-    text = run(teach.catalog, "overrides").stdout
+    text = run(catalog.catalog, "overrides").stdout
     for name, items in read.items():
         assert f"{name}: " in text
         assert all(item["address"] in text for item in items if item["built"])
@@ -237,9 +238,9 @@ def test_overrides_are_all_that_a_config_takes() -> None:
 
 
 def test_rules_lists_all_and_shows_one() -> None:
-    read = json.loads(run(teach.rules, "--format", "json").stdout)
+    read = json.loads(run(rules.rules, "--format", "json").stdout)
     assert [item["id"] for item in read] == [*(rule.id for rule in RULES), *features()]
-    text = run(teach.rules).stdout
+    text = run(rules.rules).stdout
     assert all(item["id"] in text for item in read)
     assert max(map(len, text.splitlines())) <= 100
 
@@ -275,8 +276,8 @@ This does not:
 
 
 def test_a_rule_is_explained_by_an_example() -> None:
-    assert run(teach.rules, "aws-gp2-speed").stdout == GP2
-    (read,) = json.loads(run(teach.rules, "aws-gp2-speed", "--format", "json").stdout)
+    assert run(rules.rules, "aws-gp2-speed").stdout == GP2
+    (read,) = json.loads(run(rules.rules, "aws-gp2-speed", "--format", "json").stdout)
     assert (read["severity"], read["why"]) == ("error", None)
     assert [said["path"] for said in read["example"]["says"]] == [
         "targets.aws.disk.iops",
@@ -286,18 +287,18 @@ def test_a_rule_is_explained_by_an_example() -> None:
 
 
 def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:
-    told = run(teach.rules, "support-ends-soon").stdout
+    told = run(rules.rules, "support-ends-soon").stdout
     assert "\nWhy: nodes of this image outlive the support" in told
     assert "\nThis breaks it (if today is 2026-12-15):\n" in told
     assert "\n  kubernetes.version: support of Kubernetes 1.35 ends on 2027-02-28\n" in told
 
 
 def test_what_is_not_built_yet_is_explained() -> None:
-    told = run(teach.rules, "docker").stdout
+    told = run(rules.rules, "docker").stdout
     assert told.startswith("docker (not built yet)\n")
     assert "\n    runtime.docker\n" in told
     assert "\n    overrides.docker_url\n" in told
-    listed = run(teach.rules, awaited.RULE).stdout
+    listed = run(rules.rules, awaited.RULE).stdout
     assert all(f"\n{name} " in listed for name in features())
     assert RULES[0].id not in listed
 
@@ -314,17 +315,17 @@ def test_every_rule_can_be_shown() -> None:
 
 def test_narrow_terminals_get_narrow_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert max(map(len, run(teach.rules).stdout.splitlines())) <= 80
-    assert max(map(len, run(teach.catalog).stdout.splitlines())) <= 80
+    assert max(map(len, run(rules.rules).stdout.splitlines())) <= 80
+    assert max(map(len, run(catalog.catalog).stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
     ("command", "name", "hint"),
     [
-        (teach.catalog, "kubernets", 'did you mean "kubernetes"?'),
-        (teach.catalog, "zzz", "`imagegen catalog` lists them"),
-        (teach.rules, "windows-release-knwon", 'did you mean "windows-release-known"?'),
-        (teach.rules, "zzz", "`imagegen rules` lists them"),
+        (catalog.catalog, "kubernets", 'did you mean "kubernetes"?'),
+        (catalog.catalog, "zzz", "`imagegen catalog` lists them"),
+        (rules.rules, "windows-release-knwon", 'did you mean "windows-release-known"?'),
+        (rules.rules, "zzz", "`imagegen rules` lists them"),
     ],
 )
 def test_unknown_names_have_a_hint(command: click.Command, name: str, hint: str) -> None:
@@ -333,6 +334,6 @@ def test_unknown_names_have_a_hint(command: click.Command, name: str, hint: str)
     assert caught.value.hint == hint
 
 
-@pytest.mark.parametrize("command", [teach.init, teach.explain, teach.schema, teach.catalog, teach.rules])
+@pytest.mark.parametrize("command", [init.init, explain.explain, schema.schema, catalog.catalog, rules.rules])
 def test_help_has_an_example(command: Any) -> None:  # noqa: ANN401 - click's own type of a command
     assert f"  imagegen {command.name} " in run(command, "--help").stdout

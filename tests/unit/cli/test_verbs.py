@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import pkgutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ import pytest
 from imagegen import contents, errors, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.packer import OnError
-from imagegen.cli import asking
+from imagegen.cli import asking, verbs
+from imagegen.cli.group import VERBS, Verb
 from imagegen.cli.labels import parse_labels
 from imagegen.cli.main import cli, main
 from imagegen.cli.show import error_text
@@ -194,28 +196,36 @@ def test_version(run: Callable[..., tuple[object, str, str]]) -> None:
     assert run("--version") == (0, "imagegen, version 0.1.0\n", "")
 
 
-def _verbs(group: click.Group, under: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    for name, command in group.commands.items():
-        yield (*under, name)
+def _verbs(group: click.Group, under: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, listed in group.commands.items():
+        command = listed.load() if isinstance(listed, Verb) else listed
+        yield (*under, name), command
         if isinstance(command, click.Group):
             yield from _verbs(command, (*under, name))
 
 
-@pytest.mark.parametrize("verb", [(), *_verbs(cli)], ids=" ".join)
+ALL_VERBS: dict[tuple[str, ...], click.Command] = {(): cli, **dict(_verbs(cli))}
+
+
+@pytest.mark.parametrize("verb", ALL_VERBS, ids=" ".join)
 def test_every_verb_and_option_explains_itself(
     verb: tuple[str, ...], run: Callable[..., tuple[object, str, str]]
 ) -> None:
+    command = ALL_VERBS[verb]
     code, out, err = run(*verb, "--help")
     assert (code, err) == (0, "")
     assert out.startswith("Usage: imagegen ")
     assert max(len(line) for line in out.splitlines()) <= 100
-    command: click.Command = cli
-    for name in verb:
-        assert isinstance(command, click.Group)
-        command = command.commands[name]
     assert (command.help or "").strip()
     silent = [item.name for item in command.params if isinstance(item, click.Option) and not (item.help or "").strip()]
     assert silent == []
+
+
+def test_every_module_of_a_verb_is_a_verb() -> None:
+    modules = {module.name for module in pkgutil.iter_modules(verbs.__path__)}
+    assert modules == set(VERBS)
+    assert {(name,) for name in VERBS} < set(ALL_VERBS)
+    assert all(sentence.endswith(".") for sentence in VERBS.values())
 
 
 ERRORS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ImagegenError)]

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.console import Console, counted, make_console, seconds
+from imagegen.console import Console, make_console, seconds
+from imagegen.lines import counted
 
 if TYPE_CHECKING:
     import rich.progress
@@ -112,17 +113,6 @@ def test_standard_error_decides_unless_told(monkeypatch: pytest.MonkeyPatch) -> 
     assert [make_console(plain=plain).plain for plain in (None, True, False)] == [False, True, False]
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert make_console().plain is True
-
-
-def test_a_plain_console_does_not_import_rich(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ["rich", *(name for name in sys.modules if name.startswith("rich."))]:
-        monkeypatch.setitem(sys.modules, name, None)
-    console = Console(io.StringIO(), plain=True)
-    console.say("x")
-    with console.task("y", None):
-        console.warn("z")
-    with pytest.raises(ImportError):
-        _ = console.terminal
 
 
 @pytest.mark.parametrize(

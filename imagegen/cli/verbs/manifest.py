@@ -8,8 +8,10 @@ from pathlib import Path
 import click
 
 from imagegen.cli import options
-from imagegen.console import counted
-from imagegen.lines import one_line
+from imagegen.cli.show import manifest_line, print_json, print_manifest
+from imagegen.errors import ConfigError
+from imagegen.lines import counted, one_line
+from imagegen.manifest.store import LocalStore
 
 _FOLDER = click.argument("folder", required=False, type=click.Path(path_type=Path))
 
@@ -30,9 +32,6 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
     Those of FOLDER instead of OUT, for example of a rehearsal:
       imagegen manifest list out/rehearsal/windows-2022-containerd-aws-x1y2z3
     """
-    from imagegen.cli.show import manifest_line, print_json
-    from imagegen.manifest.store import LocalStore
-
     place = _existing(folder) if folder else out
     found = LocalStore(place / "manifests").list()
     if not found.records and not found.bad:
@@ -47,8 +46,6 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
 
 def _existing(folder: Path) -> Path:
     """A folder that somebody named and that is none, or is the store itself, is not an empty store."""
-    from imagegen.errors import ConfigError
-
     if not folder.is_dir():
         raise ConfigError(f"{folder} is not a folder", hint="name a folder that holds `manifests`, as --out does")
     return folder.parent if folder.name == "manifests" else folder
@@ -70,10 +67,6 @@ def _tell_where_else(place: Path) -> None:
 @options.FORMAT
 def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> None:
     """Show the manifest of the image whose id begins with IMAGE_ID, of FOLDER instead of OUT where it is given."""
-    from imagegen.cli.show import print_manifest
-    from imagegen.errors import ConfigError
-    from imagegen.manifest.store import LocalStore
-
     place = _existing(folder) if folder else out
     listing = LocalStore(place / "manifests").list()
     found = [item for item in listing.records if item.image_id.startswith(image_id)]

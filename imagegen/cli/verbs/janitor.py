@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import datetime
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from imagegen import pipeline
 from imagegen.cli import asking, options
+from imagegen.cli.configs import config_request, load_config
+from imagegen.cli.show import print_json
+from imagegen.errors import ImagegenError, PublishError
+from imagegen.leftovers import sweep
+from imagegen.leftovers.reading import read_runs
+from imagegen.leftovers.sweep import configured_place
 from imagegen.lines import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imagegen.errors import ImagegenError
     from imagegen.leftovers.sweep import Outcome, Place
     from imagegen.providers import Run
 
 _LIMIT = 50
 
 
-@click.command(short_help="List or remove what dead runs left in the cloud.")
+@click.command()
 @click.argument("config", required=False, type=click.Path(path_type=Path))
 @click.option("--target", metavar="NAME", help="Only this target; all by default.")
 @options.SET
@@ -60,12 +68,6 @@ def janitor(
     run, when its time is over (the tag imagegen_expires_at). A finished image is never removed.
     Exit code 7 where something could not be removed: run it again. What cannot be looked at hides nothing else.
     """
-    import datetime
-    import functools
-
-    from imagegen.leftovers import sweep
-    from imagegen.leftovers.reading import read_runs
-
     run, console = asking.run_with(()), asking.console_for(plain, quiet)
     # Read again and again, and what is wrong with them is said once.
     read = functools.partial(read_runs, out, functools.cache(console.warn))
@@ -89,11 +91,7 @@ def _places_of_config(
     config: Path, target: str | None, sets: tuple[str, ...], run: Run
 ) -> tuple[list[Place], list[ImagegenError]]:
     """Where the config's targets build, and what is wrong with those of which that cannot be told."""
-    from imagegen import pipeline
-    from imagegen.errors import ImagegenError
-    from imagegen.leftovers.sweep import configured_place
-
-    loaded = asking.loaded(asking.asked(config, sets))
+    loaded = load_config(config_request(config, sets))
     if target is not None:
         pipeline.check_target(loaded, target)
     places: list[Place] = []
@@ -109,8 +107,6 @@ def _places_of_config(
 
 def _tell(outcomes: Sequence[Outcome], form: str) -> None:
     if form == "json":
-        from imagegen.cli.show import print_json
-
         print_json([outcome_json(outcome) for outcome in outcomes])
         return
     for outcome in outcomes:
@@ -118,8 +114,6 @@ def _tell(outcomes: Sequence[Outcome], form: str) -> None:
 
 
 def _raise_if_stuck(outcomes: Sequence[Outcome], faults: Sequence[ImagegenError]) -> None:
-    from imagegen.errors import PublishError
-
     stuck = sum(bool(outcome.why_not) for outcome in outcomes)
     if not stuck and len(faults) == 1:
         raise faults[0]

@@ -1,4 +1,4 @@
-"""Configs in; every problem of each out, for people, machines or the annotations of a pull request."""
+"""`imagegen validate`: every problem of each config, for people, machines or the annotations of a pull request."""
 
 from __future__ import annotations
 
@@ -6,15 +6,57 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from imagegen import pipeline
+from imagegen.cli import options
+from imagegen.cli.configs import config_request
+from imagegen.cli.show import error_text, print_json, problem_text
 from imagegen.cli.telling import voice
-from imagegen.console import counted
 from imagegen.errors import ERROR, ConfigError, ExitCode
-from imagegen.lines import one_line
+from imagegen.lines import counted, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.errors import Problem
+
+
+@click.command()
+@options.CONFIGS
+@click.option("--target", metavar="NAME", help="Also check that the config has this target.")
+@options.SET
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "github"]),
+    default="text",
+    show_default=True,
+    help="text for people, json for machines, github for annotations of a pull request.",
+)
+def validate(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...], form: str) -> None:
+    """Check configs: their form and every rule. Looks nothing up.
+
+    All problems are told at once, each with file, line, path, the rule's id and a hint.
+
+    \b
+      imagegen validate configs/*.yaml
+      imagegen validate image.yaml --set kubernetes.version=1.37.0 --format json
+
+    What works and should be known is a warning; so is what this version of imagegen cannot make yet, which
+    `imagegen plan` refuses. Exit code 2 where a config is wrong.
+    """
+    verdicts = [_judged(config, target, sets) for config in configs]
+    if form == "json":
+        told = [verdict.as_json() for verdict in verdicts]
+        print_json({"ok": all(one["ok"] for one in told), "configs": told})
+    else:
+        told_before: set[Problem] = set()
+        for verdict in verdicts:
+            (_annotate if form == "github" else _tell)(verdict, told_before)
+            told_before |= {*verdict.problems, *verdict.awaited}
+        if form == "text" and len(verdicts) > 1:
+            click.echo(one_line(_summary(verdicts)))
+    if any(verdict.failure for verdict in verdicts):
+        raise click.exceptions.Exit(int(ExitCode.USAGE))
 
 
 class Verdict(NamedTuple):
@@ -40,31 +82,9 @@ class Verdict(NamedTuple):
         }
 
 
-def validate_configs(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...], form: str) -> None:
-    """Says of each config what is to be said, and ends with a usage error where one is wrong."""
-    verdicts = [_judged(config, target, sets) for config in configs]
-    if form == "json":
-        from imagegen.cli.show import print_json
-
-        told = [verdict.as_json() for verdict in verdicts]
-        print_json({"ok": all(one["ok"] for one in told), "configs": told})
-    else:
-        told_before: set[Problem] = set()
-        for verdict in verdicts:
-            (_annotate if form == "github" else _tell)(verdict, told_before)
-            told_before |= {*verdict.problems, *verdict.awaited}
-        if form == "text" and len(verdicts) > 1:
-            click.echo(one_line(_summary(verdicts)))
-    if any(verdict.failure for verdict in verdicts):
-        raise click.exceptions.Exit(int(ExitCode.USAGE))
-
-
 def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
-    from imagegen import pipeline
-    from imagegen.cli.asking import asked
-
     try:
-        loaded = pipeline.load(asked(config, sets))
+        loaded = pipeline.load(config_request(config, sets))
         if target is not None:
             pipeline.check_target(loaded, target)
     except ConfigError as error:
@@ -76,8 +96,6 @@ def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
 
 def _tell(verdict: Verdict, told_before: set[Problem]) -> None:
     """A warning of a config that several extend is told once; what refuses a config is told of each."""
-    from imagegen.cli.show import error_text, problem_text
-
     if verdict.failure is not None:
         voice().tell(error_text(verdict.failure))
         return

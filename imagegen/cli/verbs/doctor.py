@@ -7,20 +7,25 @@ from typing import TYPE_CHECKING
 
 import click
 
+from imagegen import pipeline
 from imagegen.cli import asking, options
+from imagegen.cli.configs import config_request, load_config
+from imagegen.cli.show import print_json
+from imagegen.doctor import examine
+from imagegen.errors import ExitCode
 from imagegen.lines import one_line
+from imagegen.providers.checks import WRONG, Check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from imagegen.providers.checks import Check
 
 _COLOURS = {"ok": "green", "wrong": "red", "unknown": "yellow"}
 _WIDEST_SUBJECT = 44
 
 
-@click.command(short_help="Ask the cloud whether a build can succeed.")
+@click.command()
 @options.CONFIG
 @click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
 @options.SET
@@ -43,14 +48,8 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
 
     `imagegen build` asks the quick ones itself. Exit code 5 where something is wrong.
     """
-    from imagegen import pipeline
-    from imagegen.cli.show import print_json
-    from imagegen.doctor import examine
-    from imagegen.errors import ExitCode
-    from imagegen.providers.checks import WRONG
-
     console, run = asking.console_for(plain, quiet), asking.run_with(())
-    loaded = asking.loaded(asking.asked(config, sets))
+    loaded = load_config(config_request(config, sets))
     names = [target] if target else list(loaded.config.targets.named())
     steps = {name: pipeline.evaluated(loaded, name) for name in names}
     found = {name: examine(loaded.specs[name], steps[name], run, console) for name in names}

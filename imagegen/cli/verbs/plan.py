@@ -1,0 +1,42 @@
+"""`imagegen plan`: what will be on the machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from imagegen import pipeline
+from imagegen.cli import asking, options
+from imagegen.cli.configs import choose_target, config_request, load_config
+from imagegen.cli.show import plan_text, print_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@options.CONFIG
+@options.TARGET
+@options.SET
+@options.LOCK
+@options.REHEARSED_LOCK
+@options.FORMAT
+def plan(
+    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, rehearse: bool, form: str
+) -> None:
+    """Show what will be on the machine: phases, steps and every resource with its final values.
+
+    \b
+    It needs a lock, and the lock an account. Without one:
+      imagegen plan image.yaml --target aws --rehearse
+    """
+    request = config_request(config, sets)
+    loaded = load_config(request)
+    name = choose_target(loaded, target)
+    lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
+    decision = pipeline.decide(loaded, name, lock)
+    if form == "json":
+        print_json(decision.plan.as_json())
+    else:
+        click.echo(plan_text(decision.plan))

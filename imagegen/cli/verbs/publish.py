@@ -1,0 +1,46 @@
+"""`imagegen publish`: makes a built image usable."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from imagegen import pipeline
+from imagegen.cli import asking, options
+from imagegen.cli.configs import choose_target, config_request, load_config
+from imagegen.cli.show import print_manifest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@options.CONFIG
+@options.TARGET
+@options.SET
+@options.LOCK
+@options.OUT
+@options.LABELS
+@options.FORMAT
+@options.PLAIN
+@options.QUIET
+def publish(
+    config: Path,
+    target: str | None,
+    sets: tuple[str, ...],
+    lock_file: Path | None,
+    out: Path,
+    labels: tuple[str, ...],
+    form: str,
+    plain: bool,
+    quiet: bool,
+) -> None:
+    """Publish an image that was built before; existing copies are kept."""
+    console = asking.console_for(plain, quiet)
+    asked = config_request(config, sets)
+    name = choose_target(load_config(asked), target)
+    file = asking.lock_file_of(config, lock_file, labels)
+    run = asking.run_with(labels)
+    manifest = pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)
+    print_manifest(manifest, form)

@@ -1,0 +1,47 @@
+"""`imagegen render`: the tree for Packer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from imagegen import pipeline
+from imagegen.cli import asking, options
+from imagegen.cli.configs import choose_target, config_request, load_config
+from imagegen.lines import one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command()
+@options.CONFIG
+@options.TARGET
+@options.SET
+@options.LOCK
+@options.REHEARSED_LOCK
+@options.OUT
+def render(
+    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, rehearse: bool, out: Path
+) -> None:
+    """Write the tree that Packer builds to OUT/<name>/<id>/tree and print its path.
+
+    \b
+    The tree is complete for a plain Packer:
+      eval "$(imagegen tools --env)"
+      packer build OUT/<name>/<id>/tree
+
+    With --rehearse the tree names the rehearsal's base image and artifacts: read it, but do not build it. It goes to
+    OUT/rehearsal/<name>/<id>/tree.
+    """
+    request = config_request(config, sets)
+    loaded = load_config(request)
+    name = choose_target(loaded, target)
+    lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
+    decision = pipeline.decide(loaded, name, lock)
+    folder = pipeline.build_folder(decision.plan, out / "rehearsal" if rehearse else out)
+    # A Packer that is running may still read the tree that is there.
+    with folder.claimed():
+        pipeline.write(pipeline.render_tree(decision), folder)
+    click.echo(one_line(str(folder.tree)))
