@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imagegen.build.tools import can_be_provided, find_tools
 from imagegen.errors import Problem, RefusedError, ToolError
+from imagegen.plan.context import components_of
+from imagegen.providers import provider
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, failed_check, is_stopped
 
 if TYPE_CHECKING:
@@ -21,9 +24,6 @@ if TYPE_CHECKING:
 
 def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Console) -> list[Check]:
     """Everything that can be known without a lock: tools, sign-in, regions, sizes, quotas, permissions, names."""
-    from imagegen.plan.context import components_of
-    from imagegen.providers import provider
-
     cloud, settings, components = provider(spec.provider), spec.settings, components_of(steps)
     checks = [_tools(spec, components, run, console)]
     with console.task(f"asking {spec.target}", None):
@@ -36,8 +36,6 @@ def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Conso
 
 def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
     """Refuse what the quick part shows to be wrong; a warning of what could not be asked, or is not needed now."""
-    from imagegen.providers import provider
-
     with console.task(f"asking {spec.target} whether it can be built", None):
         checks = provider(spec.provider).quick_checks(spec.settings, run)
     wrong = [check for check in checks if check.verdict == WRONG and (with_publish or not check.of_publishing)]
@@ -52,9 +50,6 @@ def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool =
 
 def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:
     """Packer and the plugin, as a build would find them; nothing is built now."""
-    from imagegen.build.tools import can_be_provided, find_tools
-    from imagegen.providers import provider
-
     cloud = provider(spec.provider)
     needed = {cloud.PLUGIN: cloud.plugin_since(cloud.build_settings(spec.settings), len(components))}
     try:

@@ -1,124 +1,55 @@
 """The product, told once, in order: load -> lock -> resolve -> render -> write -> check -> build -> publish -> record.
 
-Every verb of the command line is a prefix of this story. What a value is called says where it is in it:
+Every verb of the command line is a prefix of this story, and `imagegen.loading` is its first stage. What a value is
+called says where it is in it:
 ImageConfig (asked) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (built) -> Published -> ImageManifest.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import shlex
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import imagegen
-from imagegen.config.load import read_config
-from imagegen.contents import SHIPPED, Contents, read_folder
+from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
+from imagegen.artifacts.lookup import lock_artifacts
+from imagegen.build.packer import CloudSide, build_tree, validate_tree
+from imagegen.build.progress import show_build
+from imagegen.build.sizes import build_on_first
+from imagegen.build.tools import cache_folder, find_tools
+from imagegen.build.workspace import BuildFolder
+from imagegen.contents import read_folder
+from imagegen.doctor import refuse_wrong
 from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
 from imagegen.files import write_file, write_tree
+from imagegen.leftovers.recording import in_journal, refuse_claimed
 from imagegen.lines import counted
-from imagegen.plan.context import evaluate_steps, refused_hosts
-from imagegen.rules import rule
-from imagegen.rules.awaited import awaited
-from imagegen.rules.awaited import override_names as awaited_names
-from imagegen.rules.judge import broken_rules
-from imagegen.settle.settle import settle_targets
-from imagegen.steps import discover
-from imagegen.steps.own import with_own_steps
-from imagegen.steps.parts import check_parts
+from imagegen.loading import awaited_for, check_target, load
+from imagegen.manifest.record import make_manifest
+from imagegen.manifest.report import forget_reports, judge_report
+from imagegen.manifest.store import store_in
+from imagegen.manifest.verdict import accept_built, check_found, expected_report
+from imagegen.plan.context import artifact_requests, evaluate_steps
+from imagegen.plan.model import digest
+from imagegen.plan.resolve import resolve, unanswered
+from imagegen.providers import provider
+from imagegen.providers.tags import REJECTED
+from imagegen.render.tree import render
 
 if TYPE_CHECKING:
-    import datetime
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.artifacts.lock import Lock
     from imagegen.artifacts.request import ArtifactRequest
-    from imagegen.build.packer import CloudSide, OnError
+    from imagegen.build.packer import OnError
     from imagegen.build.toolchain import Toolchain
-    from imagegen.build.workspace import BuildFolder
-    from imagegen.config.model import ImageConfig
     from imagegen.console import Console
-    from imagegen.documents.yaml import Document
-    from imagegen.errors import Problem
+    from imagegen.loading import Asked, Loaded
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
     from imagegen.providers import CloudImage, Published, Run
-    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
-    from imagegen.steps.model import Step
-
-
-class Asked(NamedTuple):
-    """The words of a command: a config, what --set says instead of it, and the day on which it is judged."""
-
-    file: Path
-    today: datetime.date
-    sets: tuple[str, ...] = ()
-    contents: Contents = SHIPPED
-
-
-@dataclasses.dataclass(frozen=True)
-class Loaded:
-    """A config that holds together."""
-
-    file: Path
-    contents: Contents
-    config: ImageConfig
-    specs: Mapping[str, Spec]  # by target
-    document: Document
-    warnings: tuple[Problem, ...]
-    """What works and should be known."""
-    awaited: tuple[Problem, ...]
-    """What it asks for that is not built yet; a plan of it is refused."""
-
-    @functools.cached_property
-    def steps(self) -> Mapping[str, Step]:
-        """The steps it may use."""
-        return load_steps(self.contents)
-
-
-def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
-    """The steps, read only where something asks for them."""
-    return discover.load_steps(contents.step_roots)
-
-
-def load(asked: Asked) -> Loaded:
-    """What was asked, or every problem of it: of its form and of its meaning at once."""
-    check_parts(asked.contents.step_roots)
-    read = read_config(
-        asked.file, asked.sets, override_names=lambda own: override_names(with_own_steps(asked.contents, own))
-    )
-    config, problems, contents = read.config, list(read.problems), with_own_steps(asked.contents, read.document)
-    specs = settle_targets(config, read.document) if config else {}
-    if config is not None:
-        steps = functools.partial(load_steps, contents)
-        subject = rule.Asked(config, read.document, asked.today, steps, specs)
-        problems += broken_rules(subject, unread=read.unread)
-        if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
-            # The one rule for which the steps have to be evaluated.
-            problems += refused_hosts(specs.values(), read.document, steps())
-    wrong = sum(problem.severity == ERROR for problem in problems)
-    if wrong or config is None:
-        warned = len(problems) - wrong
-        also = f" and {counted(warned, 'warning')}" if warned else ""
-        raise ConfigError(f"{asked.file}: {counted(wrong, 'problem')}{also}", problems=problems)
-    missing = awaited(config, read.document)
-    return Loaded(asked.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
-
-
-def override_names(contents: Contents = SHIPPED) -> list[str]:
-    """The names by which a config moves artifacts: those of the steps, and of the steps that are not built yet."""
-    return sorted({*discover.override_names(load_steps(contents)), *awaited_names()})
-
-
-def check_target(loaded: Loaded, target: str) -> None:
-    """A target that the config does not name is an error."""
-    if target not in loaded.specs:
-        message, hint = f"the config has no target {target!r}", f"it has {', '.join(loaded.specs)}"
-        problem = loaded.document.problem(("targets",), message, hint)
-        raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
 
 
 def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
@@ -130,18 +61,8 @@ def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
     return evaluate_steps(loaded.specs[target], loaded.steps)
 
 
-def awaited_for(loaded: Loaded, target: str) -> list[Problem]:
-    """What is not built yet and stands in this target's way."""
-    others = tuple(f"targets.{name}." for name in loaded.config.targets.named() if name != target)
-    return [problem for problem in loaded.awaited if not problem.path.startswith(others)]
-
-
 def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
     """The lock as it is; incomplete or missing is an error that names the command."""
-    from imagegen.artifacts.lock import read_lock
-    from imagegen.plan.resolve import unanswered
-    from imagegen.providers import provider
-
     cloud = provider(target)
     lock = read_lock(file, {target: cloud.BASE_FORM})
     missing = unanswered(loaded.specs[target], lock, evaluated(loaded, target), cloud)
@@ -153,12 +74,6 @@ def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
 
 def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
     """The lock with everything answered; what floats is looked up only where it is not answered yet, or on refresh."""
-    from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
-    from imagegen.artifacts.lookup import lock_artifacts
-    from imagegen.build.tools import cache_folder
-    from imagegen.plan.context import artifact_requests
-    from imagegen.providers import provider
-
     old = read_lock(file, {target: provider(target).BASE_FORM for target in targets})
     bases = dict(old.base_images) if old else {}
     requests: dict[str, ArtifactRequest] = {}
@@ -180,9 +95,6 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
 
 def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
     """The plan, and the bytes it speaks of."""
-    from imagegen.plan.resolve import resolve
-    from imagegen.providers import provider
-
     packer = loaded.contents.packer
     guest = read_folder(loaded.contents.guest)
     scripts = {"start.ps1": guest.pop("start.ps1")}
@@ -193,9 +105,6 @@ def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
     """The exact bytes that Packer reads."""
-    from imagegen.providers import provider
-    from imagegen.render.tree import render
-
     plan, cloud = decision.plan, provider(decision.plan.image.target)
     version = f">= {cloud.plugin_since(plan.build.settings, len(plan.image.versions))}"
     plugin = {"name": cloud.PLUGIN, "source": f"github.com/hashicorp/{cloud.PLUGIN}", "version": version}
@@ -204,8 +113,6 @@ def render_tree(decision: Decision) -> dict[str, bytes]:
 
 def build_folder(plan: BuildPlan, out: Path) -> BuildFolder:
     """Where everything of this image lies: out/<name>/<id>."""
-    from imagegen.build.workspace import BuildFolder
-
     return BuildFolder((out / plan.build.name / plan.short_id).absolute())
 
 
@@ -216,9 +123,6 @@ def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
 
 def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
     """Packer and the target's plugin."""
-    from imagegen.build.tools import find_tools
-    from imagegen.providers import provider
-
     cloud = provider(plan.image.target)
     needed = {cloud.PLUGIN: cloud.plugin_since(plan.build.settings, len(plan.image.versions))}
     return find_tools(environ=run.environ, console=console, needed=needed)
@@ -226,15 +130,10 @@ def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
 
 def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> None:
     """Packer accepts the tree, or the reason why not."""
-    from imagegen.build.packer import validate_tree
-
     validate_tree(tools, folder.tree, environ=run.environ, cloud=_cloud_side(plan))
 
 
 def _cloud_side(plan: BuildPlan) -> CloudSide:
-    from imagegen.build.packer import CloudSide
-    from imagegen.providers import provider
-
     cloud = provider(plan.image.target)
     return CloudSide(cloud.ENVIRONMENT, cloud.secret_variables(plan), cloud.TRACES, cloud.ADVICE)
 
@@ -248,14 +147,6 @@ def build(
     on_error: OnError | None = None,
 ) -> CloudImage:
     """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
-    from imagegen.build.packer import build_tree
-    from imagegen.build.progress import show_build
-    from imagegen.build.sizes import build_on_first
-    from imagegen.manifest.report import forget_reports, judge_report
-    from imagegen.manifest.verdict import accept_built, expected_report
-    from imagegen.providers import provider
-    from imagegen.providers.tags import REJECTED
-
     cloud = provider(plan.image.target)
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
     variables |= cloud.build_variables(plan, run)
@@ -290,8 +181,6 @@ def build(
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
     """The image usable where the plan says."""
-    from imagegen.providers import provider
-
     return provider(plan.image.target).publish(plan, built, run, console)
 
 
@@ -307,11 +196,6 @@ def record(
     out: Path,
 ) -> ImageManifest:
     """What was made, from which inputs, where it is, and what the guest found on itself."""
-    from imagegen.manifest.record import make_manifest
-    from imagegen.manifest.store import store_in
-    from imagegen.manifest.verdict import expected_report
-    from imagegen.plan.model import digest
-
     manifest = make_manifest(
         plan=decision.plan,
         config=(loaded.file.name, digest(loaded.config.model_dump(mode="json"))),
@@ -339,12 +223,6 @@ def build_and_publish(
     on_error: OnError | None = None,
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
-    from imagegen.doctor import refuse_wrong
-    from imagegen.leftovers.recording import in_journal, refuse_claimed
-    from imagegen.manifest.store import store_in
-    from imagegen.manifest.verdict import check_found
-    from imagegen.providers import provider
-
     loaded = load(asked)
     evaluated(loaded, target)
     refuse_wrong(loaded.specs[target], run, console, with_publish=with_publish)
@@ -377,11 +255,6 @@ def publish_built(
     asked: Asked, target: str, *, lock_file: Path, out: Path, run: Run, console: Console
 ) -> ImageManifest:
     """Publish what was built before, found by the cloud's own tags."""
-    from imagegen.leftovers.recording import in_journal
-    from imagegen.manifest.store import store_in
-    from imagegen.manifest.verdict import check_found
-    from imagegen.providers import provider
-
     loaded = load(asked)
     lock = read_lock_for(loaded, target, lock_file)
     decision = decide(loaded, target, lock)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.plan.context import artifact_requests
@@ -121,7 +121,7 @@ def looked_up(target: str, request: Mapping[str, str]) -> LockedBase:
     return LockedBase(request=dict(request), identity=identity, place=place)
 
 
-def make_test_lock(loaded: pipeline.Loaded, *targets: str) -> Lock:
+def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
     """A lock whose digests were computed from test bytes; for all targets unless some are named."""
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
@@ -138,24 +138,24 @@ def make_test_lock(loaded: pipeline.Loaded, *targets: str) -> Lock:
 class Decided:
     """A config's decision for one target, with what it was made from."""
 
-    loaded: pipeline.Loaded
+    loaded: loading.Loaded
     lock: Lock
     decision: Decision
 
 
-def load_today(file: Path, *sets: str) -> pipeline.Loaded:
+def load_today(file: Path, *sets: str) -> loading.Loaded:
     """A config judged on the tests' day."""
-    return pipeline.load(pipeline.Asked(file, TODAY, sets))
+    return loading.load(loading.Asked(file, TODAY, sets))
 
 
 @pytest.fixture
-def load() -> Callable[..., pipeline.Loaded]:
+def load() -> Callable[..., loading.Loaded]:
     """How a test loads a config."""
     return load_today
 
 
 @pytest.fixture
-def make_lock() -> Callable[[pipeline.Loaded], Lock]:
+def make_lock() -> Callable[[loading.Loaded], Lock]:
     """How a test makes a lock of its own."""
     return make_test_lock
 
@@ -172,7 +172,7 @@ def decide(request: pytest.FixtureRequest) -> Callable[..., Decided]:
 
     def decided(file: Path, target: str, contents: Contents = SHIPPED) -> Decided:
         if contents is not SHIPPED:
-            return _decided(pipeline.load(pipeline.Asked(file, TODAY, contents=contents)), target)
+            return _decided(loading.load(loading.Asked(file, TODAY, contents=contents)), target)
         if file.is_relative_to(REPOSITORY):
             return _decided_once(file, target)
         return _decided(_loaded(file), target)
@@ -185,15 +185,15 @@ def _decided_once(file: Path, target: str) -> Decided:
     return _decided(_loaded(file), target)
 
 
-def _decided(loaded: pipeline.Loaded, target: str) -> Decided:
+def _decided(loaded: loading.Loaded, target: str) -> Decided:
     lock = make_test_lock(loaded, target)
     return Decided(loaded, lock, pipeline.decide(loaded, target, lock))
 
 
-_steps_once = functools.cache(pipeline.load_steps)
+_steps_once = functools.cache(loading.load_steps)
 
 
-def _loaded(file: Path) -> pipeline.Loaded:
+def _loaded(file: Path) -> loading.Loaded:
     loaded = load_today(file)
     if loaded.contents != SHIPPED:
         return loaded

@@ -11,13 +11,14 @@ import urllib.parse
 import urllib.request
 from typing import TYPE_CHECKING
 
+import httpx
+
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import httpx
 
 CONNECT_TIMEOUT_S = 20.0
 READ_TIMEOUT_S = 60.0
@@ -51,8 +52,6 @@ def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
 
 def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
     """Who is believed about a server's name: the environment's bundle alone when it names one, as other tools do."""
-    import httpx
-
     for variable in _CA_VARIABLES:
         file = environ.get(variable)
         if not file:
@@ -81,8 +80,6 @@ def get(
     read_s: float = READ_TIMEOUT_S,
 ) -> Iterator[httpx.Response]:
     """The answer at the end of all redirects, its body not read yet. A user in the URL goes to that URL's host only."""
-    import httpx
-
     current = url
     for _ in range(REDIRECTS + 1):
         host = _https_host(current, url)
@@ -102,8 +99,6 @@ def get(
 
 
 def _proxy(host: str, environ: Mapping[str, str], trust: ssl.SSLContext) -> httpx.Proxy | None:
-    import httpx
-
     address = proxy_for(host, environ)
     if address is None:
         return None
@@ -120,8 +115,6 @@ def _joined(base: str, location: str) -> str:
 
 def _read(url: str) -> httpx.URL | None:
     """The URL where it has a host that client and resolver take; both end with errors of their own otherwise."""
-    import httpx
-
     try:
         parsed = httpx.URL(url)
         readable = parsed.host.encode("idna") and (parsed.port is None or 0 < parsed.port < 2**16)

@@ -13,6 +13,8 @@ import threading
 import time
 from typing import IO, TYPE_CHECKING
 
+import httpx
+
 from imagegen.artifacts import connection
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError, RefusedError, VerificationError
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    import httpx
 
     from imagegen.console import Console
 
@@ -134,8 +134,6 @@ class _Download:
 
     def fill(self, part: _Part) -> None:
         """Attempts until the part is whole. Failures count only in a row: an attempt that brought bytes is progress."""
-        import httpx
-
         deadline = self.timing.now() + DEADLINE_S
         trust = connection.authorities(self.environ)
         failures = 0

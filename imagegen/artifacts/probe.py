@@ -9,6 +9,8 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Final
 
+import httpx
+
 from imagegen.artifacts import connection
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError
@@ -51,8 +53,6 @@ def read_starts(
 
 
 def _read_all(urls: tuple[str, ...], size: int, environ: Mapping[str, str]) -> list[bytes]:
-    import httpx
-
     try:
         trust = connection.authorities(environ)
         return [_read_start(url, size, environ, trust) for url in urls]

@@ -16,6 +16,8 @@ import platform
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
+import pydantic
+
 from imagegen.build.folder_lock import no_locks
 from imagegen.errors import ToolError
 from imagegen.files import read_file
@@ -156,8 +158,6 @@ def _read(file: Path) -> RecordedRun | None:
 
 def _entry(file: Path, facts: dict[str, Any]) -> Entry:
     """Closed and typed: what is no run's must not decide what is removed."""
-    import pydantic
-
     try:
         # As JSON, because from a dictionary nothing strict makes a dataclass.
         entry = pydantic.TypeAdapter(Entry).validate_json(json.dumps(facts))

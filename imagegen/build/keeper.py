@@ -9,11 +9,13 @@ reading its output, so that it can clean up and the log tells how that went, and
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import select
 import signal
 import sys
+import termios
 import time
 
 LEASH = 0
@@ -192,9 +194,6 @@ def _write_log(task: Task, lines: list[str]) -> None:
 
 def _start(task: Task) -> int:
     if task.terminal:
-        import fcntl
-        import termios
-
         # This process leads the session, so the terminal becomes the program's /dev/tty.
         fcntl.ioctl(task.terminal[-1], termios.TIOCSCTTY, 0)
     quiet = (os.POSIX_SPAWN_OPEN, LEASH, os.devnull, os.O_RDONLY, 0)

@@ -13,6 +13,10 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -152,10 +156,6 @@ class _Signature:
         return key.created + lifetime if lifetime else float("inf")
 
     def holds(self, data: bytes, key: _Key) -> bool:
-        from cryptography.exceptions import InvalidSignature
-        from cryptography.hazmat.primitives import hashes
-        from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
         public = rsa.RSAPublicNumbers(key.exponent, key.modulus).public_key()
         if self.number >= key.modulus:
             return False

@@ -8,6 +8,10 @@ import threading
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent
 from imagegen.console import seconds
 from imagegen.lines import counted, one_line
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rich.console import RenderableType
-    from rich.text import Text
 
     from imagegen.build.events import GuestEvent
     from imagegen.build.packer_output import Said
@@ -46,8 +49,6 @@ def show_build(console: Console, target: str, *, drawn: bool = True) -> Iterator
     if console.plain or console.quiet or not drawn:
         yield LineDisplay(console, target)
         return
-    from rich.live import Live
-
     display = LiveDisplay(console, target)
     try:
         with Live(console=console.terminal, get_renderable=display.drawing, refresh_per_second=4, transient=True):
@@ -181,9 +182,6 @@ class LiveDisplay:
 
     def drawing(self) -> RenderableType:
         """The whole drawing; every row is cut to the terminal's width."""
-        from rich.console import Group
-        from rich.text import Text
-
         with self._lock:
             rows = [self._row(phase) for phase in self._phases.values()]
             took = seconds(time.monotonic() - self._began)
@@ -220,8 +218,6 @@ class LiveDisplay:
                 pass
 
     def _row(self, phase: _Phase) -> Text:
-        from rich.text import Text
-
         marks = {"started": ("…", "cyan"), "finished": ("✓", "green"), "failed": ("✗", "red")}
         mark, style = marks[phase.status]
         return Text.assemble((f"{mark} ", style), one_line(f"{self._target}  {_phase_text(phase)}"))

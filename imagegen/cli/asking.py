@@ -1,4 +1,4 @@
-"""The words of a command in, what the pipeline wants out: the lock, the run, the console, what becomes of a failure."""
+"""The words of a command in, what the pipeline wants out: target, lock, run, console, what becomes of a failure."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from imagegen.cli.labels import parse_labels
 from imagegen.cli.rehearsing import refuse_lock_file, refuse_stand_ins, rehearse_lock
 from imagegen.cli.telling import voice
 from imagegen.console import Console, make_console
+from imagegen.errors import ConfigError
 from imagegen.lines import one_line
 from imagegen.providers import Run
 
@@ -23,7 +24,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.artifacts.lock import Lock
-    from imagegen.pipeline import Asked, Loaded
+    from imagegen.loading import Asked, Loaded
+
+
+def choose_target(loaded: Loaded, target: str | None) -> str:
+    """The target that is meant; what stands in its way is an error."""
+    known = list(loaded.config.targets.named())
+    if target is None and len(known) > 1:
+        choices = " or ".join(f"--target {name}" for name in known)
+        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: {choices}")
+    chosen = target or known[0]
+    pipeline.evaluated(loaded, chosen)
+    return chosen
 
 
 def lock_file_of(config: Path, lock_file: Path | None, labels: tuple[str, ...]) -> Path:

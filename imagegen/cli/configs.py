@@ -1,4 +1,4 @@
-"""The config of a command: which file, judged on which day, loaded, and its target."""
+"""The config of a command: which file, judged on which day, and loaded."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.cli.telling import voice
-from imagegen.errors import ConfigError
 from imagegen.lines import counted, one_line
-from imagegen.pipeline import Asked, Loaded
+from imagegen.loading import Asked, Loaded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,19 +35,8 @@ def today() -> datetime.date:
 
 def load_config(request: Asked) -> Loaded:
     """The config; how many warnings `validate` has for it is printed on standard error."""
-    found = pipeline.load(request)
+    found = loading.load(request)
     if count := len(found.warnings) + len(found.awaited):
         line = f"{request.file}: {counted(count, 'warning')}: run `imagegen validate` to see them"
         voice().tell(one_line(line))
     return found
-
-
-def choose_target(loaded: Loaded, target: str | None) -> str:
-    """The target that is meant; what stands in its way is an error."""
-    known = list(loaded.config.targets.named())
-    if target is None and len(known) > 1:
-        choices = " or ".join(f"--target {name}" for name in known)
-        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: {choices}")
-    chosen = target or known[0]
-    pipeline.evaluated(loaded, chosen)
-    return chosen

@@ -5,6 +5,7 @@ A verb's imports are its own: `imagegen --help` costs what click costs.
 
 from __future__ import annotations
 
+import gc
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
@@ -48,8 +49,13 @@ class Verb(click.Command):
 
     def load(self) -> click.Command:
         """The whole of it."""
-        found: click.Command = getattr(importlib.import_module(f"imagegen.cli.verbs.{self.name}"), str(self.name))
-        return found
+        # What is imported stays until the end. Collecting garbage in it, now and at the exit, is a fifth of the time.
+        gc.disable()
+        module = importlib.import_module(f"imagegen.cli.verbs.{self.name}")
+        gc.freeze()
+        gc.enable()
+        command: click.Command = getattr(module, str(self.name))
+        return command
 
 
 class Verbs(click.Group):

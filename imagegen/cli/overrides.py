@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.catalog.facts import table
 from imagegen.config.schema import Known
 from imagegen.rules.awaited import notes, override_names
@@ -33,7 +33,7 @@ class Moved(NamedTuple):
 def overrides() -> dict[str, list[Moved]]:
     """Every name that a config may use, with what it moves."""
     found = {name: [Moved(what, None, None, "")] for name, what in override_names().items()}
-    for step in pipeline.load_steps().values():
+    for step in loading.load_steps().values():
         for artifact, meta in step.meta.artifacts.items():
             file = (meta.path or "").rpartition("/")[2]
             moved = Moved(artifact, step.name, meta.url or f"{meta.base}/{meta.path}", file)

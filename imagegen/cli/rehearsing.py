@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from imagegen.console import Console
+    from imagegen.loading import Asked
     from imagegen.manifest.model import ImageManifest
-    from imagegen.pipeline import Asked
 
 _MARK = "rehearsal"
 

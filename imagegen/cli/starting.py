@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.catalog.facts import goes_with, is_listed, numbers, table
 from imagegen.cli.overrides import known_words
 from imagegen.cli.telling import voice
@@ -255,7 +255,7 @@ def _judged(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:
         draft = Path(folder, "config.yaml")
         draft.write_text(text, encoding="utf-8")
         try:
-            problems = pipeline.load(pipeline.Asked(draft, today)).warnings
+            problems = loading.load(loading.Asked(draft, today)).warnings
         except ConfigError as error:
             problems = error.problems
     return tuple(problem._replace(file=str(file)) for problem in problems)

@@ -2,9 +2,11 @@
 
 What passes here is taken by everything that comes after: Python's resolver, TLS, containerd's folders and Windows."""
 
+import ipaddress
 import re
 from typing import Annotated, Final
 
+import idna
 import pydantic
 
 from imagegen.errors import InvalidValue
@@ -59,8 +61,6 @@ def _is_ipv4(labels: list[str]) -> bool:
 
 def _check_punycode(host: str) -> None:
     # The same that the HTTP client asks, which ends with its error.
-    import idna
-
     try:
         idna.decode(host)
     except idna.IDNAError as error:
@@ -98,8 +98,6 @@ def _check_image(image: str) -> str:
 def _check_unproxied(text: str) -> str:
     """A part of NO_PROXY: `*`, a host, a domain with a dot or a star before it, an address or a network."""
     if "/" in text or text.count(":") > 1:
-        import ipaddress
-
         try:
             ipaddress.ip_network(text, strict=False)
         except ValueError:

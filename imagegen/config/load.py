@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pydantic
 
+from imagegen.catalog.image_builder import hint_for
 from imagegen.config.fields import takes_text
 from imagegen.config.model import ImageConfig
 from imagegen.documents.compose import compose
@@ -56,8 +57,6 @@ def _in_our_words(problem: Problem, overrides: Callable[[], Sequence[str]]) -> P
     """A complaint about a key that image-builder or `overrides` know by that name, with the key that is meant."""
     if not problem.message.startswith("unknown key"):
         return problem
-    from imagegen.catalog.image_builder import hint_for
-
     name = problem.path.rpartition(".")[2]
     hint = hint_for(name)
     if hint is None and name.endswith("_url") and name in overrides():

@@ -6,6 +6,7 @@ one `#` before it is deleted: prose has a blank after its `#`, a key has none.
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 import types
@@ -178,8 +179,6 @@ def flow(value: Any) -> str:  # noqa: ANN401 - any value of a config
 
 def scalar(value: object) -> str:
     """A single value as YAML: quotes only where it would be read as something else without them."""
-    import json
-
     if not isinstance(value, str):
         return json.dumps(value)
     if _PLAIN_TEXT.fullmatch(value) and value.lower() not in _NO_TEXT:

@@ -6,6 +6,7 @@ It accepts whatever the model accepts, and more: what only a rule or a whole sec
 from __future__ import annotations
 
 import copy
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic.json_schema import GenerateJsonSchema
@@ -83,8 +84,6 @@ def _described(names: Mapping[str, str], value: Schema) -> dict[str, Schema]:
 
 def schema_text(schema: Schema) -> str:
     """The schema as it lies beside configs."""
-    import json
-
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

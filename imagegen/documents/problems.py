@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 import re
@@ -155,8 +156,6 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def _close(name: str, known: Sequence[str]) -> list[str]:
-    import difflib
-
     return difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +131,5 @@ def _nearest(written: str, explanation: Explanation) -> str:
     top = [dotted(value.path[:1]) for value in explanation.values] + [STEPS]
     every = {dotted(value.path[:depth]) for value in explanation.values for depth in range(1, len(value.path) + 1)}
     every |= {STEPS, *(f"{STEPS}.{step.name}" for step in explanation.steps)}
-    import difflib
-
     close = difflib.get_close_matches(written, sorted(every), n=1)
     return nearest(written, close or list(dict.fromkeys(top)))

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
 from imagegen.build.keeper import Grace
@@ -66,7 +66,7 @@ class _StoppedByFault(Exception):
 
 
 def rehearse_build(
-    asked: pipeline.Asked,
+    asked: loading.Asked,
     target: str,
     *,
     out: Path,
@@ -77,7 +77,7 @@ def rehearse_build(
     console: Console,
 ) -> ImageManifest:
     """The manifest of the rehearsed build, with what it cost and what it did not check."""
-    loaded = pipeline.load(asked)
+    loaded = loading.load(asked)
     injected = Injected.of(faults, loaded, target)
     refuse_what_is_not_played(loaded, target)
     # Tools are built, where they must be, with the network that the user has.
@@ -113,9 +113,9 @@ def rehearse_build(
     return manifest
 
 
-def rehearse_lock(asked: pipeline.Asked, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
+def rehearse_lock(asked: loading.Asked, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
     """A lock of stand-ins, for who plans or renders without an account; it is labelled as a rehearsal's."""
-    loaded = pipeline.load(asked)
+    loaded = loading.load(asked)
     refuse_what_is_not_played(loaded, target)
     heard: list[str] = []
     parent = Path(tempfile.gettempdir())
@@ -131,7 +131,7 @@ def rehearse_lock(asked: pipeline.Asked, target: str, *, environ: Mapping[str, s
     return lock
 
 
-def _child_argv(verb: str, asked: pipeline.Asked, target: str, lock: Path, words: Sequence[str]) -> list[str]:
+def _child_argv(verb: str, asked: loading.Asked, target: str, lock: Path, words: Sequence[str]) -> list[str]:
     """The command line of the child; `words` come last."""
     return [
         *(sys.executable, "-m", "imagegen", verb, str(asked.file), "--target", target, "--plain"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.network.aws.account import Limits
 from imagegen.rehearsal.network.aws.edge import AwsOptions
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STANDARD = "Standard"
 
 
-def refuse_what_is_not_played(loaded: pipeline.Loaded, target: str) -> None:
+def refuse_what_is_not_played(loaded: loading.Loaded, target: str) -> None:
     """A config that names what the rehearsal's clouds do not have is refused, before they say it in other words."""
     if problems := [
         *_unknown_accounts(loaded, target),
@@ -41,14 +41,14 @@ def refuse_what_is_not_played(loaded: pipeline.Loaded, target: str) -> None:
         raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=problems)
 
 
-def _unknown_accounts(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
+def _unknown_accounts(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
     azure = loaded.config.targets.azure
     if target == "azure" and azure is not None and azure.auth != type(azure.auth)():
         message = "a rehearsal signs in to a subscription of its own, and to no other"
         yield loaded.document.problem(("targets", target, "auth"), message, "--set 'targets.azure.auth={}'")
 
 
-def _unknown_regions(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
+def _unknown_regions(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
     """Those of other clouds (government, China), which have other hosts, and those that moto has no machines for."""
     settings = loaded.config.targets.named()[target]
     home, known = ("region", INSTANCE_TYPE_OFFERINGS["region"]) if target == "aws" else ("location", REGIONS)
@@ -60,7 +60,7 @@ def _unknown_regions(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
             yield loaded.document.problem(("targets", target, *path), message, f"with --set, one of {instead}")
 
 
-def _pinned_overrides(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]:
+def _pinned_overrides(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
     """Stand-ins are served for every artifact, and none has the bytes that an operator pinned."""
     policy = " --set artifacts.require_sha256=false" if loaded.config.artifacts.require_sha256 else ""
     requests = [request for step in pipeline.evaluated(loaded, target) for request in step.requests.values()]
@@ -70,7 +70,7 @@ def _pinned_overrides(loaded: pipeline.Loaded, target: str) -> Iterator[Problem]
         yield loaded.document.problem(("overrides", name), message, hint)
 
 
-def scene_for(loaded: pipeline.Loaded, target: str, folder: Path) -> Scene:
+def scene_for(loaded: loading.Loaded, target: str, folder: Path) -> Scene:
     """Everything that is there before the build; its trees are written below `folder`."""
     config = loaded.config
 

@@ -11,6 +11,8 @@ import ssl
 import threading
 from typing import TYPE_CHECKING
 
+import httpx
+
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.guest import Effects, RehearsedGuest, expected_from_tree
 from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
@@ -172,8 +174,6 @@ class Stage:
 
         The rehearsal's authority alone is trusted.
         """
-        import httpx
-
         if proxy not in (None, self._scene.proxy):
             raise ConnectionError(f"there is no proxy {proxy} in this network")
         environ = self.network.environ

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING
 
@@ -40,8 +41,6 @@ def _unknown(target: str, title: str, places: dict[YamlPath, str]) -> Iterator[F
     known = table("regions")[target]
     for path, region in places.items():
         if region not in known:
-            import difflib
-
             close = difflib.get_close_matches(region, known, n=1)
             hint = f"did you mean {close[0]}?" if close else "`imagegen catalog regions` lists them"
             message = f"the catalogue knows no {title} region {region}: it is newer than the catalogue, or misspelt"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -204,8 +205,6 @@ def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
     written = [item for item in no_proxy if "/" in item]
     if not written:
         return list(addresses)
-    import ipaddress
-
     networks = [ipaddress.ip_network(item, strict=False) for item in written]
     return [address for address in addresses if not any(ipaddress.ip_address(address) in one for one in networks)]
 
@@ -226,8 +225,6 @@ def network_form(asked: Asked) -> Iterator[Finding]:
 
 def _wrong_network(cidr: str) -> tuple[str, ...]:
     """Why it is no network and what may be meant; nothing where it is one."""
-    import ipaddress
-
     try:
         network = ipaddress.IPv4Network(cidr, strict=False)
     except ValueError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.catalog.facts import goes_with, is_listed, known, minor, numbers, table
@@ -251,8 +252,6 @@ def _parsed(text: str) -> dict[str, Any] | str:
     """TOML as data, or why it is none."""
     if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
         return f"a line has more than {_LONGEST_LINE} characters"
-    import tomllib
-
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

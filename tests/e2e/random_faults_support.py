@@ -20,9 +20,8 @@ import requests
 from azure.core.pipeline.transport import HttpTransport
 from botocore.client import ClientCreator
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
-from imagegen.build import packer
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import BuildError
@@ -226,14 +225,14 @@ class Product:
     plan: BuildPlan | None = None
 
     def __post_init__(self) -> None:
-        loaded = pipeline.load(pipeline.Asked(self.config, TODAY))
-        vars(loaded)["steps"] = pipeline.load_steps()
+        loaded = loading.load(loading.Asked(self.config, TODAY))
+        vars(loaded)["steps"] = loading.load_steps()
         self.lock = make_test_lock(loaded, self.target).model_copy(update={"base_images": {}})
         self.loaded = loaded
         decide, render = pipeline.decide, pipeline.render_tree
         decisions: dict[bytes, Decision] = {}
 
-        def decide_once(loaded: pipeline.Loaded, target: str, lock: Lock) -> Decision:
+        def decide_once(loaded: loading.Loaded, target: str, lock: Lock) -> Decision:
             data = lock_bytes(lock)
             if data not in decisions:
                 decisions[data] = decide(loaded, target, lock)
@@ -258,7 +257,7 @@ class Product:
             "check": lambda *_: None,
         }.items():
             self.patch.setattr(pipeline, name, instead)
-        self.patch.setattr(packer, "build_tree", self._build_tree)
+        self.patch.setattr(pipeline, "build_tree", self._build_tree)
         for module in (aws_provider, azure_provider):
             self.patch.setattr(module, "Clock", self.time.clock)
         self.patch.setattr(botocore.endpoint, "time", types.SimpleNamespace(sleep=self.time.sleep))
@@ -320,7 +319,7 @@ class Product:
         """`imagegen build`, from its first look to the record."""
         assert self.cloud is not None
         return pipeline.build_and_publish(
-            pipeline.Asked(self.config, TODAY),
+            loading.Asked(self.config, TODAY),
             self.target,
             lock_file=folder / "lock.json",
             out=folder / "out",

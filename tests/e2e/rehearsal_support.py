@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.artifacts.lock import LockedBase
 from imagegen.build import process
 from imagegen.build.packer import CloudSide, build_tree
@@ -103,17 +103,17 @@ class Tree:
 
 
 @functools.cache
-def loaded() -> pipeline.Loaded:
+def loaded() -> loading.Loaded:
     return load_today(CONFIG)
 
 
-def stock_lock(config: pipeline.Loaded) -> Lock:
+def stock_lock(config: loading.Loaded) -> Lock:
     """The lock that `imagegen lock` would make on a stage, without a stage."""
     bases = {name: _stock_base(config, name) for name in config.config.targets.named()}
     return make_test_lock(config).model_copy(update={"base_images": bases})
 
 
-def _stock_base(config: pipeline.Loaded, target: str) -> LockedBase:
+def _stock_base(config: loading.Loaded, target: str) -> LockedBase:
     spec = config.specs[target]
     request = provider(target).base_request(spec.settings, spec.offered_image)
     if target == "azure":
@@ -167,7 +167,7 @@ class _Heard:
         self.lines.append(text)
 
 
-def scene_of(target: str, folder: Path, config: pipeline.Loaded | None = None) -> Scene:
+def scene_of(target: str, folder: Path, config: loading.Loaded | None = None) -> Scene:
     """The scene as `--rehearse` sets it."""
     return scene_for(config or loaded(), target, folder)
 

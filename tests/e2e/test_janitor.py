@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.journal import CLEANED, recorded
 from imagegen.build.tools import find_tools
@@ -306,8 +306,8 @@ _GROUP = "image-builds"
 def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
     note: str, number: int, fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = pipeline.Asked(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
-    config = pipeline.load(asked)
+    asked = loading.Asked(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
+    config = loading.load(asked)
     scene = scene_of("azure", tmp_path / "out", config)
     assert scene.azure is not None
     scene = dataclasses.replace(

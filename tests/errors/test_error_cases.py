@@ -24,8 +24,8 @@ from tests.golden_files import compare_golden
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imagegen import pipeline
     from imagegen.artifacts.lock import Lock
+    from imagegen.loading import Loaded
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent for path in HERE.glob("*/command"))
@@ -37,8 +37,8 @@ def test_operator_reads_exactly_this(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    load: Callable[[Path], pipeline.Loaded],
-    make_lock: Callable[[pipeline.Loaded], Lock],
+    load: Callable[[Path], Loaded],
+    make_lock: Callable[[Loaded], Lock],
 ) -> None:
     folder = tmp_path / "case"
     shutil.copytree(case, folder)

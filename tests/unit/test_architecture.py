@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,17 +47,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "leftovers": {"build", "errors", "providers"},
     "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "render", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
+    "loading": {"config", "contents", "errors", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
-        *("artifacts", "build", "config", "console", "contents", "doctor", "errors", "files", "imagegen"),
-        *("leftovers", "lines", "manifest", "plan", "providers", "render", "rules", "settle", "steps"),
+        *("artifacts", "build", "contents", "doctor", "errors", "files", "imagegen", "leftovers", "lines", "loading"),
+        *("manifest", "plan", "providers", "render"),
     },
     "rehearsal": {
-        *("artifacts", "build", "catalog", "console", "documents", "errors", "manifest", "pipeline", "providers"),
-        *("resources", "scratch"),
+        *("artifacts", "build", "catalog", "console", "documents", "errors", "loading", "manifest", "pipeline"),
+        *("providers", "resources", "scratch"),
     },
     "cli": {
         *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),
-        *("files", "imagegen", "leftovers", "lines", "manifest", "pipeline", "providers", "rehearsal", "rules"),
+        *("files", "imagegen", "leftovers", "lines", "loading", "manifest", "pipeline", "providers", "rehearsal"),
+        *("rules",),
     },
     "__main__": {"cli"},
 }
@@ -69,7 +72,8 @@ MAY_NAME: dict[str, set[str]] = {
     "rules": {"settle", "steps"},
     "plan": {"providers", "settle"},
     "doctor": {"console", "settle", "steps"},
-    "pipeline": {"documents"},
+    "loading": {"documents"},
+    "pipeline": {"console", "steps"},
     "rehearsal": {"steps"},
     "cli": {"plan"},
 }
@@ -89,6 +93,8 @@ MONOPOLIES = {
     "spnego": {"imagegen.rehearsal"},
     "trustme": {"imagegen.rehearsal"},
 }
+# The keeper is run as a file, without the package on its path; and `validate` must start fast (see `make bench`).
+LAZY = {("imagegen.build.keeper", "imagegen.build.log"), ("imagegen.loading", "imagegen.plan.context")}
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
 # What makes a value harmless to print, and the texts that are made of such values only. Exports are for a shell, which
 # has to have them as they are; the schema and the reference hold nothing but imagegen's own words.
@@ -214,6 +220,18 @@ def broken_monopolies(module: Module) -> list[str]:
     ]
 
 
+def lazy_imports(module: Module) -> list[str]:
+    """Imports in functions, but for what is heavy and may not be installed: the clouds' SDKs and the rehearsal."""
+    return [
+        f"{module.name}:{item.line} imports {item.module} in a function"
+        for item in module.imports
+        if item.in_function
+        and item.module.partition(".")[0] not in CLOUD_SDKS
+        and not item.module.startswith("imagegen.rehearsal")
+        and (module.name, item.module) not in LAZY
+    ]
+
+
 def eager_clouds(module: Module) -> list[str]:
     inside = module.name.startswith(("imagegen.providers.", "imagegen.rehearsal."))
     return [
@@ -332,7 +350,7 @@ def _is_harmless(value: ast.expr) -> bool:
 
 RULES = (
     *(wrong_arrows, broken_monopolies, eager_clouds, environment_reads, long_functions, raw_echoes),
-    *(relative_imports, processes, clouds_names),
+    *(relative_imports, processes, clouds_names, lazy_imports),
 )
 
 
@@ -385,6 +403,34 @@ def test_arrows_that_run_make_no_cycle() -> None:
             del left[room]
 
 
+def libraries_of(start: str) -> set[str]:
+    """What a module imports from elsewhere when it is imported itself, by way of all that it imports."""
+    known = {module.name: module for module in MODULES}
+    waiting, seen, found = [start], set[str](), set[str]()
+    while waiting:
+        name = waiting.pop()
+        parents = [name.rsplit(".", up)[0] for up in range(1, name.count(".") + 1)]
+        for module in (known[each] for each in (name, *parents) if each not in seen):
+            seen.add(module.name)
+            for item in module.imports:
+                if item.module in known and not (item.in_function or item.for_types):
+                    waiting.append(item.module)
+                elif not (item.in_function or item.for_types):
+                    found.add(item.module.partition(".")[0])
+    return found - set(sys.stdlib_module_names)
+
+
+@pytest.mark.parametrize(
+    ("module", "libraries"),
+    [
+        ("imagegen.cli.main", {"click"}),
+        ("imagegen.cli.verbs.validate", {"click", "idna", "pydantic", "ruamel"}),
+    ],
+)
+def test_what_must_start_fast_imports_few_libraries(module: str, libraries: set[str]) -> None:
+    assert libraries_of(module) == libraries
+
+
 VIOLATIONS: dict[Rule, tuple[str, str]] = {
     wrong_arrows: ("imagegen.plan.resolve", "from imagegen import pipeline\n"),
     broken_monopolies: ("imagegen.plan.resolve", "def f() -> None:\n    import subprocess\n"),
@@ -393,6 +439,7 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     long_functions: ("imagegen.plan.resolve", "def f() -> None:\n" + "    f()\n" * LONGEST_FUNCTION),
     raw_echoes: ("imagegen.cli.show", "def f(name: str) -> None:\n    click.echo(f'{name}')\n"),
     relative_imports: ("imagegen.plan.resolve", "from . import rules\n"),
+    lazy_imports: ("imagegen.build.tools", "def f() -> None:\n    import json\n"),
     processes: ("imagegen.rehearsal.rehearse", "import os\nos.kill(1, 9)\n"),
     clouds_names: ("imagegen.build.environment", "NAMES = ('AWS_PROFILE',)\n"),
     rehearsal_names: ("imagegen.plan.resolve", "LABEL = 'rehearsal'\n"),

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.cli import asking, options, rehearsing
-from imagegen.cli.configs import choose_target, config_request, load_config
+from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import print_manifest
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def build(
     failing = asking.on_error(on_error, rehearse=rehearse)
     asked = config_request(config, sets)
     # The child of a rehearsal says itself that there are warnings.
-    name = choose_target(pipeline.load(asked) if rehearse else load_config(asked), target)
+    name = asking.choose_target(loading.load(asked) if rehearse else load_config(asked), target)
     rehearsing.check_faults(faults, name, rehearse=rehearse)
     if rehearse:
         told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.cli import options
 from imagegen.cli.columns import print_as, terminal_width
 from imagegen.cli.configs import config_request, load_config
@@ -36,7 +36,7 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
     """
     loaded = load_config(config_request(config, sets))
     if target is not None:
-        pipeline.check_target(loaded, target)
+        loading.check_target(loaded, target)
     targets = [target] if target else list(loaded.config.targets.named())
     explanation = explaining.explain([loaded.specs[name] for name in targets], loaded.steps)
     if path is not None:

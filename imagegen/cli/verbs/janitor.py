@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import print_json
@@ -93,7 +93,7 @@ def _places_of_config(
     """Where the config's targets build, and what is wrong with those of which that cannot be told."""
     loaded = load_config(config_request(config, sets))
     if target is not None:
-        pipeline.check_target(loaded, target)
+        loading.check_target(loaded, target)
     places: list[Place] = []
     faults: list[ImagegenError] = []
     for name, settings in loaded.config.targets.named().items():

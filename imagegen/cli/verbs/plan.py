@@ -8,7 +8,7 @@ import click
 
 from imagegen import pipeline
 from imagegen.cli import asking, options
-from imagegen.cli.configs import choose_target, config_request, load_config
+from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import plan_text, print_json
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def plan(
     """
     request = config_request(config, sets)
     loaded = load_config(request)
-    name = choose_target(loaded, target)
+    name = asking.choose_target(loaded, target)
     lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
     decision = pipeline.decide(loaded, name, lock)
     if form == "json":

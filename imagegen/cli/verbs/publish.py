@@ -8,7 +8,7 @@ import click
 
 from imagegen import pipeline
 from imagegen.cli import asking, options
-from imagegen.cli.configs import choose_target, config_request, load_config
+from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import print_manifest
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def publish(
     """Publish an image that was built before; existing copies are kept."""
     console = asking.console_for(plain, quiet)
     asked = config_request(config, sets)
-    name = choose_target(load_config(asked), target)
+    name = asking.choose_target(load_config(asked), target)
     file = asking.lock_file_of(config, lock_file, labels)
     run = asking.run_with(labels)
     manifest = pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)

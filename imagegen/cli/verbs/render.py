@@ -8,7 +8,7 @@ import click
 
 from imagegen import pipeline
 from imagegen.cli import asking, options
-from imagegen.cli.configs import choose_target, config_request, load_config
+from imagegen.cli.configs import config_request, load_config
 from imagegen.lines import one_line
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def render(
     """
     request = config_request(config, sets)
     loaded = load_config(request)
-    name = choose_target(loaded, target)
+    name = asking.choose_target(loaded, target)
     lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
     decision = pipeline.decide(loaded, name, lock)
     folder = pipeline.build_folder(decision.plan, out / "rehearsal" if rehearse else out)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.cli import options
 from imagegen.cli.configs import config_request
 from imagegen.cli.show import error_text, print_json, problem_text
@@ -84,13 +84,13 @@ class Verdict(NamedTuple):
 
 def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
     try:
-        loaded = pipeline.load(config_request(config, sets))
+        loaded = loading.load(config_request(config, sets))
         if target is not None:
-            pipeline.check_target(loaded, target)
+            loading.check_target(loaded, target)
     except ConfigError as error:
         return Verdict(config, "", [], list(error.problems), [], error)
     targets = [target] if target else list(loaded.config.targets.named())
-    awaited = list(loaded.awaited) if target is None else pipeline.awaited_for(loaded, target)
+    awaited = list(loaded.awaited) if target is None else loading.awaited_for(loaded, target)
     return Verdict(config, loaded.config.name, targets, list(loaded.warnings), awaited, None)
 
 

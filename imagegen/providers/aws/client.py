@@ -10,6 +10,7 @@ from imagegen.errors import ConfigError, PublishError
 from imagegen.providers.aws.endpoint import explained_endpoint
 from imagegen.providers.aws.faults import is_unknown_host
 from imagegen.providers.aws.pages import PageError, refuse_pages
+from imagegen.providers.aws.role import take_on
 from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
 
 if TYPE_CHECKING:
@@ -109,8 +110,6 @@ def session_for(
     if auth["assume_role"] is None:
         return owner
     import boto3
-
-    from imagegen.providers.aws.role import take_on
 
     core = _core(environ)
     take_on(core, owner, auth["assume_role"], environ, options or _client_options(environ))

@@ -11,7 +11,7 @@ from imagegen.rehearsal.faults.table import check_place, find_faults
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from imagegen import pipeline
+    from imagegen.loading import Loaded
     from imagegen.rehearsal.faults.fault import Fault, Meter
     from imagegen.rehearsal.stage import Stage
 
@@ -26,7 +26,7 @@ class Injected:
     _meters: dict[str, Meter] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def of(cls, names: Sequence[str], loaded: pipeline.Loaded, target: str) -> Injected:
+    def of(cls, names: Sequence[str], loaded: Loaded, target: str) -> Injected:
         """Those with these names; one that this config cannot meet is an error."""
         faults, place = find_faults(names, target), _place_of(loaded, target)
         check_place(faults, place, target)
@@ -50,7 +50,7 @@ class Injected:
             yield f"fault {name}: met {times} time{'' if times == 1 else 's'}"
 
 
-def _place_of(loaded: pipeline.Loaded, target: str) -> Place:
+def _place_of(loaded: Loaded, target: str) -> Place:
     aws, azure = loaded.config.targets.aws, loaded.config.targets.azure
     if target == "aws" and aws is not None:
         home, regions, sizes = aws.region, aws.publish.regions, aws.instance_types

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import ConfigError, ExitCode
@@ -127,7 +128,5 @@ def check_place(faults: Sequence[Fault], place: Place, target: str) -> None:
 
 
 def _instead(name: str, known: Sequence[str]) -> str:
-    import difflib
-
     close = difflib.get_close_matches(name, known, n=1)
     return (f"did you mean {close[0]}? " if close else "") + f"the faults are {', '.join(known)}"

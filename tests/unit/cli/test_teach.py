@@ -11,7 +11,7 @@ import click
 import click.testing
 import pytest
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.catalog import listing
 from imagegen.catalog.facts import table
 from imagegen.cli.configs import config_request
@@ -57,7 +57,7 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], file: str) -> None:
     result = run(init.init, *words, "--no-schema")
     assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
-    loaded = pipeline.load(config_request(Path(file), ()))
+    loaded = loading.load(config_request(Path(file), ()))
     assert (list(loaded.config.targets.named()), loaded.awaited) == (clouds, ())
     assert loaded.config.name == Path(file).stem
     assert MODELINE not in Path(file).read_text()
@@ -142,12 +142,12 @@ def test_init_says_how_to_build_what_is_no_longer_supported() -> None:
     assert caught.value.hint == "give --allow-eol to build what is no longer supported; the manifest records it"
     result = run(init.init, *ENDED, "--allow-eol")
     assert "[support-ended-allowed]" in result.stderr
-    assert pipeline.load(config_request(Path("ended.yaml"), ())).config.allow_eol
+    assert loading.load(config_request(Path("ended.yaml"), ())).config.allow_eol
 
 
 def test_init_proposes_what_was_tested_on_an_ended_release() -> None:
     run(init.init, *AZURE, "--release", "annual", "--name", "ended", "--allow-eol", "--no-schema")
-    loaded = pipeline.load(config_request(Path("ended.yaml"), ()))
+    loaded = loading.load(config_request(Path("ended.yaml"), ()))
     assert {problem.rule for problem in loaded.warnings} == {"support-ended-allowed"}
 
 
@@ -196,7 +196,7 @@ def test_explain_prints_and_narrows() -> None:
     assert "--set kubernetes.version" in result.stdout
     assert "targets." not in result.stdout
     read = json.loads(run(explain.explain, config, "--format", "json").stdout)
-    assert {step["name"] for step in read["steps"]} == set(pipeline.load_steps())
+    assert {step["name"] for step in read["steps"]} == set(loading.load_steps())
     with pytest.raises(ConfigError, match="no such target"):
         run(explain.explain, config, "--target", "gcp")
 
@@ -225,9 +225,9 @@ def test_catalog_shows_a_table() -> None:
 
 def test_overrides_are_all_that_a_config_takes() -> None:
     read = json.loads(run(catalog.catalog, "overrides", "--format", "json").stdout)
-    assert list(read) == pipeline.override_names()
+    assert list(read) == loading.override_names()
     built = {name: [item["artifact"] for item in items] for name, items in read.items() if items[0]["built"]}
-    assert built == dict(sorted(override_names(pipeline.load_steps()).items()))
+    assert built == dict(sorted(override_names(loading.load_steps()).items()))
     unbuilt = {name: [item["artifact"] for item in items] for name, items in read.items() if name not in built}
     assert unbuilt == {name: [what] for name, what in sorted(awaited.override_names().items())}
     text = run(catalog.catalog, "overrides").stdout

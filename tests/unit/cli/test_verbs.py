@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from imagegen import contents, errors, pipeline
+from imagegen import contents, errors, loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.packer import OnError
 from imagegen.cli import asking, verbs
@@ -238,7 +238,7 @@ def test_every_error_ends_with_its_code(
     def fails(_: Path) -> None:
         raise kind("it went wrong", hint="do better", details=["first", "second"])
 
-    monkeypatch.setattr(pipeline, "load", fails)
+    monkeypatch.setattr(loading, "load", fails)
     code, out, err = run("validate", SHIPPED)
     assert (code, out) == (int(kind.exit_code), "")
     assert err == "error: it went wrong\n  first\n  second\nhint: do better\n"
@@ -258,7 +258,7 @@ def test_interrupt_is_told_and_ends_with_130(
     def stops(_: Path) -> None:
         raise kind
 
-    monkeypatch.setattr(pipeline, "load", stops)
+    monkeypatch.setattr(loading, "load", stops)
     code, out, err = run("validate", SHIPPED)
     assert (code, out, err.strip()) == (130, "", "interrupted")
 
@@ -267,7 +267,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def breaks(_: Path) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(pipeline, "load", breaks)
+    monkeypatch.setattr(loading, "load", breaks)
     monkeypatch.setattr(sys, "argv", ["imagegen", "validate", str(SHIPPED)])
     with pytest.raises(ZeroDivisionError):
         main()

@@ -16,7 +16,7 @@ import pydantic
 import pytest
 from hypothesis import strategies as st
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.config.fields import leaves
 from imagegen.config.model import ConfigFile
 from imagegen.errors import ConfigError, ImagegenError
@@ -226,10 +226,10 @@ def test_two_spellings_have_one_plan(
 
 @pytest.fixture(name="complaints")
 def complaints_of(
-    load: Callable[[Path], pipeline.Loaded], make_lock: Callable[..., Lock]
+    load: Callable[[Path], loading.Loaded], make_lock: Callable[..., Lock]
 ) -> Callable[[Path, dict[str, int]], None]:
     """Takes a config as far as its plan, and judges what is said where that does not go."""
-    steps = pipeline.load_steps()
+    steps = loading.load_steps()
 
     def complaints(file: Path, outcomes: dict[str, int]) -> None:
         try:

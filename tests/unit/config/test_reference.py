@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 import pytest
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.cli.overrides import known_words
 from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
@@ -94,7 +94,7 @@ def test_reference_is_fresh() -> None:
 
 
 def test_reference_validates_and_builds_as_it_is() -> None:
-    loaded = pipeline.load(pipeline.Asked(FILE, datetime.date(2026, 11, 18)))
+    loaded = loading.load(loading.Asked(FILE, datetime.date(2026, 11, 18)))
     assert (loaded.warnings, loaded.awaited) == ((), ())
     assert list(loaded.config.targets.named()) == ["aws", "azure"]
 

@@ -13,7 +13,7 @@ from imagegen.errors import RefusedError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imagegen.pipeline import Loaded
+    from imagegen.loading import Loaded
 
 CONFIGS = sorted(Path(__file__).parents[3].joinpath("configs").glob("*.yaml"))
 WAITS_FOR = {"docker": {"docker", "kube-proxy"}, "signed-artifacts": {"signatures"}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import pipeline
+from imagegen import loading
 from imagegen.documents.yaml import dotted
 from imagegen.errors import ConfigError
 from imagegen.explain.explain import explain, is_below, narrowed
@@ -51,26 +51,26 @@ WIDTH = 100
 TODAY = datetime.date(2026, 11, 18)
 
 
-def load(folder: Path, *sets: str) -> pipeline.Loaded:
+def load(folder: Path, *sets: str) -> loading.Loaded:
     (folder / "base.yaml").write_text(BASE)
     (folder / "config.yaml").write_text(CONFIG)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        return pipeline.load(pipeline.Asked(Path("config.yaml"), TODAY, sets))
+        return loading.load(loading.Asked(Path("config.yaml"), TODAY, sets))
 
 
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> pipeline.Loaded:
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> loading.Loaded:
     sets = ("cloudbase_init.user=operator", "kubernetes.feature_gates.OtherGate=false")
     return load(tmp_path_factory.mktemp("explained"), *sets)
 
 
 @pytest.fixture(scope="module")
-def explanation(loaded: pipeline.Loaded) -> Explanation:
+def explanation(loaded: loading.Loaded) -> Explanation:
     return explained(loaded)
 
 
-def explained(loaded: pipeline.Loaded, *targets: str) -> Explanation:
+def explained(loaded: loading.Loaded, *targets: str) -> Explanation:
     return explain([loaded.specs[name] for name in targets or ("aws", "azure")], loaded.steps)
 
 
@@ -110,7 +110,7 @@ def test_each_value_has_its_origin(explanation: Explanation, path: str, value: o
     assert bool(origin.source) == bool(origin.read) == (kind == "catalogue")
 
 
-def test_every_fact_is_explained(loaded: pipeline.Loaded, explanation: Explanation) -> None:
+def test_every_fact_is_explained(loaded: loading.Loaded, explanation: Explanation) -> None:
     paths = [dotted(value.path) for value in explanation.values]
     facts = dataclasses.asdict(loaded.specs["aws"].facts)
     for name, value in facts.items():
@@ -127,14 +127,14 @@ def test_what_the_config_says_wins_over_the_catalogue(tmp_path: Path) -> None:
     assert said(explanation, "cni.version")[1].where == "cni flannel"
 
 
-def test_a_target_says_nothing_of_the_other(loaded: pipeline.Loaded) -> None:
+def test_a_target_says_nothing_of_the_other(loaded: loading.Loaded) -> None:
     paths = [dotted(value.path) for value in explained(loaded, "aws").values]
     assert "targets.aws.region" in paths
     assert "cloudbase_init.plugins.aws" in paths
     assert not [path for path in paths if "azure" in path]
 
 
-def test_steps_say_why_and_what_they_read(loaded: pipeline.Loaded, explanation: Explanation) -> None:
+def test_steps_say_why_and_what_they_read(loaded: loading.Loaded, explanation: Explanation) -> None:
     steps = {step.name: step for step in explanation.steps}
     assert set(steps) == {item.name for item in loaded.steps.values() if item.meta.when is None} | {"containerd"}
     assert {step.targets for step in steps.values()} == {("aws", "azure")}

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import pipeline
-from imagegen.artifacts import lookup
+from imagegen import loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
-from imagegen.build import packer
 from imagegen.build.journal import BUILT as BUILT_WELL
 from imagegen.build.journal import LEFT, Entry, recorded
 from imagegen.build.packer import OnError
@@ -132,7 +130,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     tools = Toolchain(Path("packer"), "1.16.0", {"amazon": Plugin("1.8.2", Path("plugin"))}, {})
     monkeypatch.setattr(pipeline, "find_toolchain", lambda *_: tools)
     monkeypatch.setattr(pipeline, "check", lambda *_: None)
-    monkeypatch.setattr(packer, "build_tree", made.build_tree)
+    monkeypatch.setattr(pipeline, "build_tree", made.build_tree)
     monkeypatch.setattr(aws, "quick_checks", lambda *_: made.checks)
     monkeypatch.setattr(aws, "find_built", made.find_built)
     monkeypatch.setattr(aws, "mark", made.mark)
@@ -168,7 +166,7 @@ def build(
         *, with_publish: bool = True, rebuild: bool = False, out: str = "out", on_error: OnError | None = None
     ) -> ImageManifest:
         return pipeline.build_and_publish(
-            pipeline.Asked(SHIPPED, TODAY),
+            loading.Asked(SHIPPED, TODAY),
             "aws",
             lock_file=lock,
             out=tmp_path / out,
@@ -190,7 +188,7 @@ def publish(tmp_path: Path, build: object, said: io.StringIO) -> Callable[..., I
 
     def published(*, out: str = "out") -> ImageManifest:
         return pipeline.publish_built(
-            pipeline.Asked(SHIPPED, TODAY),
+            loading.Asked(SHIPPED, TODAY),
             "aws",
             lock_file=tmp_path / "lock.json",
             out=tmp_path / out,
@@ -432,7 +430,7 @@ def test_what_was_locked_is_counted(
     known = make_lock(loaded)
     monkeypatch.setattr(aws, "look_up_base", lambda *_: known.base_images["aws"])
     one = dict(list(known.artifacts.items())[:1])
-    monkeypatch.setattr(lookup, "lock_artifacts", lambda *_, **__: one)
+    monkeypatch.setattr(pipeline, "lock_artifacts", lambda *_, **__: one)
     run = Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
     pipeline.look_up(loaded, ["aws"], file, refresh=True, run=run, console=Console(said, plain=True))
     assert said.getvalue().endswith(f"Z locked 1 artifact and 1 base image in {file}\n")

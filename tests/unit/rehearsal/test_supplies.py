@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.contents import ROLES, SHIPPED, Contents, StepRoot
 from imagegen.errors import ImagegenError
 from imagegen.rehearsal.machine import run_entry, stock_windows
@@ -37,7 +37,7 @@ ZIP = r"C:\Windows\Temp\imagegen-bundle.zip"
 RESTART_DUE = 3010
 
 
-def _supplies(loaded: pipeline.Loaded) -> dict[str, bytes]:
+def _supplies(loaded: loading.Loaded) -> dict[str, bytes]:
     return make_supplies(pipeline.evaluated(loaded, "aws"))
 
 
@@ -231,7 +231,7 @@ def test_a_release_that_is_not_recorded_has_no_stand_in(
     roles: Path, changed: Contents, releases: str | None, says: str
 ) -> None:
     _own_step(roles, releases)
-    loaded = pipeline.load(pipeline.Asked(CONFIG, TODAY, contents=changed))
+    loaded = loading.load(loading.Asked(CONFIG, TODAY, contents=changed))
     with pytest.raises(ImagegenError) as raised:
         _supplies(loaded)
     assert says in "\n".join(f"{item.file}:{item.line}: {item.path}: {item.message}" for item in raised.value.problems)

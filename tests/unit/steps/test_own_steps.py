@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.contents import SHIPPED
 from imagegen.documents.compose import compose
 from imagegen.errors import ConfigError
@@ -57,10 +57,10 @@ def refused(file: Path) -> tuple[str, str]:
     return problem.path, problem.message
 
 
-def test_own_steps_come_beside_the_shipped(config: Path, load: Callable[..., pipeline.Loaded]) -> None:
+def test_own_steps_come_beside_the_shipped(config: Path, load: Callable[..., loading.Loaded]) -> None:
     make_step(config.parent / "steps/agent")
     loaded = load(config)
-    assert set(loaded.steps) == {*pipeline.load_steps(), "agent"}
+    assert set(loaded.steps) == {*loading.load_steps(), "agent"}
     environment = {
         draft.fields["name"]: draft.fields["value"]
         for step in pipeline.evaluated(loaded, "aws")
@@ -70,7 +70,7 @@ def test_own_steps_come_beside_the_shipped(config: Path, load: Callable[..., pip
     assert environment["AGENT"] == "a,b"
 
 
-def test_folder_lies_beside_the_file_that_names_it(tmp_path: Path, load: Callable[..., pipeline.Loaded]) -> None:
+def test_folder_lies_beside_the_file_that_names_it(tmp_path: Path, load: Callable[..., loading.Loaded]) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / "base").mkdir()
     (tmp_path / "base/base.yaml").write_text(CONFIG)
@@ -92,14 +92,14 @@ def test_no_link_leads_out(config: Path, tmp_path_factory: pytest.TempPathFactor
     assert message == f"{config.parent / 'steps'} leads out of {config.parent}"
 
 
-def test_a_shipped_name_is_taken(config: Path, load: Callable[..., pipeline.Loaded]) -> None:
+def test_a_shipped_name_is_taken(config: Path, load: Callable[..., loading.Loaded]) -> None:
     make_step(config.parent / "steps/containerd")
     with pytest.raises(ConfigError) as caught:
         load(config).steps  # noqa: B018 - it is read when it is asked for
     assert [problem.message for problem in caught.value.problems] == ["ansible-win/roles/containerd has the same name"]
 
 
-def test_an_override_of_an_own_artifact_is_known(config: Path, load: Callable[..., pipeline.Loaded]) -> None:
+def test_an_override_of_an_own_artifact_is_known(config: Path, load: Callable[..., loading.Loaded]) -> None:
     artifact = "artifacts: {agent: {url: https://example.com/agent.exe, override: agent_url}}\n"
     make_step(config.parent / "steps/agent", META + artifact)
     config.write_text(f"{CONFIG}overrides: {{agent_url: https://mirror.example.com/a.exe}}\n")
@@ -126,7 +126,7 @@ def test_what_the_config_gives_replaces_the_default(config: Path) -> None:
         '{type: float, default: 1, description: "Where it reports to.", example: 5}',
     ],
 )
-def test_default_and_example_have_the_type(config: Path, option: str, load: Callable[..., pipeline.Loaded]) -> None:
+def test_default_and_example_have_the_type(config: Path, option: str, load: Callable[..., loading.Loaded]) -> None:
     make_step(config.parent / "steps/agent", META.partition("options:")[0] + f"options:\n  one: {option}\n")
     with pytest.raises(ConfigError):
         load(config).steps  # noqa: B018 - it is read when it is asked for
@@ -134,4 +134,4 @@ def test_default_and_example_have_the_type(config: Path, option: str, load: Call
 
 def test_shipped_steps_have_no_options() -> None:
     """The config's model is the one truth for them."""
-    assert [name for name, step in pipeline.load_steps().items() if step.meta.options] == []
+    assert [name for name, step in loading.load_steps().items() if step.meta.options] == []

@@ -1,0 +1,114 @@
+"""A config in; everything that later stages need of it, or every problem at once, out: form, rules, specs, steps.
+
+The first stage of the pipeline, and all that `imagegen validate` needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+from imagegen.config.load import read_config
+from imagegen.contents import SHIPPED, Contents
+from imagegen.errors import ERROR, ConfigError
+from imagegen.lines import counted
+from imagegen.rules import rule
+from imagegen.rules.awaited import awaited
+from imagegen.rules.awaited import override_names as awaited_names
+from imagegen.rules.judge import broken_rules
+from imagegen.settle.settle import settle_targets
+from imagegen.steps import discover
+from imagegen.steps.own import with_own_steps
+from imagegen.steps.parts import check_parts
+
+if TYPE_CHECKING:
+    import datetime
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from imagegen.config.model import ImageConfig
+    from imagegen.documents.yaml import Document
+    from imagegen.errors import Problem
+    from imagegen.settle.spec import Spec
+    from imagegen.steps.model import Step
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+    """The words of a command: a config, what --set says instead of it, and the day on which it is judged."""
+
+    file: Path
+    today: datetime.date
+    sets: tuple[str, ...] = ()
+    contents: Contents = SHIPPED
+
+
+@dataclasses.dataclass(frozen=True)
+class Loaded:
+    """A config that holds together."""
+
+    file: Path
+    contents: Contents
+    config: ImageConfig
+    specs: Mapping[str, Spec]  # by target
+    document: Document
+    warnings: tuple[Problem, ...]
+    """What works and should be known."""
+    awaited: tuple[Problem, ...]
+    """What it asks for that is not built yet; a plan of it is refused."""
+
+    @functools.cached_property
+    def steps(self) -> Mapping[str, Step]:
+        """The steps it may use."""
+        return load_steps(self.contents)
+
+
+def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
+    """The steps, read only where something asks for them."""
+    return discover.load_steps(contents.step_roots)
+
+
+def load(asked: Asked) -> Loaded:
+    """What was asked, or every problem of it: of its form and of its meaning at once."""
+    check_parts(asked.contents.step_roots)
+    read = read_config(
+        asked.file, asked.sets, override_names=lambda own: override_names(with_own_steps(asked.contents, own))
+    )
+    config, problems, contents = read.config, list(read.problems), with_own_steps(asked.contents, read.document)
+    specs = settle_targets(config, read.document) if config else {}
+    if config is not None:
+        steps = functools.partial(load_steps, contents)
+        subject = rule.Asked(config, read.document, asked.today, steps, specs)
+        problems += broken_rules(subject, unread=read.unread)
+        if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
+            # The one rule for which steps are evaluated: Jinja and the kinds would be a tenth of `validate`'s time.
+            from imagegen.plan.context import refused_hosts
+
+            problems += refused_hosts(specs.values(), read.document, steps())
+    wrong = sum(problem.severity == ERROR for problem in problems)
+    if wrong or config is None:
+        warned = len(problems) - wrong
+        also = f" and {counted(warned, 'warning')}" if warned else ""
+        raise ConfigError(f"{asked.file}: {counted(wrong, 'problem')}{also}", problems=problems)
+    missing = awaited(config, read.document)
+    return Loaded(asked.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
+
+
+def override_names(contents: Contents = SHIPPED) -> list[str]:
+    """The names by which a config moves artifacts: those of the steps, and of the steps that are not built yet."""
+    return sorted({*discover.override_names(load_steps(contents)), *awaited_names()})
+
+
+def check_target(loaded: Loaded, target: str) -> None:
+    """A target that the config does not name is an error."""
+    if target not in loaded.specs:
+        message, hint = f"the config has no target {target!r}", f"it has {', '.join(loaded.specs)}"
+        problem = loaded.document.problem(("targets",), message, hint)
+        raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
+
+
+def awaited_for(loaded: Loaded, target: str) -> list[Problem]:
+    """What is not built yet and stands in this target's way."""
+    others = tuple(f"targets.{name}." for name in loaded.config.targets.named() if name != target)
+    return [problem for problem in loaded.awaited if not problem.path.startswith(others)]
