@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.build.tools import can_be_provided, find_tools
@@ -59,6 +60,6 @@ def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console
             message = "not there yet: `imagegen build` downloads them first, or builds them with Go"
             return Check("tools", UNKNOWN, message, "run `imagegen tools`, which does it now")
         check = failed_check("tools", error)
-        return check._replace(message="; ".join([check.message, *error.details]))
+        return dataclasses.replace(check, message="; ".join([check.message, *error.details]))
     plugin = found.plugins[cloud.PLUGIN]
     return Check("tools", OK, f"packer {found.packer_version}, plugin {cloud.PLUGIN} {plugin.version}")

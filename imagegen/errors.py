@@ -14,8 +14,9 @@ Library code raises; only `imagegen.cli.main` catches and exits.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from imagegen.lines import joined, one_line
 
@@ -42,7 +43,8 @@ ERROR: Final = "error"
 WARNING: Final = "warning"
 
 
-class Problem(NamedTuple):
+@dataclasses.dataclass(frozen=True, order=True)
+class Problem:
     """One thing that is wrong with one place of a file; `rule` is the id of the rule that says so, if one does."""
 
     file: str

@@ -7,6 +7,7 @@ ImageConfig (asked) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (bui
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
     """The steps for one target; what cannot be made yet is refused by name."""
     check_target(loaded, target)
     if missing := awaited_for(loaded, target):
-        refused = [problem._replace(severity=ERROR) for problem in missing]
+        refused = [dataclasses.replace(problem, severity=ERROR) for problem in missing]
         raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
     return evaluate_steps(loaded.specs[target], loaded.steps)
 

@@ -7,10 +7,11 @@ distrusted: its model is closed and bounded, and what it answers must belong to 
 
 from __future__ import annotations
 
+import dataclasses
 import fnmatch
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import pydantic
 
@@ -94,7 +95,8 @@ class LockedArtifact(Strict):
         )
 
 
-class BaseForm(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class BaseForm:
     """What a cloud's base images are told by: every key of both answers, and a regular expression of its value."""
 
     identity: Mapping[str, str]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.contents import CATALOG
 
@@ -43,7 +44,8 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in core.split(".")) if _NUMBERS.fullmatch(core) else ()
 
 
-class Known(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Known:
     """The row that speaks for a version; `newer` where the version's own minor came after every row."""
 
     row: JsonObject

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import dataclasses
 
 from imagegen.catalog.facts import table
 
 NAME = "image-builder"
 
 
-class Answer(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Answer:
     """What somebody who knows the variable should know."""
 
     key: str | None

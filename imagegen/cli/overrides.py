@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from imagegen import loading
 from imagegen.catalog.facts import table
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-class Moved(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Moved:
     """One artifact that an override moves."""
 
     artifact: str

@@ -6,7 +6,7 @@ import dataclasses
 import ipaddress
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -192,7 +192,8 @@ def _newest(release: str, today: datetime.date) -> tuple[str, str]:
     return minors[minor]["latest_patch"], lines[line]["newest_patch"]
 
 
-class Written(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Written:
     """What was written."""
 
     schema: Path | None
@@ -258,4 +259,4 @@ def _judged(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:
             problems = loading.load(loading.Asked(draft, today)).warnings
         except ConfigError as error:
             problems = error.problems
-    return tuple(problem._replace(file=str(file)) for problem in problems)
+    return tuple(dataclasses.replace(problem, file=str(file)) for problem in problems)

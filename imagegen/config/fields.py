@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import types
 import typing
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
 
 
-class Key(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Key:
     """One key of the config. In `path`, `*` stands for a name of free choice and `[]` for a place in a list."""
 
     path: str

@@ -3,7 +3,8 @@ known name."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import Document, YamlPath
 
 
-class Read(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Read:
     """A config as far as it can be read. Where values have no right form, `config` is what the rest says, so that rules
     can be asked about it in the same run, and `unread` are the sections of which nothing should be said."""
 
@@ -61,7 +63,7 @@ def _in_our_words(problem: Problem, overrides: Callable[[], Sequence[str]]) -> P
     hint = hint_for(name)
     if hint is None and name.endswith("_url") and name in overrides():
         hint = f"write it below overrides: overrides.{name}"
-    return problem._replace(hint=hint) if hint else problem
+    return dataclasses.replace(problem, hint=hint) if hint else problem
 
 
 def _wrong_part(item: Any, document: Document) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails

@@ -6,12 +6,13 @@ one `#` before it is deleted: prose has a blank after its `#`, a key has none.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import textwrap
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pydantic
 
@@ -46,7 +47,8 @@ _NO_TEXT: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", 
 _NAMES: Final = {str: "text", int: "whole number", bool: "true or false", float: "number"}
 
 
-class _Words(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Words:
     """What the model itself does not know of its keys: words to choose from, and notes."""
 
     choices: dict[str, list[str]]

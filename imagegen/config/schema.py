@@ -6,8 +6,9 @@ It accepts whatever the model accepts, and more: what only a rule or a whole sec
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
@@ -23,7 +24,8 @@ MODELINE = f"# yaml-language-server: $schema={FILE_NAME}"
 _REF = "#/$defs/"
 
 
-class Known(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Known:
     """What the model itself does not know of its keys."""
 
     releases: Sequence[str]

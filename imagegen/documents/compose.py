@@ -4,10 +4,11 @@ Reads the files that a config extends, all of them in its repository."""
 
 from __future__ import annotations
 
+import dataclasses
 import os.path
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.documents.yaml import (
     MAX_DEPTH,
@@ -104,7 +105,8 @@ def _paths(value: Any, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - an
             yield from _paths(inner, (*at, index))
 
 
-class _Reading(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Reading:
     """What has been read for one config; `layers` are in the order in which they are merged."""
 
     repository: Path

@@ -3,9 +3,10 @@ duplicate keys, deep nesting, huge files. Touches nothing but the file it is giv
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import ruamel.yaml
 import ruamel.yaml.error
@@ -56,7 +57,8 @@ _WORD: Final = re.compile(r"[^\s.\[\]=\"']+")
 YamlPath = tuple[str | int, ...]
 
 
-class Place(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Place:
     """Where a value was written: a line of a file, or what was said on the command line (line 0)."""
 
     file: str
@@ -66,7 +68,8 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-class Document(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Document:
     """YAML as data, and where each value stands.
 
     `lines` has every path; it is a line of `file`, unless `elsewhere` names another place for that path.
@@ -76,7 +79,7 @@ class Document(NamedTuple):
     file: str
     data: Any
     lines: dict[YamlPath, int]
-    elsewhere: Mapping[YamlPath, Place] = {}
+    elsewhere: Mapping[YamlPath, Place] = dataclasses.field(default_factory=dict)
     sets: tuple[tuple[str, Any], ...] = ()
 
     def place(self, path: YamlPath) -> Place:
@@ -227,7 +230,8 @@ def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str
     return ConfigError(f"{file} is not YAML", problems=[Problem(file, line, "", f"{within}{problem}", hint)])
 
 
-class _Reading(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Reading:
     """What one pass over the nodes of a document has found so far."""
 
     file: str

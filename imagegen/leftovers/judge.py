@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from imagegen.providers.tags import run_ids
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 IMAGE_KINDS: Final = frozenset({"image", "gallery version", "snapshot"})
 
 
-class Verdict(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Verdict:
     """Whether a leftover goes, and why or why not."""
 
     leftover: Leftover

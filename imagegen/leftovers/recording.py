@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -40,7 +41,7 @@ def in_journal(
     warn_of_leftovers(out, run, console)
     entry = _entry_for(plan, run, on_error)
     with recorded(journal, entry, console.warn):
-        yield run._replace(expires_at=entry.expires_at)
+        yield dataclasses.replace(run, expires_at=entry.expires_at)
     name_own_leftovers(entry, journal, out, run, console)
 
 

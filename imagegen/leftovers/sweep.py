@@ -92,10 +92,10 @@ class Swept:
         self, place: Place, run: Run, deadline: Deadline | None = None, *, usual: bool = True
     ) -> Sequence[Leftover]:
         """What is in the place, as far as the cloud tells it."""
-        found, faults = provider(place.target).leftovers(place.details, run, deadline, usual=usual)
-        for fault in faults:
+        found = provider(place.target).leftovers(place.details, run, deadline, usual=usual)
+        for fault in found.faults:
             self.add_fault(place, fault)
-        return found
+        return found.leftovers
 
 
 def configured_place(target: str, settings: Any, run: Run) -> Place:  # noqa: ANN401 - each provider's own Settings

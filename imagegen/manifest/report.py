@@ -1,9 +1,10 @@
 """report.json, what the machine found on itself at the end of a build: read with distrust, compared with the plan."""
 
+import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal, NamedTuple, Self
+from typing import Literal, Self
 
 import pydantic
 
@@ -51,7 +52,8 @@ class GuestReport(Strict):
     resources: list[ReportedResource]
 
 
-class ExpectedReport(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class ExpectedReport:
     """What the report of one plan must say."""
 
     plan_sha256: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -25,7 +26,8 @@ LOCK_FILE = ".lock"
 _LIMIT_BYTES = 64 * 2**20
 
 
-class Listing(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Listing:
     """What a store holds."""
 
     records: tuple[ImageManifest, ...]

@@ -50,5 +50,5 @@ def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], docum
         message = f"{', '.join(sorted(names))} would come from {host}, which is not among them"
         hint = f"set artifacts.mirror, or {', '.join(sorted(overrides[host]))}; or allow the host"
         problem = document.problem(("artifacts", "allowed_hosts"), message, hint)
-        problems.append(problem._replace(rule="host-allowed"))
+        problems.append(dataclasses.replace(problem, rule="host-allowed"))
     return problems

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 PROVIDERS = {"aws": "imagegen.providers.aws.provider", "azure": "imagegen.providers.azure.provider"}
 
 
-class Run(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Run:
     """The facts of one run that a provider may use; none of them is rendered into a tree."""
 
     environ: Mapping[str, str]
@@ -38,7 +40,8 @@ class Run(NamedTuple):
         return {"created": self.started, "run_id": self.id, "expires_at": self.expires_at, "labels": labels}
 
 
-class CloudImage(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class CloudImage:
     """An image as a cloud has it."""
 
     id: str
@@ -50,7 +53,8 @@ class CloudImage(NamedTuple):
     """`accepted` or `rejected`, as its tag says; empty where no run has said so of its machine's report."""
 
 
-class Published(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Published:
     """Where an image can be used from, and under which name and version."""
 
     images: tuple[CloudImage, ...]
@@ -59,7 +63,8 @@ class Published(NamedTuple):
     """How many copies this run made; 0 when everything was there."""
 
 
-class Leftover(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Leftover:
     """Something that a build made for itself, by the tags that it wears or by what it belongs to."""
 
     kind: str
@@ -74,7 +79,8 @@ class Leftover(NamedTuple):
     """The identity of the image that was to come of it."""
 
 
-class Remains(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Remains:
     """What was found of builds in a place; `faults`: what could not be asked, so that more may be there."""
 
     leftovers: tuple[Leftover, ...]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import ImagegenError, RefusedError
 
@@ -15,7 +16,8 @@ UNKNOWN: Final = "unknown"
 SIGN_IN: Final = "sign-in"
 
 
-class Check(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Check:
     """One thing that was looked at. `unknown` could not be asked, and says why."""
 
     subject: str

@@ -6,6 +6,7 @@ row names values, where it is one of these. A row goes when its work is done; a 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,7 @@ def awaited(config: ImageConfig, document: Document) -> list[Problem]:
 def _problem(name: str, feature: dict[str, Any], document: Document, path: YamlPath) -> Problem:
     message = f"{feature['what']} is not built yet ({name})"
     problem = document.problem(path, message, f"leave it out; `imagegen rules {name}` says what asks for it")
-    return problem._replace(severity=WARNING, rule=RULE)
+    return dataclasses.replace(problem, severity=WARNING, rule=RULE)
 
 
 def override_names() -> dict[str, str]:

@@ -5,14 +5,16 @@ The files are made of the rule's cases in tests/rules/<id> by `make golden`; a t
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 FOLDER = Path(__file__).with_name("examples")
 
 
-class Said(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Said:
     """What a rule says of a place of the config."""
 
     path: str
@@ -20,7 +22,8 @@ class Said(NamedTuple):
     hint: str
 
 
-class Example(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Example:
     """Parts of configs, as YAML; the rest of the config breaks no rule."""
 
     broken: str
@@ -31,7 +34,7 @@ class Example(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """The example for machines."""
-        return {**self._asdict(), "says": [said._asdict() for said in self.says]}
+        return {**dataclasses.asdict(self), "says": [dataclasses.asdict(said) for said in self.says]}
 
 
 def example_of(rule: str) -> Example:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.rules import (
@@ -56,5 +57,5 @@ def broken_rules(asked: Asked, *, unread: Collection[str] = ()) -> list[Problem]
             if finding.path and finding.path[0] in unread:
                 continue
             problem = asked.document.problem(finding.path, finding.message, finding.hint)
-            problems.append(problem._replace(severity=rule.severity, rule=rule.id))
+            problems.append(dataclasses.replace(problem, severity=rule.severity, rule=rule.id))
     return problems

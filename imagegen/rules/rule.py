@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING
 
 from imagegen.errors import ERROR, WARNING
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["ERROR", "WARNING", "Asked", "Finding", "Rule", "rule"]
 
 
-class Asked(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Asked:
     """What a rule may look at."""
 
     config: ImageConfig
@@ -30,7 +32,8 @@ class Asked(NamedTuple):
     """What holds for each target."""
 
 
-class Finding(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Finding:
     """A place of the config that breaks a rule: why it cannot work, and what to choose instead."""
 
     path: YamlPath
@@ -38,7 +41,8 @@ class Finding(NamedTuple):
     hint: str
 
 
-class Rule(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Rule:
     """One rule; its cases lie in tests/rules/<id>, and examples/<id>.json shows one of them."""
 
     id: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import is_listed, known, table
 from imagegen.rules.rule import ERROR, WARNING, Finding, rule
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 _SOON: Final = datetime.timedelta(days=90)
 
 
-class _Product(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class _Product:
     """Something whose support ends."""
 
     path: YamlPath

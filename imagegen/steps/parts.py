@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING
 
 from imagegen.errors import ConfigError, Problem
 
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 PARTS = ("meta/step.yml", "resources.yml")
 
 
-class StepFolder(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class StepFolder:
     """The folder of one step, and its name in messages."""
 
     path: Path

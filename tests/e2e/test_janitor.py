@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import subprocess
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -57,7 +57,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 _SPOT = ("targets.aws.spot={}", "targets.aws.instance_types=[m6i.large]", "targets.aws.encryption={}")
 
 
-class Moment(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Moment:
     """After which request's answer the power goes, and which of its kind; `finished`: an image is there by then."""
 
     note: str

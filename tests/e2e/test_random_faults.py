@@ -12,7 +12,7 @@ import io
 import itertools
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 import requests
@@ -143,7 +143,8 @@ _ARM, _LOGIN = "management.azure.com", "login.microsoftonline.com"
 _ANY_VERSION = "*/galleries/*/images/*/versions/*"
 
 
-class Place(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Place:
     """Some of a cloud's requests. `most`: how many of them a fault may let pass before it happens."""
 
     host: str = "*"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from imagegen.config.reference import flow, scalar
 from imagegen.documents.yaml import read_yaml
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from imagegen.errors import Problem
 
 
-class Case(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Case:
     """One config of a rule's folder, and all that was said of it."""
 
     file: Path
@@ -49,7 +51,7 @@ def make_example(rule: str, cases: Sequence[Case], supposes: str) -> Example:
 
 def example_text(example: Example) -> str:
     """An example as its file: each line of a config on a line of its own, so that changes can be read."""
-    data = example._asdict() | {"says": [said._asdict() for said in example.says]}
+    data = dataclasses.asdict(example) | {"says": [dataclasses.asdict(said) for said in example.says]}
     data |= {name: data[name].splitlines() for name in ("broken", "fine")}
     return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 

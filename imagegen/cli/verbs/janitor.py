@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 from pathlib import Path
@@ -147,7 +148,7 @@ def outcome_line(outcome: Outcome) -> str:
 def outcome_json(outcome: Outcome) -> dict[str, Any]:
     """One leftover for machines."""
     return {
-        **outcome.verdict.leftover._asdict(),
+        **dataclasses.asdict(outcome.verdict.leftover),
         "target": outcome.place.target,
         "outcome": _word(outcome),
         "reason": outcome.why_not or outcome.verdict.reason,

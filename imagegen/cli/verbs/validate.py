@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -59,7 +60,8 @@ def validate(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...
         raise click.exceptions.Exit(int(ExitCode.USAGE))
 
 
-class Verdict(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Verdict:
     """What is to be said of one config; `awaited` is what it asks for that is not built yet."""
 
     file: Path
@@ -76,7 +78,7 @@ class Verdict(NamedTuple):
             "buildable": self.failure is None and not self.awaited,
             "name": self.name,
             "targets": self.targets,
-            "problems": [problem._asdict() for problem in [*self.problems, *self.awaited]],
+            "problems": [dataclasses.asdict(problem) for problem in [*self.problems, *self.awaited]],
             "message": self.failure.message if self.failure else "",
             "hint": self.failure.hint if self.failure else "",
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -37,7 +38,7 @@ def _if_no_other_will_do(quotas: list[Check]) -> list[Check]:
     """Sizes of another family have a quota of their own: one that has room is enough."""
     verdicts = {check.verdict for check in quotas}
     instead = OK if OK in verdicts else UNKNOWN if UNKNOWN in verdicts else WRONG
-    return [check._replace(verdict=instead) if check.verdict == WRONG else check for check in quotas]
+    return [dataclasses.replace(check, verdict=instead) if check.verdict == WRONG else check for check in quotas]
 
 
 def _sizes(ec2: Any, settings: Settings, offered: list[str]) -> Iterator[Check]:  # noqa: ANN401 - a client of EC2
@@ -95,7 +96,7 @@ def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -
             f"vCPU quota {code}", fitting, others, f"`{command} --region {settings.region} --desired-value {wanted}`"
         )
         room = f"{limit} vCPUs of '{quota.get('QuotaName', code)}', not counting what runs now"
-        yield check._replace(message=f"{room}; {check.message}")
+        yield dataclasses.replace(check, message=f"{room}; {check.message}")
 
 
 def _quota_code(size: str, *, is_spot: bool) -> str:

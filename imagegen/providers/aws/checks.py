@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from typing import TYPE_CHECKING, Any
 
@@ -85,17 +86,18 @@ def _who(clients: ServiceClients, region: str) -> Check:
         yield Check(SIGN_IN, OK, identity["Arn"])
 
     (check,) = run_check(SIGN_IN, look)
-    return check._replace(stops=True)
+    return dataclasses.replace(check, stops=True)
 
 
 def _regions(ec2: Any, settings: Settings) -> Iterator[Check]:  # noqa: ANN401 - a client of EC2
     with explained("asking which regions are enabled", RefusedError):
         regions = ec2.describe_regions(AllRegions=True)["Regions"]
     statuses = {region["RegionName"]: region["OptInStatus"] for region in regions}
-    yield _region("build region", settings.region, statuses, "choose another targets.aws.region")._replace(stops=True)
+    build_region = _region("build region", settings.region, statuses, "choose another targets.aws.region")
+    yield dataclasses.replace(build_region, stops=True)
     for region in settings.publish.regions:
         instead = f"leave {region} out of targets.aws.publish.regions"
-        yield _region("publish region", region, statuses, instead)._replace(of_publishing=True)
+        yield dataclasses.replace(_region("publish region", region, statuses, instead), of_publishing=True)
 
 
 def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +37,7 @@ def quick_checks(settings: Settings, run: Run) -> list[Check]:
             yield from ask_quickly(arm, settings)
 
     # Where no subscription or no secret is named, nothing was asked.
-    return [check._replace(stops=check.subject == SIGN_IN) for check in run_check(SIGN_IN, look)]
+    return [dataclasses.replace(check, stops=check.subject == SIGN_IN) for check in run_check(SIGN_IN, look)]
 
 
 def thorough_checks(
@@ -59,7 +60,7 @@ def thorough_checks(
 
 def ask_quickly(arm: Arm, settings: Settings) -> list[Check]:
     """What the Resource Manager answers to the first questions."""
-    checks = [check._replace(stops=True) for check in run_check(SIGN_IN, lambda: _subscription(arm))]
+    checks = [dataclasses.replace(check, stops=True) for check in run_check(SIGN_IN, lambda: _subscription(arm))]
     if is_stopped(checks):
         return checks
     checks += run_check("regions", lambda: _regions(arm, settings))
@@ -98,7 +99,7 @@ def _regions(arm: Arm, settings: Settings) -> Iterator[Check]:
     yield _region("build region", settings.location, known, "choose another targets.azure.location")
     for region in settings.publish.regions:
         instead = f"leave {region} out of targets.azure.publish.regions"
-        yield _region("publish region", region, known, instead)._replace(of_publishing=True)
+        yield dataclasses.replace(_region("publish region", region, known, instead), of_publishing=True)
 
 
 def _region(what: str, region: str, known: set[str], instead: str) -> Check:

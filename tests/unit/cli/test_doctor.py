@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -83,7 +84,8 @@ def test_nothing_else_is_asked_before_the_sign_in_is_right(doctor: Doctor, monke
     def never(*_: object) -> NoReturn:
         pytest.fail("asked without a sign-in")
 
-    monkeypatch.setattr(aws, "quick_checks", lambda *_: [SIGNED_IN._replace(verdict=WRONG, message="nobody")])
+    nobody = dataclasses.replace(SIGNED_IN, verdict=WRONG, message="nobody")
+    monkeypatch.setattr(aws, "quick_checks", lambda *_: [nobody])
     monkeypatch.setattr(aws, "thorough_checks", never)
     code, out = doctor("--target", "aws")
     assert code == 5

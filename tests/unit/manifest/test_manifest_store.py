@@ -26,7 +26,7 @@ from imagegen.manifest.model import (
 )
 from imagegen.manifest.record import make_manifest
 from imagegen.manifest.report import ExpectedReport, judge_report, rejected_report
-from imagegen.manifest.store import LocalStore, manifest_bytes
+from imagegen.manifest.store import Listing, LocalStore, manifest_bytes
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact, PublishPart
 from imagegen.providers import CloudImage, Published, Run
 
@@ -178,12 +178,12 @@ def test_a_rehearsals_record_never_meets_productions(store: LocalStore) -> None:
 
 
 def test_list_is_newest_first(store: LocalStore) -> None:
-    assert store.list() == ((), ())
+    assert store.list() == Listing((), ())
     old = store.put(manifest(image_id="1" * 64, created="2026-11-01T00:00:00Z"))
     new = store.put(manifest(image_id="2" * 64, created="2026-11-02T00:00:00Z"))
     azure = store.put(manifest(image_id="3" * 64, target="azure", created="2026-11-03T00:00:00Z"))
     other = store.put(manifest(name="other", created="2026-11-04T00:00:00Z"))
-    assert store.list() == ((other, azure, new, old), ())
+    assert store.list() == Listing((other, azure, new, old), ())
 
 
 def test_one_bad_file_hides_no_other(store: LocalStore, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class World:
         if self.mark_fails:
             raise PublishError("you may not tag")
         assert image.id == BUILT.id
-        self.image = image._replace(report=report)
+        self.image = dataclasses.replace(image, report=report)
 
     def clean_up(self, _plan: BuildPlan, variables: Mapping[str, str], *_: object) -> None:
         self.cleaned_up.append(variables["created"])
@@ -248,9 +248,9 @@ def test_an_image_whose_run_died_is_judged_by_the_next(
             for verb in (publish, build):
                 with pytest.raises(RefusedError, match="the report of ami-1 was rejected"):
                     verb()
-            assert (world.published, world.image) == (0, BUILT._replace(report="rejected"))
+            assert (world.published, world.image) == (0, dataclasses.replace(BUILT, report="rejected"))
     assert build().published is not None
-    assert world.image == BUILT._replace(report="accepted")
+    assert world.image == dataclasses.replace(BUILT, report="accepted")
     assert publish(out="of-another-machine").published is not None
 
 
@@ -282,7 +282,7 @@ def test_where_an_image_cannot_be_tagged_its_record_proves_it(
     shutil.rmtree(tmp_path / "out" / "windows-2022-containerd")
     assert publish().published is not None
     # It proves that image and no other.
-    world.image = BUILT._replace(id="ami-2")
+    world.image = dataclasses.replace(BUILT, id="ami-2")
     with pytest.raises(RefusedError, match="ami-2 is not published: no run has compared"):
         publish()
 
@@ -299,13 +299,13 @@ def test_where_a_rejected_image_cannot_be_tagged_the_mark_on_disk_counts(
     world.mark_fails = False
     with pytest.raises(RefusedError):
         publish()
-    assert world.image == BUILT._replace(report="rejected")
+    assert world.image == dataclasses.replace(BUILT, report="rejected")
 
 
 def test_a_rejected_image_is_not_taken_for_the_one_just_built(
     world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aws, "find_built", lambda *_: BUILT._replace(report="rejected"))
+    monkeypatch.setattr(aws, "find_built", lambda *_: dataclasses.replace(BUILT, report="rejected"))
     with pytest.raises(BuildError, match="the cloud shows no image with this identity"):
         build(rebuild=True)
     assert world.published == 0
@@ -347,7 +347,7 @@ def test_what_a_dead_run_left_is_named_by_the_next(
     verb: str, world: World, request: pytest.FixtureRequest, tmp_path: Path, said: io.StringIO
 ) -> None:
     again = request.getfixturevalue(verb)
-    world.image, out = BUILT._replace(report="accepted"), tmp_path / "out of mine"
+    world.image, out = dataclasses.replace(BUILT, report="accepted"), tmp_path / "out of mine"
     dead = Entry("run-1", "aws", "0" * 64, PLACE, "2026-11-18T09:00:00Z", "2026-11-18T16:00:00Z")
     journal = out / "of-another-config" / "journal" / "run-1.jsonl"
     journal.parent.mkdir(parents=True)
@@ -516,7 +516,7 @@ def test_what_another_run_here_is_making_is_not_made_twice(
         ):
             build()
         # An image that is there is not made, and may be published.
-        world.image = BUILT._replace(report="accepted")
+        world.image = dataclasses.replace(BUILT, report="accepted")
         build()
     world.image = None
     # The other run is over.
@@ -535,4 +535,4 @@ def test_other_names_are_in_nobodys_way(
     monkeypatch.setattr(aws, "claim", lambda *_: here)
     with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", there):
         build()
-    assert world.image == BUILT._replace(report="accepted")
+    assert world.image == dataclasses.replace(BUILT, report="accepted")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,7 +19,7 @@ from azure.core.exceptions import (
 )
 
 from imagegen.errors import RefusedError
-from imagegen.providers import Leftover, Run
+from imagegen.providers import Leftover, Remains, Run
 from imagegen.providers.azure import provider, removal
 from imagegen.providers.azure.arm import HOST, Arm
 from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION, find
@@ -160,7 +161,7 @@ def test_what_every_build_leaves_is_not_looked_for_after_one(monkeypatch: pytest
     monkeypatch.setattr(provider, "resource_manager", lambda *_: contextlib.nullcontext(manager.arm))
     place, run = {**PLACE, "auth": {}}, Run({}, {}, "")
     for usual in (True, False):
-        assert provider.leftovers(place, run, usual=usual) == ((), ())
+        assert provider.leftovers(place, run, usual=usual) == Remains(())
     assert sum("deletedVaults" in asked for asked in manager.asked) == 1
 
 
@@ -218,7 +219,7 @@ def version(state: str, **tags: str) -> tuple[int, dict[str, Any]]:
     )
 
 
-LISTED = leftover(VERSION, "v")._replace(state="Creating", expires_at="2026-11-18T16:00:00Z")
+LISTED = dataclasses.replace(leftover(VERSION, "v"), state="Creating", expires_at="2026-11-18T16:00:00Z")
 
 
 @pytest.mark.parametrize(

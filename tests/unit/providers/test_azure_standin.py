@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import io
 import urllib.parse
@@ -154,7 +155,10 @@ def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stag
 
 def test_a_run_has_a_secret_of_its_own_in_a_vault_that_is_there(stage: Stage) -> None:
     azure, plan = provider("azure"), plan_of(key_vault=VAULT)
-    names = [azure.build_variables(plan, stage.run._replace(id=name))["key_vault_secret"] for name in (DEAD, LIVING)]
+    names = [
+        azure.build_variables(plan, dataclasses.replace(stage.run, id=name))["key_vault_secret"]
+        for name in (DEAD, LIVING)
+    ]
     assert names == [SECRET, f"imagegen-{LIVING}"]
     assert "key_vault_secret" not in azure.build_variables(plan_of(), stage.run)
 
