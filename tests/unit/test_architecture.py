@@ -85,6 +85,7 @@ MONOPOLIES = {
     "jinja2": {"imagegen.templating"},
     "click": {"imagegen.cli"},
     "ruamel": {"imagegen.documents"},
+    "fcntl": {"imagegen.build.journal", "imagegen.build.keeper", "imagegen.scratch"},
     "filelock": {"imagegen.build.folder_lock"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
     "cryptography": {"imagegen.build.openpgp", "imagegen.rehearsal"},
@@ -232,6 +233,17 @@ def lazy_imports(module: Module) -> list[str]:
     ]
 
 
+def own_writers(module: Module) -> list[str]:
+    """Temporary files that take the place of others; folders of them are for whoever needs one."""
+    return [
+        f"{module.name}:{node.lineno} calls {node.attr}"
+        for node in module.nodes
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("mkstemp", "NamedTemporaryFile", "renames")
+        and module.name != "imagegen.files"
+    ]
+
+
 def eager_clouds(module: Module) -> list[str]:
     inside = module.name.startswith(("imagegen.providers.", "imagegen.rehearsal."))
     return [
@@ -350,7 +362,7 @@ def _is_harmless(value: ast.expr) -> bool:
 
 RULES = (
     *(wrong_arrows, broken_monopolies, eager_clouds, environment_reads, long_functions, raw_echoes),
-    *(relative_imports, processes, clouds_names, lazy_imports),
+    *(relative_imports, processes, clouds_names, lazy_imports, own_writers),
 )
 
 
@@ -439,6 +451,7 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     long_functions: ("imagegen.plan.resolve", "def f() -> None:\n" + "    f()\n" * LONGEST_FUNCTION),
     raw_echoes: ("imagegen.cli.show", "def f(name: str) -> None:\n    click.echo(f'{name}')\n"),
     relative_imports: ("imagegen.plan.resolve", "from . import rules\n"),
+    own_writers: ("imagegen.build.memory", "import tempfile\ntempfile.mkstemp()\n"),
     lazy_imports: ("imagegen.build.tools", "def f() -> None:\n    import json\n"),
     processes: ("imagegen.rehearsal.rehearse", "import os\nos.kill(1, 9)\n"),
     clouds_names: ("imagegen.build.environment", "NAMES = ('AWS_PROFILE',)\n"),
