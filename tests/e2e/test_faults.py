@@ -47,7 +47,11 @@ CASES = {
             ("warning: m6i.large cannot be had now (InsufficientInstanceCapacity): trying m5.large",),
             ("targets.aws.publish.regions=[]",),
         ),
-        Case(("silent-guest",), ("error: Packer failed: ",), ("timeouts.phases.node=1",)),
+        Case(
+            ("silent-guest",),
+            ("error: Packer failed: Timeout waiting for machine to restart.",),
+            ("timeouts.restart=1",),
+        ),
         Case(
             ("server-error", "dropped-connection", "throttle"),
             ("to us-west-2 begins later: RequestLimitExceeded",),
@@ -72,7 +76,11 @@ CASES = {
         ),
     ),
     "azure": (
-        Case(("silent-guest",), ("error: Packer failed: ",), ("timeouts.phases.node=1",)),
+        Case(
+            ("silent-guest",),
+            ("error: Packer failed: Timeout waiting for machine to restart.",),
+            ("timeouts.restart=1",),
+        ),
         Case(
             ("server-error", "dropped-connection", "throttle", "capacity"),
             ("warning: Standard_D4s_v5 cannot be had now (SkuNotAvailable): trying Standard_D4as_v5",),

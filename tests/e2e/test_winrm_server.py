@@ -356,19 +356,6 @@ def test_a_restart_drops_everything_until_it_is_over(stage: _Stage) -> None:
     assert stage.server.faults == ()
 
 
-def test_a_machine_that_is_not_there_yet_answers_nobody(stage: _Stage) -> None:
-    with stage.connect() as open_before:
-        open_before.post()
-        stage.server.refuse()
-        with pytest.raises(_GONE):
-            open_before.post()
-        with stage.connect() as client, pytest.raises(_GONE):
-            client.post()
-    stage.server.admit()
-    with stage.connect() as client:
-        assert client.post()[0] == http.HTTPStatus.UNAUTHORIZED
-
-
 def test_a_client_that_does_not_trust_the_certificate_is_a_fault(stage: _Stage) -> None:
     stranger = _Client(stage.server, trustme.CA())
     with stranger, pytest.raises(ssl.SSLCertVerificationError):

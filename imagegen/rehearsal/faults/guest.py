@@ -53,17 +53,15 @@ def resource_fails(stage: Stage, _: Place) -> Meter:
 
 
 def silent_guest(stage: Stage, _: Place) -> Meter:
-    """From the first service that is set on, nothing listens on the machine any more."""
+    """From its first restart on, nothing listens on the machine any more."""
     silenced: list[str] = []
 
-    def arrange(identity: MachineIdentity, machine: Machine, server: WinRMServer) -> None:
-        def vanish(resource: str) -> None:
-            if _SERVICE in resource and not silenced:
-                silenced.append(resource)
-                stage.network.silence(identity.address)
-                server.refuse()
+    def arrange(identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
+        def vanish() -> None:
+            silenced.append(identity.address)
+            stage.network.silence(identity.address)
 
-        machine.before_set = vanish
+        machine.before_restart = vanish
 
     stage.disturbances.append(arrange)
     return lambda: len(silenced)

@@ -57,7 +57,7 @@ _ALL: Final = (
     ),
     Fault(
         "silent-guest",
-        "The machine stops answering in the middle of a phase.",
+        "The machine does not come back from its first restart.",
         ExitCode.BUILD,
         _both(guest.silent_guest, guest.silent_guest),
     ),

@@ -40,6 +40,8 @@ class Machine:
         self.boot_count = 0
         # Called with the id of each resource that is about to be set: a fault's moment.
         self.before_set: Callable[[str], None] = _undisturbed
+        # Called when the machine goes down for a restart: another fault's moment.
+        self.before_restart: Callable[[], None] = _undisturbed
 
     @staticmethod
     def clock() -> float:
@@ -59,6 +61,7 @@ class Machine:
             raise RefusedByWindows(f"cannot find {SYSTEM32}\\{name}")
 
     def restart(self) -> None:
+        self.before_restart()
         self.boot_count += 1
         self.features.restarted()
         for key in (REBOOT_PENDING, REBOOT_REQUIRED):
@@ -76,5 +79,5 @@ class Machine:
         self.services.create(name, f"%SystemRoot%\\System32\\{name}.exe", name, AUTOMATIC)
 
 
-def _undisturbed(_resource: str) -> None:
+def _undisturbed(*_: str) -> None:
     """A machine without a fault."""

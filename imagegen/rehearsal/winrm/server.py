@@ -31,8 +31,7 @@ _RESTART_S = 2.0
 class WinRMServer:
     """WinRM over HTTPS for one machine and one account.
 
-    It listens from `start` on; while it does not admit, it drops every connection at once, as a machine does that
-    is not there yet. A command whose result says so takes the machine down for `restart_s`.
+    It listens from `start` on. A command whose result says so takes the machine down for `restart_s`.
     """
 
     def __init__(
@@ -42,13 +41,11 @@ class WinRMServer:
         username: str,
         password: Callable[[], str] | str,
         certificate: ssl.SSLContext,
-        admits: bool = True,
         restart_s: float = _RESTART_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._observations = Observations()
         self._shells = Shells(guest, self._observations)
-        self._admits = admits
         self._restart_s = restart_s
         self._clock = clock
         self._down_until = clock()
@@ -85,16 +82,7 @@ class WinRMServer:
 
     def is_available(self) -> bool:
         """Whether a connection that comes now is served."""
-        return self._admits and self._clock() >= self._down_until
-
-    def admit(self) -> None:
-        """From now on connections are served."""
-        self._admits = True
-
-    def refuse(self) -> None:
-        """From now on connections are dropped, those that are open too."""
-        self._admits = False
-        self._listener.drop_connections()
+        return self._clock() >= self._down_until
 
     def restart(self) -> None:
         """Be gone for a while: open connections and shells are lost."""
