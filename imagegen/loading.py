@@ -72,10 +72,11 @@ def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
 def load(asked: Asked) -> Loaded:
     """What was asked, or every problem of it: of its form and of its meaning at once."""
     check_parts(asked.contents.step_roots)
+    own = functools.partial(with_own_steps, asked.contents)
     read = read_config(
-        asked.file, asked.sets, override_names=lambda own: override_names(with_own_steps(asked.contents, own))
+        asked.file, asked.sets, overrides=lambda it: override_names(own(it)), steps=lambda it: load_steps(own(it))
     )
-    config, problems, contents = read.config, list(read.problems), with_own_steps(asked.contents, read.document)
+    config, problems, contents = read.config, list(read.problems), own(read.document)
     specs = settle_targets(config, read.document) if config else {}
     if config is not None:
         steps = functools.partial(load_steps, contents)

@@ -26,10 +26,10 @@ def build_failure(
     details = []
     match blame:
         case ResourceEvent():
-            message = f"{blame.id} failed in phase {blame.phase}: {blame.reason}"
+            message = f"{blame.id} failed in {blame.phase}: {blame.reason}"
             details.append(f"step {blame.step}: ansible-win/roles/{blame.step}/resources.yml")
         case PhaseEvent():
-            message = f"phase {blame.phase} failed: {blame.reason}"
+            message = f"{blame.phase} failed: {blame.reason}"
         case _:
             message = f"Packer failed: {errors[0]}" if errors else "Packer failed and did not say why"
     details += [f"Packer: {error}" for error in (errors if blame else errors[1:])]

@@ -200,7 +200,7 @@ class LiveDisplay:
         match event:
             case PhaseEvent(status="started"):
                 self._phases[event.phase] = _Phase(event.phase, event.resources)
-                self._current = f"phase {event.phase}"
+                self._current = event.phase
             case PhaseEvent():
                 phase = self._phases.setdefault(event.phase, _Phase(event.phase, event.resources))
                 phase.status, phase.ms, phase.restart = event.status, event.ms, event.restart

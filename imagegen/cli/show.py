@@ -78,7 +78,9 @@ def plan_text(plan: BuildPlan) -> str:
         f"  versions   {', '.join(f'{key} {value}' for key, value in image.versions.items())}",
     ]
     for phase in image.phases:
-        lines.append(f"phase {phase.name}{', then a restart' if phase.restart else ''}")
+        lines.append(f"{phase.name}{', then a restart' if phase.restart else ''}")
+        if not phase.steps:
+            lines.append("  every resource is tested again")
         for step in phase.steps:
             lines.append(f"  {step.name}: {plan.build.steps[step.name].summary}")
             lines += [f"    {line}" for resource in step.resources for line in _resource_lines(resource)]

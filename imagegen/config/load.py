@@ -4,6 +4,7 @@ known name."""
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 import pydantic
@@ -16,10 +17,13 @@ from imagegen.documents.problems import model_problems, nearest, place_of, quote
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
     from imagegen.documents.yaml import Document, YamlPath
+
+    Names = Callable[[Document], Collection[str]]
+    """What the steps that a config may use know by name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,29 +37,29 @@ class Read:
     unread: frozenset[str]
 
 
-def read_config(path: Path, sets: Sequence[str], *, override_names: Callable[[Document], Sequence[str]]) -> Read:
-    """The config of a file; `override_names` tells the names that the steps' artifacts have, and is asked only then."""
+def read_config(path: Path, sets: Sequence[str], *, overrides: Names, steps: Names) -> Read:
+    """The config of a file; what overrides and steps are called is asked only where the config names some."""
     document = compose(path, sets, is_text=takes_text)
-
-    def overrides() -> Sequence[str]:
-        return override_names(document)
-
     if not isinstance(document.data, dict):
         problem = document.problem((), "must be a map of keys and values")
         raise ConfigError(f"{document.file} is not a config", problems=[problem])
     if not document.data:
         raise ConfigError(f"{document.file} is empty", hint="run `imagegen init`, or copy one of configs/")
-    problems = _unknown_overrides(document, overrides) if document.data.get("overrides") else []
+    problems = [
+        *_unknown_names(document, ("overrides",), "override", overrides),
+        *_unknown_names(document, ("timeouts", "steps"), "step", steps),
+    ]
     try:
         return Read(document, ImageConfig.model_validate(document.data), tuple(problems), frozenset())
     except pydantic.ValidationError as error:
-        problems += [_in_our_words(problem, overrides) for problem in model_problems(error, document, ImageConfig)]
+        own = functools.partial(overrides, document)
+        problems += [_in_our_words(problem, own) for problem in model_problems(error, document, ImageConfig)]
         wrong = [_wrong_part(item, document) for item in error.errors(include_url=False)]
         config = _without(document.data, wrong)
         return Read(document, config, tuple(problems), frozenset(str(path[0]) for path in wrong if path))
 
 
-def _in_our_words(problem: Problem, overrides: Callable[[], Sequence[str]]) -> Problem:
+def _in_our_words(problem: Problem, overrides: Callable[[], Collection[str]]) -> Problem:
     """A complaint about a key that image-builder or `overrides` know by that name, with the key that is meant."""
     if not problem.message.startswith("unknown key"):
         return problem
@@ -94,13 +98,13 @@ def _is_wrong(path: YamlPath, wrong: Sequence[YamlPath]) -> bool:
     return any(at == path or (at[: len(path)] == path and isinstance(at[len(path)], int)) for at in wrong)
 
 
-def _unknown_overrides(document: Document, overrides: Callable[[], Sequence[str]]) -> list[Problem]:
-    asked = document.data["overrides"]
-    if not isinstance(asked, dict):
-        return []
-    known = overrides()
-    return [
-        document.problem(("overrides", name), f"unknown override {quoted(name)}", nearest(name, known))
-        for name in asked
-        if name not in known
-    ]
+def _unknown_names(document: Document, path: YamlPath, what: str, names: Names) -> Iterator[Problem]:
+    section = document.data
+    for part in path:
+        section = section.get(part) if isinstance(section, dict) else None
+    if not isinstance(section, dict) or not section:
+        return
+    known = names(document)
+    for name in section:
+        if name not in known:
+            yield document.problem((*path, name), f"unknown {what} {quoted(name)}", nearest(name, sorted(known)))

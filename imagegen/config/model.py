@@ -49,18 +49,14 @@ class Targets(Strict):
         return {name: settings for name, settings in both.items() if settings is not None}
 
 
-class PhaseMinutes(Strict):
-    """How long a phase of the guest may take, instead of what its steps say."""
-
-    base: Minutes | None = pydantic.Field(default=None, description="Minutes for Windows itself.", examples=[90])
-    node: Minutes | None = pydantic.Field(default=None, description="Minutes for what makes it a node.", examples=[60])
-
-
 class Timeouts(Strict):
     """How long what may take, in minutes; a build that takes longer fails."""
 
-    phases: PhaseMinutes = pydantic.Field(
-        description="The guest's phases, in minutes.", default_factory=PhaseMinutes.model_construct
+    steps: dict[str, Minutes] = pydantic.Field(
+        default={},
+        description="Minutes for a step by its name, instead of what the step itself says. A phase may take its "
+        "steps' time and ten minutes more.",
+        examples=[{"system": 90}],
     )
     winrm: Minutes = pydantic.Field(default=30, description="Minutes until the new machine answers.", examples=[45])
     restart: Minutes = pydantic.Field(default=30, description="Minutes for a restart of the machine.", examples=[60])

@@ -9,8 +9,8 @@ from imagegen.artifacts.override import Override
 from imagegen.catalog.facts import paths
 from imagegen.errors import ConfigError
 from imagegen.plan import sourcing
+from imagegen.plan.phases import order_steps
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
-from imagegen.steps.model import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,15 +45,17 @@ def step_context(spec: Spec) -> dict[str, Any]:
 
 
 def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep, ...]:
-    """Every step that applies, in the order in which it is carried out."""
+    """Every step that applies, after the steps that it must follow."""
     context = step_context(spec)
     overrides = {
         name: Override(asked) if isinstance(asked, str) else Override(asked.url, asked.sha256)
         for name, asked in spec.config.overrides.items()
     }
     return tuple(
-        sourcing.sourced(evaluate_step(steps[name], context, overrides), spec.config)
-        for name in _in_order(steps)
+        dataclasses.replace(
+            sourcing.sourced(evaluate_step(steps[name], context, overrides), spec.config), earlier=earlier
+        )
+        for name, earlier in order_steps(steps).items()
         if applies(steps[name], context)
     )
 
@@ -63,22 +65,6 @@ def refused_hosts(specs: Iterable[Spec], document: Document, steps: Mapping[str,
     specs = list(specs)
     evaluated = [step for spec in specs for step in evaluate_steps(spec, steps)]
     return sourcing.refused_hosts(specs[0].config, evaluated, document)
-
-
-def _in_order(steps: Mapping[str, Step]) -> list[str]:
-    """By phase, then after what a step names, then by name."""
-    ordered: list[str] = []
-    for phase in PHASES:
-        left = sorted(name for name, step in steps.items() if step.meta.phase == phase)
-        while left:
-            ready = [name for name in left if not set(steps[name].meta.after) & set(left)]
-            if not ready:
-                message = "waits for a step that waits for it"
-                problems = [steps[name].described.problem(("after",), message, "drop one of them") for name in left]
-                raise ConfigError(f"the steps {', '.join(left)} wait for one another", problems=problems)
-            ordered.append(ready[0])
-            left.remove(ready[0])
-    return ordered
 
 
 def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, ArtifactRequest]:

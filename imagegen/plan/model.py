@@ -34,9 +34,10 @@ class PlannedResource:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedStep:
-    """One step and what it puts on the machine."""
+    """What a step puts on the machine in one phase; `repeated` says that a later round holds the same resources."""
 
     name: str
+    repeated: bool
     resources: tuple[PlannedResource, ...]
 
 
@@ -104,7 +105,10 @@ class BuildPart:
     @property
     def longest_s(self) -> int:
         """How long Packer may take: every phase and wait to its limit, and what is around them."""
-        return _AROUND_PHASES_S + sum(self.phase_timeouts_s.values()) + 60 * sum(self.timeouts_min.values())
+        # A restart follows each phase but the last.
+        restarts_min = self.timeouts_min["restart"] * (len(self.phase_timeouts_s) - 1)
+        waits_min = self.timeouts_min["winrm"] + restarts_min + self.timeouts_min["generalise"]
+        return _AROUND_PHASES_S + sum(self.phase_timeouts_s.values()) + 60 * waits_min
 
 
 @dataclasses.dataclass(frozen=True)

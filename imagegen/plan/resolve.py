@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +26,12 @@ from imagegen.plan.model import (
     PublishPart,
     StepNotes,
 )
+from imagegen.plan.phases import PlacedResource, cut_phases, find_wrong_restarts
 from imagegen.plan.proxy import download_proxy
 from imagegen.resources.kinds import KINDS
-from imagegen.steps.model import PHASES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from imagegen.artifacts.lock import LockedArtifact
     from imagegen.config.model import ImageConfig
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from imagegen.resources.model import Resource
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import Draft, EvaluatedStep
+    from imagegen.steps.model import Step
 
 # Time for the engine's own work in a phase, beside its steps'.
 _PHASE_MARGIN_S = 600
@@ -69,6 +71,7 @@ def resolve(
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, spec.target)
+    notes = {step.step.name: _notes(step.step, config) for step in evaluated}
     texts = {path: text for step in evaluated for path, text in step.texts.items()}
     bundle = {**_needed(guest, phases), **texts}
     image = ImagePart(
@@ -92,8 +95,10 @@ def resolve(
         base_place=base.place,
         settings=provider.build_settings(settings),
         downloads={name: request.url for name, request in sorted(requests.items())},
-        steps={step.step.name: StepNotes(step.step.meta.summary, step.step.meta.timeout_s) for step in evaluated},
-        phase_timeouts_s={phase.name: _phase_timeout_s(phase.name, config, evaluated) for phase in phases},
+        steps=notes,
+        phase_timeouts_s={
+            phase.name: _PHASE_MARGIN_S + sum(notes[step.name].timeout_s for step in phase.steps) for phase in phases
+        },
         timeouts_min=config.timeouts.model_dump(include={"winrm", "restart", "generalise"}),
         stated=_stated(spec),
         proxy=download_proxy(config.proxy),
@@ -141,42 +146,31 @@ def _pinned(config: ImageConfig) -> dict[str, str]:
     return {name: digest for name, digest in named.items() if digest}
 
 
-def _phase_timeout_s(name: str, config: ImageConfig, evaluated: tuple[EvaluatedStep, ...]) -> int:
-    asked: int | None = getattr(config.timeouts.phases, name)
-    if asked is not None:
-        return asked * 60
-    return _PHASE_MARGIN_S + sum(step.step.meta.timeout_s for step in evaluated if step.step.meta.phase == name)
+def _notes(step: Step, config: ImageConfig) -> StepNotes:
+    minutes = config.timeouts.steps.get(step.name)
+    return StepNotes(step.meta.summary, step.meta.timeout_s if minutes is None else minutes * 60)
 
 
 def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tuple[Phase, ...]:
     problems: list[Problem] = []
-    made = _Made(stock_paths(target))
-    phases = []
-    restarting: set[str] = set()
-    everything: list[tuple[EvaluatedStep, Draft, Resource]] = []
-    for name in PHASES:
-        members = [step for step in evaluated if step.step.meta.phase == name]
-        resources = {step.step.name: tuple(_resources(step, lock, problems)) for step in members}
-        ordered = [(step, draft, resource) for step in members for draft, resource in resources[step.step.name]]
-        everything += ordered
-        problems += made.check(ordered)
-        problems += _restarts_last(ordered)
-        here = {step.step.name for step, _, resource in ordered if resource.may_restart}
-        problems += [problem for step in members for problem in _without_restart(step, name, restarting)]
-        restarting |= here
-        steps = tuple(_planned(step, [resource for _, resource in resources[step.step.name]]) for step in members)
-        if steps:
-            phases.append(Phase(name, bool(here), steps))
-    problems += _twice(everything)
+    typed = [(step, tuple(_resources(step, lock, problems))) for step in evaluated]
+    problems += find_wrong_restarts(typed)
+    cut = cut_phases(typed)
+    placed = [item for phase in cut for item in phase]
+    problems += [*_find_missing_paths(placed, stock_paths(target)), *_find_duplicates(placed)]
     if problems:
         raise ConfigError("the plan does not hold together", problems=problems)
-    return tuple(phases)
+    return tuple(plan_phase(number, phase) for number, phase in enumerate(cut, 1))
 
 
-def _planned(step: EvaluatedStep, resources: Iterable[Resource]) -> PlannedStep:
-    name = step.step.name
-    planned = tuple(PlannedResource(f"{name}/{item.kind}:{item.label}", item.kind, item.fields()) for item in resources)
-    return PlannedStep(name, planned)
+def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
+    """A phase of the plan. Resources of one step that follow one another are one entry."""
+    steps = []
+    for step, members in itertools.groupby(phase, key=lambda placed: placed.step.name):
+        placed = tuple(members)
+        resources = tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields()) for item in placed)
+        steps.append(PlannedStep(step, placed[0].repeated, resources))
+    return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=tuple(steps))
 
 
 def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iterator[tuple[Draft, Resource]]:
@@ -214,48 +208,23 @@ def _members(artifact: LockedArtifact, strip: int, wanted: list[str] | None) -> 
     ]
 
 
-class _Made:
-    """Paths that are there, so that a path which nothing made is found on the host."""
-
-    def __init__(self, stock: Iterable[str]) -> None:
-        self._paths = {path.lower() for path in stock}
-
-    def check(self, ordered: list[tuple[EvaluatedStep, Draft, Resource]]) -> Iterator[Problem]:
-        for step, draft, resource in ordered:
-            for path in resource.needs():
-                if path.lower() not in self._paths and len(PureWindowsPath(path).parts) > 1:
-                    message = f"nothing before {step.step.name}/{resource.kind}:{resource.label} makes {path}"
-                    yield step.step.resources.problem(
-                        draft.path, message, "make it with a directory, file, archive or package above"
-                    )
-            self._paths |= {path.lower() for path in resource.makes()}
+def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) -> Iterator[Problem]:
+    """Each path that a resource needs before another resource has made it: Windows would find this hours later."""
+    there = {path.lower() for path in stock}
+    for item in placed:
+        for path in item.resource.needs():
+            if path.lower() not in there and len(PureWindowsPath(path).parts) > 1:
+                hint = "make it with a directory, file, archive or package above"
+                yield item.problem(f"nothing before {item.id} makes {path}", hint)
+        there |= {path.lower() for path in item.resource.makes()}
 
 
-def _restarts_last(ordered: list[tuple[EvaluatedStep, Draft, Resource]]) -> Iterator[Problem]:
-    seen: str | None = None
-    for step, draft, resource in ordered:
-        name = f"{step.step.name}/{resource.kind}:{resource.label}"
-        if resource.may_restart:
-            seen = name
-        elif seen is not None:
-            message = f"{name} comes after {seen}, which may need a restart, in one phase"
-            yield step.step.resources.problem(draft.path, message, "move it to a later phase or above")
-
-
-def _without_restart(step: EvaluatedStep, phase: str, restarting: set[str]) -> Iterator[Problem]:
-    for index, needed in enumerate(step.step.meta.needs_restart_of):
-        if needed not in restarting:
-            message = f"presupposes the restart of {needed!r}, which does not come before phase {phase!r}"
-            yield step.step.described.problem(("needs_restart_of", index), message, "move it to a later phase")
-
-
-def _twice(everything: Iterable[tuple[EvaluatedStep, Draft, Resource]]) -> Iterator[Problem]:
+def _find_duplicates(placed: Iterable[PlacedResource]) -> Iterator[Problem]:
     seen: set[str] = set()
-    for step, draft, resource in everything:
-        name = f"{step.step.name}/{resource.kind}:{resource.label}"
-        if name.lower() in seen:
-            yield step.step.resources.problem(draft.path, f"{name} is in the plan twice", "keep one of them")
-        seen.add(name.lower())
+    for item in placed:
+        if item.id.lower() in seen:
+            yield item.problem(f"{item.id} is in the plan twice", "keep one of them")
+        seen.add(item.id.lower())
 
 
 def _sha256(data: bytes) -> str:

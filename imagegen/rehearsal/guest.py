@@ -329,13 +329,13 @@ def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
     entry = _Upload("start.ps1", ENTRY_PATH, expected.entry)
     yield _Upload("the bundle", BUNDLE_PATH, expected.bundle)
     for phase in expected.phases:
-        what = f"phase {phase.name}"
         yield variables
         yield entry
-        yield _Run(what, phase.command, entry, (0, _RESTART_DUE) if phase.restart else (0,), _phase(effects, phase))
+        codes = (0, _RESTART_DUE) if phase.restart else (0,)
+        yield _Run(phase.name, phase.command, entry, codes, _phase(effects, phase))
         if phase.restart:
-            yield _Restart(what)
-            yield _Return(what)
+            yield _Restart(phase.name)
+            yield _Return(phase.name)
     yield _Download(REPORT_PATH)
     generalise = _Upload("generalise.ps1", GENERALISE_PATH, expected.generalise)
     yield variables

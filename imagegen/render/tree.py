@@ -38,7 +38,11 @@ def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, A
         "plugin": plugin,
         "source": source,
         "phases": [
-            {"name": phase.name, "restart": phase.restart, "steps": [step.name for step in phase.steps]}
+            {
+                "name": phase.name,
+                "restart": phase.restart,
+                "steps": list(dict.fromkeys(step.name for step in phase.steps)),
+            }
             for phase in plan.image.phases
         ],
     }

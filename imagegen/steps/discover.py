@@ -9,7 +9,7 @@ import pydantic
 from imagegen.documents.problems import model_problems, nearest
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ConfigError, Problem
-from imagegen.steps.model import PHASES, Step, StepMeta
+from imagegen.steps.model import Step, StepMeta
 from imagegen.steps.parts import check_parts, step_folders
 
 if TYPE_CHECKING:
@@ -43,11 +43,6 @@ def _wrong_names(step: Step, steps: Mapping[str, Step]) -> Iterator[Problem]:
             if name not in steps:
                 hint = nearest(name, sorted(steps))
                 yield step.described.problem((key, index), f"there is no step {name!r}", hint)
-            elif PHASES.index(steps[name].meta.phase) > PHASES.index(step.meta.phase):
-                phase = steps[name].meta.phase
-                yield step.described.problem(
-                    (key, index), f"{name} is in the later phase {phase!r}", f"move this step to {phase!r}"
-                )
 
 
 def _load_step(folder: Path, shown_as: str) -> Step:

@@ -55,6 +55,8 @@ class EvaluatedStep:
     """What its artifacts and resources bring, each with its version."""
     because: str
     """Why it is in the plan: `always`, or its `when`, which holds."""
+    earlier: frozenset[str] = frozenset()
+    """Every step that it must follow, also through steps that are not in the plan."""
 
 
 def applies(step: Step, context: Mapping[str, Any]) -> bool:

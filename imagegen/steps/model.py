@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
     from imagegen.documents.yaml import Document
 
-PHASES = ("base", "node")
-"""The phases in order; a restart follows each that holds a resource which may need one."""
-
 
 # It becomes the tag `<component>_version`.
 ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
@@ -80,13 +77,17 @@ class OptionMeta(Strict):
 
 
 class StepMeta(Strict):
-    """meta/step.yml. A `when` is an expression over what the step reads; what has none is always there."""
+    """meta/step.yml. A `when` is an expression over what the step reads; what has none is always there.
+
+    The step follows the steps of `after`, and the restarts of `needs_restart_of`. With `rounds`, its resources are
+    repeated, and a restart follows each round.
+    """
 
     summary: Annotated[str, pydantic.StringConstraints(min_length=10)]
-    phase: Literal["base", "node"]
     when: str | None = None
     after: list[Name] = []
     needs_restart_of: list[Name] = []
+    rounds: Annotated[int, pydantic.Field(ge=1, le=10)] = 1
     reads: list[str]
     timeout_s: Annotated[int, pydantic.Field(ge=10, le=14400)]
     artifacts: dict[Name, ArtifactMeta] = {}

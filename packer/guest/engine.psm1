@@ -131,12 +131,14 @@ function Get-Entry {
     param($Plan)
     foreach ($phase in $Plan.phases) {
         foreach ($step in $phase.steps) {
+            # Started when the first of these resources is set.
+            $clock = New-Object -TypeName System.Diagnostics.Stopwatch
             foreach ($resource in $step.resources) {
                 $artifact = $resource.fields.PSObject.Properties['artifact']
                 $name = $null
                 if ($null -ne $artifact) { $name = $artifact.Value }
                 @{
-                    Phase = $phase.name; Step = $step.name; LimitSeconds = [int]$step.timeout_s
+                    Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
                     Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name
                 }
             }
@@ -150,7 +152,7 @@ function Get-Session {
     $session = @{
         Root = $Root; Bundle = "$Root\bundle"; Artifacts = "$Root\artifacts"; Log = "$Root\engine.log"
         StatePath = "$Root\state.json"; ReportPath = "$Root\report.json"
-        Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}; Clocks = @{}
+        Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
         State = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
     foreach ($entry in $session.Entries) {
@@ -207,8 +209,8 @@ function Receive-EntryArtifact {
 function Get-Context {
     [CmdletBinding()]
     param($Session, $Entry)
-    if (-not $Session.Clocks.ContainsKey($Entry.Step)) { $Session.Clocks[$Entry.Step] = [System.Diagnostics.Stopwatch]::StartNew() }
-    $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Session.Clocks[$Entry.Step]; LimitSeconds = $Entry.LimitSeconds }
+    $Entry.Clock.Start()
+    $context = @{ Bundle = $Session.Bundle; Artifact = $null; Log = $Session.Root; Clock = $Entry.Clock; LimitSeconds = $Entry.LimitSeconds }
     if ($context.Clock.Elapsed.TotalSeconds -gt $context.LimitSeconds) { throw "the step's $($context.LimitSeconds) s are over" }
     if ($null -ne $Entry.Artifact) {
         $artifact = $Session.Plan.artifacts.PSObject.Properties[$Entry.Artifact].Value
@@ -267,7 +269,7 @@ function Invoke-Entry {
     Write-ResourceEvent -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds -Reason ($reasons -join '; ')
     # At once, and by name: no restart will follow this phase.
     if ($Session.Restart -and -not $Session.MayRestart) {
-        throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs a restart, and the plan has none after phase $($Session.Phase)")
+        throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs a restart, and the plan has none after $($Session.Phase)")
     }
 }
 
@@ -300,7 +302,7 @@ function Assert-Order {
     foreach ($phase in $Earlier) {
         $saved = $Session.State.Phases[$phase.name]
         if ($null -eq $saved -or $saved.status -cne 'finished') {
-            throw (Get-Failure -ExitCode 6 -Message "phase $($phase.name) is not finished: it comes before phase $($Own.name)")
+            throw (Get-Failure -ExitCode 6 -Message "$($phase.name) is not finished: it comes before $($Own.name)")
         }
     }
     if (-not (Test-RestartPending)) { return }
@@ -308,12 +310,12 @@ function Assert-Order {
     $begun = ($null -ne $saved -and $saved.restart) -or @(Get-ChangedEntry -Session $Session -Phase $Own.name -Status 'changed', 'setting').Count -gt 0
     if ($begun -and $Own.restart) { return }
     if ($begun) {
-        throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending in the middle of phase $($Own.name), and the plan has none there: restart Windows and run the phase again")
+        throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending in the middle of $($Own.name), and the plan has none there: restart Windows and run the phase again")
     }
     if ($Earlier.Count -eq 0) {
         throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before anything was changed: restart it, or take another')
     }
-    throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending: the one after phase $($Earlier[-1].name) was not taken")
+    throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending: the one after $($Earlier[-1].name) was not taken")
 }
 
 # All of the plan once more, and no restart pending: what the report says is so. Returns the facts by id.
@@ -322,6 +324,7 @@ function Confirm-Plan {
     param($Session)
     $facts = @{}
     foreach ($entry in $Session.Entries) {
+        if ($entry.Repeated) { continue }
         try {
             $reading = Read-Entry -Session $Session -Entry $entry
             if ($reading.Reasons.Count -gt 0) { throw "no longer so at the end: $($reading.Reasons -join '; ')" }
@@ -368,7 +371,7 @@ function Invoke-Sequence {
     $Session.Restart = $restart -and $Own.restart -and $saved.status -cne 'finished'
     $Session.State.Phases[$Own.name] = [ordered]@{ status = 'started'; changed = 0; restart = $restart; ms = [long]0 }
     $names = @($Earlier | ForEach-Object -Process { $_.name })
-    $before = @($Session.Entries | Where-Object -FilterScript { $names -ccontains $_.Phase })
+    $before = @($Session.Entries | Where-Object -FilterScript { $names -ccontains $_.Phase -and -not $_.Repeated })
     foreach ($entry in $before) { Invoke-Entry -Session $Session -Entry $entry -Quiet }
     Invoke-Prefetch -Session $Session -Entries $Entries -TimeoutSeconds ([int][Math]::Max(1, $Own.timeout_s - $Clock.Elapsed.TotalSeconds))
     foreach ($entry in $Entries) { Invoke-Entry -Session $Session -Entry $entry }
@@ -377,7 +380,7 @@ function Invoke-Sequence {
     if ($last) { $facts = Confirm-Plan -Session $Session }
     if (Test-RestartPending) { $Session.Restart = $true }
     if ($Session.Restart -and -not $Own.restart) {
-        throw (Get-Failure -ExitCode 6 -Message "a restart is due after phase $($Own.name), and the plan has none there")
+        throw (Get-Failure -ExitCode 6 -Message "a restart is due after $($Own.name), and the plan has none there")
     }
     Clear-Tree -Path $Session.Artifacts
     $record = $Session.State.Phases[$Own.name]
@@ -430,7 +433,7 @@ function Invoke-Inspection {
     $drift = 0
     foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
-        $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name })
+        $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
         Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'started' -Resources $entries.Count -Milliseconds 0
         foreach ($entry in $entries) {
             $lap = [System.Diagnostics.Stopwatch]::StartNew()

@@ -59,9 +59,9 @@ def _other_cidrs(tree: Tree) -> None:
 
 def _pin_of_other_bundle(tree: Tree) -> None:
     values = json.loads(tree.files[_VALUES])
-    command = values["guest"]["phases"]["base"]["command"]
+    command = values["guest"]["phases"]["phase-1"]["command"]
     head, word, pin = command.partition("-BundleSha256 ")
-    values["guest"]["phases"]["base"]["command"] = head + word + "0" * 64 + pin[64:]
+    values["guest"]["phases"]["phase-1"]["command"] = head + word + "0" * 64 + pin[64:]
     tree.files[_VALUES] = json.dumps(values).encode()
 
 
@@ -88,8 +88,8 @@ def _made_where_sealing_deletes(tree: Tree) -> None:
 
 
 _BUNDLE_BLOCK = "destination = var.guest.bundle_path"
-_BASE_BLOCK = 'var.guest.phases["base"].command'
-_NODE_BLOCK = 'var.guest.phases["node"].command'
+_PHASE_1_BLOCK = 'var.guest.phases["phase-1"].command'
+_PHASE_2_BLOCK = 'var.guest.phases["phase-2"].command'
 _REPORT_BLOCK = "var.guest.report_path"
 _GENERALISE_BLOCK = "var.guest.generalise_path"
 
@@ -166,30 +166,30 @@ CASES = (
         "another script as the entry",
         "azure",
         ("the upload of start.ps1 to", "brought other bytes than the tree's"),
-        lambda tree: tree.change_block(_BASE_BLOCK, "guest/start.ps1", "guest/generalise.ps1"),
+        lambda tree: tree.change_block(_PHASE_1_BLOCK, "guest/start.ps1", "guest/generalise.ps1"),
     ),
     Case(
         "a variable more",
         "azure",
         ("sets more than Packer's own variables",),
-        lambda tree: tree.change_block(_BASE_BLOCK, "skip_clean ", 'environment_vars = ["A=b"]\n    skip_clean '),
+        lambda tree: tree.change_block(_PHASE_1_BLOCK, "skip_clean ", 'environment_vars = ["A=b"]\n    skip_clean '),
     ),
     Case(
         "a pin of another bundle",
         "azure",
-        ("-BundleSha256 " + "0" * 64, "expected the run of phase base"),
+        ("-BundleSha256 " + "0" * 64, "expected the run of phase-1"),
         _pin_of_other_bundle,
     ),
     Case(
         "two phases swapped",
         "azure",
-        ("-Phase node", "expected the run of phase base"),
-        lambda tree: tree.swap_blocks(_BASE_BLOCK, _NODE_BLOCK),
+        ("-Phase phase-2", "expected the run of phase-1"),
+        lambda tree: tree.swap_blocks(_PHASE_1_BLOCK, _PHASE_2_BLOCK),
     ),
     Case(
         "no restart",
         "azure",
-        ("expected the restart after phase base",),
+        ("expected the restart after phase-1",),
         lambda tree: tree.drop_block("windows-restart"),
     ),
     Case(

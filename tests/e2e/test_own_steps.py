@@ -29,7 +29,6 @@ targets:
 """,
     "steps/agent/meta/step.yml": """\
 summary: the agent by which a company watches its nodes
-phase: node
 after: [kubernetes]
 reads: [kubernetes.version]
 timeout_s: 600

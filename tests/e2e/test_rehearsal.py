@@ -289,7 +289,7 @@ def test_a_plan_and_a_tree_can_be_had_without_an_account(verb: str, tmp_path: Pa
     done = _run(words, user_environ(tmp_path, **_a_users_own(tmp_path)), tmp_path)
     assert done.returncode == ExitCode.OK, done.stderr
     if verb == "plan":
-        assert "phase base, then a restart\n" in done.stdout
+        assert "phase-1, then a restart\n" in done.stdout
     else:
         assert f"{tmp_path}/out/rehearsal/" in done.stdout
         assert (tmp_path / done.stdout.strip() / "build.pkr.hcl").is_file()
@@ -340,7 +340,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(target: str, tmp_path: Path) 
         try:
             for line in child.stderr:
                 heard.append(line)
-                if f"{target}  base  finished" in line:
+                if f"{target}  phase-1  finished" in line:
                     running.extend(processes_with(environ["TMPDIR"]))
                     # As a terminal does it: to the whole foreground group, once.
                     os.killpg(child.pid, signal.SIGINT)
@@ -353,7 +353,7 @@ def test_an_interrupt_in_the_middle_leaves_nothing(target: str, tmp_path: Path) 
     assert re.fullmatch(r"\d\d:\d\d:\d\dZ interrupted", heard[-1].strip())
     assert (said.count("interrupted"), said.count("imagegen validate")) == (1, 1)
     assert "Traceback" not in said
-    assert "node  finished" not in said
+    assert "phase-2  finished" not in said
     assert ("Terminating the source AWS instance" if target == "aws" else "Resource group has been deleted") in said
     _assert_nothing_left(environ)
 
@@ -370,7 +370,7 @@ def test_a_killed_rehearsal_ends_with_all_its_children_and_the_next_removes_its_
         guard = threading.Timer(DEADLINE_S, _kill_all, [environ["TMPDIR"]])
         guard.start()
         try:
-            said = "".join(itertools.takewhile(lambda line: "azure  base  finished" not in line, parent.stderr))
+            said = "".join(itertools.takewhile(lambda line: "azure  phase-1  finished" not in line, parent.stderr))
             running = list(processes_with(str(temporary)))
             parent.kill()
         finally:

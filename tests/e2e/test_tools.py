@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 _STARTED = (
-    'imagegen: {"event":"phase","phase":"base","status":"started","resources":1,'
+    'imagegen: {"event":"phase","phase":"phase-1","status":"started","resources":1,'
     '"changed":0,"restart":false,"ms":0,"reason":""}'
 )
 _CHANGED = (
-    'imagegen: {"event":"resource","phase":"base","id":"system/registry:C:\\\\new,old","status":"changed",'
+    'imagegen: {"event":"resource","phase":"phase-1","id":"system/registry:C:\\\\new,old","status":"changed",'
     '"ms":1200,"reason":"it was \\"a, b\\""}'
 )
 _FAILED = (
-    'imagegen: {"event":"resource","phase":"base","id":"containerd/service:containerd","status":"failed",'
+    'imagegen: {"event":"resource","phase":"phase-1","id":"containerd/service:containerd","status":"failed",'
     '"ms":5,"reason":"did not come up"}'
 )
 
@@ -130,8 +130,8 @@ def test_a_build_answers_with_its_artifact(tools: Toolchain, environ: dict[str, 
     )
     assert (built.artifact_id, built.builder, built.target) == ("Null", "fnoeding.null", "null.x")
     assert display.events == [
-        PhaseEvent("base", "started", 1, 0, False, 0, ""),
-        ResourceEvent("base", "system/registry:C:\\new,old", "changed", 1200, 'it was "a, b"'),
+        PhaseEvent("phase-1", "started", 1, 0, False, 0, ""),
+        ResourceEvent("phase-1", "system/registry:C:\\new,old", "changed", 1200, 'it was "a, b"'),
     ]
     assert "from the caller" in display.spoken
     assert "https://***@h.example/x?sig=***&y=1" in display.spoken
@@ -146,7 +146,7 @@ def test_a_failed_build_names_resource_step_reason_and_log(
     log = tmp_path / "packer.log"
     with pytest.raises(BuildError) as caught:
         build_tree(tools, tree, environ=environ, variables={}, log=log, display=Recorder(), timeout_s=120)
-    assert caught.value.message == "containerd/service:containerd failed in phase base: did not come up"
+    assert caught.value.message == "containerd/service:containerd failed in phase-1: did not come up"
     assert "step containerd: ansible-win/roles/containerd/resources.yml" in caught.value.details
     assert "  some prose" in caught.value.details
     assert caught.value.details[-1] == f"the full log: {log}"

@@ -47,12 +47,12 @@ class _Machine:
 
     def run_phase(self, arguments: Sequence[str], write: Write) -> int:
         phase = arguments[1]
-        self.done.append(f"phase {phase}")
+        self.done.append(phase)
         write(b'imagegen: {"event":"phase","status":"started"}\r\n')
         assert self.heard.wait(_WAIT_S), "the first line did not reach Packer while the phase was running"
         write(b"prose \xc3\xa9\r\n" * 20_000)
         self.files[rehearsed.REPORT_PATH] = b'{"report_version":1}' * 9_000
-        return 3010 if phase == "base" else 0
+        return 3010 if phase == "phase-1" else 0
 
     def generalise(self, write: Write) -> int:
         self.done.append("generalise")
@@ -87,7 +87,7 @@ def tree(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as bundle:
-        phases = [{"name": "base", "restart": True}, {"name": "node", "restart": False}]
+        phases = [{"name": "phase-1", "restart": True}, {"name": "phase-2", "restart": False}]
         bundle.writestr("plan.json", json.dumps({"plan_version": 1, "phases": phases}))
         # More than one shell's worth of chunks, and none alike.
         bundle.writestr("files/blob", b"".join(hashlib.sha256(bytes([i % 256, i >> 8])).digest() for i in range(4_000)))
@@ -178,7 +178,7 @@ def test_a_tree_is_carried_out(packer: Path, tree: Path, certificate: ssl.SSLCon
     assert (guest.faults, server.faults, guest.missing()) == ((), (), ())
     assert code == 0, said
     assert guest.finished
-    assert machine.done == ["phase base", "restart", "phase node", "generalise"]
+    assert machine.done == ["phase-1", "restart", "phase-2", "generalise"]
     assert machine.files[rehearsed.BUNDLE_PATH] == expected.bundle
     assert (tree / "report.json").read_bytes() == machine.files[rehearsed.REPORT_PATH]
     assert sum(line.endswith("prose é") for line in lines) == 40_000

@@ -78,7 +78,7 @@ def _steps() -> dict[str, Any]:
 
 
 def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
-    read = read_config(file, sets, override_names=lambda _: [])
+    read = read_config(file, sets, overrides=lambda _: [], steps=lambda _: [])
     assert read.config is not None
     # That the names of overrides are known is not for the rules to say.
     assert not [problem for problem in read.problems if "unknown override" not in problem.message]

@@ -77,7 +77,7 @@ def converge(run: Run, item: Item, *, quiet: bool = False) -> None:
     run.transcript.resource(item.phase, item.id, "changed" if reasons else "ok", ms, "; ".join(reasons))
     # At once, and by name: no restart will follow this phase.
     if run.restart and not run.may_restart:
-        reason = f"it was set and needs a restart, and the plan has none after phase {run.phase}"
+        reason = f"it was set and needs a restart, and the plan has none after {run.phase}"
         raise StopError(Exit.FAILED, item.because(reason))
 
 

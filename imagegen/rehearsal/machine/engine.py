@@ -112,7 +112,7 @@ def _steps(run: Run, phase: Phase, own: list[Item], plan_sha256: str) -> None:
     # A restart that an unfinished run called for is still due; a finished one's was taken.
     run.restart = kept and phase.restart and before is not None and before.status != "finished"
     run.state.keep_phase(phase.name, "started", restart=kept, ms=0)
-    for item in (item for item in run.items if item.phase in earlier):
+    for item in (item for item in run.items if item.phase in earlier and not item.repeated):
         converge(run, item, quiet=True)
     fetch_ahead(run, own)
     for item in own:
@@ -121,7 +121,7 @@ def _steps(run: Run, phase: Phase, own: list[Item], plan_sha256: str) -> None:
     facts = _verify(run) if last else {}
     run.restart = run.restart or run.machine.restart_pending()
     if run.restart and not phase.restart:
-        raise StopError(Exit.FAILED, f"a restart is due after phase {phase.name}, and the plan has none there")
+        raise StopError(Exit.FAILED, f"a restart is due after {phase.name}, and the plan has none there")
     if run.machine.files.exists(downloads.ARTIFACTS):
         run.machine.files.remove(downloads.ARTIFACTS)
     restart = run.state.phases[phase.name].restart or run.restart
@@ -134,17 +134,17 @@ def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
     for name in earlier:
         record = run.state.phases.get(name)
         if record is None or record.status != "finished":
-            raise StopError(Exit.FAILED, f"phase {name} is not finished: it comes before phase {phase.name}")
+            raise StopError(Exit.FAILED, f"{name} is not finished: it comes before {phase.name}")
     if not run.machine.restart_pending():
         return
     if run.state.is_begun(phase.name):
         # What this phase itself left pending, in a run that did not come to its end, is its own business.
         if phase.restart:
             return
-        reason = f"Windows has a restart pending in the middle of phase {phase.name}, and the plan has none there"
+        reason = f"Windows has a restart pending in the middle of {phase.name}, and the plan has none there"
         raise StopError(Exit.FAILED, f"{reason}: restart Windows and run the phase again")
     if earlier:
-        raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after phase {earlier[-1]} was not taken")
+        raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after {earlier[-1]} was not taken")
     raise StopError(
         Exit.FAILED,
         "Windows has a restart pending before the first phase changed anything: the base image is not ready",
@@ -154,7 +154,7 @@ def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
 def _verify(run: Run) -> dict[str, Facts | None]:
     """All of the plan once more, and no restart pending: what the report says is so."""
     facts: dict[str, Facts | None] = {}
-    for item in run.items:
+    for item in (item for item in run.items if not item.repeated):
         try:
             facts[item.id], reasons = look(run.machine, item)
         except RefusedByWindows as refusal:
@@ -174,7 +174,7 @@ def _inspect(machine: Machine, asked: Asked, plan: Plan, items: Sequence[Item], 
     drift = 0
     for phase in (phase for phase in plan.phases if asked.phase in (ALL, phase.name)):
         began = machine.clock()
-        own = [item for item in items if item.phase == phase.name]
+        own = [item for item in items if item.phase == phase.name and not item.repeated]
         transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
         try:
             drift += sum(_inspect_one(machine, item, word, transcript) for item in own)

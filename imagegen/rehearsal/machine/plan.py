@@ -33,9 +33,10 @@ class Entry(Strict):
 
 
 class Step(Strict):
-    """Resources that belong together."""
+    """Resources that belong together; `repeated`: a later round holds the same."""
 
     name: str
+    repeated: bool
     summary: str
     timeout_s: int
     resources: list[Entry]
@@ -84,6 +85,7 @@ class Item:
 
     phase: str
     step: str
+    repeated: bool
     timeout_s: int
     id: str
     kind: str
@@ -106,9 +108,7 @@ def items_of(plan: Plan) -> tuple[Item, ...]:
     """Every resource in order."""
     items = tuple(_items(plan))
     ids = [item.id for item in items]
-    steps = [(phase.name, step.name) for phase in plan.phases for step in phase.steps]
     twice = {text for text in ids if ids.count(text) > 1}
-    twice |= {step for _, step in steps if len({phase for phase, name in steps if name == step}) > 1}
     if twice:
         raise StopError(Exit.FAULT, f"the plan holds twice what it may hold once: {', '.join(sorted(twice))}")
     return items
@@ -121,6 +121,7 @@ def _items(plan: Plan) -> Iterator[Item]:
                 yield Item(
                     phase=phase.name,
                     step=step.name,
+                    repeated=step.repeated,
                     timeout_s=step.timeout_s,
                     id=entry.id,
                     kind=entry.kind,

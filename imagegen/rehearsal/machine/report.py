@@ -31,7 +31,7 @@ def write_report(run: Run, plan_sha256: str, facts: Mapping[str, Facts | None]) 
             "step": item.step,
             "kind": item.kind,
             **run.state.resources[item.id].model_dump(),
-            "facts": facts[item.id],
+            "facts": facts.get(item.id),
         }
         for item in run.items
     ]

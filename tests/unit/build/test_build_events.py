@@ -17,7 +17,7 @@ from imagegen.build.events import (
 
 _PHASE = {
     "event": "phase",
-    "phase": "base",
+    "phase": "phase-1",
     "status": "finished",
     "resources": 9,
     "changed": 7,
@@ -27,7 +27,7 @@ _PHASE = {
 }
 _RESOURCE = {
     "event": "resource",
-    "phase": "base",
+    "phase": "phase-1",
     "id": "system/feature:Containers",
     "status": "changed",
     "ms": 1200,
@@ -42,10 +42,10 @@ def line(data: object) -> str:
 @pytest.mark.parametrize(
     ("text", "event"),
     [
-        (line(_PHASE), PhaseEvent("base", "finished", 9, 7, True, 31200, "")),
-        (line(_RESOURCE), ResourceEvent("base", "system/feature:Containers", "changed", 1200, "was Available")),
+        (line(_PHASE), PhaseEvent("phase-1", "finished", 9, 7, True, 31200, "")),
+        (line(_RESOURCE), ResourceEvent("phase-1", "system/feature:Containers", "changed", 1200, "was Available")),
         (line({**_RESOURCE, "status": "would change"}).replace("was", "w\\u00e4r"),
-         ResourceEvent("base", "system/feature:Containers", "would change", 1200, "wär Available")),
+         ResourceEvent("phase-1", "system/feature:Containers", "would change", 1200, "wär Available")),
         (line({"event": "artifact", "name": "cni", "status": "ready", "size": 5}), ArtifactEvent("cni", "ready", 5)),
         (line({"event": "report", "path": "C:\\r.json", "sha256": "00"}), ReportEvent("C:\\r.json", "00")),
     ],

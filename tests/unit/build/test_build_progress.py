@@ -18,18 +18,18 @@ _STORY: tuple[GuestEvent | Said, ...] = (
     Said("Creating temporary keypair", "amazon-ebs.x"),
     Said("Creating temporary keypair", "amazon-ebs.x"),
     Said("Packer's own, of no build"),
-    PhaseEvent("base", "started", 3, 0, False, 0, ""),
+    PhaseEvent("phase-1", "started", 3, 0, False, 0, ""),
     Said("prose of the guest", "amazon-ebs.x"),
     ArtifactEvent("containerd", "fetching", 31_400_000),
     ArtifactEvent("containerd", "ready", 31_400_000),
-    ResourceEvent("base", "system/feature:Containers", "changed", 1200, "was Available"),
-    ResourceEvent("base", "system/registry:x", "ok", 3, ""),
-    PhaseEvent("base", "finished", 3, 1, True, 31200, ""),
+    ResourceEvent("phase-1", "system/feature:Containers", "changed", 1200, "was Available"),
+    ResourceEvent("phase-1", "system/registry:x", "ok", 3, ""),
+    PhaseEvent("phase-1", "finished", 3, 1, True, 31200, ""),
     Said("Restarting Machine", "amazon-ebs.x"),
-    PhaseEvent("runtime", "started", 1, 0, False, 0, ""),
-    ResourceEvent("runtime", _LONG, "failed", 90_000, "did not come up"),
+    PhaseEvent("phase-2", "started", 1, 0, False, 0, ""),
+    ResourceEvent("phase-2", _LONG, "failed", 90_000, "did not come up"),
     BrokenEvent("{", "not JSON"),
-    PhaseEvent("runtime", "failed", 1, 0, False, 100_000, "as said"),
+    PhaseEvent("phase-2", "failed", 1, 0, False, 100_000, "as said"),
     ReportEvent("C:\\r", "0123456789abcdef"),
 )
 
@@ -47,15 +47,15 @@ def test_lines_tell_phases_changes_and_packers_steps() -> None:
     tell(LineDisplay(Console(output, plain=True, now=lambda: 0.0), "aws"))
     assert [line.removeprefix("00:00:00Z ") for line in output.getvalue().splitlines()] == [
         "aws  packer  Creating temporary keypair",
-        "aws  base  3 resources",
+        "aws  phase-1  3 resources",
         "aws  fetching containerd (31.4 MB)",
-        "aws  base  changed system/feature:Containers  1.2s",
-        "aws  base  finished: 1 changed, 2 ok, restart due  31s",
+        "aws  phase-1  changed system/feature:Containers  1.2s",
+        "aws  phase-1  finished: 1 changed, 2 ok, restart due  31s",
         "aws  packer  Restarting Machine",
-        "aws  runtime  1 resource",
-        f"aws  runtime  failed {_LONG}: did not come up  1m30s",
+        "aws  phase-2  1 resource",
+        f"aws  phase-2  failed {_LONG}: did not come up  1m30s",
         "warning: aws  the guest sent an event that is none (not JSON): {",
-        "aws  runtime  failed: as said  1m40s",
+        "aws  phase-2  failed: as said  1m40s",
         "aws  the machine wrote its report",
     ]
 
@@ -97,7 +97,7 @@ def test_the_drawing_counts_and_names_what_is_done() -> None:
     with console.terminal.capture() as drawn:
         console.terminal.print(display.drawing())
     phase, current = drawn.get().splitlines()
-    assert "aws  base  2/3, 1 changed" in phase
+    assert "aws  phase-1  2/3, 1 changed" in phase
     assert current.endswith("system/registry:x")
 
 
@@ -113,7 +113,7 @@ def test_the_end_of_a_drawing_leaves_a_line_for_each_phase() -> None:
         fail()
     lines = [line.strip() for line in output.getvalue().splitlines()]
     assert lines[-2:] == [
-        "aws  base  finished, 1 changed, restart due  31s",
-        "aws  runtime  failed, 0 changed, 1 failed  1m40s",
+        "aws  phase-1  finished, 1 changed, restart due  31s",
+        "aws  phase-2  failed, 0 changed, 1 failed  1m40s",
     ]
     assert any("did not come up" in line for line in lines)

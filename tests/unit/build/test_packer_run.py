@@ -49,12 +49,12 @@ def said(text: str, kind: str = "say") -> str:
 
 
 def resource(status: str, reason: str = "", name: str = "containerd/service:containerd") -> str:
-    data = {"event": "resource", "phase": "runtime", "id": name, "status": status, "ms": 5, "reason": reason}
+    data = {"event": "resource", "phase": "phase-2", "id": name, "status": status, "ms": 5, "reason": reason}
     return said("imagegen: " + json.dumps(data))
 
 
 def phase(status: str, reason: str = "") -> str:
-    data = {"event": "phase", "phase": "runtime", "status": status, "reason": reason}
+    data = {"event": "phase", "phase": "phase-2", "status": status, "reason": reason}
     return said("imagegen: " + json.dumps({**data, "resources": 2, "changed": 1, "restart": False, "ms": 9}))
 
 
@@ -131,14 +131,14 @@ def test_the_artifact_is_what_packer_says(tmp_path: Path) -> None:
     ("lines", "code", "message"),
     [
         ([resource("failed", "no such file"), phase("failed", "the same again"), _ERROR], 1,
-         "containerd/service:containerd failed in phase runtime: no such file"),
-        ([phase("failed", "the restart was not taken"), _ERROR], 1, "phase runtime failed: the restart was not taken"),
+         "containerd/service:containerd failed in phase-2: no such file"),
+        ([phase("failed", "the restart was not taken"), _ERROR], 1, "phase-2 failed: the restart was not taken"),
         ([_ERROR], 1, "Packer failed: Script exited with non-zero exit status: 6. Allowed exit codes are: [0 3010]"),
         (["1,,ui,error,Error: Unsupported argument\\n\\n  on x line 1:"], 1, "Packer failed: Unsupported argument"),
         (["panic: oh no"], 2, "Packer failed and did not say why"),
         ([said("all is well")], 0, "Packer failed: it ended well and made no artifact"),
         ([resource("failed", "ignored by the tree"), *_ARTIFACT], 0,
-         "containerd/service:containerd failed in phase runtime: ignored by the tree"),
+         "containerd/service:containerd failed in phase-2: ignored by the tree"),
     ],
 )  # fmt: skip
 def test_a_failure_says_what_failed(tmp_path: Path, lines: list[str], code: int, message: str) -> None:

@@ -79,7 +79,7 @@ def test_plan_names_every_resource_and_download(
     code, out, _ = run("plan", SHIPPED, "--target", "aws", "--lock", lock)
     assert code == 0
     assert decision.plan.image_id in out
-    assert "phase base, then a restart\n" in out
+    assert "phase-1, then a restart\n" in out
     for phase in decision.plan.image.phases:
         for resource in phase.resources():
             assert resource.id.partition(":")[2] in out

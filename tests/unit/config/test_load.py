@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[3]
 CONFIGS = [*sorted((REPOSITORY / "configs").glob("*.yaml")), *sorted((REPOSITORY / "tests/golden").glob("*.yaml"))]
+STEPS = ["system", "containerd", "kubernetes", "cloudbase-init"]
 OVERRIDES = ["containerd_url", "kubernetes_base_url", "cloudbase_init_url", "crictl_url"]
 
 
 def read(file: Path) -> Read:
     """The config of a file, and what is wrong with it."""
-    return read_config(file, (), override_names=lambda _: OVERRIDES)
+    return read_config(file, (), overrides=lambda _: OVERRIDES, steps=lambda _: STEPS)
 
 
 def config_of(file: Path) -> ImageConfig:
@@ -72,11 +73,20 @@ def test_both_forms_of_an_override() -> None:
     assert config.overrides["cloudbase_init_url"] == "https://artifacts.example.com/cloudbase-init.msi"
 
 
-def test_names_of_overrides_are_asked_only_where_one_is_used() -> None:
+def test_names_of_overrides_and_steps_are_asked_only_where_one_is_used() -> None:
     def never(_: object) -> list[str]:
-        pytest.fail("nothing is overridden")
+        pytest.fail("nothing is overridden, and no step has a time of its own")
 
-    read_config(REPOSITORY / "tests/golden/minimal.yaml", (), override_names=never)
+    read_config(REPOSITORY / "tests/golden/minimal.yaml", (), overrides=never, steps=never)
+
+
+@pytest.mark.parametrize("value", [None, [], 5, {"system": 5}, {"system": "5"}])
+def test_steps_are_named_below_a_section_only(tmp_path: Path, value: object) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(json.dumps({**MAXIMAL, "timeouts": {"steps": value}}))
+    assert not any("unknown step" in problem.message for problem in read(file).problems)
+    file.write_text(json.dumps({**MAXIMAL, "timeouts": value}))
+    assert not any("unknown step" in problem.message for problem in read(file).problems)
 
 
 def test_a_config_cannot_be_changed() -> None:

@@ -82,7 +82,17 @@ class Bench:
 
     def bundle(self, phases: Mapping[str, Sequence[tuple[str, Fields]]], *, restarts: Sequence[str] = ()) -> None:
         """A bundle of these phases, each with one step of its name, uploaded."""
-        kinds = {kind for resources in phases.values() for kind, _ in resources}
+        self.pack(
+            [
+                {"name": name, "restart": name in restarts, "steps": [self._step(f"{name}-step", resources)]}
+                for name, resources in phases.items()
+            ]
+        )
+
+    def pack(self, phases: list[dict[str, Any]]) -> None:
+        """A bundle of phases as plan.json has them, but for their times, uploaded."""
+        steps = [step for phase in phases for step in phase["steps"]]
+        kinds = {resource["kind"] for step in steps for resource in step["resources"]}
         scripts = {name: name.encode() for name in (*SCRIPTS, *(f"kinds/{kind}.ps1" for kind in kinds))}
         self.contents = {**scripts, **self.texts}
         self.plan = {
@@ -90,15 +100,7 @@ class Bench:
             "name": "test",
             "target": "aws",
             "windows": {"release": "2022", "build": 20348},
-            "phases": [
-                {
-                    "name": name,
-                    "restart": name in restarts,
-                    "timeout_s": 600,
-                    "steps": [self._step(name, resources)],
-                }
-                for name, resources in phases.items()
-            ],
+            "phases": [{**phase, "timeout_s": 600} for phase in phases],
             "artifacts": self.artifacts,
             "files": {name: sha(data) for name, data in self.contents.items()},
             "proxy": self.proxy,
@@ -106,13 +108,12 @@ class Bench:
         self.upload()
 
     @staticmethod
-    def _step(phase: str, resources: Sequence[tuple[str, Fields]]) -> dict[str, Any]:
-        step = f"{phase}-step"
+    def _step(name: str, resources: Sequence[tuple[str, Fields]]) -> dict[str, Any]:
         entries = [
-            {"id": f"{step}/{kind}:{KINDS[kind].model_validate(fields).label}", "kind": kind, "fields": fields}
+            {"id": f"{name}/{kind}:{KINDS[kind].model_validate(fields).label}", "kind": kind, "fields": fields}
             for kind, fields in resources
         ]
-        return {"name": step, "summary": "for the test", "timeout_s": 60, "resources": entries}
+        return {"name": name, "summary": "for the test", "timeout_s": 60, "repeated": False, "resources": entries}
 
     def upload(self) -> None:
         """Pins and uploads the plan and the contents as they are now."""
@@ -161,6 +162,25 @@ class Bench:
 
     def running(self) -> list[str]:
         return [name for name in self.machine.services.names() if self.machine.services.is_running(name)]
+
+
+class EndedError(BaseException):
+    """The engine's process is gone: nothing of it runs on."""
+
+
+def run_and_end(bench: Bench, phase: str, owner: object, name: str, argument: str) -> None:
+    """A run whose process is gone as soon as Windows has done this."""
+    real = getattr(owner, name)
+
+    def act(*arguments: object) -> None:
+        real(*arguments)
+        if arguments[0] == argument:
+            raise EndedError
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(owner, name, act)
+        with pytest.raises(EndedError):
+            bench.run(phase)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ HOME = r"C:\ProgramData\imagegen"
     [
         (lambda words: [*words, "-Force"], "unknown argument: -Force"),
         (lambda words: [*words, "stray"], "unknown argument: stray"),
-        (lambda words: [*words, "-phase", "base"], "-phase is there twice"),
+        (lambda words: [*words, "-phase", "phase-1"], "-phase is there twice"),
         (lambda words: [*words, "-Check", "-check"], "-check is there twice"),
         (lambda words: [*words, "-Check", "-WhatIf"], "exclude each other"),
         (lambda words: words[2:], "-Phase is missing"),
@@ -42,30 +42,30 @@ HOME = r"C:\ProgramData\imagegen"
         (lambda words: [*words, "-Check", "-Other:"], "the last argument ends with a colon"),
         (lambda words: words[:0], "-Phase is missing"),
         (lambda words: ["-Phase", "all", *words[2:]], "-Phase all goes with -Check or -WhatIf only"),
-        (lambda words: ["-Phase", "other", *words[2:]], "the plan has no phase 'other': it has base"),
+        (lambda words: ["-Phase", "other", *words[2:]], "the plan has no phase 'other': it has phase-1"),
         (lambda words: [*words[:-1], words[-1].upper()], "-PlanSha256 must be 64 lower-case hex digits"),
         (lambda words: [*words[:3], r"C:\none.zip", *words[4:]], r"-Bundle: there is no file C:\none.zip"),
     ],
 )
 def test_wrong_arguments(bench: Bench, change: Callable[[list[str]], list[str]], message: str) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     before = bench.snapshot()
-    outcome = run_entry(bench.machine, change(bench.arguments("base")), bench.fetch)
+    outcome = run_entry(bench.machine, change(bench.arguments("phase-1")), bench.fetch)
     assert (outcome.exit_code, message in outcome.output) == (2, True), outcome.output
     assert bench.snapshot() == before
 
 
 def test_argument_names_have_no_case_and_paths_take_both_slashes(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a")]})
-    words = [word.lower() if word.startswith("-") else word.replace("\\", "/") for word in bench.arguments("base")]
+    bench.bundle({"phase-1": [bench.value("a")]})
+    words = [word.lower() if word.startswith("-") else word.replace("\\", "/") for word in bench.arguments("phase-1")]
     assert run_entry(bench.machine, words, bench.fetch).exit_code == 0
 
 
 def test_a_value_may_follow_its_name_after_a_colon(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a")]})
-    _, _, *words = bench.arguments("base", "-Check")
-    assert run_entry(bench.machine, ["-Phase:base", *words], bench.fetch).exit_code == 5
-    assert run_entry(bench.machine, ["-Check:", *bench.arguments("base")], bench.fetch).exit_code == 5
+    bench.bundle({"phase-1": [bench.value("a")]})
+    _, _, *words = bench.arguments("phase-1", "-Check")
+    assert run_entry(bench.machine, ["-Phase:phase-1", *words], bench.fetch).exit_code == 5
+    assert run_entry(bench.machine, ["-Check:", *bench.arguments("phase-1")], bench.fetch).exit_code == 5
 
 
 # ---- bytes
@@ -134,17 +134,17 @@ def other_windows(bench: Bench) -> None:
 )
 @pytest.mark.parametrize("extra", [(), ("-Check",), ("-WhatIf",)])
 def test_wrong_bytes(bench: Bench, spoil: Callable[[Bench], None], message: str, extra: tuple[str, ...]) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     spoil(bench)
-    outcome = bench.run("base", *extra)
+    outcome = bench.run("phase-1", *extra)
     assert (outcome.exit_code, message in outcome.output) == (4, True), outcome.output
     assert not bench.machine.registry.has_key(r"HKLM:\SOFTWARE\Test")
 
 
 def test_a_machine_of_another_build_is_refused(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     bench.machine.registry.remove_value(CURRENT_VERSION, "CurrentBuildNumber")
-    assert bench.run("base").exit_code == 4
+    assert bench.run("phase-1").exit_code == 4
 
 
 def set_version(plan: dict[str, Any]) -> None:
@@ -163,32 +163,31 @@ def repeat_id(plan: dict[str, Any]) -> None:
     plan["phases"][0]["steps"][0]["resources"] *= 2
 
 
-def repeat_step(plan: dict[str, Any]) -> None:
-    step = {**plan["phases"][0]["steps"][0], "resources": []}
-    plan["phases"].append({**plan["phases"][0], "name": "more", "steps": [step]})
+def repeat_id_later(plan: dict[str, Any]) -> None:
+    plan["phases"].append({**plan["phases"][0], "name": "phase-2"})
 
 
 def rename(plan: dict[str, Any]) -> None:
     plan["phases"][0]["steps"][0]["name"] = "other"
 
 
-@pytest.mark.parametrize("spoil", [set_version, set_kind, drop_field, repeat_id, repeat_step, rename])
+@pytest.mark.parametrize("spoil", [set_version, set_kind, drop_field, repeat_id, repeat_id_later, rename])
 def test_a_plan_that_the_engine_cannot_read_is_a_fault(bench: Bench, spoil: Callable[[dict[str, Any]], None]) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     bench.contents["kinds/magic.ps1"] = b""
     bench.plan["files"]["kinds/magic.ps1"] = hashlib.sha256(b"").hexdigest()
     bench.upload()
-    assert bench.run("base").exit_code == 0
+    assert bench.run("phase-1").exit_code == 0
     spoil(bench.plan)
     bench.upload()
-    assert bench.run("base").exit_code == 1
+    assert bench.run("phase-1").exit_code == 1
 
 
 def test_a_kind_without_its_script_is_a_fault(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     del bench.contents["kinds/registry.ps1"], bench.plan["files"]["kinds/registry.ps1"]
     bench.upload()
-    outcome = bench.run("base")
+    outcome = bench.run("phase-1")
     assert (outcome.exit_code, "cannot load kinds/registry.ps1" in outcome.output) == (1, True)
 
 
@@ -204,21 +203,21 @@ def test_a_kind_without_its_script_is_a_fault(bench: Bench) -> None:
     ],
 )
 def test_wrong_artifacts(bench: Bench, data: bytes | None, exit_code: int, message: str) -> None:
-    bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
+    bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.binary("tool")]})
     [url] = bench.web
     bench.web = {} if data is None else {url: data}
-    outcome = bench.run("base")
+    outcome = bench.run("phase-1")
     assert outcome.exit_code == exit_code
     failed = bench.events(outcome, "phase")[-1]
-    assert failed["reason"].startswith("step base-step, resource base-step/file:C:\\k\\tool.exe: ")
+    assert failed["reason"].startswith("step phase-1-step, resource phase-1-step/file:C:\\k\\tool.exe: ")
     assert message in failed["reason"]
     assert "secret" not in outcome.output
     assert len(bench.fetched) == (1 if data is None else 2)
-    assert bench.kept("state.json")["phases"]["base"]["status"] == "failed"
+    assert bench.kept("state.json")["phases"]["phase-1"]["status"] == "failed"
 
 
 def test_a_broken_line_is_tried_again_and_wrong_bytes_once_more(bench: Bench) -> None:
-    bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
+    bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.binary("tool")]})
     answers: list[bytes | OSError] = [ConnectionResetError("reset"), b"MX", TimeoutError("slow"), b"MZ"]
 
     def fetch(_url: str, _proxy: str | None) -> bytes:
@@ -227,19 +226,19 @@ def test_a_broken_line_is_tried_again_and_wrong_bytes_once_more(bench: Bench) ->
             raise answer
         return answer
 
-    assert run_entry(bench.machine, bench.arguments("base"), fetch).exit_code == 0
+    assert run_entry(bench.machine, bench.arguments("phase-1"), fetch).exit_code == 0
     assert not answers
 
 
 def test_a_line_that_stays_broken_fails(bench: Bench) -> None:
-    bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
+    bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.binary("tool")]})
     asked = []
 
     def fetch(url: str, _proxy: str | None) -> bytes:
         asked.append(url)
         raise ConnectionResetError("reset by peer")
 
-    outcome = run_entry(bench.machine, bench.arguments("base"), fetch)
+    outcome = run_entry(bench.machine, bench.arguments("phase-1"), fetch)
     assert (outcome.exit_code, "reset by peer" in outcome.output, len(asked)) == (6, True, 8)
 
 
@@ -248,8 +247,8 @@ def test_only_what_is_not_so_is_fetched_once_and_deleted_afterwards(bench: Bench
     copy = ("file", {**tool[1], "path": r"C:\k\copy.exe"})
     bench.machine.files.make_folder(r"C:\k")
     bench.machine.files.write(r"C:\k\other.exe", b"MZ2")
-    bench.bundle({"base": [tool, copy, other]})
-    events = [event for event in bench.done("base") if event["event"] == "artifact"]
+    bench.bundle({"phase-1": [tool, copy, other]})
+    events = [event for event in bench.done("phase-1") if event["event"] == "artifact"]
     assert [(event["name"], event["status"], event["size"]) for event in events] == [
         ("tool", "fetching", 2), ("tool", "ready", 2),
     ]  # fmt: skip
@@ -261,18 +260,18 @@ def test_an_artifact_is_fetched_late_when_an_earlier_resource_undoes_its_file(be
     tool, other = bench.binary("tool"), bench.binary("other", b"MZ2")
     bench.machine.files.make_folder(r"C:\k")
     bench.machine.files.write(r"C:\k\tool.exe", b"MZ")
-    bench.bundle({"base": [("file", {**other[1], "path": r"C:\K\TOOL.exe"}), tool]})
-    outcome = bench.run("base")
+    bench.bundle({"phase-1": [("file", {**other[1], "path": r"C:\K\TOOL.exe"}), tool]})
+    outcome = bench.run("phase-1")
     assert [event["name"] for event in bench.events(outcome, "artifact")] == ["other", "other", "tool", "tool"]
     assert [event["status"] for event in bench.events(outcome, "resource")] == ["changed", "changed", "failed"]
     assert "no longer so at the end" in outcome.output
 
 
 def test_an_address_without_tls_is_refused(bench: Bench) -> None:
-    bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
+    bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.binary("tool")]})
     bench.plan["artifacts"]["tool"]["url"] = "http://user:secret@artifacts.example/tool"
     bench.upload()
-    outcome = bench.run("base")
+    outcome = bench.run("phase-1")
     assert (outcome.exit_code, "http://artifacts.example/tool is not https" in outcome.output) == (6, True)
     assert not bench.fetched
 
@@ -289,15 +288,15 @@ def test_downloads_go_through_the_plans_proxy_but_for_its_exceptions(bench: Benc
     bench.web[url] = b"MZ2"
     bench.proxy = {"url": PROXY, "bypass": [r"^https://([^/:]+\.)?corp:8443$", r"^https://example$"]}
     bench.proxies[PROXY] = []
-    bench.bundle({"base": [tool, other]})
-    bench.done("base")
+    bench.bundle({"phase-1": [tool, other]})
+    bench.done("phase-1")
     assert bench.proxies == {PROXY: ["https://artifacts.example/tool?sig=secret"]}
     assert url in bench.fetched
 
 
 def test_a_proxy_that_nothing_listens_at_fails_the_download(bench: Bench) -> None:
     bench.proxy = {"url": PROXY, "bypass": []}
-    bench.bundle({"base": [bench.folder(r"C:\k"), bench.binary("tool")]})
-    outcome = bench.run("base")
+    bench.bundle({"phase-1": [bench.folder(r"C:\k"), bench.binary("tool")]})
+    outcome = bench.run("phase-1")
     message = f"artifact tool from https://artifacts.example/tool through {PROXY}: nothing listens at {PROXY}"
     assert (outcome.exit_code, message in outcome.output) == (6, True), outcome.output

@@ -222,53 +222,53 @@ def test_every_kind_of_the_plan_has_its_behaviour() -> None:
 
 @pytest.mark.parametrize("kind", sorted(FACTS))
 def test_absent_then_set_then_so(bench: Bench, kind: str) -> None:
-    bench.bundle({"base": [(kind, ready(bench, kind))]})
+    bench.bundle({"phase-1": [(kind, ready(bench, kind))]})
     drift = bench.run("all", "-Check")
     assert drift.exit_code == 5
     assert [event["status"] for event in bench.events(drift, "resource")] == ["drifted"]
-    assert [event["status"] for event in bench.events(bench.run("base"), "resource")] == ["changed"]
+    assert [event["status"] for event in bench.events(bench.run("phase-1"), "resource")] == ["changed"]
     assert bench.kept("report.json")["resources"][0]["facts"] == FACTS[kind]
     before = bench.snapshot()
-    assert [event["status"] for event in bench.done("base") if event["event"] == "resource"] == ["ok"]
+    assert [event["status"] for event in bench.done("phase-1") if event["event"] == "resource"] == ["ok"]
     assert bench.snapshot() == before
 
 
 @pytest.mark.parametrize(("kind", "spoil", "reason"), SPOILS, ids=[f"{kind}: {reason}" for kind, _, reason in SPOILS])
 def test_what_is_spoilt_is_found_and_mended(bench: Bench, kind: str, spoil: Spoil, reason: str) -> None:
-    bench.bundle({"base": [(kind, ready(bench, kind))]})
-    bench.done("base")
+    bench.bundle({"phase-1": [(kind, ready(bench, kind))]})
+    bench.done("phase-1")
     spoil(bench.machine)
-    outcome = bench.run("base", "-Check")
+    outcome = bench.run("phase-1", "-Check")
     assert outcome.exit_code == 5
     assert reason in bench.events(outcome, "resource")[0]["reason"]
-    mended = bench.done("base")
+    mended = bench.done("phase-1")
     assert [event["status"] for event in mended if event["event"] == "resource"] == ["changed"]
-    assert bench.run("base", "-Check").exit_code == 0
+    assert bench.run("phase-1", "-Check").exit_code == 0
 
 
 def test_nothing_is_remembered_but_what_is_on_the_machine(bench: Bench) -> None:
     """A second plan that asks for something else finds what the first one left, not what it asked for."""
-    bench.bundle({"base": [("registry", FIELDS["registry"])]})
-    bench.done("base")
-    bench.bundle({"base": [("registry", {**FIELDS["registry"], "type": "MultiString", "data": ["B", "a"]})]})
-    [event] = bench.events(bench.run("base", "-WhatIf"), "resource")
+    bench.bundle({"phase-1": [("registry", FIELDS["registry"])]})
+    bench.done("phase-1")
+    bench.bundle({"phase-1": [("registry", {**FIELDS["registry"], "type": "MultiString", "data": ["B", "a"]})]})
+    [event] = bench.events(bench.run("phase-1", "-WhatIf"), "resource")
     assert event["reason"] == "type is DWord, not MultiString; data is 4294967295, not ['B', 'a']"
-    bench.done("base")
+    bench.done("phase-1")
     assert bench.machine.registry.value(KEY, "VALUE") == Value("MultiString", ("B", "a"))
 
 
 def test_the_registry_keeps_the_values_beside_the_one_it_sets(bench: Bench) -> None:
     bench.machine.registry.make_key(KEY + r"\Below")
     bench.machine.registry.write(KEY, "Other", Value("String", "stays"))
-    bench.bundle({"base": [("registry", FIELDS["registry"])]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("registry", FIELDS["registry"])]})
+    bench.done("phase-1")
     assert bench.machine.registry.text(KEY, "Other") == "stays"
     assert bench.machine.registry.has_key(KEY + r"\Below")
 
 
 def test_path_keeps_its_type_and_its_variables(bench: Bench) -> None:
-    bench.bundle({"base": [("path", FIELDS["path"])]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("path", FIELDS["path"])]})
+    bench.done("phase-1")
     expected = Value("ExpandString", r"%SystemRoot%\system32;%SystemRoot%;C:\k")
     assert bench.machine.registry.value(ENVIRONMENT, "PATH") == expected
 
@@ -276,22 +276,22 @@ def test_path_keeps_its_type_and_its_variables(bench: Bench) -> None:
 @pytest.mark.parametrize("entry", [r"C:\K", "C:\\k\\", r" c:\k "])
 def test_path_entries_compare_as_windows_reads_them(bench: Bench, entry: str) -> None:
     bench.machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", rf"C:\Windows;{entry};C:\z"))
-    bench.bundle({"base": [("path", FIELDS["path"])]})
-    assert bench.run("base", "-Check").exit_code == 0
+    bench.bundle({"phase-1": [("path", FIELDS["path"])]})
+    assert bench.run("phase-1", "-Check").exit_code == 0
 
 
 def test_a_service_field_left_null_is_not_touched(bench: Bench) -> None:
-    bench.bundle({"base": [("service", ready(bench, "service"))]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("service", ready(bench, "service"))]})
+    bench.done("phase-1")
     nothing = dict.fromkeys(("display_name", "command", "state", "depends_on", "recovery"))
-    bench.bundle({"base": [("service", {"name": "TOOL", "start": "manual", **nothing})]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("service", {"name": "TOOL", "start": "manual", **nothing})]})
+    bench.done("phase-1")
     assert bench.kept("report.json")["resources"][0]["facts"] == {**SERVICE, "start": "manual"}
 
 
 def test_a_delayed_start_is_two_registry_values(bench: Bench) -> None:
-    bench.bundle({"base": [("service", {**ready(bench, "service"), "start": "delayed"})]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("service", {**ready(bench, "service"), "start": "delayed"})]})
+    bench.done("phase-1")
     services, registry = bench.machine.services, bench.machine.registry
     assert services.start_type("tool") == AUTOMATIC
     assert registry.number(services.key("tool"), "DelayedAutostart") == 1
@@ -302,8 +302,8 @@ def test_a_delayed_start_is_two_registry_values(bench: Bench) -> None:
 
 def test_an_access_list_on_a_file_does_not_inherit(bench: Bench) -> None:
     ready(bench, "acl")
-    bench.bundle({"base": [("acl", {**FIELDS["acl"], "path": EXE})]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("acl", {**FIELDS["acl"], "path": EXE})]})
+    bench.done("phase-1")
     entries = bench.kept("report.json")["resources"][0]["facts"]["entries"]
     assert [entry["inherit"] for entry in entries] == [False, False]
 
@@ -311,8 +311,8 @@ def test_an_access_list_on_a_file_does_not_inherit(bench: Bench) -> None:
 def test_entries_inherited_from_above_are_seen(bench: Bench) -> None:
     ready(bench, "acl")
     write(bench.machine.files, r"C:\k", [AccessEntry(USERS, "Write", inherit=True)], protected=True)
-    bench.bundle({"base": [("acl", FIELDS["acl"])]})
-    [event] = bench.events(bench.run("base", "-Check"), "resource")
+    bench.bundle({"phase-1": [("acl", FIELDS["acl"])]})
+    [event] = bench.events(bench.run("phase-1", "-Check"), "resource")
     assert f"it inherits; there is no entry {USERS} read" in event["reason"]
     assert f"there is an entry {USERS} Write, inherit True" in event["reason"]
 
@@ -322,25 +322,25 @@ def test_a_file_takes_its_bytes_from_an_artifact(bench: Bench) -> None:
     name = bench.artifact("kubelet", b"MZ kubelet")
     digest = hashlib.sha256(b"MZ kubelet").hexdigest()
     fields = {"path": r"C:\k\kubelet.exe", "sha256": digest, "source": None, "artifact": name}
-    bench.bundle({"base": [("file", fields)]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("file", fields)]})
+    bench.done("phase-1")
     assert bench.machine.files.read(r"c:/K/KUBELET.exe") == b"MZ kubelet"
     assert not bench.machine.files.exists(r"C:\k\kubelet.exe.new")
 
 
 def test_without_defender_nothing_needs_to_be_excluded(tmp_path: Path) -> None:
     bench = Bench(stock_windows(tmp_path, release="2022", cloud="aws", defender=False))
-    bench.bundle({"base": [("defender", FIELDS["defender"])]})
-    assert [event["status"] for event in bench.done("base") if event["event"] == "resource"] == ["ok"]
+    bench.bundle({"phase-1": [("defender", FIELDS["defender"])]})
+    assert [event["status"] for event in bench.done("phase-1") if event["event"] == "resource"] == ["ok"]
     assert bench.kept("report.json")["resources"][0]["facts"] == {"absent": True}
 
 
 def test_a_busy_installer_is_waited_for_within_the_steps_time(bench: Bench) -> None:
-    bench.bundle({"base": [("package", ready(bench, "package"))]})
+    bench.bundle({"phase-1": [("package", ready(bench, "package"))]})
     bench.machine.installer.busy_for_s = 30
-    bench.done("base")
+    bench.done("phase-1")
     bench.machine.registry.remove_key(uninstalled_key(bench.machine))
     bench.machine.installer.busy_for_s = 300
-    outcome = bench.run("base")
+    outcome = bench.run("phase-1")
     assert outcome.exit_code == 6
     assert "msiexec ended with 1618" in outcome.output

@@ -22,7 +22,7 @@ CONTAINERS = ("feature", {"name": "Containers"})
 def test_looking_changes_nothing(bench: Bench, word: str, exit_code: int, status: str) -> None:
     bench.machine.registry.make_key(REBOOT_PENDING)  # nothing is changed, so nothing is refused for it
     bench.bundle(
-        {"base": [bench.folder(r"C:\k"), CONTAINERS], "node": [bench.binary("tool"), bench.folder(r"C:\Users")]}
+        {"phase-1": [bench.folder(r"C:\k"), CONTAINERS], "phase-2": [bench.binary("tool"), bench.folder(r"C:\Users")]}
     )
     before = bench.snapshot()
     outcome = bench.run("all", word)
@@ -35,11 +35,11 @@ def test_looking_changes_nothing(bench: Bench, word: str, exit_code: int, status
         ("phase", "started"), ("resource", status), ("resource", "ok"), ("phase", "finished"),
     ]  # fmt: skip
     assert all(bool(event["reason"]) is (event["status"] == status) for event in bench.events(outcome, "resource"))
-    assert [event["phase"] for event in bench.events(bench.run("node", word), "phase")] == ["node", "node"]
+    assert [event["phase"] for event in bench.events(bench.run("phase-2", word), "phase")] == ["phase-2", "phase-2"]
 
 
 def test_looking_at_what_cannot_be_read_fails(bench: Bench) -> None:
-    bench.bundle({"base": [("feature", {"name": "None"})]})
+    bench.bundle({"phase-1": [("feature", {"name": "None"})]})
     outcome = bench.run("all", "-WhatIf")
     assert outcome.exit_code == 6
     assert bench.statuses(bench.events(outcome)) == [("phase", "started"), ("resource", "failed"), ("phase", "failed")]
@@ -52,21 +52,21 @@ def everything(bench: Bench) -> dict[str, Any]:
 
 
 def test_looking_leaves_nothing_behind(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a"), bench.folder(r"C:\k")]})
+    bench.bundle({"phase-1": [bench.value("a"), bench.folder(r"C:\k")]})
     before = everything(bench)
     assert bench.run("all", "-Check").exit_code == 5
     assert everything(bench) == before
-    bench.done("base")
+    bench.done("phase-1")
     bench.machine.files.remove(r"C:\k")
     before = everything(bench)
-    assert bench.run("base", "-WhatIf").exit_code == 0
+    assert bench.run("phase-1", "-WhatIf").exit_code == 0
     bench.pins["-PlanSha256"] = "0" * 64
     assert bench.run("all", "-Check").exit_code == 4
     assert everything(bench) == before
 
 
 def test_looking_leaves_nothing_behind_when_it_is_interrupted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     before = everything(bench)
 
     def interrupt(*_arguments: object) -> None:
@@ -79,7 +79,7 @@ def test_looking_leaves_nothing_behind_when_it_is_interrupted(bench: Bench, monk
 
 
 def test_looking_removes_what_a_look_left_that_was_killed(bench: Bench) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     files = bench.machine.files
     left, held, planted, other = (
         rf"C:\Windows\Temp\imagegen-look-{name}" for name in ("1" * 32, "2" * 32, "3" * 32, "mine")
@@ -90,7 +90,7 @@ def test_looking_removes_what_a_look_left_that_was_killed(bench: Bench) -> None:
     for folder in (left, held, other):
         write_access(files, folder, [AccessEntry(ADMINISTRATORS, "FullControl", inherit=True)], protected=True)
     files.set_read_only(rf"{held}\plan.json", on=True)
-    bench.done("base")
+    bench.done("phase-1")
     assert files.exists(left)  # a phase is no look
     outcome = bench.run("all", "-Check")
     assert outcome.exit_code == 0
@@ -101,7 +101,7 @@ def test_looking_removes_what_a_look_left_that_was_killed(bench: Bench) -> None:
 def test_what_looking_unpacks_is_for_system_and_administrators_alone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.bundle({"base": [bench.value("a")]})
+    bench.bundle({"phase-1": [bench.value("a")]})
     seen: dict[str, AccessList] = {}
     write = bench.machine.files.write
 

@@ -207,13 +207,13 @@ def offer(bench: Bench) -> None:
 def test_windows_refuses(bench: Bench, kind: str, fields: Fields, prepare: Prepare, reason: str) -> None:
     offer(bench)
     prepare(bench.machine)
-    bench.bundle({"base": [(kind, fields)]})
-    outcome = bench.run("base")
+    bench.bundle({"phase-1": [(kind, fields)]})
+    outcome = bench.run("phase-1")
     assert outcome.exit_code == 6, outcome.output
     last = bench.events(outcome, "phase")[-1]
     assert last["status"] == "failed"
     assert reason in last["reason"]
-    assert last["reason"].startswith(f"step base-step, resource base-step/{kind}:")
+    assert last["reason"].startswith(f"step phase-1-step, resource phase-1-step/{kind}:")
     assert bench.events(outcome, "resource")[-1]["status"] == ("changed" if "was set and" in reason else "failed")
 
 
@@ -229,8 +229,8 @@ def test_a_service_runs_only_while_its_program_is_there(bench: Bench) -> None:
     machine = running_tool(bench)
     machine.files.remove(r"C:\c")
     assert not machine.services.is_running("tool")
-    bench.bundle({"base": [("service", service())]})
-    assert r"cannot find its program C:\c\t.exe" in bench.run("base").output
+    bench.bundle({"phase-1": [("service", service())]})
+    assert r"cannot find its program C:\c\t.exe" in bench.run("phase-1").output
 
 
 IN_USE = r"C:\c\t.exe is in use by service tool: stop service tool, or rebuild the image"
@@ -239,11 +239,11 @@ IN_USE = r"C:\c\t.exe is in use by service tool: stop service tool, or rebuild t
 def test_the_program_of_a_running_service_cannot_be_replaced(bench: Bench) -> None:
     machine = running_tool(bench)
     bench.artifact("x", b"x")
-    bench.bundle({"base": [("file", file(r"C:\c\t.exe"))]})
-    assert IN_USE in bench.run("base").output
+    bench.bundle({"phase-1": [("file", file(r"C:\c\t.exe"))]})
+    assert IN_USE in bench.run("phase-1").output
     assert machine.files.names(r"C:\c") == ["t.exe"]
     machine.services.stop("tool")
-    bench.done("base")
+    bench.done("phase-1")
 
 
 def tools(bench: Bench, **contents: bytes) -> Fields:
@@ -265,23 +265,23 @@ def tools(bench: Bench, **contents: bytes) -> Fields:
 
 def test_an_archive_cannot_replace_the_program_of_a_running_service(bench: Bench) -> None:
     machine = running_tool(bench)
-    bench.bundle({"base": [("archive", tools(bench, t=b"new", u=b"u"))]})
-    assert IN_USE in bench.run("base").output
+    bench.bundle({"phase-1": [("archive", tools(bench, t=b"new", u=b"u"))]})
+    assert IN_USE in bench.run("phase-1").output
     assert [name for name in machine.files.names(r"C:\c") if name not in ("conf.d", "t.exe", "u.exe")] == []
     assert machine.files.read(r"C:\c\t.exe") == b"MZ"
     machine.services.stop("tool")
-    bench.done("base")
+    bench.done("phase-1")
 
 
 def test_an_archive_brings_back_what_is_gone_beside_a_running_program(bench: Bench) -> None:
     machine = running_tool(bench)
-    bench.bundle({"base": [("archive", tools(bench, t=b"MZ", u=b"u", v=b"v"))]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("archive", tools(bench, t=b"MZ", u=b"u", v=b"v"))]})
+    bench.done("phase-1")
     access = [AccessEntry("S-1-5-18", "FullControl", inherit=False)]
     for name in ("t", "u", "v"):
         write(machine.files, rf"C:\c\{name}.exe", access, protected=True)
     machine.files.remove(r"C:\c\u.exe")
-    bench.done("base")
+    bench.done("phase-1")
     assert machine.services.is_running("tool")
     assert machine.files.names(r"C:\c") == ["conf.d", "t.exe", "u.exe", "v.exe"]
     # What was right was not written again: it kept its access list.
@@ -296,8 +296,8 @@ def test_kubelet_is_in_use_by_the_service_whose_script_starts_it(bench: Bench) -
     machine.services.create("kubelet", command, "kubelet", AUTOMATIC)
     machine.services.start("kubelet")
     bench.artifact("x", b"x")
-    bench.bundle({"base": [("file", file(r"C:\c\start.ps1")), ("file", file(r"C:\c\kubelet.exe"))]})
-    assert r"C:\c\kubelet.exe is in use by service kubelet: stop service kubelet" in bench.run("base").output
+    bench.bundle({"phase-1": [("file", file(r"C:\c\start.ps1")), ("file", file(r"C:\c\kubelet.exe"))]})
+    assert r"C:\c\kubelet.exe is in use by service kubelet: stop service kubelet" in bench.run("phase-1").output
     assert machine.files.read(r"C:\c\start.ps1") == b"x"
     machine.files.remove(r"C:\c\kubelet.exe")
     assert not machine.services.is_running("kubelet")
@@ -306,19 +306,19 @@ def test_kubelet_is_in_use_by_the_service_whose_script_starts_it(bench: Bench) -
 def test_defender_that_is_disabled_scans_nothing(bench: Bench) -> None:
     services = bench.machine.services
     services.configure("WinDefend", "Start", Value("DWord", DISABLED))
-    bench.bundle({"base": [("defender", {"process": r"C:\c\x.exe"})]})
-    assert bench.run("base", "-Check").exit_code == 5, "it still runs"
+    bench.bundle({"phase-1": [("defender", {"process": r"C:\c\x.exe"})]})
+    assert bench.run("phase-1", "-Check").exit_code == 5, "it still runs"
     services.stop("WinDefend")
-    bench.done("base")
+    bench.done("phase-1")
     assert bench.kept("report.json")["resources"][0]["facts"] == {"absent": True}
 
 
 def test_replacing_a_file_loses_its_access_list(bench: Bench) -> None:
     bench.artifact("x", b"x")
-    bench.bundle({"base": [("file", file(r"C:\x")), ("acl", acl(r"C:\x"))]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("file", file(r"C:\x")), ("acl", acl(r"C:\x"))]})
+    bench.done("phase-1")
     bench.machine.files.write(r"C:\x", b"spoilt")
-    events = [event for event in bench.done("base") if event["event"] == "resource"]
+    events = [event for event in bench.done("phase-1") if event["event"] == "resource"]
     assert [event["status"] for event in events] == ["changed", "changed"]
     assert "it inherits" in events[1]["reason"]
 
@@ -326,12 +326,12 @@ def test_replacing_a_file_loses_its_access_list(bench: Bench) -> None:
 def test_a_missing_folder_is_found_for_all_that_lay_in_it(bench: Bench) -> None:
     bench.artifact("x", b"x")
     resources = [("directory", {"path": r"C:\c"}), ("file", file(r"C:\c\x")), ("acl", acl(r"C:\c"))]
-    bench.bundle({"base": resources})
-    bench.done("base")
+    bench.bundle({"phase-1": resources})
+    bench.done("phase-1")
     bench.machine.files.remove(r"C:\c")
-    statuses = [event["status"] for event in bench.events(bench.run("base", "-Check"), "resource")]
+    statuses = [event["status"] for event in bench.events(bench.run("phase-1", "-Check"), "resource")]
     assert statuses == ["drifted", "drifted", "drifted"]
-    bench.done("base")
+    bench.done("phase-1")
 
 
 def test_settings_under_a_service_key_do_not_make_a_service(bench: Bench) -> None:
@@ -349,8 +349,8 @@ def test_a_service_that_stops_for_a_new_command_takes_along_what_depends_on_it(b
     machine = running_tool(bench)
     machine.services.create("other", r"C:\c\t.exe", "other", AUTOMATIC, depends_on=["TOOL"])
     machine.services.start("other")
-    bench.bundle({"base": [("service", service(command=r"C:\c\t.exe --y"))]})
-    bench.done("base")
+    bench.bundle({"phase-1": [("service", service(command=r"C:\c\t.exe --y"))]})
+    bench.done("phase-1")
     assert [machine.services.is_running(name) for name in ("tool", "other")] == [True, False]
 
 
@@ -361,15 +361,15 @@ def test_a_file_that_is_not_there_is_pythons_own_error_too(bench: Bench) -> None
 
 def test_a_copy_that_is_wrong_does_not_stay(bench: Bench) -> None:
     offer(bench)
-    bench.bundle({"base": [("file", {**file(r"C:\x"), "sha256": ZEROS})]})
-    assert bench.run("base").exit_code == 6
+    bench.bundle({"phase-1": [("file", {**file(r"C:\x"), "sha256": ZEROS})]})
+    assert bench.run("phase-1").exit_code == 6
     assert not bench.machine.files.exists(r"C:\x.new")
 
 
 def test_a_feature_that_is_pending_without_a_restart_to_come_is_not_so(bench: Bench) -> None:
     containers_pending(bench.machine)
-    bench.bundle({"base": [("feature", {"name": "Containers"})]})
-    [event] = bench.events(bench.run("base", "-Check"), "resource")
+    bench.bundle({"phase-1": [("feature", {"name": "Containers"})]})
+    [event] = bench.events(bench.run("phase-1", "-Check"), "resource")
     assert event["reason"] == "Containers is InstallPending, and no restart is"
 
 

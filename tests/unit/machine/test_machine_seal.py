@@ -188,11 +188,11 @@ def test_what_sealing_takes_is_named(bench: Bench) -> None:
         "acl": ({"path": folder, "entries": [{"sid": "S-1-5-18", "rights": "full"}]}, f"there is no {folder}"),
     }
     kept = [bench.folder(r"C:\k"), bench.value("a")]
-    bench.bundle({"base": [*kept, *((kind, fields) for kind, (fields, _) in lost.items())]})
-    bench.done("base")
+    bench.bundle({"phase-1": [*kept, *((kind, fields) for kind, (fields, _) in lost.items())]})
+    bench.done("phase-1")
     plan = machine.files.read(rf"{HOME}\bundle\plan.json")
     assert lost_by_sealing(machine, plan) == []
     assert generalise(machine, cloud="aws").exit_code == 0
     faults = lost_by_sealing(machine, plan)
-    assert [fault.split(":")[0] for fault in faults] == [f"sealing undid base-step/{kind}" for kind in lost]
+    assert [fault.split(":")[0] for fault in faults] == [f"sealing undid phase-1-step/{kind}" for kind in lost]
     assert [reason in fault for fault, (_, reason) in zip(faults, lost.values(), strict=True)] == [True] * len(lost)

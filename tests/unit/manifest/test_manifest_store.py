@@ -272,13 +272,13 @@ PLAN = BuildPlan(
 )
 
 
-EXPECTED = ExpectedReport("c3" * 32, "node", "aws", ["base"], ["system/feature:Containers", "system/file:a"])
+EXPECTED = ExpectedReport("c3" * 32, "node", "aws", ["phase-1"], ["system/feature:Containers", "system/file:a"])
 
 
 def reported(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
     """What a machine reports that carried the expected plan out, but for the changes."""
     resources = [
-        {"id": name, "phase": "base", "step": "system", "kind": "file", "status": "ok", "ms": 1, "facts": {}}
+        {"id": name, "phase": "phase-1", "step": "system", "kind": "file", "status": "ok", "ms": 1, "facts": {}}
         for name in EXPECTED.resources
     ]
     return {
@@ -287,7 +287,7 @@ def reported(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
         "name": "node",
         "target": "aws",
         "machine": {"build": 20348},
-        "phases": [{"name": "base", "status": "finished", "changed": 1, "restart": True, "ms": 2}],
+        "phases": [{"name": "phase-1", "status": "finished", "changed": 1, "restart": True, "ms": 2}],
         "resources": resources,
     } | changes
 
@@ -308,7 +308,7 @@ UNREADABLE = "the report is not one that this version reads: "
         (json.dumps(reported(plan_sha256=SHA)), f"{OF_ANOTHER}plan_sha256 is {SHA}, expected {'c3' * 32}"),
         (json.dumps(reported(name="other")), f"{OF_ANOTHER}name is other, expected node"),
         (json.dumps(reported(target="azure")), f"{OF_ANOTHER}target is azure, expected aws"),
-        (json.dumps(reported(phases=[])), f"{OF_ANOTHER}phases is [], expected ['base']"),
+        (json.dumps(reported(phases=[])), f"{OF_ANOTHER}phases is [], expected ['phase-1']"),
         (
             json.dumps(reported(resources=reported()["resources"][1:])),
             f"{OF_ANOTHER}its resources are not the plan's: system/feature:Containers",

@@ -31,7 +31,7 @@ def decided(decide: Callable[..., Any]) -> Any:  # noqa: ANN401 - conftest's Dec
 
 def test_phases(decided: Any) -> None:  # noqa: ANN401 - as above
     phases = decided.decision.plan.image.phases
-    assert [(phase.name, phase.restart) for phase in phases] == [("base", True), ("node", False)]
+    assert [(phase.name, phase.restart) for phase in phases] == [("phase-1", True), ("phase-2", False)]
     assert [[step.name for step in phase.steps] for phase in phases] == [
         ["system"],
         ["containerd", "kubernetes", "cloudbase-init"],
@@ -43,9 +43,9 @@ def test_phases(decided: Any) -> None:  # noqa: ANN401 - as above
 
 
 def test_what_may_restart_is_last_before_a_restart(decided: Any) -> None:  # noqa: ANN401 - as above
-    base, node = decided.decision.plan.image.phases
-    assert [resource.kind for resource in base.resources()].index("feature") == len(list(base.resources())) - 1
-    assert "feature" not in [resource.kind for resource in node.resources()]
+    first, second = decided.decision.plan.image.phases
+    assert [resource.kind for resource in first.resources()].index("feature") == len(list(first.resources())) - 1
+    assert "feature" not in [resource.kind for resource in second.resources()]
 
 
 def test_files_and_scripts_are_digests_of_the_bytes_beside(decided: Any) -> None:  # noqa: ANN401 - as above

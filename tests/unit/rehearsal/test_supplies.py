@@ -176,7 +176,6 @@ def test_a_step_that_expects_something_else_fails(
 
 OWN_STEP = """\
 summary: a step of the operator's own
-phase: node
 after: [kubernetes]
 reads: []
 timeout_s: 60
@@ -220,7 +219,7 @@ def test_an_operators_own_step_records_its_releases(
 @pytest.mark.parametrize(
     ("releases", "says"),
     [
-        (None, "extra/meta/step.yml:7: artifacts.tool: no release is recorded for https://repo.example/"),
+        (None, "extra/meta/step.yml:6: artifacts.tool: no release is recorded for https://repo.example/"),
         (OWN_RELEASES.replace("4.0", "4.3"), "no release is recorded for https://repo.example/tools/4.2/"),
         (OWN_RELEASES.replace("format: zip", "format: rar"), "extra/meta/releases.yml:7: archives.tool.format"),
         (OWN_RELEASES.replace("source:", "sauce:"), "extra/meta/releases.yml:9: archives.tool.sauce: unknown key"),

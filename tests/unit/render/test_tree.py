@@ -45,8 +45,7 @@ NOT_USED = {"aws": {("image", "base", "owner")}, "azure": {("image", "base", "re
 
 LITERAL = re.compile(r"\|\s*(hcl_string|block_name)\s*$")
 BARE = {
-    "loop.index": "a counter, in a comment",
-    'phase.steps | join(", ")': "names of folders, in a comment",
+    'phase.steps | join(", ") or "every resource is tested again"': "names of folders, in a comment",
     '"[0, 3010]" if phase.restart else "[0]"': "one of two literals",
 }
 

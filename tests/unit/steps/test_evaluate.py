@@ -29,7 +29,7 @@ CONTEXT: dict[str, Any] = {
     "runtime": {"containerd": {"mirrors": {"b": ["1"], "a": ["2"], "c": ["1"]}}, "docker": None},
     "facts": {"pause": "pause:1", "fixes": [{"name": "a", "data": 1}, {"name": "b", "data": 2}]},
 }
-META = {"summary": "a step of the tests", "phase": "node", "timeout_s": 60}
+META = {"summary": "a step of the tests", "timeout_s": 60}
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_when_that_cannot_be_judged(step: Callable[..., Step], when: str) -> Non
     made = step("- directory: {path: C:\\x}\n", reads="[runtime.docker.version]", when=f'"{when}"')
     with pytest.raises(ConfigError) as caught:
         applies(made, CONTEXT)
-    assert [(problem.path, problem.line) for problem in caught.value.problems] == [("when", 5)]
+    assert [(problem.path, problem.line) for problem in caught.value.problems] == [("when", 4)]
 
 
 def test_artifact_that_is_left_out(step: Callable[..., Step]) -> None:
@@ -285,7 +285,7 @@ def test_every_fault_is_told_at_once(step: Callable[..., Step]) -> None:
         evaluate_step(made, CONTEXT, {})
     places = [(problem.file.rpartition("/")[2], problem.line, problem.path) for problem in caught.value.problems]
     assert places == [
-        ("step.yml", 6, "artifacts.one"),
+        ("step.yml", 5, "artifacts.one"),
         ("resources.yml", 1, "[0].direktory"),
         ("resources.yml", 2, "[1].file.source"),
         ("resources.yml", 3, "[2].file"),

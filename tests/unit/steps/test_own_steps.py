@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 META = """\
 summary: an agent of the operator
-phase: node
 after: [kubernetes]
 reads: []
 timeout_s: 60

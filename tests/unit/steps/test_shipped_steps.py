@@ -21,7 +21,6 @@ from imagegen.resources.kinds import KINDS, Environment, File
 from imagegen.settle.settle import settle
 from imagegen.steps.discover import load_steps, override_names
 from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
-from imagegen.steps.model import PHASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -112,14 +111,6 @@ def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str
 def test_order() -> None:
     for evaluated in EVALUATED.values():
         assert [item.step.name for item in evaluated] == ["system", "containerd", "kubernetes", "cloudbase-init"]
-
-
-def test_order_is_by_phase_and_by_what_a_step_comes_after() -> None:
-    names = [item.step.name for item in EVALUATED["aws"]]
-    for item in EVALUATED["aws"]:
-        assert all(names.index(before) < names.index(item.step.name) for before in item.step.meta.after)
-    phases = [PHASES.index(item.step.meta.phase) for item in EVALUATED["aws"]]
-    assert phases == sorted(phases)
 
 
 def test_overrides_are_the_names_that_operators_know() -> None:

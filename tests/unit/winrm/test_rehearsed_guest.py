@@ -44,8 +44,8 @@ def _phase(name: str, *, restart: bool) -> rehearsed.ExpectedPhase:
     return rehearsed.ExpectedPhase(name, ("-Phase", name), restart)
 
 
-_BASE, _NODE = _phase("base", restart=True), _phase("node", restart=False)
-_EXPECTED = rehearsed.Expected(_BUNDLE, _ENTRY, _GENERALISE, (_BASE, _NODE))
+_PHASE_1, _PHASE_2 = _phase("phase-1", restart=True), _phase("phase-2", restart=False)
+_EXPECTED = rehearsed.Expected(_BUNDLE, _ENTRY, _GENERALISE, (_PHASE_1, _PHASE_2))
 
 
 class _Machine:
@@ -130,21 +130,21 @@ class _Packer:
     def until_report(self) -> None:
         self.script(_PROBE)
         self.bundle()
-        self.phase(_BASE)
+        self.phase(_PHASE_1)
         self.restart()
-        self.phase(_NODE)
+        self.phase(_PHASE_2)
         self.report()
 
 
 def test_the_trees_own_order_is_carried_out() -> None:
-    said = _Packer({"base": 3010})
+    said = _Packer({"phase-1": 3010})
     said.until_report()
     assert base64.b64decode(said.output) == b"the report"
     said.generalise()
     assert said.guest.faults == ()
     assert said.guest.missing() == ()
     assert said.guest.finished
-    assert said.machine.done == ["base", "restart", "node", "generalise"]
+    assert said.machine.done == ["phase-1", "restart", "phase-2", "generalise"]
     assert said.machine.files[rehearsed.BUNDLE_PATH] == _BUNDLE
     assert said.output == b"sealed\r\n"
 
@@ -152,7 +152,7 @@ def test_the_trees_own_order_is_carried_out() -> None:
 def test_a_restart_takes_the_machine_down_and_is_answered_after_it() -> None:
     said = _Packer()
     said.bundle()
-    assert said.phase(_BASE) == Result()
+    assert said.phase(_PHASE_1) == Result()
     assert said.say(_RESTART).restarts
     said.say(_TRIAL)
     said.say(_ABORT)
@@ -172,12 +172,12 @@ def _changed_on_the_machine(said: _Packer) -> None:
     said.upload(_VARIABLES, rehearsed.VARIABLES_PATH)
     said.upload(_ENTRY, rehearsed.ENTRY_PATH)
     del said.machine.files[rehearsed.ENTRY_PATH.replace("/", "\\")]
-    said.say(_BASE.command)
+    said.say(_PHASE_1.command)
 
 
 def _extra_argument(said: _Packer) -> None:
     said.bundle()
-    said.powershell(_ENTRY, rehearsed.ENTRY_PATH, f"{_BASE.command} -Check")
+    said.powershell(_ENTRY, rehearsed.ENTRY_PATH, f"{_PHASE_1.command} -Check")
 
 
 def _own_variable(said: _Packer) -> None:
@@ -187,25 +187,25 @@ def _own_variable(said: _Packer) -> None:
 
 def _swapped(said: _Packer) -> None:
     said.bundle()
-    said.phase(_NODE)
+    said.phase(_PHASE_2)
 
 
 def _without_restart(said: _Packer) -> None:
     said.bundle()
-    said.phase(_BASE)
-    said.phase(_NODE)
+    said.phase(_PHASE_1)
+    said.phase(_PHASE_2)
 
 
 def _unanswered_restart(said: _Packer) -> None:
     said.bundle()
-    said.phase(_BASE)
+    said.phase(_PHASE_1)
     said.say(_RESTART)
-    said.phase(_NODE)
+    said.phase(_PHASE_2)
 
 
 def _scheduled_restart(said: _Packer) -> None:
     said.bundle()
-    said.phase(_BASE)
+    said.phase(_PHASE_1)
     said.say(_RESTART)
     said.say(_TRIAL)
     said.script(_CHECK)
@@ -218,17 +218,17 @@ def _unplanned_restart(said: _Packer) -> None:
 
 def _without_report(said: _Packer) -> None:
     said.bundle()
-    said.phase(_BASE)
+    said.phase(_PHASE_1)
     said.restart()
-    said.phase(_NODE)
+    said.phase(_PHASE_2)
     said.generalise()
 
 
 def _report_gone(said: _Packer) -> None:
     said.bundle()
-    said.phase(_BASE)
+    said.phase(_PHASE_1)
     said.restart()
-    said.phase(_NODE)
+    said.phase(_PHASE_2)
     said.machine.files.pop(rehearsed.REPORT_PATH)
     said.report()
 
@@ -292,16 +292,16 @@ def _too_long(said: _Packer) -> None:
     ("tell", "fault"),
     [
         (
-            lambda said: said.phase(_BASE),
+            lambda said: said.phase(_PHASE_1),
             "an upload to C:\\Windows\\Temp\\imagegen-vars.ps1 came; expected the upload of the",
         ),
         (_wrong_byte, "imagegen-start.ps1 brought other bytes than the tree's"),
         (_changed_on_the_machine, "is no longer the tree's start.ps1"),
-        (_extra_argument, "-Phase base -Check came; expected the run of phase base"),
+        (_extra_argument, "-Phase phase-1 -Check came; expected the run of phase-1"),
         (_own_variable, "sets more than Packer's own variables"),
-        (_swapped, "-Phase node came; expected the run of phase base"),
-        (_without_restart, "imagegen-vars.ps1 came; expected the restart after phase base"),
-        (_unanswered_restart, "expected the check that the machine is back from the restart after phase base"),
+        (_swapped, "-Phase phase-2 came; expected the run of phase-1"),
+        (_without_restart, "imagegen-vars.ps1 came; expected the restart after phase-1"),
+        (_unanswered_restart, "expected the check that the machine is back from the restart after phase-1"),
         (_scheduled_restart, "a trial restart was scheduled twice, not called off"),
         (_unplanned_restart, "a restart came; expected the upload of Packer's variables"),
         (_without_report, "expected the download of C:\\ProgramData\\imagegen\\report.json"),
@@ -341,19 +341,19 @@ def test_the_same_deviation_again_is_one_fault() -> None:
 
 
 def test_a_failed_phase_is_the_last_thing_that_happens() -> None:
-    said = _Packer({"base": 6})
+    said = _Packer({"phase-1": 6})
     said.bundle()
-    assert said.phase(_BASE) == Result(exit_code=6)
+    assert said.phase(_PHASE_1) == Result(exit_code=6)
     said.say(_RESTART)
     (fault,) = said.guest.faults
-    assert fault == "a restart came; expected nothing more, because phase base ended with 6"
-    assert said.machine.done == ["base"]
+    assert fault == "a restart came; expected nothing more, because phase-1 ended with 6"
+    assert said.machine.done == ["phase-1"]
 
 
 def test_a_restart_that_is_due_where_none_follows_is_a_fault() -> None:
-    said = _Packer({"node": 3010})
+    said = _Packer({"phase-2": 3010})
     said.until_report()
-    assert said.guest.faults[0] == "phase node ended with 3010, and the plan has no restart after it"
+    assert said.guest.faults[0] == "phase-2 ended with 3010, and the plan has no restart after it"
 
 
 @pytest.mark.parametrize(
@@ -373,9 +373,9 @@ def test_what_did_not_happen_is_named(tell: Callable[[_Packer], object], last: s
 def test_a_report_that_was_not_fetched_is_missing() -> None:
     said = _Packer()
     said.bundle()
-    said.phase(_BASE)
+    said.phase(_PHASE_1)
     said.restart()
-    said.phase(_NODE)
+    said.phase(_PHASE_2)
     assert said.guest.missing()[0] == r"the download of C:\ProgramData\imagegen\report.json"
 
 
@@ -400,7 +400,7 @@ def test_a_command_beside_a_running_one_is_a_fault() -> None:
     effects = dataclasses.replace(said.machine.effects(), run_phase=run_phase)
     said.guest = rehearsed.RehearsedGuest(_EXPECTED, effects, scripts=_SCRIPTS)
     said.bundle()
-    running = threading.Thread(target=said.phase, args=(_BASE,))
+    running = threading.Thread(target=said.phase, args=(_PHASE_1,))
     running.start()
     assert entered.wait(10)
     beside = said.guest.run("whoami", lambda _data: None)
@@ -422,7 +422,7 @@ def _write_tree(folder: Path, plan: bytes) -> bytes:
 
 
 def test_expected_comes_from_the_bundles_own_bytes(tmp_path: Path) -> None:
-    plan = json.dumps({"name": "x", "phases": [{"name": "base", "restart": True, "steps": []}]}).encode()
+    plan = json.dumps({"name": "x", "phases": [{"name": "phase-1", "restart": True, "steps": []}]}).encode()
     bundle = _write_tree(tmp_path, plan)
     (tmp_path / "image.auto.pkrvars.json").write_text('{"guest": {"bundle_sha256": "0", "phases": []}}')
     expected = rehearsed.expected_from_tree(tmp_path)
@@ -431,7 +431,7 @@ def test_expected_comes_from_the_bundles_own_bytes(tmp_path: Path) -> None:
     assert phase.restart
     assert phase.command == (
         "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File C:/Windows/Temp/imagegen-start.ps1"
-        r" -Phase base -Bundle C:\Windows\Temp\imagegen-bundle.zip"
+        r" -Phase phase-1 -Bundle C:\Windows\Temp\imagegen-bundle.zip"
         f" -BundleSha256 {hashlib.sha256(bundle).hexdigest()} -PlanSha256 {hashlib.sha256(plan).hexdigest()}"
     )
 

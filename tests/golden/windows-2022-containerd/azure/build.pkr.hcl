@@ -10,30 +10,30 @@ build {
     destination = var.guest.bundle_path
   }
 
-  # Phase 1, base: system.
+  # phase-1: system.
   provisioner "powershell" {
     script              = "${path.root}/guest/start.ps1"
     remote_path         = var.guest.start_path
     remote_env_var_path = var.guest.vars_path
-    execute_command     = var.guest.phases["base"].command
+    execute_command     = var.guest.phases["phase-1"].command
     skip_clean          = true
     valid_exit_codes    = [0, 3010]
-    timeout             = var.guest.phases["base"].timeout
+    timeout             = var.guest.phases["phase-1"].timeout
   }
 
   provisioner "windows-restart" {
     restart_timeout = var.timeouts.restart
   }
 
-  # Phase 2, node: containerd, kubernetes, cloudbase-init.
+  # phase-2: containerd, kubernetes, cloudbase-init.
   provisioner "powershell" {
     script              = "${path.root}/guest/start.ps1"
     remote_path         = var.guest.start_path
     remote_env_var_path = var.guest.vars_path
-    execute_command     = var.guest.phases["node"].command
+    execute_command     = var.guest.phases["phase-2"].command
     skip_clean          = true
     valid_exit_codes    = [0]
-    timeout             = var.guest.phases["node"].timeout
+    timeout             = var.guest.phases["phase-2"].timeout
   }
 
   # What is really on the machine.
