@@ -118,17 +118,17 @@ class Cut:
         return sweep.Place(self.target, cloud.place(cloud.build_settings(settings), self.run))
 
 
+@pytest.mark.parametrize("turn", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("moments", MOMENTS, ids=lambda pair: "+".join(f"{each.note} {each.number}" for each in pair))
 def test_after_a_power_cut_the_janitor_leaves_nothing_and_touches_nothing_else(
-    moments: tuple[Moment, Moment], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moments: tuple[Moment, Moment], turn: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """At each moment of each cloud, once on the machine of the journal and once on another machine."""
     with contextlib.ExitStack() as stages:
         cuts = [
             stages.enter_context(_built_up_to(target, moment, tmp_path / target))
             for target, moment in zip(WORLDS, moments, strict=True)
         ]
-        # The janitor runs on the machine of the journal at one moment, and on another machine at the next.
-        turn = MOMENTS.index(moments) % 2
         elsewhere = {cut.target: number == turn for number, cut in enumerate(cuts)}
         worlds = {
             cut.target: WORLDS[cut.target](cut.stage, FAR_OFF if elsewhere[cut.target] else LONG_AGO) for cut in cuts
@@ -211,8 +211,8 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
     own = {outcome.id for outcome in _look(cut, [], _NOW) if outcome.verdict.leftover.run_id == dead.entry.run_id}
     _check_warning(cut, dead.entry.run_id, own)
     late = datetime.datetime.fromisoformat(dead.entry.expires_at) + datetime.timedelta(seconds=1)
-    # At every moment, whichever half is carried out: on another machine nothing of it goes before its time, and all of
-    # it after that; on the machine of its journal all of it goes now.
+    # On another machine nothing of it goes before its time, and all of it after that; on the machine of its journal all
+    # of it goes now.
     for runs, now, going in (([], _NOW, set()), ([], late, own), ([dead], _NOW, own)):
         assert {outcome.id for outcome in _look(cut, runs, now) if outcome.verdict.goes} & own == going
     if elsewhere:
