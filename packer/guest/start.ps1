@@ -19,9 +19,10 @@ function Read-Argument {
     $given = @{}
     for ($index = 0; $index -lt $Word.Count; $index++) {
         $name = $Word[$index].TrimEnd(':')
-        if ($name -notin '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check', '-WhatIf') {
-            throw (Get-EntryError -ExitCode 2 -Message "unknown argument: $name")
-        }
+        # Spelled as it is looked up: a hashtable of 5.1 compares by the culture, and Turkish tells i from I.
+        $known = @(@('-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check', '-WhatIf') -eq $name)
+        if ($known.Count -ne 1) { throw (Get-EntryError -ExitCode 2 -Message "unknown argument: $name") }
+        $name = $known[0]
         if ($given.ContainsKey($name)) { throw (Get-EntryError -ExitCode 2 -Message "$name is there twice") }
         if ($name -in '-Check', '-WhatIf') {
             $given[$name] = $true
@@ -122,7 +123,7 @@ function Test-EntryName {
     [CmdletBinding()]
     param([string]$Name)
     foreach ($part in $Name.Split('/')) {
-        if ($part -notmatch '\A[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') { return $false }
+        if ($part -cnotmatch '\A[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') { return $false }
     }
     return $true
 }

@@ -67,11 +67,13 @@ MENDS = (
         (
             has_no_parameters,
             in_order(w.LAST_COLON, "Read-Argument -Word $args"),
-            only_where(f"$name -notin {w.NAMES}", f'{w.ARGUMENT_ERROR}"unknown argument: $name")'),
+            only_where("$known.Count -ne 1", f'{w.ARGUMENT_ERROR}"unknown argument: $name")'),
             only_where("$given.ContainsKey($name)", f'{w.ARGUMENT_ERROR}"$name is there twice")'),
             only_where(w.NO_VALUE, f'{w.ARGUMENT_ERROR}"$name has no value")'),
             in_order(
-                f"if ($name -notin {w.NAMES})",
+                f"$known = @(@({w.NAMES}) -eq $name)",
+                "if ($known.Count -ne 1)",
+                "$name = $known[0]",
                 "if ($given.ContainsKey($name))",
                 "if ($name -in '-Check', '-WhatIf')",
                 f"if ({w.NO_VALUE})",
@@ -81,7 +83,9 @@ MENDS = (
         (
             ("# It has no parameters:", "[CmdletBinding()]\nparam([string]$Phase)\n# It has no parameters:"),
             (f"    {w.LAST_COLON}", "    if ($args[-1] -match '\\A-\\w+:\\z')"),
-            (f"$name -notin {w.NAMES}", f"$name -notin {w.NAMES}, '-B'"),
+            (f"@({w.NAMES}) -eq $name", f"@({w.NAMES}, '-B') -eq $name"),
+            ("        $name = $known[0]\n", ""),
+            ("$known.Count -ne 1", "$known.Count -gt 1"),
             (f'        if ($given.ContainsKey($name)) {{ {w.ARGUMENT_ERROR}"$name is there twice") }}\n', ""),
             (w.NO_VALUE, "$index -ge $Word.Count"),
         ),
