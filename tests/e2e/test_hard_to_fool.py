@@ -122,11 +122,7 @@ CASES = (
         "a security group that admits somebody else",
         "azure",
         ("network security group", "no rule for TCP 5986 from 203.0.113.7"),
-        lambda tree: tree.add_line(
-            _SOURCE,
-            '  image_version   = var.image.base["version"]',
-            f'  allowed_inbound_ip_addresses = ["{_ELSEWHERE}"]',
-        ),
+        lambda tree: tree.replace(_SOURCE, "= var.azure.allowed_cidrs", f'= ["{_ELSEWHERE}"]'),
     ),
     # Not for Azure: azure-arm 1.4.5 speaks NTLM whatever winrm_use_ntlm says, and from 2.6.2 on it is the default.
     Case("NTLM off", "aws", ("Basic", "NTLM"), lambda tree: tree.drop_line(_SOURCE, "winrm_use_ntlm")),
