@@ -100,9 +100,18 @@ def _put(config: dict[str, Any], path: str, value: object) -> None:
     inner[last] = value
 
 
+# Most rows start from the same config; those with files of their own are decided anew.
+_ONCE: dict[tuple[str, str], BuildPlan] = {}
+
+
 def _decided(config: dict[str, Any], target: str, decide: Decide, folder: Path) -> BuildPlan:
     # JSON is YAML.
+    text = json.dumps(config)
+    if (text, target) in _ONCE:
+        return _ONCE[text, target]
     file = folder / "config.yaml"
-    file.write_text(json.dumps(config))
+    file.write_text(text)
     plan: BuildPlan = decide(file, target).decision.plan
+    if "steps_path" not in config:
+        _ONCE[text, target] = plan
     return plan
