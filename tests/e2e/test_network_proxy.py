@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
+import select
 import socket
 import ssl
+import struct
 import threading
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.rehearsal.network.authority import Authority
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from imagegen.rehearsal.network.network import Network
 
@@ -59,6 +64,12 @@ def _get(network: Network, path: str) -> int:
     status = connection.getresponse().status
     connection.close()
     return status
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close it as a killed program's system does: without a word of TLS, and with a reset."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection.close()
 
 
 def _raw(network: Network, text: str) -> str:
@@ -218,3 +229,18 @@ def test_a_guest_that_is_down_is_no_fault(network: Network, monkeypatch: pytest.
 def test_a_network_that_was_never_opened_leads_nowhere(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="before it is opened"):
         Network(tmp_path).child_environ({})
+
+
+def test_a_client_that_resets_its_connection_before_tls_leaves_no_socket_open(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = socket.create_connection(server.getsockname())
+        accepted, _ = server.accept()
+    _reset(client)
+    assert select.select([accepted], [], [], _TIMEOUT_S)[0]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with pytest.raises(ConnectionResetError):
+            authority.context_for("echo.test").wrap_socket(accepted, server_side=True, do_handshake_on_connect=False)
+        gc.collect()
+    assert [str(each.message) for each in told] == []

@@ -14,6 +14,17 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.network.machine import ListenerCertificate
 
 
+class _OwnEnd(ssl.SSLSocket):
+    """Closes itself when it is let go.
+
+    CPython makes the socket before it looks at the connection; where the client has reset that by then, it raises and
+    leaves the socket open, with nobody but the garbage collector to close it.
+    """
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class Authority:
     """Makes a certificate for every name that is played; its key never leaves the process."""
 
@@ -31,7 +42,7 @@ class Authority:
         """A TLS context that shows a certificate for `name`."""
         with self._lock:
             if name not in self._contexts:
-                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+                context = _server_context()
                 # Go's clients offer HTTP/2 first; the proxy speaks HTTP/1.1 only.
                 context.set_alpn_protocols(["http/1.1"])
                 self._ca.issue_cert(name).configure_cert(context)
@@ -40,9 +51,15 @@ class Authority:
 
     def listener_context(self, address: str, certificate: ListenerCertificate | None) -> ssl.SSLContext:
         """The TLS context of a guest's WinRM listener: with its cloud's certificate, or one of its own."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = _server_context()
         if certificate is None:
             self._guests.issue_cert(address).configure_cert(context)
         else:
             trustme.LeafCert(certificate.key, certificate.certificate, []).configure_cert(context)
         return context
+
+
+def _server_context() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslsocket_class = _OwnEnd
+    return context
