@@ -1,11 +1,12 @@
-"""The clouds: one folder each, found here by name. Adding a provider is a folder and a line in PROVIDERS."""
+"""The clouds: one folder each, named in `imagegen.providers.registry`; what a provider offers, and in which words."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from imagegen.providers.registry import part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers.checks import Check
     from imagegen.providers.deadline import Deadline
-
-PROVIDERS = {"aws": "imagegen.providers.aws.provider", "azure": "imagegen.providers.azure.provider"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,4 +189,4 @@ class Provider(Protocol):
 
 def provider(target: str) -> Provider:
     """The provider's module, imported only now: a cloud that is not used costs nothing."""
-    return cast("Provider", importlib.import_module(PROVIDERS[target]))
+    return cast("Provider", part(target, "provider"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-from imagegen.providers import PROVIDERS, provider
+from imagegen.providers import provider
+from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

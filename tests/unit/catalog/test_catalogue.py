@@ -12,7 +12,7 @@ import pytest
 
 from imagegen.catalog.facts import goes_with, minor, numbers, paths, sources, stock_paths, table
 from imagegen.catalog.listing import tables
-from imagegen.providers import PROVIDERS
+from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import Registry
 from imagegen.resources.model import WindowsPath
 

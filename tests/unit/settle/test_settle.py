@@ -9,7 +9,7 @@ import pytest
 from imagegen.catalog.facts import numbers, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
-from imagegen.providers import PROVIDERS
+from imagegen.providers.registry import PROVIDERS
 from imagegen.settle.settle import pause_for, settle
 from imagegen.settle.spec import CATALOGUE, DEFAULT, FILE, HotFix
 

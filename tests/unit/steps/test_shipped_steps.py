@@ -16,7 +16,7 @@ from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps, step_context
-from imagegen.providers import PROVIDERS
+from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
 from imagegen.settle.settle import settle
 from imagegen.steps.discover import load_steps, override_names

@@ -1,0 +1,20 @@
+"""The clouds by name. Each is a package whose parts are modules, with the same names in all.
+
+A part is imported where it is used, so that a cloud that is not used costs nothing. A new cloud is its package and one
+line here.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+PROVIDERS: dict[str, str] = {"aws": "imagegen.providers.aws", "azure": "imagegen.providers.azure"}
+
+
+def part(provider: str, name: str) -> ModuleType:
+    """One module of a provider's package."""
+    return importlib.import_module(f"{PROVIDERS[provider]}.{name}")
