@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imagegen.providers import Leftover
 
 # With an image, what it consists of.
-IMAGE_KINDS: Final = frozenset({"image", "gallery version", "snapshot"})
+IMAGE_KINDS: Final = frozenset({"image", "copied image", "gallery version", "snapshot"})
 
 
 @dataclasses.dataclass(frozen=True)

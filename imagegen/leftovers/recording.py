@@ -72,7 +72,7 @@ def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
         run_id=run.id,
         target=plan.image.target,
         image_id=plan.image_id,
-        place=cloud.place(plan.build.settings, run),
+        place=cloud.place(plan.build.settings, plan.publish.settings, run),
         started=run.started,
         expires_at=expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
         on_error=choice,

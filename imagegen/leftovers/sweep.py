@@ -101,7 +101,7 @@ class Swept:
 def configured_place(target: str, settings: Any, run: Run) -> Place:  # noqa: ANN401 - each provider's own Settings
     """Where a config's target builds."""
     cloud = provider(target)
-    return Place(target, cloud.place(cloud.build_settings(settings), run))
+    return Place(target, cloud.place(cloud.build_settings(settings), cloud.publish_settings(settings), run))
 
 
 def place_of(run: RecordedRun) -> Place:

@@ -160,7 +160,7 @@ class Provider(Protocol):
     def clean_up(self, plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
         """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""
 
-    def place(self, build: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    def place(self, build: Mapping[str, Any], publish: Mapping[str, Any], run: Run) -> dict[str, Any]:
         """Where builds with these settings leave things, whose that is, who may look there: plain JSON, no secret."""
 
     def claim(self, plan: BuildPlan, run: Run) -> str:

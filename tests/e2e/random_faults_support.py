@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import io
 import json
 import types
@@ -25,6 +26,8 @@ from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import BuildError
+from imagegen.leftovers import sweep
+from imagegen.leftovers.reading import read_runs
 from imagegen.plan.model import BuildPlan
 from imagegen.providers import Run
 from imagegen.providers.aws import client
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from botocore.model import ServiceModel
 
     from imagegen.artifacts.lock import Lock
+    from imagegen.build.journal import RecordedRun
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.resolve import Decision
 
@@ -133,10 +137,19 @@ class PlayedAws(PlayedCloud):
         """How many images there are in each region."""
         return {region: len(self._own(region, "available", "pending")) for region in (self.home, self.away)}
 
-    def follow_hints(self) -> None:
-        """Deregister copies that failed."""
-        for image in self._own(self.away, "failed"):
-            moto_call.ec2(self.away).deregister_image(image.id)
+    def follow_hints(self, clean_up: Callable[[], None]) -> None:
+        """The janitor removes copies that failed, with their snapshots, and nothing else of the image."""
+        ec2 = moto_call.ec2(self.away)
+        failed = self._own(self.away, "failed")
+        if not failed:
+            return
+        others = self._all_images() - {image.id for image in failed}
+        clean_up()
+        assert self._all_images() == others
+        assert not {image.ebs_snapshot.id for image in failed} & ec2.snapshots.keys()
+
+    def _all_images(self) -> set[str]:
+        return {name for region in (self.home, self.away) for name in moto_call.ec2(region).amis}
 
     def _own(self, region: str, *states: str) -> list[moto_call.Moto]:
         images = moto_call.ec2(region).amis.values()
@@ -201,7 +214,7 @@ class PlayedAzure(PlayedCloud):
             assert RUN_ID in version["tags"]
             assert EXPIRES_AT not in version["tags"]
 
-    def follow_hints(self) -> None:
+    def follow_hints(self, _clean_up: Callable[[], None]) -> None:
         """What made a replication fail is over."""
         self.failing.clear()
 
@@ -314,6 +327,18 @@ class Product:
         azure = Azure(dataclasses.replace(options, failing=failing), lambda _: None)
         self.cloud = PlayedAzure(azure, failing, settings.location, *settings.publish.regions)
         yield self.cloud
+
+    def clean_up(self, folder: Path) -> None:
+        """`imagegen janitor --delete`."""
+        assert self.cloud is not None
+        console = Console(io.StringIO(), plain=True)
+        run = Run({**self.cloud.environ, "HOME": str(folder)}, LABELS, "2026-11-18T22:00:00Z", "janitor")
+
+        def read() -> list[RecordedRun]:
+            return read_runs(folder / "out", console.warn)
+
+        swept = sweep.clean_up(sweep.places_of(read()), read, run, datetime.datetime.now(datetime.UTC), 50, console)
+        assert swept.faults == []
 
     def build(self, folder: Path, hour: int, said: io.StringIO) -> ImageManifest:
         """`imagegen build`, from its first look to the record."""

@@ -60,7 +60,8 @@ CASES = {
             ("copy-fails",),
             (
                 "in us-west-2, is failed: Client.InternalError: Copy image failed with an internal error.",
-                "hint: deregister it, and run the same command again: it continues with what is there",
+                "hint: deregister it (`imagegen janitor --delete` does it too), and run the same command again: it "
+                "continues with what is there",
             ),
         ),
         Case(("region-not-enabled",), ("aws account enable-region --region-name us-west-2",)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import re
@@ -296,7 +297,7 @@ def test_whatever_goes_wrong_a_rerun_ends_well_and_nothing_is_made_twice(
                     deaths += error.exit_code == ExitCode.BUILD
             cloud.injections = Injections()
             cloud.packer_dies = False
-            cloud.follow_hints()
+            cloud.follow_hints(functools.partial(product.clean_up, folder))
             said = io.StringIO()
             manifest = product.build(folder, 23, said)
             assert "could not be tagged" not in said.getvalue()

@@ -69,5 +69,5 @@ def _failed(image: ImageTypeDef, place: str) -> PublishError:
     told = ": ".join(part for part in (reason.get("Code"), reason.get("Message")) if part) or "without a reason"
     return PublishError(
         f"{image.get('Name', 'image')}, {place}, is {image['State']}: {told}",
-        hint=f"deregister it, and {RERUN}",
+        hint=f"deregister it (`imagegen janitor --delete` does it too), and {RERUN}",
     )

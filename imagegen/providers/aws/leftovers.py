@@ -6,6 +6,8 @@ the snapshots of a copied image, by the description that EC2 gives them. A fleet
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import functools
 import re
 from typing import TYPE_CHECKING, Any, Final
@@ -13,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.errors import RefusedError
 from imagegen.providers import Leftover
 from imagegen.providers.aws.client import explained
+from imagegen.providers.aws.copies import COPY_LIMIT_S
 from imagegen.providers.aws.faults import is_answer_of_aws
 from imagegen.providers.aws.images import snapshots_of, tags_of
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
@@ -30,6 +33,7 @@ SPOT_REQUEST: Final = "spot request"
 INSTANCE: Final = "instance"
 LAUNCH_TEMPLATE: Final = "launch template"
 IMAGE: Final = "image"
+COPIED_IMAGE: Final = "copied image"
 SNAPSHOT: Final = "snapshot"
 VOLUME: Final = "volume"
 INTERFACE: Final = "network interface"
@@ -37,14 +41,16 @@ SECURITY_GROUP: Final = "security group"
 KEY_PAIR: Final = "key pair"
 
 _OURS: Final[list[Any]] = [{"Name": "tag-key", "Values": [RUN_ID]}]
-_UNFINISHED: Final = frozenset({"pending", "failed", "invalid", "error"})
+_FAILED: Final = "failed"
+_UNFINISHED: Final = frozenset({"pending", _FAILED, "invalid", "error"})
 # The name that Packer's plugin gives the image of which encrypt_boot then makes a copy.
 _BARE_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
 
 
-def find(ec2: EC2Client, region: str) -> Remains:
-    """Everything of builds in this region but finished images, in the order in which it can be removed."""
-    search = Search(lambda doing: explained(f"{doing} in {region}", RefusedError), is_answer_of_aws)
+def find(ec2_in: Callable[[str], EC2Client], region: str, copy_regions: Sequence[str] = ()) -> Remains:
+    """Everything of builds in their region but finished images, in the order in which it can be removed; and where the
+    image is copied to, what came of a copy that failed."""
+    search = Search(lambda doing: explained(doing, RefusedError), is_answer_of_aws)
     for what, look in (
         ("spot requests", _spot_requests),
         ("instances", _instances),
@@ -56,8 +62,16 @@ def find(ec2: EC2Client, region: str) -> Remains:
         ("security groups", _security_groups),
         ("key pairs", _key_pairs),
     ):
-        search.ask(what, functools.partial(look, ec2, region))
+        search.ask(f"{what} in {region}", functools.partial(_listed, look, ec2_in, region))
+    for away in copy_regions:
+        search.ask(f"copied images in {away}", functools.partial(_listed, _failed_copies, ec2_in, away))
     return search.remains
+
+
+def _listed(
+    look: Callable[[EC2Client, str], Iterator[Leftover]], ec2_in: Callable[[str], EC2Client], region: str
+) -> Iterator[Leftover]:
+    return look(ec2_in(region), region)
 
 
 def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
@@ -79,6 +93,12 @@ def is_left_over(image: ImageTypeDef) -> bool:
     if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
         return False
     return image["State"] in _UNFINISHED or _is_bare(image["Name"], tags)
+
+
+def is_failed_copy(image: ImageTypeDef) -> bool:
+    """Whether it is a copy of ours that EC2 began and could not make. A copy says from the first that it is to stay, so
+    that whoever looks for it finds it; one that is pending is left to EC2, and to the next run that publishes."""
+    return image["State"] == _FAILED and RUN_ID in tags_of(image)
 
 
 def _spot_requests(ec2: EC2Client, region: str) -> Iterator[Leftover]:
@@ -104,14 +124,41 @@ def _launch_templates(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 
 
 def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+    own = _own_images(ec2)
+    going = [
+        _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
+        for image in filter(is_left_over, own)
+    ]
+    yield from going
+    yield from _snapshots(ec2, region, own, going)
+
+
+def _failed_copies(ec2: EC2Client, region: str) -> Iterator[Leftover]:
+    own = _own_images(ec2)
+    going = []
+    for image in filter(is_failed_copy, own):
+        copy = _leftover(COPIED_IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
+        # Nobody waits longer for a copy.
+        until = datetime.datetime.fromisoformat(image["CreationDate"]) + datetime.timedelta(seconds=COPY_LIMIT_S)
+        going.append(dataclasses.replace(copy, expires_at=until.strftime("%Y-%m-%dT%H:%M:%SZ")))
+    yield from going
+    yield from _snapshots(ec2, region, own, going)
+
+
+def _own_images(ec2: EC2Client) -> list[ImageTypeDef]:
     # A disabled image still needs its snapshots.
     pages = ec2.get_paginator("describe_images").paginate(Owners=["self"], IncludeDisabled=True)
-    own = [image for page in pages for image in page["Images"]]
+    return [image for page in pages for image in page["Images"]]
+
+
+def _snapshots(
+    ec2: EC2Client, region: str, own: Iterable[ImageTypeDef], going: Iterable[Leftover]
+) -> Iterator[Leftover]:
+    """Those that no image of the account uses. Those of an image that goes, go or stay with it."""
     used = {snapshot for image in own for snapshot in snapshots_of(image)}
-    for image in filter(is_left_over, own):
-        yield _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
-        # They go with it or stay with it, also while it does not name them yet.
-        used.update(snapshots_described_for(ec2, image["ImageId"]))
+    for image in going:
+        # Also while it does not name them yet.
+        used.update(snapshots_described_for(ec2, image.id))
     for page in ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=_OURS):
         for snapshot in page["Snapshots"]:
             finished = tags_of(snapshot).get(EXPIRES_AT, NEVER) == NEVER

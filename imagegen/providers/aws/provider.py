@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, Final
 
 import pydantic
@@ -150,11 +151,12 @@ def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: C
     """Nothing: Packer deletes all that it makes on AWS."""
 
 
-def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
-    """The build region of an account, as whoever the config says: other credentials may be another account's."""
+def place(build: Mapping[str, Any], publish: Mapping[str, Any], run: Run) -> dict[str, Any]:
+    """The regions of an account, as whoever the config says: other credentials may be another account's."""
     with service_clients(run.environ, build["auth"]) as clients:
         account = _account(clients, build["region"])
-    return {"region": build["region"], "auth": build["auth"], "account": account}
+    copy_regions = [region for region in publish["regions"] if region != build["region"]]
+    return {"region": build["region"], "copy_regions": copy_regions, "auth": build["auth"], "account": account}
 
 
 def claim(plan: BuildPlan, run: Run) -> str:  # noqa: ARG001 - the protocol's signature
@@ -178,22 +180,21 @@ def leftovers(
     *,
     usual: bool = True,  # noqa: ARG001 - the protocol's signature: a build on AWS leaves nothing
 ) -> Remains:
-    """What builds have in the region."""
+    """What builds have in their region, and what failed copies left in the others."""
     region = place["region"]
     with service_clients(run.environ, place["auth"], deadline=deadline) as clients:
         _refuse_other_account(clients, place)
-        with explained(f"looking for leftovers in {region}", RefusedError):
-            ec2 = clients("ec2", region)
-        return remains.find(ec2, region)
+        return remains.find(functools.partial(clients, "ec2"), region, place.get("copy_regions", ()))
 
 
 def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
     """Machines first, then what they used."""
-    region = place["region"]
     with service_clients(run.environ, place["auth"]) as clients:
         _refuse_other_account(clients, place)
-        with explained(f"removing leftovers in {region}", PublishError):
-            yield from removal.remove(clients("ec2", region), leftovers, Clock())
+        for region in dict.fromkeys(leftover.region for leftover in leftovers):
+            there = [leftover for leftover in leftovers if leftover.region == region]
+            with explained(f"removing leftovers in {region}", PublishError):
+                yield from removal.remove(clients("ec2", region), there, Clock())
 
 
 def _refuse_other_account(clients: ServiceClients, place: Mapping[str, Any]) -> None:

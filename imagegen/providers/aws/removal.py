@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
 
     from imagegen.providers import Leftover
 
@@ -31,7 +32,7 @@ _ALREADY: Final = "InvalidAMIID.Unavailable"
 def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
     """Each leftover with the reason why it is still there; an empty one means that it is gone."""
     # Unfinished images need nothing of these, and while machines are waited for, a run may take one for its own.
-    for image in kinds.of_kind(leftovers, kinds.IMAGE):
+    for image in (*kinds.of_kind(leftovers, kinds.IMAGE), *kinds.of_kind(leftovers, kinds.COPIED_IMAGE)):
         yield image, _try(functools.partial(_deregister, ec2, image), image.id)
     for request in kinds.of_kind(leftovers, kinds.SPOT_REQUEST):
         yield request, _try(lambda it: ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[it]), request.id)
@@ -94,8 +95,7 @@ def _deregister(ec2: EC2Client, image: Leftover, id_: str) -> None:
         return
     for each in found:
         # It may have been finished since it was listed, or another run waits for it by now.
-        worn = tags_of(each)
-        if not kinds.is_left_over(each) or (worn[RUN_ID], worn[EXPIRES_AT]) != (image.run_id, image.expires_at):
+        if not _is_still(image, each):
             raise PublishError(f"it is no leftover any more: it is {each['State']} now")
     named = [snapshot for each in found for snapshot in snapshots_of(each)]
     snapshots = list(dict.fromkeys([*named, *kinds.snapshots_described_for(ec2, id_)]))
@@ -105,6 +105,14 @@ def _deregister(ec2: EC2Client, image: Leftover, id_: str) -> None:
     ec2.deregister_image(ImageId=id_)
     for snapshot in snapshots:
         ec2.delete_snapshot(SnapshotId=snapshot)
+
+
+def _is_still(listed: Leftover, image: ImageTypeDef) -> bool:
+    """Whether it is the leftover that was listed."""
+    worn = tags_of(image)
+    if listed.kind == kinds.COPIED_IMAGE:
+        return kinds.is_failed_copy(image) and worn[RUN_ID] == listed.run_id
+    return kinds.is_left_over(image) and (worn[RUN_ID], worn[EXPIRES_AT]) == (listed.run_id, listed.expires_at)
 
 
 def _delete_group(ec2: EC2Client, clock: Clock, id_: str) -> None:

@@ -172,7 +172,7 @@ def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: C
         console.warn(f"{error.message}; delete it yourself: `{command}`")
 
 
-def place(build: Mapping[str, Any], run: Run) -> dict[str, Any]:
+def place(build: Mapping[str, Any], publish: Mapping[str, Any], run: Run) -> dict[str, Any]:  # noqa: ARG001 - the protocol's signature: replicas belong to their gallery
     """The subscription, the group to build in and the key vault, where there are any, and the gallery."""
     auth = {**build["auth"], "subscription_id": build["auth"]["subscription_id"] or subscription_id(run.environ)}
     names = ("location", "build_resource_group", "key_vault", "resource_group", "gallery", "definition")

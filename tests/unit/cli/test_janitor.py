@@ -49,8 +49,11 @@ class Cloud:
         del settings  # they are the provider's own
         return {}
 
-    def place(self, build: Mapping[str, Any], run: object) -> dict[str, Any]:
-        del build, run
+    def publish_settings(self, settings: object) -> dict[str, Any]:
+        return self.build_settings(settings)
+
+    def place(self, build: Mapping[str, Any], publish: Mapping[str, Any], run: object) -> dict[str, Any]:
+        del build, publish, run
         return PLACE
 
     def leftovers(self, place: Mapping[str, Any], run: object, deadline: object, *, usual: bool) -> Remains:

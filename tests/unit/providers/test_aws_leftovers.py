@@ -95,7 +95,7 @@ def client(ec2: EC2) -> EC2Client:
 
 
 def found_in(ec2: EC2) -> tuple[Leftover, ...]:
-    remains = leftovers.find(client(ec2), "us-east-1")
+    remains = leftovers.find(lambda _: client(ec2), "us-east-1")
     assert remains.faults == ()
     return remains.leftovers
 
@@ -137,7 +137,7 @@ def test_a_list_that_is_refused_hides_no_other() -> None:
     ec2 = EC2(SecurityGroups=[group], Snapshots=[{"SnapshotId": "snap-1", "State": "completed", "Tags": tags()}])
     # A snapshot may be an image's that is not shown.
     ec2.refusals = {"describe_spot_instance_requests": ["UnauthorizedOperation"], "describe_images": ["InternalError"]}
-    remains = leftovers.find(client(ec2), "us-east-1")
+    remains = leftovers.find(lambda _: client(ec2), "us-east-1")
     assert [leftover.id for leftover in remains.leftovers] == ["sg-1"]
     assert [fault.message for fault in remains.faults] == [
         "looking for spot requests in us-east-1: UnauthorizedOperation: no",
@@ -148,7 +148,7 @@ def test_a_list_that_is_refused_hides_no_other() -> None:
 def test_whose_credentials_are_rejected_asks_once() -> None:
     ec2 = EC2()
     ec2.refusals = {"describe_spot_instance_requests": ["AuthFailure"], "describe_images": ["AuthFailure"]}
-    [told] = leftovers.find(client(ec2), "us-east-1").faults
+    [told] = leftovers.find(lambda _: client(ec2), "us-east-1").faults
     assert isinstance(told, ConfigError)
 
 
@@ -182,6 +182,88 @@ def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> N
     [(_, why_not)] = removal.remove(client(ec2), [leftover], clock([]))
     assert why_not == f"it is no leftover any more: it is {now['State']} now"
     assert ec2.told == []
+
+
+def copy_of(run: str, state: str, **facts: Any) -> dict[str, Any]:  # noqa: ANN401 - EC2's own fields
+    worn = [*tags("never", Name="capa-ami-windows-2022"), {"Key": "imagegen_run_id", "Value": run}]
+    return image("copy", state, **{"CreationDate": "2026-11-18T10:00:00.000Z", "Tags": worn, **facts})
+
+
+@pytest.mark.parametrize(
+    ("shown", "goes"),
+    [
+        (copy_of(RUN, "failed"), True),
+        (copy_of(RUN, "pending"), False),
+        (copy_of(RUN, "available"), False),
+        (copy_of(RUN, "failed", Tags=[{"Key": "Name", "Value": "capa-ami-windows-2022"}]), False),
+    ],
+)
+def test_a_copy_that_failed_is_left_over_where_images_are_copied_to(shown: dict[str, Any], goes: bool) -> None:
+    home, away = EC2(), EC2(Images=[shown])
+    regions = {"us-east-1": home, "eu-west-1": away}
+    remains = leftovers.find(lambda region: client(regions[region]), "us-east-1", ["eu-west-1"])
+    assert remains.faults == ()
+    found = [(it.kind, it.id, it.region, it.run_id, it.expires_at) for it in remains.leftovers]
+    # No run waits longer than two hours for a copy.
+    assert found == ([("copied image", "ami-copy", "eu-west-1", RUN, "2026-11-18T12:00:00Z")] if goes else [])
+
+
+def test_what_a_build_has_in_a_region_that_it_copies_to_is_of_no_interest() -> None:
+    regions = {"us-east-1": EC2(), "eu-west-1": everything()}
+    regions["eu-west-1"].answers["Images"] = [image("capa-ami-windows-2022", "pending")]
+    assert leftovers.find(lambda region: client(regions[region]), "us-east-1", ["eu-west-1"]).leftovers == ()
+
+
+def test_a_region_that_refuses_hides_no_other() -> None:
+    refused, away = EC2(), EC2(Images=[copy_of(RUN, "failed")])
+    refused.refusals = {"describe_images": ["OptInRequired"]}
+    regions = {"us-east-1": EC2(), "me-south-1": refused, "eu-west-1": away}
+    remains = leftovers.find(lambda region: client(regions[region]), "us-east-1", ["me-south-1", "eu-west-1"])
+    assert [leftover.id for leftover in remains.leftovers] == ["ami-copy"]
+    assert [fault.message for fault in remains.faults] == ["looking for copied images in me-south-1: OptInRequired: no"]
+
+
+@pytest.mark.parametrize("now", [copy_of(RUN, "available"), copy_of("another", "failed")])
+def test_a_copy_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> None:
+    away = EC2(Images=[copy_of(RUN, "failed")])
+    [leftover] = leftovers.find(lambda _: client(away), "us-east-1", ["eu-west-1"]).leftovers
+    away.answers["Images"] = [now]
+    [(_, why_not)] = removal.remove(client(away), [leftover], clock([]))
+    assert why_not == f"it is no leftover any more: it is {now['State']} now"
+    assert away.told == []
+
+
+def test_a_failed_copy_goes_with_its_snapshots_in_its_own_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    home, away = EC2(), EC2(Images=[copy_of(RUN, "failed", ImageId=AMI)])
+    made = f"Copied for DestinationAmi {AMI} from SourceAmi ami-0fedcba987654321 for SourceSnapshot s"
+    who = SimpleNamespace(get_caller_identity=lambda: {"Account": "222233334444"})
+    clients: dict[tuple[str, str], Any] = {
+        ("sts", "us-east-1"): who,
+        ("ec2", "us-east-1"): home,
+        ("ec2", "eu-west-1"): away,
+    }
+    opened = contextlib.nullcontext(lambda *asked: clients[asked])
+    monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
+    run = Run({}, {}, "")
+    regions = ["us-east-1", "eu-west-1"]
+    place = provider.place({"region": "us-east-1", "auth": {}}, {"regions": regions}, run)
+    going = provider.leftovers(place, run).leftovers
+    away.answers["Snapshots"] = [{"SnapshotId": "snap-1", "State": "completed", "Tags": [], "Description": made}]
+    assert list(provider.remove(place, going, run)) == [(going[0], "")]
+    assert home.told == []
+    assert away.told == ["create_tags snap-1", f"deregister_image {AMI}", "delete_snapshot snap-1"]
+
+
+def test_a_journal_of_an_earlier_version_names_no_region_of_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: dict[tuple[str, str], Any] = {
+        ("sts", "us-east-1"): SimpleNamespace(get_caller_identity=lambda: {"Account": "222233334444"}),
+        ("ec2", "us-east-1"): EC2(Images=[image("capa-ami-windows-2022", "pending")]),
+    }
+    opened = contextlib.nullcontext(lambda *asked: clients[asked])
+    monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
+    place = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}}
+    assert provider.is_place(place)
+    assert len(provider.leftovers(place, Run({}, {}, "")).leftovers) == 1
 
 
 def test_an_image_that_is_gone_is_removed() -> None:
@@ -284,7 +366,7 @@ def test_with_another_accounts_credentials_nothing_is_looked_at_or_removed(monke
     clients = {("sts", "us-east-1"): who}
     opened = contextlib.nullcontext(lambda *asked: clients[asked])
     monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
-    place = provider.place({"region": "us-east-1", "auth": {}}, Run({}, {}, ""))
+    place = provider.place({"region": "us-east-1", "auth": {}}, {"regions": []}, Run({}, {}, ""))
     assert place["account"] == "222233334444"
     with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
         provider.leftovers({**place, "account": "111122223333"}, Run({}, {}, ""))

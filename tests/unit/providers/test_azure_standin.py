@@ -206,7 +206,7 @@ OTHERS = ("backup", f"x-{SECRET}", f"{SECRET}-x", "imagegen-20261399t100000z-1a2
 
 def secrets_left(stage: Stage, name: str = VAULT) -> dict[str, Leftover]:
     azure, build = provider("azure"), plan_of(key_vault=name, build_resource_group="builds").build.settings
-    found = azure.leftovers(azure.place(build, stage.run), stage.run).leftovers
+    found = azure.leftovers(azure.place(build, {}, stage.run), stage.run).leftovers
     return {each.name.partition("/")[2]: each for each in found if each.kind == "key vault secret"}
 
 
@@ -224,7 +224,7 @@ def test_the_certificate_of_a_run_that_was_killed_is_found_by_its_name(stage: St
 def journals_of(stage: Stage, out: Path) -> Callable[[], list[RecordedRun]]:
     """Two runs of this machine: one lives, as its lock says, and the other was killed."""
     azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
-    entry = Entry(DEAD, "azure", "0", azure.place(build, stage.run), "2026-11-18T10:00:00Z", "2026-11-19T10:00:00Z")
+    entry = Entry(DEAD, "azure", "0", azure.place(build, {}, stage.run), "2026-11-18T10:00:00Z", "2026-11-19T10:00:00Z")
     folder = out / "x" / "journal"
     with recorded(folder, entry, pytest.fail):
         pass
@@ -255,7 +255,7 @@ def test_another_machine_deletes_a_certificate_when_no_build_can_need_it(
 ) -> None:
     put_secret(stage)
     azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
-    place = sweep.Place("azure", azure.place(build, stage.run))
+    place = sweep.Place("azure", azure.place(build, {}, stage.run))
     now = datetime.datetime(2026, 11, day, tzinfo=datetime.UTC)
     sweep.clean_up([place], list, stage.run, now, 50, stage.console)
     assert list(secrets_left(stage)) == left
@@ -267,7 +267,7 @@ def test_a_certificate_that_the_janitor_may_not_delete_is_told(stage: Stage, mon
     monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
     azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
     found = list(secrets_left(stage).values())
-    [(_, why_not)] = azure.remove(azure.place(build, stage.run), found, stage.run)
+    [(_, why_not)] = azure.remove(azure.place(build, {}, stage.run), found, stage.run)
     assert "Forbidden" in why_not
 
 

@@ -82,7 +82,7 @@ def test_after_its_time_azure_is_not_asked_any_more(
     if ask == "quick":
         assert {check.verdict for check in checks.quick_checks(settings(), run)} == {UNKNOWN}
     else:
-        place = provider.place(provider.build_settings(settings()), run)
+        place = provider.place(provider.build_settings(settings()), {}, run)
         remains = provider.leftovers(place, run, Deadline())
         assert remains.leftovers == ()
         assert remains.faults
