@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from imagegen.config.load import read_config
 from imagegen.contents import SHIPPED, Contents
 from imagegen.errors import ERROR, ConfigError
+from imagegen.judging import RuleInput
 from imagegen.lines import counted
-from imagegen.rules import rule
 from imagegen.rules.awaited import awaited
 from imagegen.rules.awaited import override_names as awaited_names
 from imagegen.rules.judge import broken_rules
@@ -80,7 +80,7 @@ def load(asked: Asked) -> Loaded:
     specs = settle_targets(config, read.document) if config else {}
     if config is not None:
         steps = functools.partial(load_steps, contents)
-        subject = rule.Asked(config, read.document, asked.today, steps, specs)
+        subject = RuleInput(config, read.document, asked.today, steps, specs)
         problems += broken_rules(subject, unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
             # The one rule for which steps are evaluated: Jinja and the kinds would be a tenth of `validate`'s time.

@@ -82,6 +82,12 @@ def is_listed(containerd: str, kubernetes: str) -> bool:
     return numbers(containerd) >= least.get(minor(containerd), max(least.values()))
 
 
+def is_overlay(plugin: str, mode: str | None) -> bool:
+    """Whether a CNI plugin, in its own mode or another, makes an overlay network."""
+    row = table("cni")["plugins"][plugin]
+    return bool(row["overlay"] or (mode or row["default_mode"]) in row["overlay_modes"])
+
+
 def paths() -> dict[str, str]:
     """Where things lie on the machine."""
     return cast("dict[str, str]", table("layout")["paths"])

@@ -10,18 +10,18 @@ from imagegen.rules.examples import example_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagegen.rules.rule import Rule
+    from imagegen.judging import Rule
 
 
 def rule_json(rule: Rule) -> dict[str, Any]:
     """The rule with its example."""
     found = {"id": rule.id, "severity": rule.severity, "summary": rule.summary}
-    return {**found, "why": rule.why or None, "example": example_of(rule.id).as_json()}
+    return {**found, "why": rule.why or None, "example": example_of(rule).as_json()}
 
 
 def rule_lines(rule: Rule, width: int) -> Iterator[str]:
     """What the rule demands and why, a config that breaks it, what is said of that, and the nearest fine one."""
-    example = example_of(rule.id)
+    example = example_of(rule)
     yield f"{rule.id} ({rule.severity})"
     yield from _wrapped(f"{rule.summary}.", width)
     # The messages say why wherever the rule itself does not; nothing is said twice.

@@ -7,6 +7,7 @@ line here.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,3 +19,9 @@ PROVIDERS: dict[str, str] = {"aws": "imagegen.providers.aws", "azure": "imagegen
 def part(provider: str, name: str) -> ModuleType:
     """One module of a provider's package."""
     return importlib.import_module(f"{PROVIDERS[provider]}.{name}")
+
+
+def parts(name: str) -> list[ModuleType]:
+    """That part of each provider that has one."""
+    modules = [f"{package}.{name}" for package in PROVIDERS.values()]
+    return [importlib.import_module(module) for module in modules if importlib.util.find_spec(module)]

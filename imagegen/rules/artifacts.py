@@ -7,27 +7,27 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from imagegen.config.sources import PinnedUrl, plain_host
-from imagegen.rules.rule import ERROR, Finding, rule
+from imagegen.judging import ERROR, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 
-def _base_overrides(asked: Asked) -> set[str]:
+def _base_overrides(given: RuleInput) -> set[str]:
     """The overrides that are a folder of several files."""
-    steps = asked.steps().values()
+    steps = given.steps().values()
     return {item.override for step in steps for item in step.meta.artifacts.values() if item.base}
 
 
 @rule("sha256-of-one-file", ERROR, "A sha256 must be of one file, not of a folder")
-def sha256_of_one_file(asked: Asked) -> Iterator[Finding]:
-    pinned = [name for name, item in asked.config.overrides.items() if isinstance(item, PinnedUrl) and item.sha256]
+def sha256_of_one_file(given: RuleInput) -> Iterator[Finding]:
+    pinned = [name for name, item in given.config.overrides.items() if isinstance(item, PinnedUrl) and item.sha256]
     if not pinned:
         return
-    for name in sorted(_base_overrides(asked).intersection(pinned)):
+    for name in sorted(_base_overrides(given).intersection(pinned)):
         message = "a base URL holds several files, so one sha256 cannot be right for them"
         yield Finding(("overrides", name, "sha256"), message, "leave sha256 out; the lock pins each file")
 
@@ -38,18 +38,18 @@ def sha256_of_one_file(asked: Asked) -> Iterator[Finding]:
     "With artifacts.require_sha256 each artifact of your own must have its sha256",
     why="without a digest in the config, the first download decides what the lock pins",
 )
-def sha256_required(asked: Asked) -> Iterator[Finding]:
+def sha256_required(given: RuleInput) -> Iterator[Finding]:
     """Of a base URL the lock pins each file."""
-    if not asked.config.artifacts.require_sha256:
+    if not given.config.artifacts.require_sha256:
         return
-    overrides = asked.config.overrides.items()
+    overrides = given.config.overrides.items()
     without: list[YamlPath] = [
         ("overrides", name) for name, item in overrides if not (isinstance(item, PinnedUrl) and item.sha256)
     ]
     if without:
-        bases = _base_overrides(asked)
+        bases = _base_overrides(given)
         without = [path for path in without if path[1] not in bases]
-    providers, executables = asked.config.credential_providers, asked.config.executables
+    providers, executables = given.config.credential_providers, given.config.executables
     without += [("credential_providers", index) for index, item in enumerate(providers) if not item.sha256]
     without += [("executables", index) for index, item in enumerate(executables) if not item.sha256]
     for path in without:
@@ -58,53 +58,53 @@ def sha256_required(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("sha256-of-its-url", ERROR, "A sha256 must be written in the same file as its URL")
-def sha256_of_its_url(asked: Asked) -> Iterator[Finding]:
+def sha256_of_its_url(given: RuleInput) -> Iterator[Finding]:
     """A config that extends another and says one of both anew has the other's digest, or the other's URL."""
-    config = asked.config
+    config = given.config
     asked_for: list[tuple[YamlPath, object]] = [
         *((("overrides", name), item) for name, item in config.overrides.items()),
         *((("credential_providers", index), item) for index, item in enumerate(config.credential_providers)),
         *((("executables", index), item) for index, item in enumerate(config.executables)),
     ]
     for path, item in asked_for:
-        url, digest = _said_in(asked, (*path, "url")), _said_in(asked, (*path, "sha256"))
+        url, digest = _said_in(given, (*path, "url")), _said_in(given, (*path, "sha256"))
         if getattr(item, "sha256", None) and url != digest:
             message = f"the URL is said in {url} and the digest in {digest}, so it is the digest of another URL"
             yield Finding((*path, "sha256"), message, "say both in one place")
 
 
-def _said_in(asked: Asked, path: YamlPath) -> str:
+def _said_in(given: RuleInput, path: YamlPath) -> str:
     """The file; all that `--set` says is said in one place."""
-    place = asked.document.place(path)
+    place = given.document.place(path)
     return place.file if place.line else "--set"
 
 
 @rule("mirror-idle", ERROR, "artifacts.mirror must serve at least one artifact")
-def mirror_idle(asked: Asked) -> Iterator[Finding]:
+def mirror_idle(given: RuleInput) -> Iterator[Finding]:
     """What is overridden has an address of its own."""
-    config = asked.config
+    config = given.config
     if config.artifacts.mirror is None:
         return
-    named = {item.override for step in asked.steps().values() for item in step.meta.artifacts.values()}
+    named = {item.override for step in given.steps().values() for item in step.meta.artifacts.values()}
     if named <= set(config.overrides):
         message = "every artifact is overridden, so nothing is asked for at the mirror"
         yield Finding(("artifacts", "mirror"), message, "leave it out, or leave out an override")
 
 
 @rule("host-allowed", ERROR, "URLs must be on one of artifacts.allowed_hosts")
-def host_allowed(asked: Asked) -> Iterator[Finding]:
-    allowed = {plain_host(host) for host in asked.config.artifacts.allowed_hosts}
+def host_allowed(given: RuleInput) -> Iterator[Finding]:
+    allowed = {plain_host(host) for host in given.config.artifacts.allowed_hosts}
     if not allowed:
         return
-    for path, url in _addresses(asked):
+    for path, url in _addresses(given):
         host = url.split("/")[2]
         if plain_host(host) not in allowed:
             message = f"{host} is not among artifacts.allowed_hosts, so nothing is downloaded from it"
             yield Finding(path, message, "add the host there, or take the file from one that is")
 
 
-def _addresses(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
-    config = asked.config
+def _addresses(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
+    config = given.config
     if config.artifacts.mirror:
         yield ("artifacts", "mirror"), config.artifacts.mirror
     for name, item in config.overrides.items():
@@ -124,8 +124,8 @@ def _addresses(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
     "A list must not contain the same item twice",
     why="the second one does nothing, and is often a typing error for another value",
 )
-def listed_twice(asked: Asked) -> Iterator[Finding]:
-    for path, items in _lists(asked.config, ()):
+def listed_twice(given: RuleInput) -> Iterator[Finding]:
+    for path, items in _lists(given.config, ()):
         seen: set[str] = set()
         for index, item in enumerate(items):
             if item in seen:

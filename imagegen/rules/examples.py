@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-FOLDER = Path(__file__).with_name("examples")
+if TYPE_CHECKING:
+    from imagegen.judging import Rule
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,8 +39,13 @@ class Example:
         return {**dataclasses.asdict(self), "says": [dataclasses.asdict(said) for said in self.says]}
 
 
-def example_of(rule: str) -> Example:
+def example_file(rule: Rule) -> Path:
+    """Where the example of a rule lies: beside the rule's module."""
+    return Path(str(sys.modules[rule.module].__file__)).with_name("examples") / f"{rule.id}.json"
+
+
+def example_of(rule: Rule) -> Example:
     """The example of a rule."""
-    data = json.loads((FOLDER / f"{rule}.json").read_bytes())
+    data = json.loads(example_file(rule).read_bytes())
     configs = {name: "".join(f"{line}\n" for line in data[name]) for name in ("broken", "fine")}
     return Example(**{**data, **configs, "says": tuple(Said(**said) for said in data["says"])})

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import table
-from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
     from imagegen.settle.spec import Spec
 
 _USER_DATA: Final = "UserDataPlugin"
@@ -44,9 +44,9 @@ def _plugins(spec: Spec) -> set[str]:
 
 
 @rule("bootstrap-token-in-log", ERROR, "User data, which holds the bootstrap token, must not be written to a log")
-def bootstrap_token_in_log(asked: Asked) -> Iterator[Finding]:
-    logging = asked.config.cloudbase_init.logging
-    if not any(_USER_DATA in _plugins(spec) for spec in asked.specs.values()):
+def bootstrap_token_in_log(given: RuleInput) -> Iterator[Finding]:
+    logging = given.config.cloudbase_init.logging
+    if not any(_USER_DATA in _plugins(spec) for spec in given.specs.values()):
         return
     if logging.debug:
         message = "cloudbase-init would write user data into its log, and with it the token by which a node joins"
@@ -57,8 +57,8 @@ def bootstrap_token_in_log(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("user-data-plugin", WARNING, "cloudbase-init should have the plugin that reads user data")
-def user_data_plugin(asked: Asked) -> Iterator[Finding]:
-    for spec in asked.specs.values():
+def user_data_plugin(given: RuleInput) -> Iterator[Finding]:
+    for spec in given.specs.values():
         if _USER_DATA not in _plugins(spec):
             message = "without the plugin for user data, Cluster API cannot make a node of the machine"
             hint = f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last one"
@@ -66,8 +66,8 @@ def user_data_plugin(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("metadata-service-of-cloud", WARNING, "cloudbase-init should ask the metadata service of the cloud")
-def metadata_service_of_cloud(asked: Asked) -> Iterator[Finding]:
-    for spec in asked.specs.values():
+def metadata_service_of_cloud(given: RuleInput) -> Iterator[Finding]:
+    for spec in given.specs.values():
         path: YamlPath = ("cloudbase_init", "metadata_services", spec.provider)
         (service,) = spec.catalogue[path].value
         if service not in spec.metadata_services:
@@ -76,46 +76,46 @@ def metadata_service_of_cloud(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("first-boot-on-target", ERROR, "A list for a cloud requires that cloud among the targets")
-def first_boot_on_target(asked: Asked) -> Iterator[Finding]:
-    cloudbase = asked.config.cloudbase_init
+def first_boot_on_target(given: RuleInput) -> Iterator[Finding]:
+    cloudbase = given.config.cloudbase_init
     for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
         for target, listed in lists:
-            if listed is not None and target not in asked.config.targets.named():
+            if listed is not None and target not in given.config.targets.named():
                 message = f"the image is not built for {target}, so nothing reads this"
                 yield Finding(("cloudbase_init", kind, target), message, "leave it out")
 
 
 @rule("first-boot-read-by-plugin", ERROR, "Each setting of cloudbase-init must be read by one of its plugins")
-def first_boot_read_by_plugin(asked: Asked) -> Iterator[Finding]:
-    listed = set[str]().union(*map(_plugins, asked.specs.values()))
+def first_boot_read_by_plugin(given: RuleInput) -> Iterator[Finding]:
+    listed = set[str]().union(*map(_plugins, given.specs.values()))
     for path, readers in _READ_BY.items():
-        if path in asked.document.lines and listed.isdisjoint(readers):
+        if path in given.document.lines and listed.isdisjoint(readers):
             message = f"no plugin reads this: {' or '.join(readers)} would"
             yield Finding(path, message, "leave it out, or add the plugin to cloudbase_init.plugins")
 
 
 @rule("first-boot-user", ERROR, "cloudbase_init.user must not be an account that exists already")
-def first_boot_user(asked: Asked) -> Iterator[Finding]:
-    user = asked.config.cloudbase_init.user
+def first_boot_user(given: RuleInput) -> Iterator[Finding]:
+    user = given.config.cloudbase_init.user
     if user in _WINDOWS_OWN:
         message = f"Windows has an account or a group {user} of its own, and makes no second one"
         yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
-    elif user == BUILD_ACCOUNT and asked.config.targets.azure:
+    elif user == BUILD_ACCOUNT and given.config.targets.azure:
         message = f"on Azure {user} is the account that builds the image, with a password of the build"
         yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
 
 
 @rule("first-boot-log", ERROR, "cloudbase_init.logging.file must not be a log that cloudbase-init writes anyway")
-def first_boot_log(asked: Asked) -> Iterator[Finding]:
-    file = asked.config.cloudbase_init.logging.file
+def first_boot_log(given: RuleInput) -> Iterator[Finding]:
+    file = given.config.cloudbase_init.logging.file
     if file.lower() == UNATTENDED_LOG:
         message = f"cloudbase-init's first part writes {UNATTENDED_LOG} itself, and one would overwrite the other"
         yield Finding(("cloudbase_init", "logging", "file"), message, "choose another name, as first-boot.log")
 
 
 @rule("first-boot-class-of-cloud", ERROR, "A class of one cloud must not be used on another")
-def first_boot_class_of_cloud(asked: Asked) -> Iterator[Finding]:
-    own, cloudbase = table("cloudbase-init")["of_one_cloud"], asked.config.cloudbase_init
+def first_boot_class_of_cloud(given: RuleInput) -> Iterator[Finding]:
+    own, cloudbase = table("cloudbase-init")["of_one_cloud"], given.config.cloudbase_init
     for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
         for target, listed in lists:
             for index, name in enumerate(listed or ()):
@@ -126,8 +126,8 @@ def first_boot_class_of_cloud(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("ssh-version-of-zip", ERROR, "ssh.version requires ssh.source: zip")
-def ssh_version_of_zip(asked: Asked) -> Iterator[Finding]:
-    ssh = asked.config.ssh
+def ssh_version_of_zip(given: RuleInput) -> Iterator[Finding]:
+    ssh = given.config.ssh
     if ssh and ssh.version and ssh.source != "zip":
         message = "Windows' own capability has the version that Windows has"
         yield Finding(("ssh", "version"), message, "leave it out, or choose source: zip")

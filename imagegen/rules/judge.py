@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from imagegen.judging import Rule
+from imagegen.providers.registry import parts
 from imagegen.rules import (
     artifacts,
-    aws,
-    azure,
-    clouds,
     first_boot,
     network,
     nodes,
@@ -20,42 +19,40 @@ from imagegen.rules import (
     versions,
     windows,
 )
-from imagegen.rules.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from imagegen.errors import Problem
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import Finding, RuleInput
 
-_MODULES = (
-    versions,
-    support,
-    windows,
-    nodes,
-    places,
-    runtime,
-    network,
-    first_boot,
-    steps,
-    artifacts,
-    clouds,
-    aws,
-    azure,
-)
-
-RULES: tuple[Rule, ...] = tuple(
-    value for module in _MODULES for value in vars(module).values() if isinstance(value, Rule)
-)
+_MODULES = (versions, support, windows, nodes, places, runtime, network, first_boot, steps, artifacts)
 
 
-def broken_rules(asked: Asked, *, unread: Collection[str] = ()) -> list[Problem]:
+def all_rules() -> tuple[Rule, ...]:
+    """The general rules, then those of each provider. Providers may check the same rule, each in its own settings."""
+    found: dict[str, Rule] = {}
+    for module in (*_MODULES, *parts("rules")):
+        for rule in vars(module).values():
+            if isinstance(rule, Rule):
+                known = found.get(rule.id)
+                checks = (*known.checks, *rule.checks) if known else rule.checks
+                found[rule.id] = dataclasses.replace(known or rule, checks=checks)
+    return tuple(found.values())
+
+
+def broken_rules(given: RuleInput, *, unread: Collection[str] = ()) -> list[Problem]:
     """Every place that breaks a rule; nothing is said of `unread` sections, whose values are not what was written."""
     problems = []
-    for rule in RULES:
-        for finding in rule.check(asked):
+    for rule in all_rules():
+        for finding in _findings(rule, given):
             if finding.path and finding.path[0] in unread:
                 continue
-            problem = asked.document.problem(finding.path, finding.message, finding.hint)
+            problem = given.document.problem(finding.path, finding.message, finding.hint)
             problems.append(dataclasses.replace(problem, severity=rule.severity, rule=rule.id))
     return problems
+
+
+def _findings(rule: Rule, given: RuleInput) -> Iterator[Finding]:
+    for check in rule.checks:
+        yield from check(given)

@@ -6,50 +6,49 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import limit_of, table
-from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+from imagegen.catalog.facts import is_overlay, limit_of, table
+from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 # Where a machine asks its own cloud: metadata on both, and on Azure what provisions it.
 _ASKED_DIRECTLY: Final = {"aws": ("169.254.169.254",), "azure": ("169.254.169.254", "168.63.129.16")}
 
 
-def _plugin(asked: Asked) -> JsonObject:
-    row: JsonObject = table("cni")["plugins"][asked.config.cni.plugin]
+def _plugin(given: RuleInput) -> JsonObject:
+    row: JsonObject = table("cni")["plugins"][given.config.cni.plugin]
     return row
 
 
-def _is_overlay(asked: Asked) -> bool:
-    row = _plugin(asked)
-    return bool(row["overlay"] or (asked.config.cni.mode or row["default_mode"]) in row["overlay_modes"])
+def _is_overlay(given: RuleInput) -> bool:
+    return is_overlay(given.config.cni.plugin, given.config.cni.mode)
 
 
 @rule("cni-key-taken", ERROR, "Each key of cni must be one that the plugin uses")
-def cni_key_taken(asked: Asked) -> Iterator[Finding]:
-    row = _plugin(asked)
+def cni_key_taken(given: RuleInput) -> Iterator[Finding]:
+    row = _plugin(given)
     plugins = table("cni")["plugins"]
-    for key, value in asked.config.cni:
+    for key, value in given.config.cni:
         if key == "plugin" or value is None or key in row["takes"]:
             continue
         takers = [name for name, other in plugins.items() if key in other["takes"]]
         message = f"without a plugin it does nothing: {row['title']}"
-        if asked.config.cni.plugin != "none":
+        if given.config.cni.plugin != "none":
             message = f"{row['title']} takes no {key}"
         yield Finding(("cni", key), message, f"leave it out, or choose one of {', '.join(takers)}")
 
 
 @rule("cni-overlay-key", ERROR, "Keys of an overlay must be used only with an overlay network")
-def cni_overlay_key(asked: Asked) -> Iterator[Finding]:
-    row = _plugin(asked)
-    for key, value in asked.config.cni:
-        if value is not None and key in row.get("overlay_only", ()) and not _is_overlay(asked):
-            message = f"{row['title']} in mode {asked.config.cni.mode} makes no overlay, which this is of"
+def cni_overlay_key(given: RuleInput) -> Iterator[Finding]:
+    row = _plugin(given)
+    for key, value in given.config.cni:
+        if value is not None and key in row.get("overlay_only", ()) and not _is_overlay(given):
+            message = f"{row['title']} in mode {given.config.cni.mode} makes no overlay, which this is of"
             yield Finding(("cni", key), message, f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}")
 
 
@@ -59,27 +58,27 @@ def cni_overlay_key(asked: Asked) -> Iterator[Finding]:
     "cni.version is required where the catalogue knows no version of the plugin",
     why="imagegen cannot choose a version of it",
 )
-def cni_version_named(asked: Asked) -> Iterator[Finding]:
-    row = _plugin(asked)
-    if asked.config.cni.version is None and row["newest"] is None and "version" in row["takes"]:
+def cni_version_named(given: RuleInput) -> Iterator[Finding]:
+    row = _plugin(given)
+    if given.config.cni.version is None and row["newest"] is None and "version" in row["takes"]:
         message = f"the catalogue knows no version of {row['title']}"
         yield Finding(("cni", "plugin"), message, "name one under cni.version")
 
 
 @rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")
-def cni_windows_refused(asked: Asked) -> Iterator[Finding]:
-    yield from _verdict(asked, "refused")
+def cni_windows_refused(given: RuleInput) -> Iterator[Finding]:
+    yield from _verdict(given, "refused")
 
 
 @rule("cni-windows-untested", WARNING, "The CNI plugin should be tested on the Windows release")
-def cni_windows_untested(asked: Asked) -> Iterator[Finding]:
-    yield from _verdict(asked, "untested")
+def cni_windows_untested(given: RuleInput) -> Iterator[Finding]:
+    yield from _verdict(given, "untested")
 
 
-def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
-    release = asked.config.windows.release
-    known_release, plugin = table("windows")["releases"].get(release), _plugin(asked)
-    if known_release is None or asked.config.cni.plugin == "none":
+def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
+    release = given.config.windows.release
+    known_release, plugin = table("windows")["releases"].get(release), _plugin(given)
+    if known_release is None or given.config.cni.plugin == "none":
         return
     nothing = f"the catalogue does not say whether {plugin['title']} runs on {known_release['title']}"
     row = plugin["windows"].get(release, {"verdict": "untested", "reason": nothing})
@@ -94,39 +93,32 @@ def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
 
 
 @rule("overlay-on-release", ERROR, "Overlay networks must work on the Windows release")
-def overlay_on_release(asked: Asked) -> Iterator[Finding]:
+def overlay_on_release(given: RuleInput) -> Iterator[Finding]:
     windows = table("windows")
-    row = {**windows["refused"], **windows["releases"]}.get(asked.config.windows.release, {})
-    if row.get("overlay") == "broken" and _is_overlay(asked):
+    row = {**windows["refused"], **windows["releases"]}.get(given.config.windows.release, {})
+    if row.get("overlay") == "broken" and _is_overlay(given):
         message = f"an overlay network cannot work on it: {row['reason']}"
         yield Finding(("cni", "plugin"), message, "choose another release, or a network without overlay")
 
 
 @rule("overlay-vni", ERROR, "The overlay's VNI must be one that Windows supports")
-def overlay_vni(asked: Asked) -> Iterator[Finding]:
-    vxlan, vni = table("cni")["vxlan"], asked.config.cni.vni
-    if vni is not None and _is_overlay(asked) and vni < vxlan["vni_at_least"]:
+def overlay_vni(given: RuleInput) -> Iterator[Finding]:
+    vxlan, vni = table("cni")["vxlan"], given.config.cni.vni
+    if vni is not None and _is_overlay(given) and vni < vxlan["vni_at_least"]:
         yield Finding(("cni", "vni"), vxlan["reason"], f"choose {vxlan['vni_at_least']} or more")
 
 
 @rule("overlay-port", ERROR, "The overlay's UDP port must be one that Windows supports")
-def overlay_port(asked: Asked) -> Iterator[Finding]:
-    vxlan, port = table("cni")["vxlan"], asked.config.cni.port
+def overlay_port(given: RuleInput) -> Iterator[Finding]:
+    vxlan, port = table("cni")["vxlan"], given.config.cni.port
     # A plugin whose VNI is its own has an overlay of its own, in which the port is free.
-    if port is not None and _is_overlay(asked) and "vni" in _plugin(asked)["takes"] and port != vxlan["port"]:
+    if port is not None and _is_overlay(given) and "vni" in _plugin(given)["takes"] and port != vxlan["port"]:
         yield Finding(("cni", "port"), vxlan["reason"], f"choose {vxlan['port']}, or leave it out")
 
 
-@rule("overlay-mtu-on-azure", ERROR, "The overlay's packets must fit into those of Azure's network")
-def overlay_mtu_on_azure(asked: Asked) -> Iterator[Finding]:
-    limit, mtu = table("cni")["azure_mtu"], asked.config.cni.mtu
-    if mtu is not None and asked.config.targets.azure and _is_overlay(asked) and mtu > limit["at_most"]:
-        yield Finding(("cni", "mtu"), limit["reason"], f"choose {limit['at_most']} or less")
-
-
 @rule("host-name-length", ERROR, "The longest host name must be short enough for Windows and the cloud")
-def host_name_length(asked: Asked) -> Iterator[Finding]:
-    names, path = asked.config.host_names, ("host_names", "longest")
+def host_name_length(given: RuleInput) -> Iterator[Finding]:
+    names, path = given.config.host_names, ("host_names", "longest")
     netbios, azure, label = limit_of("computer_name"), limit_of("azure_computer_name"), limit_of("host_name")
     if names.longest is None:
         return
@@ -134,7 +126,7 @@ def host_name_length(asked: Asked) -> Iterator[Finding]:
     if length > label["max"]:
         message = f"it has {length} characters, and a host name has at most {label['max']}"
         yield Finding(path, message, "shorten the names of cluster and machines")
-    elif asked.config.targets.azure and length > azure["max"]:
+    elif given.config.targets.azure and length > azure["max"]:
         message = f"it has {length} characters: {azure['reason']}"
         yield Finding(path, message, "shorten the names of cluster and machines")
     elif names.netbios_compatible and length > netbios["max"]:
@@ -143,45 +135,20 @@ def host_name_length(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("host-name-form", ERROR, "The longest host name must be valid on Windows")
-def host_name_form(asked: Asked) -> Iterator[Finding]:
-    longest, limit = asked.config.host_names.longest, limit_of("host_name")
+def host_name_form(given: RuleInput) -> Iterator[Finding]:
+    longest, limit = given.config.host_names.longest, limit_of("host_name")
     if longest is not None and not re.search(limit["pattern"], longest):
         message = f"Windows takes no {longest}: {limit['reason']}"
         yield Finding(("host_names", "longest"), message, "choose such a name, as win-md-0-x7k2p")
 
 
-@rule("pool-name-scale-set", ERROR, "The pool's name must leave room for the number that Azure appends")
-def pool_name_scale_set(asked: Asked) -> Iterator[Finding]:
-    pool, limit = asked.config.host_names.pool, limit_of("scale_set_prefix")
-    if pool is not None and asked.config.targets.azure and len(pool) > limit["max"]:
-        message = f"{pool} has {len(pool)} characters: {limit['reason']}"
-        yield Finding(("host_names", "pool"), message, f"choose a name of at most {limit['max']}")
-
-
-@rule("pool-name-aks", WARNING, "The pool's name should be valid in AKS")
-def pool_name_aks(asked: Asked) -> Iterator[Finding]:
-    pool, limit = asked.config.host_names.pool, limit_of("aks_windows_pool")
-    if pool is None or not asked.config.targets.azure:
-        return
-    if len(pool) > limit["max"] or not re.search(limit["pattern"], pool):
-        hint = "choose such a name where the same name must do in AKS"
-        yield Finding(("host_names", "pool"), f"AKS would refuse {pool}: {limit['reason']}", hint)
-
-
-@rule("pool-name-on-azure", ERROR, "host_names.pool must be used only for images on Azure")
-def pool_name_on_azure(asked: Asked) -> Iterator[Finding]:
-    if asked.config.host_names.pool is not None and not asked.config.targets.azure:
-        message = "only Azure limits pools' names, and the image is not built for it: nothing is checked"
-        yield Finding(("host_names", "pool"), message, "leave it out")
-
-
 @rule("proxy-hides-metadata", ERROR, "The cloud's own addresses must be reached without the proxy")
-def proxy_hides_metadata(asked: Asked) -> Iterator[Finding]:
+def proxy_hides_metadata(given: RuleInput) -> Iterator[Finding]:
     """The clouds answer plain http alone, so a proxy for https stands in nobody's way."""
-    proxy = asked.config.proxy
+    proxy = given.config.proxy
     if proxy is None or proxy.http is None:
         return
-    targets = asked.config.targets.named()
+    targets = given.config.targets.named()
     addresses = dict.fromkeys(address for target in targets for address in _ASKED_DIRECTLY[target])
     # Python, in which cloudbase-init asks, knows it only alone.
     if proxy.no_proxy == ["*"]:
@@ -193,8 +160,8 @@ def proxy_hides_metadata(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("proxy-over-tls", WARNING, "proxy.https should be an http:// address")
-def proxy_over_tls(asked: Asked) -> Iterator[Finding]:
-    proxy = asked.config.proxy
+def proxy_over_tls(given: RuleInput) -> Iterator[Finding]:
+    proxy = given.config.proxy
     if proxy is not None and proxy.https is not None and proxy.for_downloads is None:
         message = f"Windows PowerShell cannot use {proxy.https} over TLS: the builder downloads without a proxy"
         yield Finding(("proxy", "https"), message, "write http:// if the proxy listens without TLS too")
@@ -215,8 +182,8 @@ def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
     "Each of allowed_cidrs must be a network",
     why="an address that is no network is usually a typing error",
 )
-def network_form(asked: Asked) -> Iterator[Finding]:
-    for target, settings in asked.config.targets.named().items():
+def network_form(given: RuleInput) -> Iterator[Finding]:
+    for target, settings in given.config.targets.named().items():
         for index, cidr in enumerate(settings.network.allowed_cidrs):
             path: YamlPath = ("targets", target, "network", "allowed_cidrs", index)
             if wrong := _wrong_network(cidr):

@@ -7,13 +7,13 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import known, minor, numbers, paths, stock_paths, table
-from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 # https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 _GATE: Final = "WindowsHostProcessContainers"
@@ -41,32 +41,32 @@ OWN_FLAGS: Final = frozenset(
 
 
 @rule("host-process-kubernetes", ERROR, "Kubernetes must have HostProcess containers where something needs them")
-def host_process_kubernetes(asked: Asked) -> Iterator[Finding]:
-    lack = _kubernetes_lacks(asked)
-    for path, who in _host_process_users(asked) if lack else ():
+def host_process_kubernetes(given: RuleInput) -> Iterator[Finding]:
+    lack = _kubernetes_lacks(given)
+    for path, who in _host_process_users(given) if lack else ():
         yield Finding(path, f"{who} needs HostProcess containers, and {lack[0]}", lack[1])
 
 
 @rule("host-process-runtime", ERROR, "The runtime must have HostProcess containers where something needs them")
-def host_process_runtime(asked: Asked) -> Iterator[Finding]:
-    lack = _runtime_lacks(asked)
-    for path, who in _host_process_users(asked) if lack else ():
+def host_process_runtime(given: RuleInput) -> Iterator[Finding]:
+    lack = _runtime_lacks(given)
+    for path, who in _host_process_users(given) if lack else ():
         yield Finding(path, f"{who} needs HostProcess containers, and {lack[0]}", lack[1])
 
 
-def _host_process_users(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
+def _host_process_users(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
     """What asks for HostProcess containers. The default of kube_proxy, which nobody wrote, asks for nothing."""
-    if asked.config.kube_proxy == "hostprocess" and ("kube_proxy",) in asked.document.lines:
+    if given.config.kube_proxy == "hostprocess" and ("kube_proxy",) in given.document.lines:
         yield ("kube_proxy",), "kube-proxy"
-    plugin = table("cni")["plugins"][asked.config.cni.plugin]
+    plugin = table("cni")["plugins"][given.config.cni.plugin]
     if plugin["host_process"]:
         yield ("cni", "plugin"), plugin["title"]
 
 
-def _kubernetes_lacks(asked: Asked) -> tuple[str, ...]:
+def _kubernetes_lacks(given: RuleInput) -> tuple[str, ...]:
     """Why this Kubernetes has no HostProcess containers, and what to choose; nothing where it has them."""
-    minors, gate = table("kubernetes")["minors"], asked.config.kubernetes.feature_gates.get(_GATE)
-    found = known(minors, asked.config.kubernetes.version)
+    minors, gate = table("kubernetes")["minors"], given.config.kubernetes.feature_gates.get(_GATE)
+    found = known(minors, given.config.kubernetes.version)
     since = next(name for name, row in minors.items() if row["host_process"] == "yes")
     if found is None:
         return ()
@@ -80,11 +80,11 @@ def _kubernetes_lacks(asked: Asked) -> tuple[str, ...]:
     return ()
 
 
-def _runtime_lacks(asked: Asked) -> tuple[str, ...]:
+def _runtime_lacks(given: RuleInput) -> tuple[str, ...]:
     """The same, of the runtime."""
     lines = table("containerd")["lines"]
     since = next(name for name, row in lines.items() if row["host_process"])
-    containerd = asked.config.runtime.containerd
+    containerd = given.config.runtime.containerd
     if containerd is None:
         return "Docker has none", f"choose containerd {since} or later"
     found = known(lines, containerd.version)
@@ -98,39 +98,39 @@ def _runtime_lacks(asked: Asked) -> tuple[str, ...]:
     WARNING,
     "The node should be able to run kube-proxy the default way, in HostProcess containers",
 )
-def kube_proxy_by_host_process(asked: Asked) -> Iterator[Finding]:
+def kube_proxy_by_host_process(given: RuleInput) -> Iterator[Finding]:
     """Where it is written, it asks for what is missing, and that is an error."""
-    lack = _kubernetes_lacks(asked) or _runtime_lacks(asked)
-    if lack and asked.config.kube_proxy == "hostprocess" and ("kube_proxy",) not in asked.document.lines:
+    lack = _kubernetes_lacks(given) or _runtime_lacks(given)
+    if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) not in given.document.lines:
         message = f"kube-proxy runs in HostProcess containers where nothing else is said, and {lack[0]}"
         yield Finding(("kube_proxy",), message, "say kube_proxy: none, wins or service")
 
 
 @rule("wins-where-host-process-is-missing", ERROR, "wins must be used only on nodes without HostProcess containers")
-def wins_where_host_process_is_missing(asked: Asked) -> Iterator[Finding]:
-    judged = known(table("kubernetes")["minors"], asked.config.kubernetes.version)
-    if asked.config.wins and judged and not _kubernetes_lacks(asked) and not _runtime_lacks(asked):
+def wins_where_host_process_is_missing(given: RuleInput) -> Iterator[Finding]:
+    judged = known(table("kubernetes")["minors"], given.config.kubernetes.version)
+    if given.config.wins and judged and not _kubernetes_lacks(given) and not _runtime_lacks(given):
         message = "HostProcess containers do on this node what wins did: it would be one more way in, and for nothing"
         yield Finding(("wins",), message, "leave wins out, and choose kube_proxy: hostprocess")
 
 
 @rule("wins-and-signatures", ERROR, "wins and artifacts.signatures must not be used together")
-def wins_and_signatures(asked: Asked) -> Iterator[Finding]:
-    if asked.config.wins and asked.config.artifacts.signatures:
+def wins_and_signatures(given: RuleInput) -> Iterator[Finding]:
+    if given.config.wins and given.config.artifacts.signatures:
         message = "wins runs on the machine what pods bring along, and nobody checks a signature of that"
         yield Finding(("wins",), message, "leave out wins, or artifacts.signatures")
 
 
 @rule("kube-proxy-by-wins", ERROR, "kube_proxy: wins requires the section wins")
-def kube_proxy_by_wins(asked: Asked) -> Iterator[Finding]:
-    if asked.config.kube_proxy == "wins" and asked.config.wins is None:
+def kube_proxy_by_wins(given: RuleInput) -> Iterator[Finding]:
+    if given.config.kube_proxy == "wins" and given.config.wins is None:
         message = "wins is to run kube-proxy, and the image has no wins"
         yield Finding(("kube_proxy",), message, "add the section wins with its version, or choose hostprocess")
 
 
 @rule("kubelet-flag-of-imagegen", ERROR, "kubelet_flags must not set what imagegen sets itself")
-def kubelet_flag_of_imagegen(asked: Asked) -> Iterator[Finding]:
-    for flag in asked.config.kubernetes.kubelet_flags:
+def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
+    for flag in given.config.kubernetes.kubelet_flags:
         path = ("kubernetes", "kubelet_flags", flag)
         if flag in OWN_FLAGS:
             message = f"kubelet's start script sets --{flag} itself, and the node depends on what it says"
@@ -141,19 +141,19 @@ def kubelet_flag_of_imagegen(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
-def kubelet_flag_known(asked: Asked) -> Iterator[Finding]:
+def kubelet_flag_known(given: RuleInput) -> Iterator[Finding]:
     """Of flags that the catalogue does not name nothing is said."""
-    version, flags = minor(asked.config.kubernetes.version), table("kubelet")["flags"]
-    for flag in asked.config.kubernetes.kubelet_flags:
+    version, flags = minor(given.config.kubernetes.version), table("kubelet")["flags"]
+    for flag in given.config.kubernetes.kubelet_flags:
         if flag in flags and numbers(version) > numbers(flags[flag]["last"]):
             message = f"kubelet has --{flag} up to {flags[flag]['last']} only, and {version} ends with an error"
             yield Finding(("kubernetes", "kubelet_flags", flag), message, "leave it out")
 
 
 @rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must be one that Go can hold")
-def kubelet_flag_duration(asked: Asked) -> Iterator[Finding]:
+def kubelet_flag_duration(given: RuleInput) -> Iterator[Finding]:
     """Into nanoseconds of 64 bits: kubelet ends of a longer one."""
-    for flag, value in asked.config.kubernetes.kubelet_flags.items():
+    for flag, value in given.config.kubernetes.kubelet_flags.items():
         if _DURATION.fullmatch(value) is None:
             continue
         hours = sum(float(number) * _HOURS[unit] for number, unit in _DURATION_PART.findall(value))
@@ -164,12 +164,12 @@ def kubelet_flag_duration(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("feature-gate-known", ERROR, "kubelet of this Kubernetes must know the feature gate and accept its value")
-def feature_gate_known(asked: Asked) -> Iterator[Finding]:
+def feature_gate_known(given: RuleInput) -> Iterator[Finding]:
     """Of gates that the catalogue does not name nothing is said."""
-    gates, version = table("kubelet")["feature_gates"], minor(asked.config.kubernetes.version)
-    if known(table("kubernetes")["minors"], asked.config.kubernetes.version) is None:
+    gates, version = table("kubelet")["feature_gates"], minor(given.config.kubernetes.version)
+    if known(table("kubernetes")["minors"], given.config.kubernetes.version) is None:
         return
-    for gate, on in asked.config.kubernetes.feature_gates.items():
+    for gate, on in given.config.kubernetes.feature_gates.items():
         row, path = gates.get(gate), ("kubernetes", "feature_gates", gate)
         if row is None:
             continue
@@ -190,9 +190,9 @@ _TOGGLES: Final = {"alpha": "AllAlpha", "beta": "AllBeta"}
 
 
 @rule("feature-gate-needs", ERROR, "A feature gate that is on must have the gates that it needs")
-def feature_gate_needs(asked: Asked) -> Iterator[Finding]:
+def feature_gate_needs(given: RuleInput) -> Iterator[Finding]:
     """From 1.35 on kubelet checks it, and many gates are on by themselves."""
-    said, version = asked.config.kubernetes.feature_gates, minor(asked.config.kubernetes.version)
+    said, version = given.config.kubernetes.feature_gates, minor(given.config.kubernetes.version)
     if not said:
         return
     missing: dict[str, list[str]] = {}
@@ -236,12 +236,12 @@ def _deciding_key(gate: str, said: Mapping[str, bool], version: str) -> str:
 
 
 @rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")
-def install_path_of_its_own(asked: Asked) -> Iterator[Finding]:
+def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
     """Only SYSTEM and administrators reach it: around another folder it would lock others out."""
-    folder = asked.config.kubernetes.install_path
+    folder = given.config.kubernetes.install_path
     layout = paths()
     taken = [place for name, place in layout.items() if name != "kubernetes"]
-    stock = sorted({place for target in asked.config.targets.named() for place in stock_paths(target)})
+    stock = sorted({place for target in given.config.targets.named() for place in stock_paths(target)})
     clash = next((place for place in taken if is_inside(folder, place) or is_inside(place, folder)), None)
     clash = clash or next((place for place in stock if is_inside(place, folder)), None)
     system = layout["system32"].rpartition("\\")[0]
@@ -257,16 +257,16 @@ def is_inside(inner: str, outer: str) -> bool:
 
 
 @rule("on-the-images-drive", ERROR, "Files of the image must be on drive C:")
-def on_the_images_drive(asked: Asked) -> Iterator[Finding]:
-    for path, place in program_places(asked):
+def on_the_images_drive(given: RuleInput) -> Iterator[Finding]:
+    for path, place in program_places(given):
         if not place.startswith("C:"):
             message = f"an image holds the drive C: alone, and {place[:2]} is each machine's own"
             yield Finding(path, message, "choose a path on C:")
 
 
 @rule("outlives-sealing", ERROR, "A path must not lie where sealing deletes")
-def outlives_sealing(asked: Asked) -> Iterator[Finding]:
-    for path, place in program_places(asked):
+def outlives_sealing(given: RuleInput) -> Iterator[Finding]:
+    for path, place in program_places(given):
         for deleted in table("layout")["deleted_by_sealing"]:
             if lies_at(place, deleted):
                 message = f"sealing the image deletes {deleted}, so nothing in it reaches a node"
@@ -279,41 +279,41 @@ def lies_at(place: str, pattern: str) -> bool:
     return len(parts) >= len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
 
 
-def program_places(asked: Asked) -> list[tuple[YamlPath, str]]:
+def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:
     """The paths on the machine that a config names."""
-    executables = enumerate(asked.config.executables)
+    executables = enumerate(given.config.executables)
     return [
-        (("kubernetes", "install_path"), asked.config.kubernetes.install_path),
+        (("kubernetes", "install_path"), given.config.kubernetes.install_path),
         *((("executables", index, "path"), item.path) for index, item in executables),
     ]
 
 
 @rule("same-place-twice", ERROR, "Two programs must not have the same path")
-def same_place_twice(asked: Asked) -> Iterator[Finding]:
+def same_place_twice(given: RuleInput) -> Iterator[Finding]:
     places: list[tuple[YamlPath, str]] = [
-        *((("executables", index, "path"), item.path) for index, item in enumerate(asked.config.executables)),
+        *((("executables", index, "path"), item.path) for index, item in enumerate(given.config.executables)),
         *(
             (("credential_providers", index, "name"), item.name)
-            for index, item in enumerate(asked.config.credential_providers)
+            for index, item in enumerate(given.config.credential_providers)
         ),
     ]
-    seen: set[str] = {file.lower() for file in _own_files(asked)}
+    seen: set[str] = {file.lower() for file in _own_files(given)}
     for path, place in places:
         if place.lower() in seen:
             yield Finding(path, f"another program lies at {place} already", "give each its own")
         seen.add(place.lower())
 
 
-def _own_files(asked: Asked) -> Iterator[str]:
+def _own_files(given: RuleInput) -> Iterator[str]:
     """What imagegen itself puts into folders where there may be more."""
-    folders = {**paths(), "kubernetes": asked.config.kubernetes.install_path}
+    folders = {**paths(), "kubernetes": given.config.kubernetes.install_path}
     for name, files in table("layout")["own_files"].items():
         yield from (f"{folders[name]}\\{file}" for file in files)
 
 
 @rule("kubeadm-script-is-powershell", ERROR, "kubeadm_scripts must be PowerShell files")
-def kubeadm_script_is_powershell(asked: Asked) -> Iterator[Finding]:
-    scripts = asked.config.kubeadm_scripts
+def kubeadm_script_is_powershell(given: RuleInput) -> Iterator[Finding]:
+    scripts = given.config.kubeadm_scripts
     for when, files in (("pre", scripts.pre), ("post", scripts.post)):
         for index, file in enumerate(files):
             if not file.lower().endswith(".ps1"):
@@ -321,19 +321,12 @@ def kubeadm_script_is_powershell(asked: Asked) -> Iterator[Finding]:
                 yield Finding(("kubeadm_scripts", when, index), message, "name a file that ends with .ps1")
 
 
-@rule("gmsa-on-azure", ERROR, "gmsa must be used only for images on Azure")
-def gmsa_on_azure(asked: Asked) -> Iterator[Finding]:
-    if asked.config.gmsa and asked.config.targets.azure is None:
-        message = "the plugin reads Azure's key vault, and the image is not built for Azure"
-        yield Finding(("gmsa",), message, "leave it out")
-
-
 @rule(
     "ansible-carries-roles", ERROR, "Roles of your own require provisioner: ansible, and their variables require roles"
 )
-def ansible_carries_roles(asked: Asked) -> Iterator[Finding]:
-    ansible = asked.config.ansible
-    if ansible and asked.config.provisioner != "ansible":
+def ansible_carries_roles(given: RuleInput) -> Iterator[Finding]:
+    ansible = given.config.ansible
+    if ansible and given.config.provisioner != "ansible":
         message = "PowerShell carries the steps, and nothing would run these roles"
         yield Finding(("ansible",), message, "choose provisioner: ansible, or leave this out")
     elif ansible and not ansible.before and not ansible.after:

@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
+from imagegen.judging import ERROR, Finding, rule
 from imagegen.rules.nodes import lies_at, program_places
-from imagegen.rules.rule import ERROR, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 # A program's name and a folder before it, with much to spare.
 _ROOM_IN_A_FOLDER: Final = 60
@@ -21,9 +21,9 @@ _SHORT_NAME: Final = re.compile(r"~[0-9]")
 
 
 @rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
-def no_device_name(asked: Asked) -> Iterator[Finding]:
+def no_device_name(given: RuleInput) -> Iterator[Finding]:
     devices = table("layout")["device_names"]
-    for path, name in [*program_places(asked), *_file_names(asked)]:
+    for path, name in [*program_places(given), *_file_names(given)]:
         for part in re.split(r"[\\/]", name):
             # Windows drops blanks before the dot too.
             if part.partition(".")[0].rstrip(" ").lower() in devices:
@@ -31,9 +31,9 @@ def no_device_name(asked: Asked) -> Iterator[Finding]:
                 yield Finding(path, message, "choose another name")
 
 
-def _file_names(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
+def _file_names(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
     """The names that files and folders of the machine get from a config."""
-    config, containerd = asked.config, asked.config.runtime.containerd
+    config, containerd = given.config, given.config.runtime.containerd
     yield ("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file
     # The folder of its profile.
     yield ("cloudbase_init", "user"), config.cloudbase_init.user
@@ -53,9 +53,9 @@ def _file_names(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
 
 
 @rule("not-the-systems-own", ERROR, "Programs must not be where Windows keeps its own files")
-def not_the_systems_own(asked: Asked) -> Iterator[Finding]:
+def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
     layout = table("layout")
-    for path, place in program_places(asked):
+    for path, place in program_places(given):
         if any(lies_at(place, deleted) for deleted in layout["deleted_by_sealing"]):
             # Told by a rule of its own, with its reason.
             continue
@@ -68,9 +68,9 @@ def not_the_systems_own(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("no-short-name", ERROR, "A path must not have the form of a short name (8.3)")
-def no_short_name(asked: Asked) -> Iterator[Finding]:
+def no_short_name(given: RuleInput) -> Iterator[Finding]:
     """PROGRA~1 is whatever Windows gave that name to: it leads past every rule about places."""
-    for path, place in program_places(asked):
+    for path, place in program_places(given):
         short = next((part for part in place.split("\\") if _SHORT_NAME.search(part)), None)
         if short:
             message = (
@@ -80,16 +80,16 @@ def no_short_name(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen keeps below --out")
-def name_of_its_own(asked: Asked) -> Iterator[Finding]:
-    if asked.config.name in table("layout")["output_folders"]:
-        message = f"below --out, {asked.config.name} is a folder of imagegen's own"
-        yield Finding(("name",), message, f"choose another name, as {asked.config.name}-image")
+def name_of_its_own(given: RuleInput) -> Iterator[Finding]:
+    if given.config.name in table("layout")["output_folders"]:
+        message = f"below --out, {given.config.name} is a folder of imagegen's own"
+        yield Finding(("name",), message, f"choose another name, as {given.config.name}-image")
 
 
 @rule("path-length", ERROR, "A path must fit into the 259 characters that Windows takes")
-def path_length(asked: Asked) -> Iterator[Finding]:
+def path_length(given: RuleInput) -> Iterator[Finding]:
     whole, part = limit_of("windows_path"), limit_of("windows_part")
-    for path, place in program_places(asked):
+    for path, place in program_places(given):
         most = whole["max"] - (_ROOM_IN_A_FOLDER if path[-1] == "install_path" else 0)
         if len(place) > most:
             kept = f", and {_ROOM_IN_A_FOLDER} are kept for what lies in the folder" if most < whole["max"] else ""

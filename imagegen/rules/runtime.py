@@ -7,13 +7,13 @@ import tomllib
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.catalog.facts import goes_with, is_listed, known, minor, numbers, table
-from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 _SETTINGS: YamlPath = ("runtime", "containerd", "settings")
 
@@ -67,9 +67,9 @@ _LISTENERS: Final = (("grpc", "address"), ("ttrpc", "address"))
 
 
 @rule("docker-needs-cri-dockerd", ERROR, "Docker requires cri-dockerd from Kubernetes 1.24 on")
-def docker_needs_cri_dockerd(asked: Asked) -> Iterator[Finding]:
-    docker, minors = asked.config.runtime.docker, table("kubernetes")["minors"]
-    found = known(minors, asked.config.kubernetes.version)
+def docker_needs_cri_dockerd(given: RuleInput) -> Iterator[Finding]:
+    docker, minors = given.config.runtime.docker, table("kubernetes")["minors"]
+    found = known(minors, given.config.kubernetes.version)
     if docker and found and not docker.cri_dockerd and not found.row["dockershim"]:
         last = [name for name, row in minors.items() if row["dockershim"]][-1]
         message = f"kubelet speaks to Docker itself up to Kubernetes {last} only"
@@ -77,8 +77,8 @@ def docker_needs_cri_dockerd(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("host-network-is-dockers", ERROR, "fake_host_network must be used only with Docker, and from Kubernetes 1.17 on")
-def host_network_is_dockers(asked: Asked) -> Iterator[Finding]:
-    runtime, version = asked.config.runtime, asked.config.kubernetes.version
+def host_network_is_dockers(given: RuleInput) -> Iterator[Finding]:
+    runtime, version = given.config.runtime, given.config.kubernetes.version
     path: YamlPath = ("runtime", "fake_host_network")
     if runtime.fake_host_network and not runtime.docker:
         yield Finding(path, "with containerd nothing looks for a network named host", "leave it out")
@@ -88,10 +88,10 @@ def host_network_is_dockers(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("containerd-kubernetes", ERROR, "containerd and Kubernetes must be versions that work together")
-def containerd_kubernetes(asked: Asked) -> Iterator[Finding]:
-    containerd, lines = asked.config.runtime.containerd, table("containerd")["lines"]
+def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
+    containerd, lines = given.config.runtime.containerd, table("containerd")["lines"]
     found = known(lines, containerd.version) if containerd else None
-    version = asked.config.kubernetes.version
+    version = given.config.kubernetes.version
     if found and known(table("kubernetes")["minors"], version) and not goes_with(found.row, version):
         fitting = [name for name, row in lines.items() if goes_with(row, version)]
         others = [name for name in fitting if is_listed(lines[name]["newest_patch"], version)]
@@ -100,8 +100,8 @@ def containerd_kubernetes(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("containerd-kubernetes-untested", WARNING, "containerd's own list should pair its version with Kubernetes")
-def containerd_kubernetes_untested(asked: Asked) -> Iterator[Finding]:
-    containerd, version = asked.config.runtime.containerd, asked.config.kubernetes.version
+def containerd_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
+    containerd, version = given.config.runtime.containerd, given.config.kubernetes.version
     line = known(table("containerd")["lines"], containerd.version) if containerd else None
     if containerd and line and goes_with(line.row, version) and not is_listed(containerd.version, version):
         choices = " or ".join(table("containerd")["tested"][minor(version)]["at_least"])
@@ -115,8 +115,8 @@ def containerd_kubernetes_untested(asked: Asked) -> Iterator[Finding]:
     "A registry in registry_mirrors must have a mirror",
     why="without a mirror the entry does nothing",
 )
-def registry_mirror_named(asked: Asked) -> Iterator[Finding]:
-    containerd = asked.config.runtime.containerd
+def registry_mirror_named(given: RuleInput) -> Iterator[Finding]:
+    containerd = given.config.runtime.containerd
     for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
         if not mirrors:
             path = ("runtime", "containerd", "registry_mirrors", host)
@@ -129,8 +129,8 @@ def registry_mirror_named(asked: Asked) -> Iterator[Finding]:
     "A registry in registry_mirrors must name each mirror once",
     why="containerd would ask the same mirror twice",
 )
-def registry_mirror_once(asked: Asked) -> Iterator[Finding]:
-    containerd = asked.config.runtime.containerd
+def registry_mirror_once(given: RuleInput) -> Iterator[Finding]:
+    containerd = given.config.runtime.containerd
     for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
         # As the file for containerd has them: it takes none where one is there twice.
         plain = [mirror.rstrip("/") for mirror in mirrors]
@@ -141,8 +141,8 @@ def registry_mirror_once(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("containerd-knows-setting", ERROR, "This containerd must know each setting")
-def containerd_knows_setting(asked: Asked) -> Iterator[Finding]:
-    containerd, lines = asked.config.runtime.containerd, table("containerd")["lines"]
+def containerd_knows_setting(given: RuleInput) -> Iterator[Finding]:
+    containerd, lines = given.config.runtime.containerd, table("containerd")["lines"]
     found = known(lines, containerd.version) if containerd else None
     if found is None:
         return
@@ -154,8 +154,8 @@ def containerd_knows_setting(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("containerd-settings-are-toml", ERROR, "runtime.containerd.settings must be TOML")
-def containerd_settings_are_toml(asked: Asked) -> Iterator[Finding]:
-    text = asked.config.runtime.containerd.settings if asked.config.runtime.containerd else None
+def containerd_settings_are_toml(given: RuleInput) -> Iterator[Finding]:
+    text = given.config.runtime.containerd.settings if given.config.runtime.containerd else None
     if text is None:
         return
     settings = _parsed(text)
@@ -167,8 +167,8 @@ def containerd_settings_are_toml(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("containerd-settings-of-imagegen", ERROR, "runtime.containerd.settings must not change what imagegen sets itself")
-def containerd_settings_of_imagegen(asked: Asked) -> Iterator[Finding]:
-    settings, schema = _settings(asked)
+def containerd_settings_of_imagegen(given: RuleInput) -> Iterator[Finding]:
+    settings, schema = _settings(given)
     for key in _ROOT_KEYS:
         if key in settings:
             yield Finding(_SETTINGS, f"imagegen's own config says {key}, and the node depends on it", "leave it out")
@@ -191,16 +191,16 @@ def containerd_settings_of_imagegen(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("registry-mirror-beside-configs", ERROR, "registry_mirrors and registry.configs must not be used together")
-def registry_mirror_beside_configs(asked: Asked) -> Iterator[Finding]:
-    containerd, (settings, _) = asked.config.runtime.containerd, _settings(asked)
+def registry_mirror_beside_configs(given: RuleInput) -> Iterator[Finding]:
+    containerd, (settings, _) = given.config.runtime.containerd, _settings(given)
     if containerd and containerd.registry_mirrors and _has(settings, ("plugins", _IMAGES, "registry", "configs")):
         message = f"with registry_mirrors containerd reads one folder, and passes over registry.configs of {_IMAGES}"
         yield Finding(_SETTINGS, message, "leave one of both out")
 
 
 @rule("registry-secret", ERROR, "The image must not contain a registry's credentials")
-def registry_secret(asked: Asked) -> Iterator[Finding]:
-    settings, _ = _settings(asked)
+def registry_secret(given: RuleInput) -> Iterator[Finding]:
+    settings, _ = _settings(given)
     plugins = settings.get("plugins")
     for plugin, table_of in plugins.items() if isinstance(plugins, dict) else ():
         registry = table_of.get("registry") if isinstance(table_of, dict) else None
@@ -222,8 +222,8 @@ def _instead(path: tuple[str, ...], schema: int) -> str:
 
 
 @rule("containerd-settings-schema", ERROR, "runtime.containerd.settings must use the config schema of this containerd")
-def containerd_settings_schema(asked: Asked) -> Iterator[Finding]:
-    settings, schema = _settings(asked)
+def containerd_settings_schema(given: RuleInput) -> Iterator[Finding]:
+    settings, schema = _settings(given)
     for plugin in _NAMED_ELSEWHERE.get(schema, ()):
         if _has(settings, ("plugins", plugin)):
             message = f"containerd's config is written in schema {schema}, which has no plugin {plugin}"
@@ -237,9 +237,9 @@ def containerd_settings_schema(asked: Asked) -> Iterator[Finding]:
                 yield Finding(_SETTINGS, message, hint)
 
 
-def _settings(asked: Asked) -> tuple[dict[str, Any], int]:
+def _settings(given: RuleInput) -> tuple[dict[str, Any], int]:
     """The settings, empty where they are not TOML, and the schema of this containerd's config."""
-    containerd = asked.config.runtime.containerd
+    containerd = given.config.runtime.containerd
     found = known(table("containerd")["lines"], containerd.version) if containerd else None
     if not containerd or not containerd.settings or not found:
         return {}, 0

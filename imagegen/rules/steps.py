@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.documents.problems import nearest
-from imagegen.rules.rule import ERROR, Finding, rule
+from imagegen.judging import ERROR, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 
 @rule(
     "step-option-known", ERROR, "step_options must name options that your own steps declare, with values of their type"
 )
-def step_option_known(asked: Asked) -> Iterator[Finding]:
-    given = asked.config.step_options
-    steps = asked.steps() if given else {}
-    for name, options in given.items():
+def step_option_known(given: RuleInput) -> Iterator[Finding]:
+    all_options = given.config.step_options
+    steps = given.steps() if all_options else {}
+    for name, options in all_options.items():
         if name not in steps:
             yield Finding(("step_options", name), f"unknown step {name!r}", nearest(name, sorted(steps)))
             continue
@@ -35,11 +35,11 @@ def step_option_known(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("step-option-required", ERROR, "step_options must give every option that has no default")
-def step_option_required(asked: Asked) -> Iterator[Finding]:
-    given = asked.config.step_options
-    for name, step in (asked.steps() if asked.config.steps_path else {}).items():
+def step_option_required(given: RuleInput) -> Iterator[Finding]:
+    all_options = given.config.step_options
+    for name, step in (given.steps() if given.config.steps_path else {}).items():
         for option, declared in step.meta.options.items():
-            if declared.default is None and option not in given.get(name, {}):
+            if declared.default is None and option not in all_options.get(name, {}):
                 message = f"the step {name} requires the option {option!r}: {declared.description}"
                 hint = f"write step_options: {{{name}: {{{option}: {declared.example!r}}}}}"
                 yield Finding(("steps_path",), message, hint)

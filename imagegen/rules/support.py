@@ -7,14 +7,14 @@ import datetime
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import is_listed, known, table
-from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 _SOON: Final = datetime.timedelta(days=90)
 
@@ -30,22 +30,22 @@ class _Product:
     """What is supported today and for longer, as a choice."""
 
 
-def _products(asked: Asked) -> Iterator[_Product]:
-    config = asked.config
+def _products(given: RuleInput) -> Iterator[_Product]:
+    config = given.config
     kubernetes = known(table("kubernetes")["minors"], config.kubernetes.version)
     # Of what came after the newest row nobody here knows the end.
     if kubernetes and not kubernetes.newer:
         title, rows = f"Kubernetes {kubernetes.minor}", table("kubernetes")["minors"]
-        yield _product(("kubernetes", "version"), title, kubernetes.row, rows, asked.today)
+        yield _product(("kubernetes", "version"), title, kubernetes.row, rows, given.today)
     containerd, rows = config.runtime.containerd, table("containerd")["lines"]
     line = known(rows, containerd.version) if containerd else None
     if line and not line.newer:
         version = config.kubernetes.version
         rows = {name: row for name, row in rows.items() if is_listed(row["newest_patch"], version)}
-        yield _product(("runtime", "containerd", "version"), f"containerd {line.minor}", line.row, rows, asked.today)
+        yield _product(("runtime", "containerd", "version"), f"containerd {line.minor}", line.row, rows, given.today)
     releases = table("windows")["releases"]
     if release := releases.get(config.windows.release):
-        yield _product(("windows", "release"), release["title"], release, releases, asked.today)
+        yield _product(("windows", "release"), release["title"], release, releases, given.today)
 
 
 def _product(
@@ -66,9 +66,9 @@ def _end(row: JsonObject) -> datetime.date:
     "Windows, Kubernetes and containerd must be supported, unless allow_eol is true",
     why="a node without security fixes endangers every workload on it",
 )
-def support_ended(asked: Asked) -> Iterator[Finding]:
-    for product in _products(asked):
-        if product.end < asked.today and not asked.config.allow_eol:
+def support_ended(given: RuleInput) -> Iterator[Finding]:
+    for product in _products(given):
+        if product.end < given.today and not given.config.allow_eol:
             message = f"support of {product.title} ended on {product.end}: nobody mends its security holes"
             hint = f"choose {product.later}; or say allow_eol: true, which the manifest records"
             yield Finding(product.path, message, hint)
@@ -80,9 +80,9 @@ def support_ended(asked: Asked) -> Iterator[Finding]:
     "Windows, Kubernetes and containerd should be supported, even where allow_eol is true",
     why="a node without security fixes endangers every workload on it",
 )
-def support_ended_allowed(asked: Asked) -> Iterator[Finding]:
-    for product in _products(asked):
-        if product.end < asked.today and asked.config.allow_eol:
+def support_ended_allowed(given: RuleInput) -> Iterator[Finding]:
+    for product in _products(given):
+        if product.end < given.today and given.config.allow_eol:
             message = f"support of {product.title} ended on {product.end}, and allow_eol builds it all the same"
             yield Finding(product.path, message, f"move to {product.later}")
 
@@ -93,15 +93,15 @@ def support_ended_allowed(asked: Asked) -> Iterator[Finding]:
     "Windows, Kubernetes and containerd should be supported for 90 more days",
     why="nodes of this image outlive the support, and the next minor takes time to test",
 )
-def support_ends_soon(asked: Asked) -> Iterator[Finding]:
-    for product in _products(asked):
-        if asked.today <= product.end <= asked.today + _SOON:
+def support_ends_soon(given: RuleInput) -> Iterator[Finding]:
+    for product in _products(given):
+        if given.today <= product.end <= given.today + _SOON:
             message = f"support of {product.title} ends on {product.end}"
             yield Finding(product.path, message, f"plan for {product.later}")
 
 
 @rule("allow-eol-idle", WARNING, "allow_eol should be true only where support has ended")
-def allow_eol_idle(asked: Asked) -> Iterator[Finding]:
-    if asked.config.allow_eol and not any(product.end < asked.today for product in _products(asked)):
+def allow_eol_idle(given: RuleInput) -> Iterator[Finding]:
+    if given.config.allow_eol and not any(product.end < given.today for product in _products(given)):
         message = "everything here is still supported, so this would first do something on the day when that ends"
         yield Finding(("allow_eol",), message, "leave it out until it is needed")

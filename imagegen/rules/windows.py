@@ -6,13 +6,13 @@ import datetime
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import known, numbers, table
-from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
+    from imagegen.judging import RuleInput
 
 _MICROSOFTS: Final = "mcr.microsoft.com/"
 _BASE_IMAGES: Final = "mcr.microsoft.com/windows/"
@@ -22,18 +22,18 @@ _BUILD: Final = 2
 
 
 @rule("windows-kubernetes-refused", ERROR, "Kubernetes must run on the Windows release")
-def windows_kubernetes_refused(asked: Asked) -> Iterator[Finding]:
-    yield from _verdict(asked, "refused")
+def windows_kubernetes_refused(given: RuleInput) -> Iterator[Finding]:
+    yield from _verdict(given, "refused")
 
 
 @rule("windows-kubernetes-untested", WARNING, "Kubernetes should be tested on the Windows release")
-def windows_kubernetes_untested(asked: Asked) -> Iterator[Finding]:
-    yield from _verdict(asked, "untested")
+def windows_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
+    yield from _verdict(given, "untested")
 
 
-def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
-    release, minors = asked.config.windows.release, table("kubernetes")["minors"]
-    found = known(minors, asked.config.kubernetes.version)
+def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
+    release, minors = given.config.windows.release, table("kubernetes")["minors"]
+    found = known(minors, given.config.kubernetes.version)
     known_release = table("windows")["releases"].get(release)
     if not found or not known_release:
         return
@@ -55,12 +55,12 @@ def _verdict(asked: Asked, verdict: str) -> Iterator[Finding]:
     "Container images must be of a Windows release that the host can run",
     why="a container shares the kernel of its host",
 )
-def container_image_release(asked: Asked) -> Iterator[Finding]:
-    release = table("windows")["releases"].get(asked.config.windows.release)
+def container_image_release(given: RuleInput) -> Iterator[Finding]:
+    release = table("windows")["releases"].get(given.config.windows.release)
     if release is None:
         return
-    runs = _runs(asked)
-    for path, image in _container_images(asked):
+    runs = _runs(given)
+    for path, image in _container_images(given):
         of = _release_of(image, of_windows=path[0] == "windows")
         if of and of not in runs:
             message = f"{image} is of Windows {of}, whose containers {release['title']} does not run"
@@ -69,8 +69,8 @@ def container_image_release(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("container-image-tag-known", WARNING, "A container image's tag should say its Windows release")
-def container_image_tag_known(asked: Asked) -> Iterator[Finding]:
-    for path, image in _container_images(asked):
+def container_image_tag_known(given: RuleInput) -> Iterator[Finding]:
+    for path, image in _container_images(given):
         # Other images may be of several releases at once, or of none that matters.
         if (path[0] == "windows" or image.startswith(_BASE_IMAGES)) and _release_of(image, of_windows=True) is None:
             message = f"nothing says of which Windows release {image} is, so nobody knows whether the host runs it"
@@ -78,10 +78,10 @@ def container_image_tag_known(asked: Asked) -> Iterator[Finding]:
             yield Finding(path, message, hint)
 
 
-def _container_images(asked: Asked) -> Iterator[tuple[YamlPath, str]]:
-    for index, image in enumerate(asked.config.windows.container_images):
+def _container_images(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
+    for index, image in enumerate(given.config.windows.container_images):
         yield ("windows", "container_images", index), image
-    for index, image in enumerate(asked.config.images):
+    for index, image in enumerate(given.config.images):
         yield ("images", index), image
 
 
@@ -103,9 +103,9 @@ def _release_of(image: str, *, of_windows: bool) -> str | None:
     return None
 
 
-def _runs(asked: Asked) -> set[str]:
+def _runs(given: RuleInput) -> set[str]:
     """The releases whose containers the host runs: with a hypervisor between them, all older ones too."""
-    windows, releases = asked.config.windows, table("windows")["releases"]
+    windows, releases = given.config.windows, table("windows")["releases"]
     host = releases[windows.release]
     runs = set(host["runs_images_of"])
     if windows.hyper_v == "isolation":
@@ -116,8 +116,8 @@ def _runs(asked: Asked) -> set[str]:
 
 
 @rule("pause-for-windows", WARNING, "The pause image should have a layer for the Windows release")
-def pause_for_windows(asked: Asked) -> Iterator[Finding]:
-    image, release = asked.config.kubernetes.pause_image, table("windows")["releases"].get(asked.config.windows.release)
+def pause_for_windows(given: RuleInput) -> Iterator[Finding]:
+    image, release = given.config.kubernetes.pause_image, table("windows")["releases"].get(given.config.windows.release)
     if image is None or release is None or release["pause_at_least"] is None:
         return
     name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
@@ -129,17 +129,17 @@ def pause_for_windows(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("hot-fix-review", WARNING, "A registry fix should have been reviewed before its date")
-def hot_fix_review(asked: Asked) -> Iterator[Finding]:
-    for fix in table("windows")["releases"].get(asked.config.windows.release, {}).get("hot_fixes", []):
-        if datetime.date.fromisoformat(fix["expires"]) < asked.today:
+def hot_fix_review(given: RuleInput) -> Iterator[Finding]:
+    for fix in table("windows")["releases"].get(given.config.windows.release, {}).get("hot_fixes", []):
+        if datetime.date.fromisoformat(fix["expires"]) < given.today:
             what = f"the registry value {fix['name']} ({fix['reason']})"
             message = f"{what} was to be looked at again by {fix['expires']}: Windows may not need it any more"
             yield Finding(("windows", "release"), message, "use an imagegen with a newer catalogue")
 
 
 @rule("updates-exclude", ERROR, "An excluded update must be one that would otherwise be installed")
-def updates_exclude(asked: Asked) -> Iterator[Finding]:
-    updates = asked.config.windows.updates
+def updates_exclude(given: RuleInput) -> Iterator[Finding]:
+    updates = given.config.windows.updates
     if updates is None:
         return
     for index, kb in enumerate(updates.exclude):
@@ -152,8 +152,8 @@ def updates_exclude(asked: Asked) -> Iterator[Finding]:
 
 
 @rule("licence-acknowledged", ERROR, "Sharing a Windows image requires licence_acknowledged: true")
-def licence_acknowledged(asked: Asked) -> Iterator[Finding]:
-    for target, settings in asked.config.targets.named().items():
+def licence_acknowledged(given: RuleInput) -> Iterator[Finding]:
+    for target, settings in given.config.targets.named().items():
         sharing = settings.publish.sharing
         if sharing and not sharing.licence_acknowledged:
             message = (

@@ -14,6 +14,7 @@ import pytest
 
 from imagegen import contents, pipeline
 from imagegen.artifacts.lock import lock_bytes
+from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +42,10 @@ def test_wheel_holds_every_content_file(unpacked: Path) -> None:
     for inside, outside in ((data / "packer", contents.PACKER), (data / "ansible-win", contents.ROLES.parent)):
         assert contents.read_folder(inside) == contents.read_folder(outside)
     package = contents.CATALOG.parent
-    for room in ("catalog", "rules", "rules/examples"):
-        rows = contents.read_folder(package / room, "*.json")
+    for room in ("catalog", "rules", *(f"providers/{name}" for name in PROVIDERS)):
+        rows = contents.read_folder(package / room, "**/*.json")
         assert rows
-        assert contents.read_folder(unpacked / "imagegen" / room, "*.json") == rows
+        assert contents.read_folder(unpacked / "imagegen" / room, "**/*.json") == rows
     keys = contents.read_folder(package / "build", "*.asc")
     assert keys
     assert contents.read_folder(unpacked / "imagegen" / "build", "*.asc") == keys

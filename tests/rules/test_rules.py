@@ -22,10 +22,12 @@ from imagegen.config.load import read_config
 from imagegen.contents import PACKER, ROLES, SHIPPED
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ERROR, WARNING
+from imagegen.judging import RuleInput
+from imagegen.providers.aws import rules as aws
+from imagegen.providers.azure import rules as azure
 from imagegen.providers.tags import EXPIRES_AT, REPORT, RUN_ID
-from imagegen.rules import aws, azure, examples, first_boot, nodes
-from imagegen.rules.judge import RULES, broken_rules
-from imagegen.rules.rule import Asked
+from imagegen.rules import examples, first_boot, nodes
+from imagegen.rules.judge import all_rules, broken_rules
 from imagegen.settle.settle import settle_targets
 from imagegen.steps.discover import load_steps
 from imagegen.steps.own import with_own_steps
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from imagegen.errors import Problem
-    from imagegen.rules.rule import Rule
+    from imagegen.judging import Rule
     from tests.conftest import Decided
 
 HERE = Path(__file__).parent
@@ -84,7 +86,7 @@ def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
     assert not [problem for problem in read.problems if "unknown override" not in problem.message]
     own = with_own_steps(SHIPPED, read.document)
     steps = _steps if own is SHIPPED else functools.partial(load_steps, own.step_roots)
-    return broken_rules(Asked(read.config, read.document, today, steps, settle_targets(read.config, read.document)))
+    return broken_rules(RuleInput(read.config, read.document, today, steps, settle_targets(read.config, read.document)))
 
 
 def _lay_over(facts: dict[str, Any], others: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +117,7 @@ def _said(case: Case) -> str:
     return said.replace(f"{case.file.parent}{os.sep}", "").replace(f"{HERE}{os.sep}", "../")
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", all_rules(), ids=lambda rule: rule.id)
 def test_rule_breaks_where_it_should_and_nowhere_else(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = HERE / rule.id
     assert list(folder.glob("*.broken.yaml"))
@@ -135,8 +137,8 @@ def test_rule_breaks_where_it_should_and_nowhere_else(rule: Rule, monkeypatch: p
         supposes = "" if now else "the catalogue says so"
         cases = [*now, *(case for case in cases if not case.is_broken)] if now else cases
     example = make_example(rule.id, cases, supposes)
-    compare_golden({folder / "expected.txt": said, examples.FOLDER / f"{rule.id}.json": example_text(example)})
-    assert examples.example_of(rule.id) == example
+    compare_golden({folder / "expected.txt": said, examples.example_file(rule): example_text(example)})
+    assert examples.example_of(rule) == example
 
 
 def _ids(file: Path, today: datetime.date) -> set[str]:
@@ -144,17 +146,18 @@ def _ids(file: Path, today: datetime.date) -> set[str]:
 
 
 def test_rules_and_folders_are_the_same() -> None:
-    ids = [rule.id for rule in RULES]
+    ids = [rule.id for rule in all_rules()]
     assert len(ids) == len(set(ids))
     assert [name for name in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name)] == []
     assert sorted(path.name for path in HERE.iterdir() if path.is_dir() and path.name != "__pycache__") == sorted(ids)
-    assert sorted(path.stem for path in examples.FOLDER.iterdir()) == sorted(ids)
+    files = {examples.example_file(rule) for rule in all_rules()}
+    assert {file for folder in {file.parent for file in files} for file in folder.iterdir()} == files
 
 
 def test_sentences_say_what_must_be_so() -> None:
     """And not what the messages warn of."""
     words = {ERROR: r"\b(must|requires?|is required)\b", WARNING: r"\bshould\b"}
-    for rule in RULES:
+    for rule in all_rules():
         assert re.search(words[rule.severity], rule.summary), f"{rule.id}: {rule.summary}"
         assert not rule.summary.endswith("."), rule.id
         assert not rule.why.endswith("."), rule.id

@@ -36,9 +36,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "resources": set(),
     "artifacts": {"errors", "files", "resources", "scratch"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
-    "providers": {"artifacts", "errors", "resources"},
+    "judging": {"errors"},
+    "providers": {"artifacts", "catalog", "errors", "judging", "resources"},
     "config": {"catalog", "documents", "errors", "providers", "resources"},
-    "rules": {"catalog", "config", "documents", "errors"},
+    "rules": {"catalog", "config", "documents", "errors", "judging", "providers"},
     "settle": {"catalog"},
     "plan": {"artifacts", "catalog", "config", "documents", "errors", "resources", "steps"},
     "explain": {"config", "documents", "errors", "lines", "plan", "settle", "steps"},
@@ -47,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "leftovers": {"build", "errors", "providers"},
     "manifest": {"artifacts", "build", "errors", "files", "imagegen", "plan", "providers", "render", "resources"},
     "doctor": {"build", "errors", "plan", "providers"},
-    "loading": {"config", "contents", "errors", "lines", "plan", "rules", "settle", "steps"},
+    "loading": {"config", "contents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
         *("artifacts", "build", "contents", "doctor", "errors", "files", "imagegen", "leftovers", "lines", "loading"),
         *("manifest", "plan", "providers", "render"),
@@ -66,16 +67,17 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
     "artifacts": {"console"},
-    "providers": {"console", "plan"},
+    "judging": {"config", "documents", "settle", "steps"},
+    "providers": {"console", "documents", "plan", "settle"},
     "manifest": {"console"},
     "settle": {"config", "documents", "providers"},
-    "rules": {"settle", "steps"},
+    "rules": {"settle"},
     "plan": {"providers", "settle"},
     "doctor": {"console", "settle", "steps"},
     "loading": {"documents"},
     "pipeline": {"console", "steps"},
     "rehearsal": {"steps"},
-    "cli": {"plan"},
+    "cli": {"judging", "plan"},
 }
 # One canonical JSON for everybody; the module that has it imports no room.
 EXCEPTIONS = {("providers", "imagegen.plan.model")}

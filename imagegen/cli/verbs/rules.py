@@ -10,7 +10,7 @@ from imagegen.cli import options
 from imagegen.cli.columns import check_known, columns, print_as, terminal_width
 from imagegen.cli.rule_text import feature_lines, rule_json, rule_lines
 from imagegen.rules.awaited import RULE, features
-from imagegen.rules.judge import RULES
+from imagegen.rules.judge import all_rules
 
 
 @click.command()
@@ -26,7 +26,7 @@ def rules(identifier: str | None, form: str) -> None:
       imagegen rules
       imagegen rules windows-release-refused
     """
-    known, width = {rule.id: rule for rule in RULES}, terminal_width()
+    known, width = {rule.id: rule for rule in all_rules()}, terminal_width()
     awaited = {
         name: {"id": name, "severity": RULE, "summary": f"{item['what']}: {_asked_by(item['asked_by'])}"}
         for name, item in features().items()
@@ -38,7 +38,7 @@ def rules(identifier: str | None, form: str) -> None:
     else:
         if identifier is not None:
             check_known("rule", identifier, [RULE, *known, *awaited])
-        rows = [] if identifier else [(rule.id, rule.severity, rule.summary) for rule in RULES]
+        rows = [] if identifier else [(rule.id, rule.severity, rule.summary) for rule in known.values()]
         lines = [*columns(rows, width), *([""] if rows else []), "Not built yet, and refused by `imagegen plan`:"]
         lines += columns([(row["id"], row["summary"]) for row in awaited.values()], width)
         shown = [{"id": name, "severity": severity, "summary": summary} for name, severity, summary in rows]

@@ -13,8 +13,8 @@ import pytest
 
 from imagegen.contents import PACKER
 from imagegen.providers.aws import provider, source
+from imagegen.providers.aws.rules import AMI_SUFFIX
 from imagegen.providers.aws.settings import Settings
-from imagegen.rules.aws import AMI_SUFFIX
 from imagegen.templating import render_text
 from tests.source_block import NULL, source_attributes
 

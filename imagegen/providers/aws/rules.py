@@ -6,15 +6,25 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
-from imagegen.rules.rule import ERROR, WARNING, Finding, rule
+from imagegen.judging import ERROR, WARNING, Finding, TargetInput, TargetRule
+from imagegen.providers.aws.settings import Settings
+from imagegen.providers.shared_rules import (
+    BASE_IMAGE_RELEASE,
+    DISK_HOLDS_BASE_IMAGE,
+    WINDOWS_OFFERED,
+    find_other_windows,
+    find_small_disk,
+    find_unknown_regions,
+    offered_image,
+    publish_regions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rules.rule import Asked
 
-_AWS: YamlPath = ("targets", "aws")
+    Target = TargetInput[Settings]
 
 # https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html
 _GP3_IOPS: Final = 3000
@@ -35,85 +45,81 @@ OWN_TAGS: Final = frozenset(
 )
 
 
+rule = TargetRule(Settings)
+
+
 @rule("aws-copy-to-build-region", ERROR, "publish.regions must not contain the build region")
-def aws_copy_to_build_region(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    for index, region in enumerate(aws.publish.regions if aws else ()):
-        if aws and region == aws.region:
+def aws_copy_to_build_region(target: Target) -> Iterator[Finding]:
+    aws = target.settings
+    for index, region in enumerate(aws.publish.regions):
+        if region == aws.region:
             message = f"{region} is the build region, which has the image already"
-            yield Finding((*_AWS, "publish", "regions", index), message, "leave it out")
+            yield Finding(("publish", "regions", index), message, "leave it out")
 
 
 @rule("aws-winrm-admitted", ERROR, "Packer must be admitted to the builder's WinRM port")
-def aws_winrm_admitted(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws and not aws.network.allowed_cidrs and not aws.network.security_group_ids:
+def aws_winrm_admitted(target: Target) -> Iterator[Finding]:
+    network = target.settings.network
+    if not network.allowed_cidrs and not network.security_group_ids:
         message = "nobody would reach the builder: its temporary security group admits nothing"
         hint = "name the networks that Packer comes from under allowed_cidrs, or security_group_ids of your own"
-        yield Finding((*_AWS, "network"), message, hint)
+        yield Finding(("network",), message, hint)
 
 
 @rule("aws-cidrs-or-groups", ERROR, "allowed_cidrs and security_group_ids must not be used together")
-def aws_cidrs_or_groups(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws and aws.network.allowed_cidrs and aws.network.security_group_ids:
+def aws_cidrs_or_groups(target: Target) -> Iterator[Finding]:
+    network = target.settings.network
+    if network.allowed_cidrs and network.security_group_ids:
         message = "security groups of your own decide who is admitted, so these networks would do nothing"
-        yield Finding((*_AWS, "network", "allowed_cidrs"), message, "leave one of both out")
+        yield Finding(("network", "allowed_cidrs"), message, "leave one of both out")
 
 
 @rule("aws-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
-def aws_open_to_everybody(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    for index, cidr in enumerate(aws.network.allowed_cidrs if aws else ()):
+def aws_open_to_everybody(target: Target) -> Iterator[Finding]:
+    for index, cidr in enumerate(target.settings.network.allowed_cidrs):
         if cidr.endswith("/0"):
             message = "everybody may try passwords at the builder's WinRM port while it runs"
-            yield Finding((*_AWS, "network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
+            yield Finding(("network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
 
 
 @rule("aws-reached-by-public", ERROR, "A builder that is reached by its public address must have one")
-def aws_reached_by_public(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws and aws.network.public_address is False and aws.network.reach_by == "public":
+def aws_reached_by_public(target: Target) -> Iterator[Finding]:
+    network = target.settings.network
+    if network.public_address is False and network.reach_by == "public":
         message = "Packer is to reach the builder by a public address, and it gets none"
-        yield Finding((*_AWS, "network", "public_address"), message, "choose reach_by: private, or leave this out")
+        yield Finding(("network", "public_address"), message, "choose reach_by: private, or leave this out")
 
 
 @rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service that asks with a token")
-def aws_imds_tokens(asked: Asked) -> Iterator[Finding]:
-    aws, cloudbase = asked.config.targets.aws, table("cloudbase-init")
-    if aws is None or not aws.require_imds_tokens:
-        return
-    spec = asked.specs["aws"]
-    (service,) = spec.catalogue["cloudbase_init", "metadata_services", "aws"].value
-    if service in spec.metadata_services and not cloudbase["ec2_service_uses_imds_tokens"]:
+def aws_imds_tokens(target: Target) -> Iterator[Finding]:
+    spec, cloudbase = target.spec, table("cloudbase-init")
+    (service,) = spec.catalogue["cloudbase_init", "metadata_services", spec.provider].value
+    asks_without = service in spec.metadata_services and not cloudbase["ec2_service_uses_imds_tokens"]
+    if target.settings.require_imds_tokens and asks_without:
         hint = "leave it out, or name under cloudbase_init.metadata_services.aws a service that asks with a token"
-        yield Finding((*_AWS, "require_imds_tokens"), cloudbase["ec2_service_finding"], hint)
+        yield Finding(("require_imds_tokens",), cloudbase["ec2_service_finding"], hint)
 
 
 @rule("aws-vpc-and-subnet", ERROR, "vpc_id requires subnet_id or public_address")
-def aws_vpc_and_subnet(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    network = aws.network if aws else None
-    if network and network.vpc_id and not network.subnet_id and network.public_address is None:
+def aws_vpc_and_subnet(target: Target) -> Iterator[Finding]:
+    network = target.settings.network
+    if network.vpc_id and not network.subnet_id and network.public_address is None:
         message = "without a subnet or public_address Packer's plugin takes one of the default VPC instead"
-        yield Finding((*_AWS, "network", "vpc_id"), message, "name the subnet_id, or say public_address")
+        yield Finding(("network", "vpc_id"), message, "name the subnet_id, or say public_address")
 
 
 @rule("aws-instance-runs-windows", ERROR, "The builder's instance types must run Windows Server")
-def aws_instance_runs_windows(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    for index, kind in enumerate(aws.instance_types if aws else ()):
+def aws_instance_runs_windows(target: Target) -> Iterator[Finding]:
+    for index, kind in enumerate(target.settings.instance_types):
         row = next((row for row in table("aws-instances")["families"] if re.fullmatch(row["pattern"], kind)), None)
         if row:
-            path = (*_AWS, "instance_types", index)
+            path = ("instance_types", index)
             yield Finding(path, f"Windows Server does not run on {kind} ({row['note']})", "choose one as m6i.large")
 
 
 @rule("aws-one-partition", ERROR, "Regions, keys and roles must be in one AWS partition")
-def aws_one_partition(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws is None:
-        return
+def aws_one_partition(target: Target) -> Iterator[Finding]:
+    aws = target.settings
     own = _partition(aws.region)
     places: list[tuple[YamlPath, str]] = [
         (("publish", "regions", index), _partition(region)) for index, region in enumerate(aws.publish.regions)
@@ -132,7 +138,7 @@ def aws_one_partition(asked: Asked) -> Iterator[Finding]:
     for path, partition in places:
         if partition != own:
             message = f"it is of the partition {partition}, and {aws.region} is of {own}: no account has both"
-            yield Finding((*_AWS, *path), message, f"name one of {own}, and use a config of its own for {partition}")
+            yield Finding(path, message, f"name one of {own}, and use a config of its own for {partition}")
 
 
 def _partition(region: str) -> str:
@@ -141,57 +147,53 @@ def _partition(region: str) -> str:
 
 
 @rule("aws-image-name", ERROR, "The AMI's name must be valid on AWS")
-def aws_image_name(asked: Asked) -> Iterator[Finding]:
-    aws, limit = asked.config.targets.aws, limit_of("ami_name")
-    if aws is None:
-        return
-    image = f"windows-{asked.config.windows.release}-v{asked.config.kubernetes.version}"
+def aws_image_name(target: Target) -> Iterator[Finding]:
+    aws, limit = target.settings, limit_of("ami_name")
+    image = f"windows-{target.spec.config.windows.release}-v{target.spec.config.kubernetes.version}"
     name = f"{aws.name_prefix}-{image}-{AMI_SUFFIX}"
     if len(name) > limit["max"] or not re.search(limit["pattern"], name):
         message = f"{name} has {len(name)} characters: {limit['reason']}"
-        yield Finding((*_AWS, "name_prefix"), message, "choose a shorter prefix, of such characters")
+        yield Finding(("name_prefix",), message, "choose a shorter prefix, of such characters")
 
 
 @rule("aws-gp2-speed", ERROR, "iops and throughput must be set only for gp3 disks")
-def aws_gp2_speed(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws is None or aws.disk.type != "gp2":
-        return
-    for key, value in (("iops", aws.disk.iops), ("throughput", aws.disk.throughput)):
-        if value is not None:
+def aws_gp2_speed(target: Target) -> Iterator[Finding]:
+    disk = target.settings.disk
+    for key, value in (("iops", disk.iops), ("throughput", disk.throughput)):
+        if disk.type == "gp2" and value is not None:
             message = "a gp2 disk is as fast as it is large, and AWS refuses to be told"
-            yield Finding((*_AWS, "disk", key), message, "leave it out, or choose type: gp3")
+            yield Finding(("disk", key), message, "leave it out, or choose type: gp3")
 
 
 @rule("aws-gp3-ratio", ERROR, "iops, throughput and size of a gp3 disk must fit together")
-def aws_gp3_ratio(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws is None or aws.disk.type != "gp3":
+def aws_gp3_ratio(target: Target) -> Iterator[Finding]:
+    disk = target.settings.disk
+    iops = disk.iops or _GP3_IOPS
+    if disk.type != "gp3":
         return
-    disk, iops = aws.disk, aws.disk.iops or _GP3_IOPS
     if disk.iops and disk.iops > disk.size_gb * _GP3_IOPS_PER_GIB:
         message = f"AWS gives a gp3 disk at most {_GP3_IOPS_PER_GIB} IOPS for each GiB: {disk.size_gb} GiB are too few"
-        yield Finding((*_AWS, "disk", "iops"), message, f"at most {disk.size_gb * _GP3_IOPS_PER_GIB}")
+        yield Finding(("disk", "iops"), message, f"at most {disk.size_gb * _GP3_IOPS_PER_GIB}")
     if disk.throughput and disk.throughput * _GP3_IOPS_PER_MIB > iops:
         message = f"AWS gives a gp3 disk a quarter MiB/s for each of its IOPS, and it has {iops}"
         hint = f"at most {iops // _GP3_IOPS_PER_MIB}, or iops of at least {disk.throughput * _GP3_IOPS_PER_MIB}"
-        yield Finding((*_AWS, "disk", "throughput"), message, hint)
+        yield Finding(("disk", "throughput"), message, hint)
 
 
 @rule("aws-key-of-copied-region", ERROR, "A region in region_kms_keys must be in publish.regions")
-def aws_key_of_copied_region(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    for region in aws.encryption.region_kms_keys if aws and aws.encryption else ():
-        if aws and region not in aws.publish.regions:
+def aws_key_of_copied_region(target: Target) -> Iterator[Finding]:
+    aws = target.settings
+    for region in aws.encryption.region_kms_keys if aws.encryption else ():
+        if region not in aws.publish.regions:
             hint = "say kms_key" if region == aws.region else "add the region to publish.regions, or leave its key out"
             message = f"{region} gets no copy, so nothing would be encrypted with this key"
-            yield Finding((*_AWS, "encryption", "region_kms_keys", region), message, hint)
+            yield Finding(("encryption", "region_kms_keys", region), message, hint)
 
 
 @rule("aws-key-in-its-region", ERROR, "A KMS key must be in the region where it encrypts")
-def aws_key_in_its_region(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws is None or aws.encryption is None:
+def aws_key_in_its_region(target: Target) -> Iterator[Finding]:
+    aws = target.settings
+    if aws.encryption is None:
         return
     keys: list[tuple[YamlPath, str, str]] = [
         (("region_kms_keys", region), region, key) for region, key in aws.encryption.region_kms_keys.items()
@@ -202,50 +204,72 @@ def aws_key_in_its_region(asked: Asked) -> Iterator[Finding]:
         parts = key.split(":")
         if parts[0] == "arn" and len(parts) > 3 and parts[3] != region:
             message = f"the key is one of {parts[3]}, and AWS encrypts with keys of the same region only"
-            yield Finding((*_AWS, "encryption", *path), message, f"name a key of {region}")
+            yield Finding(("encryption", *path), message, f"name a key of {region}")
 
 
 @rule("aws-public-and-encrypted", ERROR, "A public image must not be encrypted")
-def aws_public_and_encrypted(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if aws and aws.publish.sharing and aws.publish.sharing.public and aws.encryption:
+def aws_public_and_encrypted(target: Target) -> Iterator[Finding]:
+    aws = target.settings
+    if aws.publish.sharing and aws.publish.sharing.public and aws.encryption:
         message = "AWS shares no encrypted image with everybody"
-        yield Finding((*_AWS, "publish", "sharing", "public"), message, "name accounts, or leave out encryption")
+        yield Finding(("publish", "sharing", "public"), message, "name accounts, or leave out encryption")
 
 
 @rule("aws-shared-default-key", WARNING, "A shared, encrypted image should have keys of your own")
-def aws_shared_default_key(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    if not aws or not aws.encryption or not aws.publish.sharing or aws.publish.sharing.public:
+def aws_shared_default_key(target: Target) -> Iterator[Finding]:
+    aws = target.settings
+    if not aws.encryption or not aws.publish.sharing or aws.publish.sharing.public:
         return
     regions = [region for region in aws.publish.regions if region not in aws.encryption.region_kms_keys]
     places = [*([] if aws.encryption.kms_key else [aws.region]), *regions]
     if places:
         message = f"nobody else can use AWS' own default key, which encrypts the image in {', '.join(places)}"
         hint = "name keys of your own for these regions, and let the others use them"
-        yield Finding((*_AWS, "publish", "sharing"), message, hint)
+        yield Finding(("publish", "sharing"), message, hint)
 
 
 @rule("aws-tag-name", ERROR, "A tag must not have a name that imagegen or AWS uses itself")
-def aws_tag_name(asked: Asked) -> Iterator[Finding]:
-    aws = asked.config.targets.aws
-    for name in aws.tags if aws else ():
-        path = (*_AWS, "tags", name)
+def aws_tag_name(target: Target) -> Iterator[Finding]:
+    for name in target.settings.tags:
+        path = ("tags", name)
         if name.lower().startswith("aws:"):
             yield Finding(path, "AWS keeps names that begin with aws: for itself", "choose another name")
         elif name.lower().startswith("imagegen") or name in OWN_TAGS:
             yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
 
 
-@rule(
-    "aws-tag-count",
-    ERROR,
-    "An AWS resource must have at most 50 tags",
-    why="AWS rejects a resource with more",
-)
-def aws_tag_count(asked: Asked) -> Iterator[Finding]:
-    aws, limit = asked.config.targets.aws, limit_of("aws_tags")
+@rule("aws-tag-count", ERROR, "An AWS resource must have at most 50 tags", "AWS rejects a resource with more")
+def aws_tag_count(target: Target) -> Iterator[Finding]:
+    tags, limit = target.settings.tags, limit_of("aws_tags")
     room = limit["max"] - len(OWN_TAGS)
-    if aws and len(aws.tags) > room:
-        message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(aws.tags)}"
-        yield Finding((*_AWS, "tags"), message, f"keep at most {room}, and fewer where a build has labels")
+    if len(tags) > room:
+        message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(tags)}"
+        yield Finding(("tags",), message, f"keep at most {room}, and fewer where a build has labels")
+
+
+@rule("aws-region-known", WARNING, "The catalogue should know the AWS regions")
+def aws_region_known(target: Target) -> Iterator[Finding]:
+    aws = target.settings
+    places = {("region",): aws.region, **publish_regions(aws.publish.regions)}
+    yield from find_unknown_regions("aws", "AWS", places)
+
+
+@rule(*WINDOWS_OFFERED)
+def windows_offered(target: Target) -> Iterator[Finding]:
+    """A base image of the operator's own needs no offer."""
+    image = offered_image(target.spec)
+    if image and image["name"] is None and not target.settings.base_image:
+        hint = "choose another release, or name an image of your own under base_image"
+        yield Finding((), image["reason"], hint)
+
+
+@rule(*DISK_HOLDS_BASE_IMAGE)
+def disk_holds_base_image(target: Target) -> Iterator[Finding]:
+    if not target.settings.base_image:
+        yield from find_small_disk(target.spec, ("disk", "size_gb"), target.settings.disk.size_gb)
+
+
+@rule(*BASE_IMAGE_RELEASE)
+def base_image_release(target: Target) -> Iterator[Finding]:
+    if image := target.settings.base_image:
+        yield from find_other_windows(target.spec, image.name)

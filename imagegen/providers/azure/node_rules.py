@@ -1,0 +1,55 @@
+"""What Azure asks of the nodes: their names, their pods' network, and what is of use on Azure alone. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from imagegen.catalog.facts import is_overlay, limit_of, table
+from imagegen.judging import ERROR, WARNING, Finding, rule
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imagegen.judging import RuleInput
+
+_PROVIDER = "azure"
+
+
+@rule("overlay-mtu-on-azure", ERROR, "The overlay's packets must fit into those of Azure's network")
+def overlay_mtu_on_azure(given: RuleInput) -> Iterator[Finding]:
+    limit, cni = table("cni")["azure_mtu"], given.config.cni
+    if _PROVIDER in given.providers and (cni.mtu or 0) > limit["at_most"] and is_overlay(cni.plugin, cni.mode):
+        yield Finding(("cni", "mtu"), limit["reason"], f"choose {limit['at_most']} or less")
+
+
+@rule("pool-name-scale-set", ERROR, "The pool's name must leave room for the number that Azure appends")
+def pool_name_scale_set(given: RuleInput) -> Iterator[Finding]:
+    pool, limit = given.config.host_names.pool or "", limit_of("scale_set_prefix")
+    if _PROVIDER in given.providers and len(pool) > limit["max"]:
+        message = f"{pool} has {len(pool)} characters: {limit['reason']}"
+        yield Finding(("host_names", "pool"), message, f"choose a name of at most {limit['max']}")
+
+
+@rule("pool-name-aks", WARNING, "The pool's name should be valid in AKS")
+def pool_name_aks(given: RuleInput) -> Iterator[Finding]:
+    pool, limit = given.config.host_names.pool, limit_of("aks_windows_pool")
+    if pool is None or _PROVIDER not in given.providers:
+        return
+    if len(pool) > limit["max"] or not re.search(limit["pattern"], pool):
+        hint = "choose such a name where the same name must do in AKS"
+        yield Finding(("host_names", "pool"), f"AKS would refuse {pool}: {limit['reason']}", hint)
+
+
+@rule("pool-name-on-azure", ERROR, "host_names.pool must be used only for images on Azure")
+def pool_name_on_azure(given: RuleInput) -> Iterator[Finding]:
+    if given.config.host_names.pool is not None and _PROVIDER not in given.providers:
+        message = "only Azure limits pools' names, and the image is not built for it: nothing is checked"
+        yield Finding(("host_names", "pool"), message, "leave it out")
+
+
+@rule("gmsa-on-azure", ERROR, "gmsa must be used only for images on Azure")
+def gmsa_on_azure(given: RuleInput) -> Iterator[Finding]:
+    if given.config.gmsa and _PROVIDER not in given.providers:
+        message = "the plugin reads Azure's key vault, and the image is not built for Azure"
+        yield Finding(("gmsa",), message, "leave it out")
