@@ -64,9 +64,10 @@ def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
 
 def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
     """The lock as it is; incomplete or missing is an error that names the command."""
-    cloud = provider(target)
+    spec = loaded.specs[target]
+    cloud = provider(spec.provider)
     lock = read_lock(file, {target: cloud.BASE_FORM})
-    missing = unanswered(loaded.specs[target], lock, evaluated(loaded, target), cloud)
+    missing = unanswered(spec, lock, evaluated(loaded, target), cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
         raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(loaded.file))}`, which looks it up")
@@ -75,12 +76,13 @@ def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
 
 def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
     """The lock with everything answered; what floats is looked up only where it is not answered yet, or on refresh."""
-    old = read_lock(file, {target: provider(target).BASE_FORM for target in targets})
+    old = read_lock(file, {target: provider(loaded.specs[target].provider).BASE_FORM for target in targets})
     bases = dict(old.base_images) if old else {}
     requests: dict[str, ArtifactRequest] = {}
     for target in targets:
         requests |= artifact_requests(evaluated(loaded, target))
-        cloud, spec = provider(target), loaded.specs[target]
+        spec = loaded.specs[target]
+        cloud = provider(spec.provider)
         request = cloud.base_request(spec.settings, spec.offered_image)
         if refresh or target not in bases or bases[target].request != request:
             with console.task(f"looking up the base image for {target}", None):
@@ -96,25 +98,27 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
 
 def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
     """The plan, and the bytes it speaks of."""
-    packer = loaded.contents.packer
+    packer, spec = loaded.contents.packer, loaded.specs[target]
     guest = read_folder(loaded.contents.guest)
     scripts = {"start.ps1": guest.pop("start.ps1")}
-    scripts |= {f"{target}/{path}": data for path, data in read_folder(packer / target, "*.ps1").items()}
+    scripts |= {f"{spec.provider}/{path}": data for path, data in read_folder(packer / spec.provider, "*.ps1").items()}
     templates = {path: text.decode() for path, text in read_folder(packer, "**/*.j2").items()}
-    return resolve(loaded.specs[target], lock, evaluated(loaded, target), provider(target), guest, scripts, templates)
+    return resolve(spec, lock, evaluated(loaded, target), provider(spec.provider), guest, scripts, templates)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
     """The exact bytes that Packer reads."""
-    plan, cloud = decision.plan, provider(decision.plan.image.target)
+    plan, cloud = decision.plan, provider(decision.plan.image.provider)
     version = f">= {cloud.plugin_since(plan.build.settings, len(plan.image.versions))}"
     plugin = {"name": cloud.PLUGIN, "source": f"github.com/hashicorp/{cloud.PLUGIN}", "version": version}
     return render(decision, plugin, cloud.source_values(plan))
 
 
 def build_folder(plan: BuildPlan, out: Path) -> BuildFolder:
-    """Where everything of this image lies: out/<name>/<id>."""
-    return BuildFolder((out / plan.build.name / plan.short_id).absolute())
+    """Where everything of this image lies: out/<name>/<id>, or <id>-<target> where the target is not named after its
+    cloud: targets with the same settings have the same id, and each has its own machine and report."""
+    own = "" if plan.build.target == plan.image.provider else f"-{plan.build.target}"
+    return BuildFolder((out / plan.build.name / f"{plan.short_id}{own}").absolute())
 
 
 def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
@@ -124,7 +128,7 @@ def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
 
 def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
     """Packer and the target's plugin."""
-    cloud = provider(plan.image.target)
+    cloud = provider(plan.image.provider)
     needed = {cloud.PLUGIN: cloud.plugin_since(plan.build.settings, len(plan.image.versions))}
     return find_tools(environ=run.environ, console=console, needed=needed)
 
@@ -135,7 +139,7 @@ def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> N
 
 
 def _cloud_side(plan: BuildPlan) -> CloudSide:
-    cloud = provider(plan.image.target)
+    cloud = provider(plan.image.provider)
     return CloudSide(cloud.ENVIRONMENT, cloud.secret_variables(plan), cloud.TRACES, cloud.ADVICE)
 
 
@@ -148,12 +152,12 @@ def build(
     on_error: OnError | None = None,
 ) -> CloudImage:
     """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
-    cloud = provider(plan.image.target)
+    cloud = provider(plan.image.provider)
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
     variables |= cloud.build_variables(plan, run)
 
     def attempt(size: str) -> None:
-        with show_build(console, plan.image.target, drawn=not (on_error and on_error.ask)) as display:
+        with show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display:
             build_tree(
                 *(tools, folder.tree),
                 environ=run.environ,
@@ -182,7 +186,7 @@ def build(
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
     """The image usable where the plan says."""
-    return provider(plan.image.target).publish(plan, built, run, console)
+    return provider(plan.image.provider).publish(plan, built, run, console)
 
 
 def record(
@@ -200,7 +204,7 @@ def record(
     manifest = make_manifest(
         plan=decision.plan,
         config=(loaded.file.name, digest(loaded.config.model_dump(mode="json"))),
-        base_request=lock.base_images[decision.plan.image.target].request,
+        base_request=lock.base_images[decision.plan.build.target].request,
         tools=tools,
         built=built,
         published=published,
@@ -236,7 +240,7 @@ def build_and_publish(
         tools = find_toolchain(decision.plan, run, console)
         check(decision.plan, tools, folder, run)
         with in_journal(decision.plan, folder.journal, out, run, console, on_error) as run:
-            found = None if rebuild else provider(target).find_built(decision.plan, run, console)
+            found = None if rebuild else provider(decision.plan.image.provider).find_built(decision.plan, run, console)
             if found is None:
                 refuse_claimed(out, run)
             else:
@@ -259,7 +263,7 @@ def publish_built(
     loaded = load(asked)
     lock = read_lock_for(loaded, target, lock_file)
     decision = decide(loaded, target, lock)
-    built = provider(target).find_built(decision.plan, run, console)
+    built = provider(decision.plan.image.provider).find_built(decision.plan, run, console)
     if built is None:
         message = f"{target} has no image {decision.plan.short_id}"
         command = f"imagegen build {shlex.quote(str(asked.file))} --target {target}"

@@ -55,6 +55,12 @@ class Entry:
     """What Packer was told to do with its machine when the build fails; journals of earlier versions do not say it."""
     claim: str = ""
     """What no other run may make meanwhile, where the cloud takes a name once; empty where names differ anyway."""
+    provider: str = ""
+    """The target's cloud; journals of earlier versions do not say it, because a target had its cloud's name."""
+
+    @property
+    def cloud(self) -> str:
+        return self.provider or self.target
 
 
 @dataclasses.dataclass(frozen=True)

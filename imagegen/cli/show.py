@@ -71,7 +71,7 @@ def plan_text(plan: BuildPlan) -> str:
     """A plan as a tree."""
     image = plan.image
     lines = [
-        f"{plan.build.name} for {image.target}",
+        f"{plan.build.name} for {plan.build.target}",
         f"  image id   {plan.image_id}",
         f"  windows    {image.windows['release']} {image.windows['edition']} (build {image.windows['build']})",
         f"  base       {', '.join(f'{key} {value}' for key, value in image.base.items())}",

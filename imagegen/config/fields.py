@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import types
 import typing
 from typing import TYPE_CHECKING, Any
@@ -73,22 +74,21 @@ def _mark(annotation: Any) -> str:  # noqa: ANN401 - as above
 
 def takes_text(path: YamlPath) -> bool:
     """Whether the value at a place is a text, if it is there: what `--set` gives there is not read as YAML."""
-    annotation: Any = ImageConfig
+    found: list[Any] = [ImageConfig]
     for part in path:
-        annotation = _inside(annotation, part)
-        if annotation is None:
-            return False
-    return {_plain(part) for part in _members(annotation)} - {types.NoneType} == {str}
+        found = [inner for member in found for inner in _inside(member, part)]
+    return {_plain(part) for part in found} - {types.NoneType} == {str}
 
 
-def _inside(annotation: Any, part: str | int) -> Any:  # noqa: ANN401 - as above
-    for member in _members(annotation):
-        if isinstance(member, type) and issubclass(member, pydantic.BaseModel):
-            if part in member.model_fields:
-                return member.model_fields[str(part)].annotation
-        elif typing.get_origin(member) in (dict, list):
-            return typing.get_args(member)[-1]
-    return None
+def _inside(member: Any, part: str | int) -> list[Any]:  # noqa: ANN401 - as above
+    """What a place in a section, a map or a list may hold."""
+    if isinstance(member, type) and issubclass(member, pydantic.BaseModel):
+        if part in member.model_fields:
+            return _members(member.model_fields[str(part)].annotation)
+        # A section that takes names of free choice says what they hold.
+        extras = (inspect.get_annotations(section).get("__pydantic_extra__") for section in member.__mro__)
+        member = next(filter(None, extras), None)
+    return _members(typing.get_args(member)[-1]) if typing.get_origin(member) in (dict, list) else []
 
 
 def _members(annotation: Any) -> list[Any]:  # noqa: ANN401 - as above

@@ -1,10 +1,11 @@
 """What a config says about a machine's first boot and about reaching it."""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 
 from imagegen.config.words import Version
+from imagegen.providers.registry import PROVIDERS, part
 from imagegen.resources.model import Strict
 
 # As cloudbase-init names its plugins and services: a Python class by its whole name.
@@ -16,35 +17,33 @@ ClassName = Annotated[
 class Plugins(Strict):
     """cloudbase-init's plugins on each cloud, in the order in which they run."""
 
-    aws: list[ClassName] | None = pydantic.Field(
-        default=None,
-        description="On AWS; the catalogue's when left out.",
-        min_length=1,
-        examples=[["cloudbaseinit.plugins.common.userdata.UserDataPlugin"]],
-    )
-    azure: list[ClassName] | None = pydantic.Field(
-        default=None,
-        description="On Azure; the catalogue's when left out.",
-        min_length=1,
-        examples=[["cloudbaseinit.plugins.common.userdata.UserDataPlugin"]],
-    )
-
 
 class Services(Strict):
     """cloudbase-init's metadata services on each cloud; the first that answers is asked."""
 
-    aws: list[ClassName] | None = pydantic.Field(
-        default=None,
-        description="On AWS; the catalogue's when left out.",
-        min_length=1,
-        examples=[["cloudbaseinit.metadata.services.ec2service.EC2Service"]],
+
+def _by_cloud(section: type[Strict], example: str) -> type[Strict]:
+    """The section with a list of classes for each cloud."""
+    fields: Any = {
+        name: (
+            list[ClassName] | None,
+            pydantic.Field(
+                default=None,
+                description=f"On {part(name, 'settings').TITLE}; the catalogue's when left out.",
+                min_length=1,
+                examples=[[example]],
+            ),
+        )
+        for name in PROVIDERS
+    }
+    return pydantic.create_model(
+        section.__name__, __base__=section, __module__=__name__, __doc__=section.__doc__, **fields
     )
-    azure: list[ClassName] | None = pydantic.Field(
-        default=None,
-        description="On Azure; the catalogue's when left out.",
-        min_length=1,
-        examples=[["cloudbaseinit.metadata.services.azureservice.AzureService"]],
-    )
+
+
+if not TYPE_CHECKING:
+    Plugins = _by_cloud(Plugins, "cloudbaseinit.plugins.common.userdata.UserDataPlugin")
+    Services = _by_cloud(Services, "cloudbaseinit.metadata.services.configdrive.ConfigDriveService")
 
 
 class Logging(Strict):

@@ -4,8 +4,6 @@ Each section has its module. Every field says what it is and shows an example: t
 are made of these.
 """
 
-from typing import Self
-
 import pydantic
 
 from imagegen.config.additions import (
@@ -24,29 +22,10 @@ from imagegen.config.kubernetes import Kubernetes
 from imagegen.config.network import Cni, HostNames, KubeProxy, Proxy
 from imagegen.config.runtime import Runtime
 from imagegen.config.sources import ArtifactPolicy, AskedOverride
+from imagegen.config.targets import Targets
 from imagegen.config.windows import Windows
 from imagegen.config.words import Minutes, RelativePath, StepOption
-from imagegen.providers.aws.settings import Settings as AwsSettings
-from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.resources.model import Name, Strict
-
-
-class Targets(Strict):
-    """The clouds that the image is built for."""
-
-    aws: AwsSettings | None = pydantic.Field(default=None, description="Build and publish on AWS.")
-    azure: AzureSettings | None = pydantic.Field(default=None, description="Build and publish on Azure.")
-
-    @pydantic.model_validator(mode="after")
-    def _at_least_one(self) -> Self:
-        if self.aws is None and self.azure is None:
-            raise ValueError("name at least one target: aws or azure")
-        return self
-
-    def named(self) -> dict[str, AwsSettings | AzureSettings]:
-        """The targets that are asked for, by name."""
-        both = {"aws": self.aws, "azure": self.azure}
-        return {name: settings for name, settings in both.items() if settings is not None}
 
 
 class Timeouts(Strict):
@@ -138,7 +117,10 @@ class ImageConfig(Strict):
         description="Build with releases whose support has ended; recorded in the manifest.",
         examples=[True],
     )
-    targets: Targets = pydantic.Field(description="Where the image is built and published.")
+    targets: Targets = pydantic.Field(
+        description="Where the image is built and published, by names. A target that is not named after its cloud says "
+        "`provider`: two accounts are two targets."
+    )
 
 
 class ConfigFile(ImageConfig):

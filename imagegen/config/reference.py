@@ -19,6 +19,7 @@ import pydantic
 from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
 from imagegen.config.schema import MODELINE
+from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -34,11 +35,13 @@ _HEAD = """\
 # before it, and before the sections around it.
 """
 
-# Beside the required keys: one runtime, both clouds, and who may reach the builder, which nobody should leave open.
+# Beside the required keys: one runtime, every cloud, and who may reach the builder, which nobody should leave open.
 _SAID: Final = frozenset(
-    {"runtime.containerd", "targets.aws", "targets.azure", "targets.aws.network", "targets.azure.network"}
+    {
+        "runtime.containerd",
+        *(f"targets.{name}{key}" for name in PROVIDERS for key in ("", ".network", ".network.allowed_cidrs")),
+    }
 )
-_SAID_VALUES: Final = frozenset({"targets.aws.network.allowed_cidrs", "targets.azure.network.allowed_cidrs"})
 
 _WIDTH: Final = 112
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|https://[A-Za-z0-9./_-]+")
@@ -92,7 +95,7 @@ def _key(key: Key, every: dict[str, Key], known: _Words, depth: int, lead: str =
 
 def _is_said(key: Key, every: dict[str, Key]) -> bool:
     """Whether the key stands without `#`: it must be said, in a section that is."""
-    if key.path in _SAID or key.path in _SAID_VALUES:
+    if key.path in _SAID:
         return True
     section = key.path.rpartition(".")[0]
     return key.required and (not section or (section in every and _is_said(every[section], every)))

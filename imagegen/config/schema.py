@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema
 
 from imagegen.config.model import ConfigFile
-from imagegen.config.schema_help import Schema, describe_sections, explain_patterns
+from imagegen.config.schema_help import MESSAGE, Schema, describe_sections, explain_patterns
+from imagegen.config.targets import LONGEST_NAME, NAME
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -59,6 +60,10 @@ def config_schema(known: Known) -> Schema:
     definitions["Windows"]["properties"]["release"]["examples"] = list(known.releases)
     gates = definitions["Kubernetes"]["properties"]["feature_gates"]
     gates["properties"] = _described(known.gates, gates["additionalProperties"])
+    message = (
+        "This name is not valid. A target's name has lower-case letters, digits and single dashes. For example: prod-2"
+    )
+    definitions["Targets"]["propertyNames"] = {"pattern": NAME, "maxLength": LONGEST_NAME, MESSAGE: message}
     overrides = whole["properties"]["overrides"]
     overrides["properties"] = _described(known.overrides, overrides["additionalProperties"])
     overrides["additionalProperties"] = False
@@ -136,6 +141,8 @@ def _tidy(node: Any, definitions: Mapping[str, Schema]) -> None:  # noqa: ANN401
         ((pattern, value),) = node.pop("patternProperties").items()
         node["propertyNames"] = {"pattern": pattern, **node.get("propertyNames", {})}
         node["additionalProperties"] = value
+    if "discriminator" in node:
+        _choose(node, definitions)
     match node.get("anyOf"):
         case [{"$ref": str(reference)}, {"type": "null"}]:
             del node["anyOf"]
@@ -147,6 +154,24 @@ def _tidy(node: Any, definitions: Mapping[str, Schema]) -> None:  # noqa: ANN401
         _tidy(value, definitions)
 
 
+def _choose(node: Schema, definitions: Mapping[str, Schema]) -> None:
+    """A union by one of its keys: an editor then says what is wrong in the member that this key names. Where a config
+    that extends another leaves the key out, nothing is said."""
+    key = node.pop("discriminator")["propertyName"]
+    members = {member["$ref"]: definitions[member["$ref"].removeprefix(_REF)] for member in node.pop("oneOf")}
+    keys = {ref: member["properties"][key] for ref, member in members.items()}
+    values = {ref: value["const"] for ref, value in keys.items()}
+    described = {
+        "description": " ".join({value["description"]: None for value in keys.values()}),
+        "enum": list(values.values()),
+    }
+    node |= {"type": "object", "properties": {key: described}}
+    node["allOf"] = [
+        {"if": {"type": "object", "required": [key], "properties": {key: {"const": value}}}, "then": {"$ref": ref}}
+        for ref, value in values.items()
+    ]
+
+
 def _complete(node: Any, definitions: Mapping[str, Schema]) -> Schema:  # noqa: ANN401 - any part of a schema
     """Only what must be there, at every depth that merging reaches. A key asked of what is no section asks nothing.
 
@@ -156,15 +181,30 @@ def _complete(node: Any, definitions: Mapping[str, Schema]) -> Schema:  # noqa: 
     parts = [part for part in _members(node, definitions) if "type" in part]
     for part in parts:
         required = part.get("required", [])
-        inner = {key: _complete(value, definitions) for key, value in part.get("properties", {}).items()}
+        known = part.get("properties", {})
+        inner = {key: _complete(value, definitions) for key, value in known.items()}
         properties = {**dict.fromkeys(required, True), **{key: value for key, value in inner.items() if value}}
+        others = part.get("additionalProperties")
+        if isinstance(others, dict) and "allOf" in others:
+            # What is said of other names must not reach these.
+            properties = {**dict.fromkeys(known, True), **properties}
+            extra = {"additionalProperties": _complete_choice(others, definitions)}
+        else:
+            extra = {}
         if properties:
             needed = {"required": required} if required else {}
-            found = {"type": part["type"], **needed, "properties": properties}
+            found = {"type": part["type"], **needed, "properties": properties, **extra}
     if found and any(part["type"] == "string" for part in parts):
         # Not a union: an editor would show its other member instead of the key's description.
         return {"if": {"type": "object"}, "then": found}
     return found
+
+
+def _complete_choice(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
+    """What must be there where a key chooses among sections: the key, and what the section requires."""
+    key = dict.fromkeys(node["properties"], True)
+    members = [{**member, "then": _complete(member["then"], definitions)} for member in node["allOf"]]
+    return {"type": "object", "required": list(key), "properties": key, "allOf": members}
 
 
 def _relax(schema: Schema, definitions: Mapping[str, Schema]) -> None:

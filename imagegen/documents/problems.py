@@ -35,10 +35,10 @@ def model_problems(
     """A model's complaints as problems with places; `under` is where in the document the model's data stands."""
     problems: dict[tuple[YamlPath, str], Problem] = {}
     found = [(item, place_of(item, document, under)) for item in error.errors(include_url=False)]
-    misspelt = {_meant(location, model) for item, location in found if item["type"] == "extra_forbidden"}
+    misspelt = {_meant(item["loc"], model) for item, _ in found if item["type"] == "extra_forbidden"}
     for item, location in found:
         # Said once: the misspelt key's own hint names the one that is missing.
-        if item["type"] == "missing" and location in misspelt:
+        if item["type"] == "missing" and item["loc"] in misspelt:
             continue
         message, hint = _describe(item, location, model)
         problem = document.problem((*under, *location), message, hint)
@@ -49,8 +49,11 @@ def model_problems(
 def place_of(item: Any, document: Document, under: YamlPath = ()) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails
     """Where a complaint stands. pydantic names the tried member of a union too; the document knows no such key."""
     kept: YamlPath = ()
-    for index, part in enumerate(item["loc"]):
-        is_name = item["type"] in ("missing", "extra_forbidden") and index == len(item["loc"]) - 1
+    parts = item["loc"]
+    if item["type"] == "union_tag_invalid":
+        parts = (*parts, item["ctx"]["discriminator"].strip("'"))
+    for index, part in enumerate(parts):
+        is_name = item["type"] in ("missing", "extra_forbidden") and index == len(parts) - 1
         if is_name or (*under, *kept, part) in document.lines:
             kept = (*kept, part)
     return kept
@@ -59,11 +62,13 @@ def place_of(item: Any, document: Document, under: YamlPath = ()) -> YamlPath:  
 def _describe(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - pydantic's ErrorDetails
     """What is wrong with a value, and what to write instead."""
     kind, given, context = item["type"], item["input"], item.get("ctx", {})
+    # With the member of a union that pydantic tried: a target's settings are those of its provider.
+    tried = item["loc"]
     match kind:
         case "extra_forbidden":
-            return f"unknown key {quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, location[:-1]))
+            return f"unknown key {quoted(location[-1])}", nearest(str(location[-1]), known_keys(model, tried[:-1]))
         case "missing":
-            return f"the key {quoted(location[-1])} is required", _description(model, location)
+            return f"the key {quoted(location[-1])} is required", _description(model, tried)
         case "string_type" if isinstance(given, Unquoted):
             read_as = "a date" if math.isnan(given) else f"the number {float(given)!r}"
             return f"{given.text} without quotes is {read_as}, not a string", f'write "{given.text}"'
@@ -75,6 +80,13 @@ def _describe(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) ->
             return _describe_mismatch(item, location, model)
         case "literal_error" if not isinstance(given, str) and f"'{given}'" in str(context.get("expected")):
             return f"must be a string, not the number {given}", f'write "{given}"'
+        case "union_tag_not_found":
+            key, known = context["discriminator"].strip("'"), known_keys(model, tried[:-1])
+            hint = nearest(str(location[-1]), known) if _close(str(location[-1]), known) else f"write {key}: {known[0]}"
+            return f"must say its {key}: {' or '.join(known)}", hint
+        case "union_tag_invalid":
+            known = re.findall("'([^']*)'", str(context["expected_tags"]))
+            return f"unknown {_noun(location)} {quoted(context['tag'])}", nearest(str(context["tag"]), known)
         case "literal_error":
             known = re.findall("'([^']*)'", str(context.get("expected", ""))) or [str(context.get("expected"))]
             return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
@@ -88,7 +100,7 @@ def _describe(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) ->
         case "less_than_equal":
             return f"{given} is above the maximum of {context['le']}", f"write {context['le']} or less"
         case "too_short":
-            return "must not be empty", _description(model, location)
+            return "must not be empty", _description(model, tried)
         case "value_error":
             error = context.get("error", item["msg"])
             return str(error), error.hint if isinstance(error, InvalidValue) else ""
@@ -99,20 +111,20 @@ def _describe(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) ->
 
 def _describe_mismatch(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - as above
     """Why a string does not match its pattern, with the string that was probably meant, or an example."""
-    given, pattern = item["input"], item["ctx"]["pattern"]
+    given, pattern, tried = item["input"], item["ctx"]["pattern"], item["loc"]
     if _without_secrets(given) != given:
         hint = "leave it out: what is rendered, logged and recorded holds no secret"
         return f"{quoted(_without_secrets(given))} has a user, a query or a fragment in it", hint
     is_https = pattern.startswith("^https://")
     if is_https and not given.startswith("https://"):
-        return f"{quoted(given)} must start with https://", _form(model, location, pattern)
+        return f"{quoted(given)} must start with https://", _form(model, tried, pattern)
     if str(item["loc"][-1]).endswith("_env"):
         # Where a secret's variable is to be named, the secret itself is easily put: it is not shown.
-        return "this is not a valid name of an environment variable", _form(model, location, pattern)
+        return "this is not a valid name of an environment variable", _form(model, tried, pattern)
     if (meant := _meant_string(given, pattern)) is not None:
         hint = f'write "{meant}"'
     else:
-        hint = f"{_description(model, location)} {_form(model, location, pattern)}".strip()
+        hint = f"{_description(model, tried)} {_form(model, tried, pattern)}".strip()
     return f"{quoted(given)} is not a valid {'URL' if is_https else _noun(location)}", hint
 
 

@@ -23,7 +23,7 @@ def name_own_leftovers(entry: Entry, folder: Path, out: Path, run: Run, console:
 
     What these credentials may not list is said and no warning: the build itself went well.
     """
-    place, swept = Place(entry.target, entry.place), Swept()
+    place, swept = Place(entry.target, entry.cloud, entry.place), Swept()
     left = []
     with swept.going_on(place):
         found = swept.leftovers(place, run, Deadline(), usual=False)

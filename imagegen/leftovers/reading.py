@@ -27,6 +27,6 @@ def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
 
 
 def _fault_of(entry: Entry) -> str:
-    if entry.target not in PROVIDERS:
-        return f"{entry.target!r} is no target of this version"
-    return "" if provider(entry.target).is_place(entry.place) else f"its place is none of {entry.target}"
+    if entry.cloud not in PROVIDERS:
+        return f"{entry.cloud!r} is no provider of this version"
+    return "" if provider(entry.cloud).is_place(entry.place) else f"its place is none of {entry.cloud}"

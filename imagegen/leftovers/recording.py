@@ -62,7 +62,7 @@ def refuse_claimed(out: Path, run: Run) -> None:
 
 def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
     """After `expires_at` no Packer of this build runs any more, whichever size it had to take."""
-    cloud = provider(plan.image.target)
+    cloud = provider(plan.image.provider)
     longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan)) + _MARGIN_S
     choice = on_error.choice if on_error else "cleanup"
     if choice == "ask":
@@ -70,7 +70,8 @@ def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
     expires = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=longest_s)
     return Entry(
         run_id=run.id,
-        target=plan.image.target,
+        target=plan.build.target,
+        provider=plan.image.provider,
         image_id=plan.image_id,
         place=cloud.place(plan.build.settings, plan.publish.settings, run),
         started=run.started,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from imagegen.build.journal import RecordedRun
     from imagegen.console import Console
     from imagegen.providers import Leftover, Run
+    from imagegen.providers.words import TargetSettings
 
 # What goes lets other things appear: a deleted key vault is there again as a soft-deleted one.
 _PASSES: Final = 3
@@ -28,14 +29,16 @@ _PASSES: Final = 3
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where to look, in the words of the target's provider."""
+    """Where to look, in the words of the target's provider. `target` is one of those that build there."""
 
     target: str
+    provider: str
     details: Mapping[str, Any]
 
     @property
     def key(self) -> str:
-        return json.dumps([self.target, self.details], sort_keys=True)
+        """The same for all targets that build there."""
+        return json.dumps([self.provider, self.details], sort_keys=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,20 +95,21 @@ class Swept:
         self, place: Place, run: Run, deadline: Deadline | None = None, *, usual: bool = True
     ) -> Sequence[Leftover]:
         """What is in the place, as far as the cloud tells it."""
-        found = provider(place.target).leftovers(place.details, run, deadline, usual=usual)
+        found = provider(place.provider).leftovers(place.details, run, deadline, usual=usual)
         for fault in found.faults:
             self.add_fault(place, fault)
         return found.leftovers
 
 
-def configured_place(target: str, settings: Any, run: Run) -> Place:  # noqa: ANN401 - each provider's own Settings
+def configured_place(target: str, settings: TargetSettings, run: Run) -> Place:
     """Where a config's target builds."""
-    cloud = provider(target)
-    return Place(target, cloud.place(cloud.build_settings(settings), cloud.publish_settings(settings), run))
+    cloud = provider(settings.provider)
+    place = cloud.place(cloud.build_settings(settings), cloud.publish_settings(settings), run)
+    return Place(target, settings.provider, place)
 
 
 def place_of(run: RecordedRun) -> Place:
-    return Place(run.entry.target, run.entry.place)
+    return Place(run.entry.target, run.entry.cloud, run.entry.place)
 
 
 def places_of(runs: Iterable[RecordedRun]) -> list[Place]:
@@ -191,7 +195,7 @@ def _removed(place: Place, going: Sequence[Outcome], run: Run, console: Console)
     if not here:
         return
     leftovers = [outcome.verdict.leftover for outcome in going]
-    for leftover, why_not in provider(place.target).remove(place.details, leftovers, run):
+    for leftover, why_not in provider(place.provider).remove(place.details, leftovers, run):
         if why_not:
             console.warn(f"{place.target}  {leftover.kind} {leftover.id} could not be removed: {why_not}")
         else:

@@ -23,7 +23,7 @@ def warn_of_leftovers(out: Path, run: Run, console: Console) -> None:
         return
     found, faults = left_by(dead, run, datetime.datetime.now(datetime.UTC), console)
     for place, fault in faults:
-        ids = ", ".join(each.entry.run_id for each in dead if place_of(each) == place)
+        ids = ", ".join(each.entry.run_id for each in dead if place_of(each).key == place.key)
         console.warn(f"whether run {ids} left something behind could not be found out: {fault.message}")
     command = f"imagegen janitor --out {shlex.quote(str(out))} --delete"
     for run_id, leftovers in found.items():

@@ -23,6 +23,7 @@ def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:
         name=old.name,
         image_id=old.image_id,
         target=old.target,
+        provider=old.provider,
         labels=old.labels,
         created=making.created,
         imagegen_version=making.imagegen_version,

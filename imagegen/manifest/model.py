@@ -94,6 +94,7 @@ class ImageManifest(Strict):
     name: Name
     image_id: Sha256
     target: Name
+    provider: Name
     labels: dict[str, str]
     created: str
     imagegen_version: str
@@ -107,6 +108,12 @@ class ImageManifest(Strict):
     report_missing: str | None = None
     """Why there is no report; None exactly when there is one."""
     notes: Json = {}
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, data: dict[str, object]) -> dict[str, object]:
+        # A target was its cloud, and had the cloud's name.
+        return data if "provider" in data else {**data, "provider": data.get("target")}
 
     @pydantic.model_validator(mode="after")
     def _has_report_or_reason(self) -> Self:

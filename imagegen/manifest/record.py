@@ -46,13 +46,14 @@ def make_manifest(
     return ImageManifest(
         name=plan.build.name,
         image_id=plan.image_id,
-        target=plan.image.target,
+        target=plan.build.target,
+        provider=plan.image.provider,
         labels=dict(run.labels),
         created=run.started,
         imagegen_version=imagegen.__version__,
         inputs=_inputs(plan, config, base_request),
         versions=dict(plan.image.versions),
-        tools=_tools(plan.image.target, tools) if tools else None,
+        tools=_tools(plan.image.provider, tools) if tools else None,
         built=RecordedImage.of(built) if built else None,
         published=RecordedPublish.of(published) if published else None,
         report=told,
@@ -70,6 +71,6 @@ def _inputs(plan: BuildPlan, config: tuple[str, str], base_request: Mapping[str,
     return Inputs(config_file=config[0], config_sha256=config[1], base=base, artifacts=artifacts, stated=stated)
 
 
-def _tools(target: str, tools: Toolchain) -> Tools:
-    name = provider(target).PLUGIN
+def _tools(cloud: str, tools: Toolchain) -> Tools:
+    name = provider(cloud).PLUGIN
     return Tools(packer=tools.packer_version, plugin=Plugin(name=name, version=tools.plugins[name].version))

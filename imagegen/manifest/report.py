@@ -69,7 +69,7 @@ class ExpectedReport:
         return cls(
             plan_sha256=hashlib.sha256(plan_json).hexdigest(),
             name=plan.build.name,
-            target=plan.image.target,
+            target=plan.image.provider,
             phases=[phase.name for phase in phases],
             resources=[resource.id for phase in phases for resource in phase.resources()],
         )

@@ -75,7 +75,7 @@ def _reason_here(plan: BuildPlan, report: Path) -> str | None:
 
 def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: Run) -> bool:
     """Whether the record of this very image holds its report, or says that it is published."""
-    recorded = store.get(plan.build.name, plan.image.target, plan.image_id, run.labels)
+    recorded = store.get(plan.build.name, plan.build.target, plan.image_id, run.labels)
     if recorded is None or recorded.built is None or recorded.built.id != found.id:
         return False
     return recorded.report is not None or recorded.published is not None
@@ -83,7 +83,7 @@ def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: Run) 
 
 def _mark(plan: BuildPlan, image: CloudImage, report: str, run: Run, console: Console) -> None:
     try:
-        provider(plan.image.target).mark(plan, image, report, run)
+        provider(plan.image.provider).mark(plan, image, report, run)
     except ImagegenError as error:
         # What the report says is known here; only a run on another machine has to do without it.
         console.warn(f"{image.id} could not be tagged as {report}, which other machines go by: {error.message}")

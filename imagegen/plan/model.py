@@ -64,9 +64,10 @@ class PlannedArtifact:
 
 @dataclasses.dataclass(frozen=True)
 class ImagePart:
-    """What is on the image: nothing else can change its identity."""
+    """What is on the image: nothing else can change its identity. It says its cloud and not its target's name: targets
+    with the same settings have the same image."""
 
-    target: str
+    provider: str
     windows: JsonObject
     base: Mapping[str, str]
     versions: Mapping[str, str]
@@ -74,6 +75,11 @@ class ImagePart:
     artifacts: Mapping[str, PlannedArtifact]
     files: Mapping[str, str]
     scripts: Mapping[str, str]
+
+    def as_json(self) -> JsonObject:
+        """`target` is what the provider's name was called when the first identities were made of it."""
+        parts = dataclasses.asdict(self)
+        return {"target": parts.pop("provider"), **parts}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +99,7 @@ class BuildPart:
     """
 
     name: str
+    target: str
     base_place: Mapping[str, str]
     settings: JsonObject
     downloads: Mapping[str, str]
@@ -129,8 +136,7 @@ class BuildPlan:
     @property
     def image_id(self) -> str:
         """The identity: sha256 of the canonical image part, salted by the errata."""
-        payload = {"errata": list(ERRATA), "image": dataclasses.asdict(self.image)}
-        return digest(payload)
+        return digest({"errata": list(ERRATA), "image": self.image.as_json()})
 
     @property
     def short_id(self) -> str:
@@ -138,7 +144,7 @@ class BuildPlan:
         return self.image_id[:16]
 
     def as_json(self) -> JsonObject:
-        return {"image_id": self.image_id, **dataclasses.asdict(self)}
+        return {"image_id": self.image_id, **dataclasses.asdict(self), "image": self.image.as_json()}
 
 
 def digest(value: object) -> str:

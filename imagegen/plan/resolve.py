@@ -70,12 +70,12 @@ def resolve(
     config, settings = spec.config, spec.settings
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
-    phases = _phases(evaluated, lock, spec.target)
+    phases = _phases(evaluated, lock, spec.provider)
     notes = {step.step.name: _notes(step.step, config) for step in evaluated}
     texts = {path: text for step in evaluated for path, text in step.texts.items()}
     bundle = {**_needed(guest, phases), **texts}
     image = ImagePart(
-        target=spec.target,
+        provider=spec.provider,
         windows={
             "release": config.windows.release,
             "edition": config.windows.edition,
@@ -92,6 +92,7 @@ def resolve(
     )
     build = BuildPart(
         name=config.name,
+        target=spec.target,
         base_place=base.place,
         settings=provider.build_settings(settings),
         downloads={name: request.url for name, request in sorted(requests.items())},
@@ -151,13 +152,13 @@ def _notes(step: Step, config: ImageConfig) -> StepNotes:
     return StepNotes(step.meta.summary, step.meta.timeout_s if minutes is None else minutes * 60)
 
 
-def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, target: str) -> tuple[Phase, ...]:
+def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, provider: str) -> tuple[Phase, ...]:
     problems: list[Problem] = []
     typed = [(step, tuple(_resources(step, lock, problems))) for step in evaluated]
     problems += find_wrong_restarts(typed)
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
-    problems += [*_find_missing_paths(placed, stock_paths(target)), *_find_duplicates(placed)]
+    problems += [*_find_missing_paths(placed, stock_paths(provider)), *_find_duplicates(placed)]
     if problems:
         raise ConfigError("the plan does not hold together", problems=problems)
     return tuple(plan_phase(number, phase) for number, phase in enumerate(cut, 1))

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import pydantic
 
+from imagegen.resources.model import Strict
+
 Cidr = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
 Days = Annotated[int, pydantic.Field(ge=1, le=3650)]
 # What Azure takes in tags, and AWS too.
@@ -14,3 +16,9 @@ Price = Annotated[
     str, pydantic.StringConstraints(pattern=r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)$", max_length=12)
 ]
 EnvName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]{0,127}$")]
+
+
+class TargetSettings(Strict):
+    """What the settings of every cloud say; each narrows `provider` to its own name."""
+
+    provider: str

@@ -81,7 +81,7 @@ def rehearse_build(
     injected = Injected.of(faults, loaded, target)
     refuse_what_is_not_played(loaded, target)
     # Tools are built, where they must be, with the network that the user has.
-    cloud = provider(target)
+    cloud = provider(loaded.specs[target].provider)
     find_tools(environ=environ, console=console, needed={cloud.PLUGIN: cloud.PLUGIN_SINCE})
     began = time.monotonic()
     folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")

@@ -9,6 +9,8 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from imagegen import loading, pipeline
 from imagegen.errors import RefusedError
+from imagegen.providers.aws.settings import Settings as AwsSettings
+from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.rehearsal.network.aws.account import Limits
 from imagegen.rehearsal.network.aws.edge import AwsOptions
 from imagegen.rehearsal.network.aws.standing import Standing
@@ -20,12 +22,10 @@ from imagegen.rehearsal.stage import Scene
 from imagegen.rehearsal.supplies import make_supplies, unrecorded_releases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
     from imagegen.errors import Problem
-    from imagegen.providers.aws.settings import Settings as AwsSettings
-    from imagegen.providers.azure.settings import Settings as AzureSettings
 
 _STANDARD = "Standard"
 
@@ -42,18 +42,25 @@ def refuse_what_is_not_played(loaded: loading.Loaded, target: str) -> None:
 
 
 def _unknown_accounts(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
-    azure = loaded.config.targets.azure
-    if target == "azure" and azure is not None and azure.auth != type(azure.auth)():
+    azure = loaded.specs[target].settings
+    if isinstance(azure, AzureSettings) and azure.auth != type(azure.auth)():
         message = "a rehearsal signs in to a subscription of its own, and to no other"
-        yield loaded.document.problem(("targets", target, "auth"), message, "--set 'targets.azure.auth={}'")
+        yield loaded.document.problem(("targets", target, "auth"), message, f"--set 'targets.{target}.auth={{}}'")
 
 
 def _unknown_regions(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
     """Those of other clouds (government, China), which have other hosts, and those that moto has no machines for."""
-    settings = loaded.config.targets.named()[target]
-    home, known = ("region", INSTANCE_TYPE_OFFERINGS["region"]) if target == "aws" else ("location", REGIONS)
-    places: dict[tuple[str | int, ...], str] = {(home,): getattr(settings, home)}
-    places |= {("publish", "regions", number): region for number, region in enumerate(settings.publish.regions)}
+    settings = loaded.specs[target].settings
+    places: dict[tuple[str | int, ...], str] = {}
+    regions: list[str] = []
+    known: Collection[str] = ()
+    if isinstance(settings, AwsSettings):
+        places, regions = {("region",): settings.region}, settings.publish.regions
+        known = INSTANCE_TYPE_OFFERINGS["region"]
+    elif isinstance(settings, AzureSettings):
+        places, regions = {("location",): settings.location}, settings.publish.regions
+        known = REGIONS
+    places |= {("publish", "regions", number): region for number, region in enumerate(regions)}
     for path, region in places.items():
         if region not in known:
             message, instead = f"a rehearsal has no region {region}", ", ".join(sorted(known))
@@ -77,14 +84,15 @@ def scene_for(loaded: loading.Loaded, target: str, folder: Path) -> Scene:
     def tree() -> Path:
         return next(iter(sorted((folder / config.name).glob("*/tree"))), folder / "tree")
 
-    aws, azure = config.targets.aws, config.targets.azure
+    spec = loaded.specs[target]
+    settings = spec.settings
     return Scene(
-        cloud=target,
+        cloud=spec.provider,
         release=config.windows.release,
         supplies=make_supplies(pipeline.evaluated(loaded, target)),
         tree=tree,
-        aws=_aws(aws, folder) if aws and target == "aws" else None,
-        azure=_azure(azure) if azure and target == "azure" else None,
+        aws=_aws(settings, folder) if isinstance(settings, AwsSettings) else None,
+        azure=_azure(settings) if isinstance(settings, AzureSettings) else None,
         proxy=config.proxy.https if config.proxy else None,
     )
 

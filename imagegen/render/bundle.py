@@ -25,7 +25,7 @@ def guest_plan(plan: BuildPlan) -> bytes:
     payload: dict[str, Any] = {
         "plan_version": PLAN_VERSION,
         "name": plan.build.name,
-        "target": image.target,
+        "target": image.provider,
         "windows": {"release": image.windows["release"], "build": image.windows["build"]},
         "phases": [_phase(phase, plan.build) for phase in image.phases],
         "artifacts": {

@@ -33,8 +33,8 @@ def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, A
     plan_json = guest_plan(plan)
     bundle = bundle_zip(plan_json, decision.bundle)
     context = {
-        "target": plan.image.target,
-        "builder": _BUILDERS[plan.image.target],
+        "target": plan.image.provider,
+        "builder": _BUILDERS[plan.image.provider],
         "plugin": plugin,
         "source": source,
         "phases": [
@@ -49,7 +49,7 @@ def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, A
     texts = {
         "plugins.pkr.hcl": "plugins.pkr.hcl.j2",
         "variables.pkr.hcl": "variables.pkr.hcl.j2",
-        "source.pkr.hcl": f"{plan.image.target}/source.pkr.hcl.j2",
+        "source.pkr.hcl": f"{plan.image.provider}/source.pkr.hcl.j2",
         "build.pkr.hcl": "build.pkr.hcl.j2",
     }
     tree = {path: render_text(decision.templates[name], context).encode() for path, name in texts.items()}
@@ -57,7 +57,7 @@ def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, A
         "image": _image_values(plan),
         "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
         "timeouts": {name: f"{minutes}m" for name, minutes in plan.build.timeouts_min.items()},
-        plan.image.target: source,
+        plan.image.provider: source,
     }
     tree["image.auto.pkrvars.json"] = json.dumps(values, indent=2, sort_keys=True).encode() + b"\n"
     tree["guest/bundle.zip"] = bundle

@@ -80,7 +80,7 @@ def first_boot_on_target(given: RuleInput) -> Iterator[Finding]:
     cloudbase = given.config.cloudbase_init
     for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
         for target, listed in lists:
-            if listed is not None and target not in given.config.targets.named():
+            if listed is not None and target not in given.providers:
                 message = f"the image is not built for {target}, so nothing reads this"
                 yield Finding(("cloudbase_init", kind, target), message, "leave it out")
 

@@ -241,7 +241,7 @@ def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
     folder = given.config.kubernetes.install_path
     layout = paths()
     taken = [place for name, place in layout.items() if name != "kubernetes"]
-    stock = sorted({place for target in given.config.targets.named() for place in stock_paths(target)})
+    stock = sorted({place for provider in given.providers for place in stock_paths(provider)})
     clash = next((place for place in taken if is_inside(folder, place) or is_inside(place, folder)), None)
     clash = clash or next((place for place in stock if is_inside(place, folder)), None)
     system = layout["system32"].rpartition("\\")[0]

@@ -30,18 +30,18 @@ def settle_targets(config: ImageConfig, document: Document) -> dict[str, Spec]:
 def settle(config: ImageConfig, document: Document, target: str) -> Spec:
     """The spec of one of the config's targets."""
     settings = config.targets.named()[target]
-    generation = str(getattr(settings, "generation", "2"))
-    values = {value.path: value for value in _values(config, target, generation)}
+    provider = settings.provider
+    values = {value.path: value for value in _values(config, target)}
     of_keys = {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")}
     settled: ImageConfig = _filled(config, of_keys)
     return Spec(
         target=target,
-        provider=target,
+        provider=provider,
         config=settled,
         settings=settings,
         facts=_facts({str(path[1]): value.value for path, value in values.items() if path[0] == FACTS}),
-        plugins=tuple(getattr(settled.cloudbase_init.plugins, target)),
-        metadata_services=tuple(getattr(settled.cloudbase_init.metadata_services, target)),
+        plugins=tuple(getattr(settled.cloudbase_init.plugins, provider)),
+        metadata_services=tuple(getattr(settled.cloudbase_init.metadata_services, provider)),
         offered_image=values["targets", target, "base_image"].value or {},
         document=document,
         catalogue=values,
@@ -72,17 +72,17 @@ def _facts(values: Mapping[str, Any]) -> Facts:
     return Facts(**values)
 
 
-def _values(config: ImageConfig, target: str, generation: str) -> Iterator[CatalogueValue]:
+def _values(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
     """What the catalogue says, whether or not the config says something else."""
-    yield from _windows(config, target, generation)
+    yield from _windows(config, target)
     yield from _kubernetes(config)
     yield from _containerd(config)
     yield from _network(config)
-    yield from _first_boot(config, target)
+    yield from _first_boot(config, config.targets.named()[target].provider)
 
 
-def _windows(config: ImageConfig, target: str, generation: str) -> Iterator[CatalogueValue]:
-    release = config.windows.release
+def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
+    release, settings = config.windows.release, config.targets.named()[target]
     row: JsonObject = table("windows")["releases"].get(release, {})
     rows: list[JsonObject] = row.get("hot_fixes", [])
     fixes = tuple(HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows)
@@ -90,10 +90,10 @@ def _windows(config: ImageConfig, target: str, generation: str) -> Iterator[Cata
     yield _fact("windows_build", row.get("build"), origin, "The Windows build, which the base image must have.")
     origin = _origin("windows", release, rows[0]["source"] if rows else None)
     yield _fact("hot_fixes", fixes, origin, "Registry values that this Windows needs for containers.")
-    image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(target, {})
+    image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
     named = {"name": image.get("name")} if "name" in image else {}
     if "sku" in image:
-        named = {"offer": image["offer"], "sku": image["sku"][generation]}
+        named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
     offered = named if named and None not in named.values() else None
     yield CatalogueValue(("targets", target, "base_image"), offered, _origin("windows", release, image.get("source")))
 
@@ -128,12 +128,12 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
         yield CatalogueValue(("cni", "mode"), plugin.get("default_mode"), origin)
 
 
-def _first_boot(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
+def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     cloudbase = table("cloudbase-init")
-    cloud = cloudbase["clouds"][target]
-    origin = _origin("cloudbase-init", target, cloud["source"])
-    yield CatalogueValue(("cloudbase_init", "plugins", target), cloud["plugins"], origin)
-    yield CatalogueValue(("cloudbase_init", "metadata_services", target), [cloud["metadata_service"]], origin)
+    cloud = cloudbase["clouds"][provider]
+    origin = _origin("cloudbase-init", provider, cloud["source"])
+    yield CatalogueValue(("cloudbase_init", "plugins", provider), cloud["plugins"], origin)
+    yield CatalogueValue(("cloudbase_init", "metadata_services", provider), [cloud["metadata_service"]], origin)
     product = cloudbase["product"].format(version=config.cloudbase_init.version)
     origin = _origin("cloudbase-init", config.cloudbase_init.version, cloudbase["source"]["product"])
     yield _fact("cloudbase_init_product", product, origin, "What Windows calls the installed cloudbase-init.")

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
 
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
-    from imagegen.providers.aws.settings import Settings as AwsSettings
-    from imagegen.providers.azure.settings import Settings as AzureSettings
+    from imagegen.providers.words import TargetSettings
 
 Kind = Literal["default", "catalogue", "file", "set"]
 
@@ -84,7 +83,7 @@ class Spec:
     target: str
     provider: str
     config: ImageConfig
-    settings: AwsSettings | AzureSettings
+    settings: TargetSettings
     facts: Facts
     plugins: tuple[str, ...]
     """cloudbase-init's plugins, in their order."""

@@ -110,7 +110,7 @@ def _plan(settings: Settings, run: Run) -> BuildPlan:
     assert base.identity == {"owner": _BASE.owner, "name": _BASE.name}
     versions = {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
     image = ImagePart("aws", {"release": "2022"}, base.identity, versions, (), {}, {}, {})
-    build = BuildPart("node", base.place, aws.build_settings(settings), {}, {}, {}, {}, {})
+    build = BuildPart("node", "aws", base.place, aws.build_settings(settings), {}, {}, {}, {}, {})
     return BuildPlan(image, build, PublishPart(aws.publish_settings(settings)))
 
 

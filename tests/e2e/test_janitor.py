@@ -115,9 +115,8 @@ class Cut:
         """As a config on another machine says it."""
         cloud = provider(self.target)
         settings = loaded().config.targets.named()[self.target]
-        return sweep.Place(
-            self.target, cloud.place(cloud.build_settings(settings), cloud.publish_settings(settings), self.run)
-        )
+        place = cloud.place(cloud.build_settings(settings), cloud.publish_settings(settings), self.run)
+        return sweep.Place(self.target, self.target, place)
 
 
 @pytest.mark.parametrize("turn", [0, 1], ids=["first", "second"])
@@ -337,7 +336,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
             _enter(cut, patch)
             settings = config.config.targets.named()["azure"]
             azure = provider("azure")
-            place = sweep.Place("azure", azure.place(azure.build_settings(settings), {}, cut.run))
+            place = sweep.Place("azure", "azure", azure.place(azure.build_settings(settings), {}, cut.run))
             found = sweep.look([place], [], cut.run, _NOW, 50).outcomes
             # A plain Packer gives its run an id of its own making.
             own = [outcome for outcome in found if outcome.verdict.leftover.run_id.endswith("-packer")]

@@ -34,7 +34,7 @@ _Opcode = tuple[str, int, int, int, int]
 def read_tree(decided: Decided, tree: Mapping[str, bytes], repository: Path) -> dict[str, str]:
     """The texts by path, with the bundle unpacked. A file that is a copy of one in the repository is only listed."""
     files = _unpack(tree)
-    static = _read_static_files(repository, decided.decision.plan.image.target)
+    static = _read_static_files(repository, decided.decision.plan.image.provider)
     names = _name_digests(decided, tree, files, static)
     texts, rows = {}, []
     for path, data in files.items():

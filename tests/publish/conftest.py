@@ -49,7 +49,7 @@ def console() -> Console:
 def make_plan() -> Callable[..., BuildPlan]:
     def make(target: str, build: dict[str, Any], publish: dict[str, Any], kubernetes: str = "1.35.6") -> BuildPlan:
         image = ImagePart(
-            target=target,
+            provider=target,
             windows={"release": "2022", "build": 20348},
             base={"name": "base"},
             versions={"kubernetes": kubernetes},
@@ -58,6 +58,6 @@ def make_plan() -> Callable[..., BuildPlan]:
             files={},
             scripts={},
         )
-        return BuildPlan(image, BuildPart("node", {}, build, {}, {}, {}, {}, {}), PublishPart(publish))
+        return BuildPlan(image, BuildPart("node", target, {}, build, {}, {}, {}, {}, {}), PublishPart(publish))
 
     return make

@@ -4,9 +4,10 @@ from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.providers.words import Cidr, Days, Price, TagValue
+from imagegen.providers.words import Cidr, Days, Price, TagValue, TargetSettings
 from imagegen.resources.model import Strict
 
+TITLE: Final = "AWS"
 REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$"
 OWNER: Final = r"^([0-9]{12}|self|amazon)$"
 Region = Annotated[str, pydantic.StringConstraints(pattern=REGION)]
@@ -225,9 +226,14 @@ class Publish(Strict):
     )
 
 
-class Settings(Strict):
+class Settings(TargetSettings):
     """Build and publishing on AWS."""
 
+    provider: Literal["aws"] = pydantic.Field(
+        default="aws",
+        description="The cloud that the target is on; by default the target's own name.",
+        examples=["aws"],
+    )
     region: Region = pydantic.Field(description="The region in which the image is built.", examples=["us-east-1"])
     instance_types: list[InstanceType] = pydantic.Field(
         default=["m6i.large"],

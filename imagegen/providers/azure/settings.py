@@ -4,9 +4,10 @@ from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.providers.words import Cidr, Days, EnvName, Price, TagName, TagValue
+from imagegen.providers.words import Cidr, Days, EnvName, Price, TagName, TagValue, TargetSettings
 from imagegen.resources.model import Strict
 
+TITLE: Final = "Azure"
 LOCATION: Final = r"^[a-z0-9]+$"
 RESOURCE_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$"
 Location = Annotated[str, pydantic.StringConstraints(pattern=LOCATION, max_length=60)]
@@ -174,9 +175,14 @@ class Publish(Strict):
     )
 
 
-class Settings(Strict):
+class Settings(TargetSettings):
     """Build and publishing on Azure."""
 
+    provider: Literal["azure"] = pydantic.Field(
+        default="azure",
+        description="The cloud that the target is on; by default the target's own name.",
+        examples=["azure"],
+    )
     location: Location = pydantic.Field(description="The region in which the image is built.", examples=["eastus2"])
     vm_sizes: list[VmSize] = pydantic.Field(
         default=["Standard_D4s_v5"],

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from imagegen.providers.aws.settings import Settings as AwsSettings
+from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.rehearsal.faults.fault import Place
 from imagegen.rehearsal.faults.table import check_place, find_faults
 
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from imagegen.loading import Loaded
+    from imagegen.providers.words import TargetSettings
     from imagegen.rehearsal.faults.fault import Fault, Meter
     from imagegen.rehearsal.stage import Stage
 
@@ -21,21 +24,22 @@ class Injected:
     """The faults that were asked for, and how often each was met."""
 
     faults: Sequence[Fault]
-    target: str
+    provider: str
     place: Place
     _meters: dict[str, Meter] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, names: Sequence[str], loaded: Loaded, target: str) -> Injected:
         """Those with these names; one that this config cannot meet is an error."""
-        faults, place = find_faults(names, target), _place_of(loaded, target)
+        spec = loaded.specs[target]
+        faults, place = find_faults(names, spec.provider), _place_of(spec.settings)
         check_place(faults, place, target)
-        return cls(faults, target, place)
+        return cls(faults, spec.provider, place)
 
     def arrange(self, stage: Stage) -> None:
         """Make them wait for their moment."""
         for fault in self.faults:
-            self._meters[fault.name] = fault.arrange[self.target](stage, self.place)
+            self._meters[fault.name] = fault.arrange[self.provider](stage, self.place)
 
     def met(self) -> Iterator[tuple[str, int]]:
         for name, meter in self._meters.items():
@@ -50,12 +54,11 @@ class Injected:
             yield f"fault {name}: met {times} time{'' if times == 1 else 's'}"
 
 
-def _place_of(loaded: Loaded, target: str) -> Place:
-    aws, azure = loaded.config.targets.aws, loaded.config.targets.azure
-    if target == "aws" and aws is not None:
-        home, regions, sizes = aws.region, aws.publish.regions, aws.instance_types
-    elif azure is not None:
-        home, regions, sizes = azure.location, azure.publish.regions, azure.vm_sizes
+def _place_of(settings: TargetSettings) -> Place:
+    if isinstance(settings, AwsSettings):
+        home, regions, sizes = settings.region, settings.publish.regions, settings.instance_types
+    elif isinstance(settings, AzureSettings):
+        home, regions, sizes = settings.location, settings.publish.regions, settings.vm_sizes
     else:
-        raise AssertionError(f"the config has no target {target}")
+        raise AssertionError(f"{settings.provider} cannot be rehearsed")
     return Place(home, next((region for region in regions if region != home), ""), tuple(sizes))

@@ -215,7 +215,7 @@ AZURE_PLACE = {
 @pytest.mark.parametrize(
     ("target", "place", "says"),
     [
-        ("gcp", PLACE, "'gcp' is no target of this version"),
+        ("gcp", PLACE, "'gcp' is no provider of this version"),
         ("aws", {}, "its place is none of aws"),
         ("aws", {**PLACE, "region": 7}, "its place is none of aws"),
         ("azure", {}, "its place is none of azure"),

@@ -164,7 +164,7 @@ def subschemas(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]
             yield from subschemas(value, f"{at}/{keyword}/{name}")
     for keyword in ("items", "additionalProperties", "propertyNames", "if", "then", "else"):
         yield from subschemas(node.get(keyword), f"{at}/{keyword}")
-    for keyword in ("anyOf", "oneOf"):
+    for keyword in ("allOf", "anyOf", "oneOf"):
         for index, value in enumerate(node.get(keyword, ())):
             yield from subschemas(value, f"{at}/{keyword}/{index}")
 
@@ -172,7 +172,18 @@ def subschemas(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]
 # What JSON Schema knows, and the one word of editors'.
 KEYWORDS = {
     *("$schema", "$id", "$ref", "$defs", "$comment", "title", "description", "default", "examples", "type", "enum"),
-    *("const", "properties", "required", "additionalProperties", "propertyNames", "items", "anyOf", "oneOf", "if"),
+    *(
+        "const",
+        "properties",
+        "required",
+        "additionalProperties",
+        "propertyNames",
+        "items",
+        "allOf",
+        "anyOf",
+        "oneOf",
+        "if",
+    ),
     *("then", "else", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems"),
     "patternErrorMessage",
 }
@@ -200,7 +211,7 @@ def test_every_pattern_is_explained_and_every_key_described() -> None:
     for at, node in subschemas(schema()):
         if "pattern" in node:
             assert re.match(r"This (value|name) is not valid\. .{5}", node["patternErrorMessage"]), at
-        if "/else" not in at and not at.endswith(("#/if", "/then")):
+        if "/else" not in at and not at.endswith(("/if", "/then")):
             without = [name for name, value in node.get("properties", {}).items() if not value.get("description")]
             assert without == [], at
 

@@ -44,7 +44,7 @@ def test_it_is_planned_or_refused_for_what_it_says(
     loaded = load(file)
     for target in loaded.config.targets.named():
         if file.stem not in WAITS_FOR:
-            assert decide(file, target).decision.plan.image.target == target
+            assert decide(file, target).decision.plan.image.provider == target
             continue
         assert "not built yet" in file.read_text()
         with pytest.raises(RefusedError) as refused:

@@ -260,6 +260,7 @@ PLAN = BuildPlan(
     ),
     BuildPart(
         "node",
+        "aws",
         {"ami_id": "ami-0"},
         {},
         {"containerd": "https://x.test/c.tar.gz?sig=secret"},

@@ -110,7 +110,7 @@ def report_of(plan: BuildPlan) -> dict[str, Any]:
         "report_version": 1,
         "plan_sha256": hashlib.sha256(guest_plan(plan)).hexdigest(),
         "name": plan.build.name,
-        "target": plan.image.target,
+        "target": plan.image.provider,
         "machine": {},
         "phases": [
             {"name": phase.name, "status": "finished", "changed": 0, "restart": phase.restart, "ms": 1}

@@ -67,7 +67,7 @@ def test_spelling_is_no_part_of_the_plan(target: str, decide: Decide, tmp_path: 
 
 FIELDS: dict[type, dict[str, object]] = {
     ImagePart: {
-        "target": "another",
+        "provider": "another",
         "windows": {"release": "2022", "edition": "core", "build": 1},
         "base": {"name": "another"},
         "versions": {"kubernetes": "9.9.9"},
@@ -78,6 +78,7 @@ FIELDS: dict[type, dict[str, object]] = {
     },
     BuildPart: {
         "name": "another",
+        "target": "another",
         "base_place": {"ami_id": "another"},
         "settings": {"region": "another"},
         "downloads": {"another": "https://mirror.example.com/another"},

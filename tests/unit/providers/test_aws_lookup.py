@@ -32,7 +32,7 @@ NO_AUTH = {"profile": None, "assume_role": None}
 def plan_of(settings: Settings = SETTINGS) -> BuildPlan:
     return BuildPlan(
         ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
-        BuildPart("node", {}, source.build_settings(settings), {}, {}, {}, {}, {}),
+        BuildPart("node", "aws", {}, source.build_settings(settings), {}, {}, {}, {}, {}),
         PublishPart(source.publish_settings(settings)),
     )
 

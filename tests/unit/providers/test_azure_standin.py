@@ -255,7 +255,7 @@ def test_another_machine_deletes_a_certificate_when_no_build_can_need_it(
 ) -> None:
     put_secret(stage)
     azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
-    place = sweep.Place("azure", azure.place(build, {}, stage.run))
+    place = sweep.Place("azure", "azure", azure.place(build, {}, stage.run))
     now = datetime.datetime(2026, 11, day, tzinfo=datetime.UTC)
     sweep.clean_up([place], list, stage.run, now, 50, stage.console)
     assert list(secrets_left(stage)) == left

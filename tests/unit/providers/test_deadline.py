@@ -17,6 +17,7 @@ from imagegen.providers import Remains, Run, deadline
 from imagegen.providers.aws import checks as aws_checks
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.azure import checks, provider
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN
 from imagegen.providers.deadline import Deadline
 from tests.conftest import REPOSITORY, load_today
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from botocore.awsrequest import AWSResponse
-
-    from imagegen.providers.azure.settings import Settings
 
 THROTTLED = (429, "Too Many Requests", *of_json({"error": {"code": "TooManyRequests", "message": "wait"}}))
 AWAY = (503, "Away", *of_json({"error": {"code": "ServiceUnavailable", "message": "away"}}))
@@ -45,8 +44,8 @@ def waited(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def settings() -> Settings:
-    found = load_today(CONFIG).config.targets.azure
-    assert found is not None
+    found = load_today(CONFIG).specs["azure"].settings
+    assert isinstance(found, Settings)
     return found
 
 
@@ -137,7 +136,9 @@ def test_all_places_of_dead_runs_share_one_deadline(monkeypatch: pytest.MonkeyPa
             return Remains(())
 
     monkeypatch.setattr(sweep, "provider", lambda _: Cloud())
-    monkeypatch.setattr(sweep, "places_of", lambda _: [sweep.Place("aws", {"region": "a"}), sweep.Place("aws", {})])
+    monkeypatch.setattr(
+        sweep, "places_of", lambda _: [sweep.Place("aws", "aws", place) for place in ({"region": "a"}, {})]
+    )
     sweep.left_by([], Run({}, {}, ""), None, None)  # type: ignore[arg-type]  # no run is dead, and nothing is told
     assert len(given) == 2
     assert isinstance(given[0], Deadline)
