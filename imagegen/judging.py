@@ -32,9 +32,9 @@ class RuleInput:
     """What holds for each target."""
 
     @property
-    def providers(self) -> set[str]:
-        """The clouds that the image is built for."""
-        return {spec.provider for spec in self.specs.values()}
+    def providers(self) -> tuple[str, ...]:
+        """The clouds that the image is built for, each once."""
+        return tuple(dict.fromkeys(spec.provider for spec in self.specs.values()))
 
 
 Settings = TypeVar("Settings")

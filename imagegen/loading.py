@@ -92,7 +92,7 @@ def load(asked: Asked) -> Loaded:
         warned = len(problems) - wrong
         also = f" and {counted(warned, 'warning')}" if warned else ""
         raise ConfigError(f"{asked.file}: {counted(wrong, 'problem')}{also}", problems=problems)
-    missing = awaited(config, read.document)
+    missing = awaited(config, specs, read.document)
     return Loaded(asked.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 

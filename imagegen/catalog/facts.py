@@ -9,9 +9,11 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.contents import CATALOG
+from imagegen.providers.registry import PROVIDERS, provider_folders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 JsonObject = dict[str, Any]
 
@@ -19,10 +21,40 @@ JsonObject = dict[str, Any]
 _NUMBERS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*")
 
 
-@cache
 def table(name: str) -> JsonObject:
-    """One file of the catalogue."""
-    return cast("JsonObject", json.loads((CATALOG / f"{name}.json").read_bytes()))
+    """One table of the catalogue: its general rows, and those of each provider."""
+    return _table(name, *PROVIDERS.values())
+
+
+@cache
+def _table(name: str, *_packages: str) -> JsonObject:
+    return read_rows(*(folder / f"{name}.json" for folder in folders()))
+
+
+def folders() -> list[Path]:
+    """Where tables lie."""
+    return [CATALOG, *(folder / "catalogue" for folder in provider_folders())]
+
+
+@cache
+def read_rows(*files: Path) -> JsonObject:
+    """JSON files as one: maps and lists go together."""
+    together: JsonObject = {}
+    for file in files:
+        if file.is_file():
+            _add(together, json.loads(file.read_bytes()))
+    return together
+
+
+def _add(rows: JsonObject, others: JsonObject) -> None:
+    for key, value in others.items():
+        have = rows.get(key)
+        if isinstance(have, dict):
+            _add(have, value)
+        elif isinstance(have, list):
+            have.extend(value)
+        else:
+            rows[key] = value
 
 
 def sources(name: str) -> dict[str, dict[str, str]]:
@@ -93,10 +125,9 @@ def paths() -> dict[str, str]:
     return cast("dict[str, str]", table("layout")["paths"])
 
 
-def stock_paths(target: str) -> frozenset[str]:
+def stock_paths(provider: str) -> frozenset[str]:
     """What a machine of that cloud has before anything was done."""
-    layout = table("layout")
-    return frozenset([*layout["stock"], *layout["stock_on"][target]])
+    return frozenset([*table("layout")["stock"], *table("machines")["stock"][provider]["paths"]])
 
 
 def limit_of(name: str) -> JsonObject:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Any
 
-from imagegen.catalog.facts import sources, table
-from imagegen.contents import CATALOG, read_folder
+from imagegen.catalog.facts import folders, sources, table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -21,7 +20,7 @@ _ABOUT_THE_TABLE = ("title", "source", "sources")
 
 def tables() -> list[str]:
     """The names of all tables."""
-    return [path.removesuffix(".json") for path in read_folder(CATALOG, "*.json")]
+    return sorted({file.stem for folder in folders() for file in folder.glob("*.json")})
 
 
 def describe(name: str, width: int = WIDTH) -> list[str]:

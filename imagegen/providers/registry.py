@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,6 +20,12 @@ PROVIDERS: dict[str, str] = {"aws": "imagegen.providers.aws", "azure": "imagegen
 def part(provider: str, name: str) -> ModuleType:
     """One module of a provider's package."""
     return importlib.import_module(f"{PROVIDERS[provider]}.{name}")
+
+
+def provider_folders() -> list[Path]:
+    """The folder of each provider."""
+    specs = [importlib.util.find_spec(package) for package in PROVIDERS.values()]
+    return [Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()]
 
 
 def parts(name: str) -> list[ModuleType]:

@@ -7,38 +7,39 @@ row names values, where it is one of these. A row goes when its work is done; a 
 from __future__ import annotations
 
 import dataclasses
-import json
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pydantic
 
+from imagegen.catalog.facts import read_rows
 from imagegen.errors import WARNING
+from imagegen.providers.registry import provider_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
     from imagegen.errors import Problem
+    from imagegen.settle.spec import Spec
 
 RULE = "not-built-yet"
 
 
-@cache
 def features() -> dict[str, Any]:
-    """What is known to the config and not built yet, by name."""
-    return cast("dict[str, Any]", json.loads(Path(__file__).with_name("awaited.json").read_bytes()))
+    """What is known to the config and not built yet, by name. What is of one cloud lies in its provider's folder."""
+    return read_rows(*(folder / "awaited.json" for folder in (Path(__file__).parent, *provider_folders())))
 
 
-def awaited(config: ImageConfig, document: Document) -> list[Problem]:
+def awaited(config: ImageConfig, specs: Mapping[str, Spec], document: Document) -> list[Problem]:
     """Each place that asks for something that is not built yet."""
     problems = []
     for name, feature in features().items():
         for asked_by in feature["asked_by"]:
-            for path in _asking(config, tuple(asked_by["path"].split(".")), asked_by.get("values"), ()):
-                problems.append(_problem(name, feature, document, path))
+            path, values = tuple(asked_by["path"].split(".")), asked_by.get("values")
+            for at in _asking_targets(specs, path, values) if path[0] == "targets" else _asking(config, path, values):
+                problems.append(_problem(name, feature, document, at))
         problems += [
             _problem(name, feature, document, ("overrides", asked))
             for asked in feature.get("overrides", {})
@@ -64,7 +65,14 @@ def notes() -> dict[str, str]:
     return {row["path"]: ", ".join(["not built yet", *row.get("values", [])]).replace(", ", ": ", 1) for row in rows}
 
 
-def _asking(value: Any, path: YamlPath, values: list[object] | None, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a config
+def _asking_targets(specs: Mapping[str, Spec], path: YamlPath, values: list[object] | None) -> Iterator[YamlPath]:
+    """A row names a cloud; asked is each target of that cloud."""
+    for target, spec in specs.items():
+        if spec.provider == path[1]:
+            yield from _asking(spec.settings, path[2:], values, ("targets", target))
+
+
+def _asking(value: Any, path: YamlPath, values: list[object] | None, at: YamlPath = ()) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a config
     name, rest = path[0], path[1:]
     if name == "*":
         for key, item in value.items():

@@ -24,9 +24,7 @@ _WINDOWS_OWN: Final = frozenset(
     }
 )
 
-# The account by which Packer reaches the machine on Azure, and the log of the first boot's first part; a test holds
-# them against the templates.
-BUILD_ACCOUNT: Final = "packer"
+# The log of the first boot's first part; a test holds it against the template.
 UNATTENDED_LOG: Final = "cloudbase-init-unattend.log"
 
 # What is read by these plugins alone.
@@ -97,11 +95,13 @@ def first_boot_read_by_plugin(given: RuleInput) -> Iterator[Finding]:
 @rule("first-boot-user", ERROR, "cloudbase_init.user must not be an account that exists already")
 def first_boot_user(given: RuleInput) -> Iterator[Finding]:
     user = given.config.cloudbase_init.user
+    clouds = [table("machines")["access"][cloud] for cloud in given.providers]
+    builders = [cloud["cloud"] for cloud in clouds if cloud["build_account"] == user]
     if user in _WINDOWS_OWN:
         message = f"Windows has an account or a group {user} of its own, and makes no second one"
         yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
-    elif user == BUILD_ACCOUNT and given.config.targets.azure:
-        message = f"on Azure {user} is the account that builds the image, with a password of the build"
+    elif builders:
+        message = f"on {builders[0]} {user} is the account that builds the image, with a password of the build"
         yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
 
 

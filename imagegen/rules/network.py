@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import is_overlay, limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, rule
@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
     from imagegen.judging import RuleInput
-
-# Where a machine asks its own cloud: metadata on both, and on Azure what provisions it.
-_ASKED_DIRECTLY: Final = {"aws": ("169.254.169.254",), "azure": ("169.254.169.254", "168.63.129.16")}
 
 
 def _plugin(given: RuleInput) -> JsonObject:
@@ -119,15 +116,17 @@ def overlay_port(given: RuleInput) -> Iterator[Finding]:
 @rule("host-name-length", ERROR, "The longest host name must be short enough for Windows and the cloud")
 def host_name_length(given: RuleInput) -> Iterator[Finding]:
     names, path = given.config.host_names, ("host_names", "longest")
-    netbios, azure, label = limit_of("computer_name"), limit_of("azure_computer_name"), limit_of("host_name")
+    netbios, label, limits = limit_of("computer_name"), limit_of("host_name"), table("limits")["limits"]
     if names.longest is None:
         return
     length = len(names.longest)
+    of_clouds = [limits[name] for cloud in given.providers if (name := f"{cloud}_computer_name") in limits]
+    reason = next((limit["reason"] for limit in of_clouds if length > limit["max"]), None)
     if length > label["max"]:
         message = f"it has {length} characters, and a host name has at most {label['max']}"
         yield Finding(path, message, "shorten the names of cluster and machines")
-    elif given.config.targets.azure and length > azure["max"]:
-        message = f"it has {length} characters: {azure['reason']}"
+    elif reason:
+        message = f"it has {length} characters: {reason}"
         yield Finding(path, message, "shorten the names of cluster and machines")
     elif names.netbios_compatible and length > netbios["max"]:
         message = f"it has {length} characters: {netbios['reason']}, and two machines may get one name"
@@ -148,8 +147,8 @@ def proxy_hides_metadata(given: RuleInput) -> Iterator[Finding]:
     proxy = given.config.proxy
     if proxy is None or proxy.http is None:
         return
-    targets = given.config.targets.named()
-    addresses = dict.fromkeys(address for target in targets for address in _ASKED_DIRECTLY[target])
+    access = table("machines")["access"]
+    addresses = dict.fromkeys(address for cloud in given.providers for address in access[cloud]["asked_directly"])
     # Python, in which cloudbase-init asks, knows it only alone.
     if proxy.no_proxy == ["*"]:
         return

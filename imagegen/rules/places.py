@@ -54,12 +54,16 @@ def _file_names(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
 
 @rule("not-the-systems-own", ERROR, "Programs must not be where Windows keeps its own files")
 def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
-    layout = table("layout")
+    layout, own_of_clouds = table("layout"), table("machines")["systems_own"]
+    systems_own = [
+        *layout["systems_own"],
+        *(path for cloud in given.providers for path in own_of_clouds[cloud]["paths"]),
+    ]
     for path, place in program_places(given):
         if any(lies_at(place, deleted) for deleted in layout["deleted_by_sealing"]):
             # Told by a rule of its own, with its reason.
             continue
-        own = next((owned for owned in layout["systems_own"] if lies_at(place, owned)), None)
+        own = next((owned for owned in systems_own if lies_at(place, owned)), None)
         own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
         # Of the install path a rule of its own tells these, with its reason.
         if own and (path[0] == "executables" or own not in (*layout["system_folders"], "C:\\Windows")):

@@ -183,8 +183,9 @@ def test_kubelets_own_flags_are_those_of_its_start_script() -> None:
 
 
 def test_the_builds_account_and_log_are_those_of_the_templates() -> None:
-    source = (PACKER / "azure" / "source.pkr.hcl.j2").read_text()
-    assert re.findall(r'winrm_username = "(.+)"', source) == [first_boot.BUILD_ACCOUNT]
+    for provider, access in table("machines")["access"].items():
+        source = (PACKER / provider / "source.pkr.hcl.j2").read_text()
+        assert re.findall(r'winrm_username += "(.+)"', source) == [access["build_account"]]
     unattended = (ROLES / "cloudbase-init" / "templates" / "cloudbase-init-unattend.conf.j2").read_text()
     assert re.findall(r"^logfile=(.+)$", unattended, re.MULTILINE) == [first_boot.UNATTENDED_LOG]
 

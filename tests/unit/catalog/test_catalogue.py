@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from imagegen.catalog.facts import goes_with, minor, numbers, paths, sources, stock_paths, table
+from imagegen.catalog.facts import folders, goes_with, minor, numbers, paths, read_rows, sources, stock_paths, table
 from imagegen.catalog.listing import tables
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import Registry
@@ -18,6 +18,7 @@ from imagegen.resources.model import WindowsPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 ABOUT_THE_TABLE = {"title", "source", "sources"}
 DATES = {"released", "end_of_life", "mainstream_end", "extended_end", "expires"}
@@ -42,6 +43,15 @@ def dicts(value: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - any value t
         yield from dicts(item)
 
 
+def scalars(value: Any, path: str = "") -> Iterator[str]:  # noqa: ANN401 - any value that JSON has
+    """The places of single values: files add to maps and lists, and would overwrite these."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from scalars(item, f"{path}.{key}")
+    elif not isinstance(value, list):
+        yield path
+
+
 def sourceless(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - any value that JSON has
     """The facts that lie in no row with a source."""
     if isinstance(value, dict) and isinstance(value.get("source"), str):
@@ -59,6 +69,29 @@ def sourceless(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - any va
 def facts_without_source(data: dict[str, Any]) -> list[str]:
     sections = {key: item for key, item in data.items() if key not in ABOUT_THE_TABLE | set(data.get("source", {}))}
     return [path for key, item in sections.items() for path in sourceless(item, key)]
+
+
+def test_no_file_of_a_table_contradicts_another() -> None:
+    for name in tables():
+        files = [folder / f"{name}.json" for folder in folders()]
+        places = list(itertools.chain(*(scalars(read_rows(file)) for file in files)))
+        assert len(places) == len(set(places)), name
+
+
+def test_a_provider_elsewhere_brings_its_rows_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = tmp_path / "toycloud" / "catalogue"
+    rows.mkdir(parents=True)
+    (tmp_path / "toycloud" / "__init__.py").write_text("")
+    (rows / "regions.json").write_text('{"toy": ["here"], "source": {"toy": "toy"}, "sources": {"toy": {}}}')
+    (rows / "toys.json").write_text('{"title": "Toys"}')
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setitem(PROVIDERS, "toy", "toycloud")
+    assert table("regions")["toy"] == ["here"]
+    assert "us-east-1" in table("regions")["aws"]
+    assert "toys" in tables()
+    monkeypatch.delitem(PROVIDERS, "toy")
+    assert "toy" not in table("regions")
+    assert "toys" not in tables()
 
 
 @pytest.mark.parametrize("name", tables())

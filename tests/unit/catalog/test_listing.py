@@ -7,11 +7,11 @@ import pytest
 from imagegen.catalog import listing
 from imagegen.catalog.facts import sources, table
 from imagegen.catalog.listing import describe, tables
-from imagegen.contents import CATALOG
 
 
-def test_tables_are_the_files() -> None:
-    assert tables() == [path.stem for path in sorted(CATALOG.glob("*.json"))]
+def test_tables_are_the_files_of_the_catalogue_and_of_the_providers() -> None:
+    assert {"kubernetes", "windows", "aws-instances", "azure-sizes"} < set(tables())
+    assert tables() == sorted(set(tables()))
 
 
 @pytest.mark.parametrize("name", tables())

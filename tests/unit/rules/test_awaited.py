@@ -12,6 +12,7 @@ from imagegen.config.model import ImageConfig
 from imagegen.contents import ROLES
 from imagegen.documents.yaml import Document
 from imagegen.rules.awaited import RULE, awaited, features, override_names
+from imagegen.settle.settle import settle_targets
 
 PATHS = {key.path.replace("[]", "") for key in keys()}
 ROWS = [(name, asked_by) for name, feature in features().items() for asked_by in feature["asked_by"]]
@@ -30,7 +31,8 @@ PLAIN: dict[str, Any] = {
 
 def asked(config: dict[str, Any]) -> list[str]:
     document = Document("config.yaml", config, {})
-    problems = awaited(ImageConfig.model_validate(config), document)
+    model = ImageConfig.model_validate(config)
+    problems = awaited(model, settle_targets(model, document), document)
     assert {problem.rule for problem in problems} <= {RULE}
     return [f"{problem.path}: {problem.message}" for problem in problems]
 
