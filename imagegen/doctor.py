@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Console) -> list[Check]:
     """Everything that can be known without a lock: tools, sign-in, regions, sizes, quotas, permissions, names."""
-    cloud, settings, components = provider(spec.provider), spec.settings, components_of(steps)
+    cloud, components = provider(spec.provider), components_of(steps)
     checks = [_tools(spec, components, run, console)]
     with console.task(f"asking {spec.target}", None):
-        checks += cloud.quick_checks(settings, run)
+        checks += cloud.quick_checks(spec.settings, run)
         if is_stopped(checks):
             return [*checks, Check("everything else", UNKNOWN, "was not asked: the above comes first")]
-        request = cloud.base_request(settings, spec.offered_image)
-        return checks + cloud.thorough_checks(settings, request, components, run)
+        request = cloud.base_request(spec.settings, spec.offered_image)
+        return checks + cloud.thorough_checks(spec, request, run)
 
 
 def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
@@ -52,7 +52,7 @@ def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool =
 def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:
     """Packer and the plugin, as a build would find them; nothing is built now."""
     cloud = provider(spec.provider)
-    needed = {cloud.PLUGIN: cloud.plugin_since(cloud.build_settings(spec.settings), len(components))}
+    needed = {cloud.plugin: cloud.plugin_for(spec.settings, len(components))}
     try:
         found = find_tools(environ=run.environ, console=console, build=False, needed=needed)
     except ToolError as error:
@@ -61,5 +61,5 @@ def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console
             return Check("tools", UNKNOWN, message, "run `imagegen tools`, which does it now")
         check = failed_check("tools", error)
         return dataclasses.replace(check, message="; ".join([check.message, *error.details]))
-    plugin = found.plugins[cloud.PLUGIN]
-    return Check("tools", OK, f"packer {found.packer_version}, plugin {cloud.PLUGIN} {plugin.version}")
+    plugin = found.plugins[cloud.plugin]
+    return Check("tools", OK, f"packer {found.packer_version}, plugin {cloud.plugin} {plugin.version}")

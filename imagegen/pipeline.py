@@ -19,6 +19,7 @@ from imagegen.build.progress import show_build
 from imagegen.build.sizes import build_on_first
 from imagegen.build.tools import cache_folder, find_tools
 from imagegen.build.workspace import BuildFolder
+from imagegen.canonical import digest
 from imagegen.contents import read_folder
 from imagegen.doctor import refuse_wrong
 from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
@@ -31,7 +32,6 @@ from imagegen.manifest.report import forget_reports, judge_report
 from imagegen.manifest.store import store_in
 from imagegen.manifest.verdict import accept_built, check_found, expected_report
 from imagegen.plan.context import artifact_requests, evaluate_steps
-from imagegen.plan.model import digest
 from imagegen.plan.resolve import resolve, unanswered
 from imagegen.providers import provider
 from imagegen.providers.tags import REJECTED
@@ -66,7 +66,7 @@ def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
     """The lock as it is; incomplete or missing is an error that names the command."""
     spec = loaded.specs[target]
     cloud = provider(spec.provider)
-    lock = read_lock(file, {target: cloud.BASE_FORM})
+    lock = read_lock(file, {target: cloud.base_form})
     missing = unanswered(spec, lock, evaluated(loaded, target), cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
@@ -76,7 +76,7 @@ def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
 
 def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
     """The lock with everything answered; what floats is looked up only where it is not answered yet, or on refresh."""
-    old = read_lock(file, {target: provider(loaded.specs[target].provider).BASE_FORM for target in targets})
+    old = read_lock(file, {target: provider(loaded.specs[target].provider).base_form for target in targets})
     bases = dict(old.base_images) if old else {}
     requests: dict[str, ArtifactRequest] = {}
     for target in targets:
@@ -103,15 +103,12 @@ def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
     scripts = {"start.ps1": guest.pop("start.ps1")}
     scripts |= {f"{spec.provider}/{path}": data for path, data in read_folder(packer / spec.provider, "*.ps1").items()}
     templates = {path: text.decode() for path, text in read_folder(packer, "**/*.j2").items()}
-    return resolve(spec, lock, evaluated(loaded, target), provider(spec.provider), guest, scripts, templates)
+    return resolve(spec, lock, evaluated(loaded, target), guest, scripts, templates)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
     """The exact bytes that Packer reads."""
-    plan, cloud = decision.plan, provider(decision.plan.image.provider)
-    version = f">= {cloud.plugin_since(plan.build.settings, len(plan.image.versions))}"
-    plugin = {"name": cloud.PLUGIN, "source": f"github.com/hashicorp/{cloud.PLUGIN}", "version": version}
-    return render(decision, plugin, cloud.source_values(plan))
+    return render(decision, provider(decision.plan.image.provider))
 
 
 def build_folder(plan: BuildPlan, out: Path) -> BuildFolder:
@@ -129,7 +126,7 @@ def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
 def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
     """Packer and the target's plugin."""
     cloud = provider(plan.image.provider)
-    needed = {cloud.PLUGIN: cloud.plugin_since(plan.build.settings, len(plan.image.versions))}
+    needed = {cloud.plugin: cloud.plugin_for(plan.settings, len(plan.image.versions))}
     return find_tools(environ=run.environ, console=console, needed=needed)
 
 
@@ -140,7 +137,8 @@ def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> N
 
 def _cloud_side(plan: BuildPlan) -> CloudSide:
     cloud = provider(plan.image.provider)
-    return CloudSide(cloud.ENVIRONMENT, cloud.secret_variables(plan), cloud.TRACES, cloud.ADVICE)
+    secrets = cloud.secret_variables(plan.settings) if cloud.secret_variables else frozenset[str]()
+    return CloudSide(cloud.environment, secrets, cloud.traces, cloud.advice)
 
 
 def build(
@@ -154,7 +152,8 @@ def build(
     """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
     cloud = provider(plan.image.provider)
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
-    variables |= cloud.build_variables(plan, run)
+    if cloud.build_variables:
+        variables |= cloud.build_variables(plan, run)
 
     def attempt(size: str) -> None:
         with show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display:
@@ -171,17 +170,26 @@ def build(
 
     forget_reports(folder.report)
     try:
-        build_on_first(cloud.builder_sizes(plan), attempt, no_capacity=cloud.NO_CAPACITY, console=console)
+        build_on_first(cloud.builder_sizes(plan.settings), attempt, no_capacity=cloud.no_capacity, console=console)
         # Before anything else can fail: the image is in the cloud, where the next run finds it.
         rejection = judge_report(folder.report, expected_report(plan))
     finally:
-        cloud.clean_up(plan, variables, run, console)
-    built = cloud.find_built(plan, run, console)
+        if cloud.clean_up:
+            cloud.clean_up(plan, variables, run, console)
+    built = find_built(plan, run, console)
     # Those that are rejected are not this build's: its own has no verdict yet.
     if built is None or built.report == REJECTED:
         raise BuildError("Packer ended well, the cloud shows no image with this identity", hint=f"read {folder.log}")
     accept_built(plan, built, rejection, run, console)
     return built
+
+
+def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
+    """The image of this plan in the build region; where there is none, those that failed are named."""
+    found = provider(plan.image.provider).find_built(plan, run)
+    for failure in found.failed:
+        console.warn(failure)
+    return found.image
 
 
 def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
@@ -240,7 +248,7 @@ def build_and_publish(
         tools = find_toolchain(decision.plan, run, console)
         check(decision.plan, tools, folder, run)
         with in_journal(decision.plan, folder.journal, out, run, console, on_error) as run:
-            found = None if rebuild else provider(decision.plan.image.provider).find_built(decision.plan, run, console)
+            found = None if rebuild else find_built(decision.plan, run, console)
             if found is None:
                 refuse_claimed(out, run)
             else:
@@ -263,7 +271,7 @@ def publish_built(
     loaded = load(asked)
     lock = read_lock_for(loaded, target, lock_file)
     decision = decide(loaded, target, lock)
-    built = provider(decision.plan.image.provider).find_built(decision.plan, run, console)
+    built = find_built(decision.plan, run, console)
     if built is None:
         message = f"{target} has no image {decision.plan.short_id}"
         command = f"imagegen build {shlex.quote(str(asked.file))} --target {target}"

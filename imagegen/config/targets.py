@@ -14,7 +14,7 @@ import pydantic
 
 from imagegen.errors import InvalidValue
 from imagegen.providers.registry import PROVIDERS, part
-from imagegen.providers.words import TargetSettings
+from imagegen.providers.settings import TargetSettings
 from imagegen.resources.model import Strict
 
 # The name becomes part of folders' and files' names, and a key of the lock.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pydantic
+
 from imagegen.build import journal
 from imagegen.providers import provider
 from imagegen.providers.registry import PROVIDERS
@@ -29,4 +31,8 @@ def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
 def _fault_of(entry: Entry) -> str:
     if entry.cloud not in PROVIDERS:
         return f"{entry.cloud!r} is no provider of this version"
-    return "" if provider(entry.cloud).is_place(entry.place) else f"its place is none of {entry.cloud}"
+    try:
+        provider(entry.cloud).place_model.model_validate(entry.place)
+    except pydantic.ValidationError:
+        return f"its place is none of {entry.cloud}"
+    return ""

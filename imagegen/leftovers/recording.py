@@ -63,7 +63,7 @@ def refuse_claimed(out: Path, run: Run) -> None:
 def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
     """After `expires_at` no Packer of this build runs any more, whichever size it had to take."""
     cloud = provider(plan.image.provider)
-    longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan)) + _MARGIN_S
+    longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan.settings)) + _MARGIN_S
     choice = on_error.choice if on_error else "cleanup"
     if choice == "ask":
         longest_s += _ANSWER_S
@@ -73,9 +73,9 @@ def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
         target=plan.build.target,
         provider=plan.image.provider,
         image_id=plan.image_id,
-        place=cloud.place(plan.build.settings, plan.publish.settings, run),
+        place=cloud.place(plan.settings, run).model_dump(mode="json"),
         started=run.started,
         expires_at=expires.strftime("%Y-%m-%dT%H:%M:%SZ"),
         on_error=choice,
-        claim=cloud.claim(plan, run),
+        claim=cloud.claim(plan, run) if cloud.claim else "",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.build import journal
 from imagegen.errors import ImagegenError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imagegen.build.journal import RecordedRun
     from imagegen.console import Console
     from imagegen.providers import Leftover, Run
-    from imagegen.providers.words import TargetSettings
+    from imagegen.providers.settings import TargetSettings
 
 # What goes lets other things appear: a deleted key vault is there again as a soft-deleted one.
 _PASSES: Final = 3
@@ -33,7 +33,7 @@ class Place:
 
     target: str
     provider: str
-    details: Mapping[str, Any]
+    details: Mapping[str, object]
 
     @property
     def key(self) -> str:
@@ -94,18 +94,21 @@ class Swept:
     def leftovers(
         self, place: Place, run: Run, deadline: Deadline | None = None, *, usual: bool = True
     ) -> Sequence[Leftover]:
-        """What is in the place, as far as the cloud tells it."""
-        found = provider(place.provider).leftovers(place.details, run, deadline, usual=usual)
-        for fault in found.faults:
+        """What is in the place, as far as the cloud tells it; `usual`: also what every build leaves."""
+        cloud = provider(place.provider)
+        where = cloud.place_model.model_validate(place.details)
+        found = [cloud.leftovers(where, run, deadline)]
+        if usual and cloud.usual_leftovers and found[0].is_answered:
+            found.append(cloud.usual_leftovers(where, run, deadline))
+        for fault in (fault for each in found for fault in each.faults):
             self.add_fault(place, fault)
-        return found.leftovers
+        return [leftover for each in found for leftover in each.leftovers]
 
 
 def configured_place(target: str, settings: TargetSettings, run: Run) -> Place:
     """Where a config's target builds."""
-    cloud = provider(settings.provider)
-    place = cloud.place(cloud.build_settings(settings), cloud.publish_settings(settings), run)
-    return Place(target, settings.provider, place)
+    place = provider(settings.provider).place(settings, run)
+    return Place(target, settings.provider, place.model_dump(mode="json"))
 
 
 def place_of(run: RecordedRun) -> Place:
@@ -195,7 +198,8 @@ def _removed(place: Place, going: Sequence[Outcome], run: Run, console: Console)
     if not here:
         return
     leftovers = [outcome.verdict.leftover for outcome in going]
-    for leftover, why_not in provider(place.provider).remove(place.details, leftovers, run):
+    cloud = provider(place.provider)
+    for leftover, why_not in cloud.remove(cloud.place_model.model_validate(place.details), leftovers, run):
         if why_not:
             console.warn(f"{place.target}  {leftover.kind} {leftover.id} could not be removed: {why_not}")
         else:

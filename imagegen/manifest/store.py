@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from imagegen.build.folder_lock import locked
+from imagegen.canonical import digest
 from imagegen.errors import ConflictError
 from imagegen.files import read_file, write_file
 from imagegen.manifest.merge import merge
 from imagegen.manifest.model import ImageManifest
-from imagegen.plan.model import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -1,18 +1,23 @@
 """BuildPlan: everything that was decided for one target, in three parts.
 
-`image` is what is on the image, and alone decides its identity; `build` is how it is made; `publish` is where it goes.
-No fact of a run (time, commit, run id) and no secret is in any of them.
+`image` is what is on the image, and alone decides its identity; `build` is how it is made; `settings` are what the
+config says of the target: on which machine it is made, and where the image goes. No fact of a run (time, commit, run
+id) and no secret is in any of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from imagegen.canonical import digest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from imagegen.providers.settings import TargetSettings
 
 # Each line is a reason to rebuild images that were made before it: it salts every identity. Never edit one; append.
 ERRATA: tuple[str, ...] = ()
@@ -21,6 +26,7 @@ ERRATA: tuple[str, ...] = ()
 _AROUND_PHASES_S = 3 * 3600
 
 JsonObject = dict[str, Any]
+S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +107,6 @@ class BuildPart:
     name: str
     target: str
     base_place: Mapping[str, str]
-    settings: JsonObject
     downloads: Mapping[str, str]
     steps: Mapping[str, StepNotes]
     phase_timeouts_s: Mapping[str, int]
@@ -119,19 +124,12 @@ class BuildPart:
 
 
 @dataclasses.dataclass(frozen=True)
-class PublishPart:
-    """Where the image goes."""
-
-    settings: JsonObject
-
-
-@dataclasses.dataclass(frozen=True)
-class BuildPlan:
-    """The whole decision for one target."""
+class BuildPlan(Generic[S]):
+    """The whole decision for one target. `settings` say on which machine it is made, and where the image goes."""
 
     image: ImagePart
     build: BuildPart
-    publish: PublishPart
+    settings: S
 
     @property
     def image_id(self) -> str:
@@ -144,14 +142,9 @@ class BuildPlan:
         return self.image_id[:16]
 
     def as_json(self) -> JsonObject:
-        return {"image_id": self.image_id, **dataclasses.asdict(self), "image": self.image.as_json()}
-
-
-def digest(value: object) -> str:
-    """The sha256 of a value, however it was spelt."""
-    return hashlib.sha256(canonical(value)).hexdigest()
-
-
-def canonical(value: object) -> bytes:
-    """The one JSON spelling of a value."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+        return {
+            "image_id": self.image_id,
+            "image": self.image.as_json(),
+            "build": {**dataclasses.asdict(self.build), "settings": self.settings.build_json()},
+            "publish": {"settings": self.settings.publish_json()},
+        }

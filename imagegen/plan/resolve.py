@@ -23,7 +23,6 @@ from imagegen.plan.model import (
     PlannedArtifact,
     PlannedResource,
     PlannedStep,
-    PublishPart,
     StepNotes,
 )
 from imagegen.plan.phases import PlacedResource, cut_phases, find_wrong_restarts
@@ -61,13 +60,12 @@ def resolve(
     spec: Spec,
     lock: Lock,
     evaluated: tuple[EvaluatedStep, ...],
-    provider: Provider,
     guest: Mapping[str, bytes],
     scripts: Mapping[str, bytes],
     templates: Mapping[str, str],
 ) -> Decision:
     """`guest` are the engine's static files with the script of every kind, `scripts` the cloud's own and the entry."""
-    config, settings = spec.config, spec.settings
+    config = spec.config
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, spec.provider)
@@ -94,7 +92,6 @@ def resolve(
         name=config.name,
         target=spec.target,
         base_place=base.place,
-        settings=provider.build_settings(settings),
         downloads={name: request.url for name, request in sorted(requests.items())},
         steps=notes,
         phase_timeouts_s={
@@ -104,9 +101,7 @@ def resolve(
         stated=_stated(spec),
         proxy=download_proxy(config.proxy),
     )
-    return Decision(
-        BuildPlan(image, build, PublishPart(provider.publish_settings(settings))), bundle, scripts, templates
-    )
+    return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
 
 
 def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:

@@ -1,15 +1,19 @@
-"""The clouds: one folder each, named in `imagegen.providers.registry`; what a provider offers, and in which words."""
+"""The clouds: one folder each, named in `imagegen.providers.registry`; what each of them answers."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Generic
+
+from typing_extensions import TypeVar
 
 from imagegen.providers.registry import part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pydantic
 
     from imagegen.artifacts.lock import BaseForm, LockedBase
     from imagegen.console import Console
@@ -17,6 +21,11 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers.checks import Check
     from imagegen.providers.deadline import Deadline
+    from imagegen.providers.settings import TargetSettings
+    from imagegen.settle.spec import Spec
+
+S = TypeVar("S", bound="TargetSettings", default="TargetSettings")
+P = TypeVar("P", bound="pydantic.BaseModel", default="pydantic.BaseModel")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +62,14 @@ class CloudImage:
 
 
 @dataclasses.dataclass(frozen=True)
+class Found:
+    """The image of a plan, if there is one; where there is none, `failed` says which have failed and are not used."""
+
+    image: CloudImage | None
+    failed: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Published:
     """Where an image can be used from, and under which name and version."""
 
@@ -84,109 +101,87 @@ class Remains:
 
     leftovers: tuple[Leftover, ...]
     faults: tuple[ImagegenError, ...] = ()
+    is_answered: bool = True
+    """False where the cloud answers nobody, or not with these credentials: another question would be in vain."""
 
 
-class Provider(Protocol):
-    """What a provider module offers; each function's network calls use nothing but `run.environ`'s credentials."""
+@dataclasses.dataclass(frozen=True)
+class Provider(Generic[S, P]):
+    """What a cloud answers. A network call uses nothing but the credentials in `run.environ`.
 
-    PLUGIN: str
+    What is None is a question that this cloud need not answer.
+    """
+
+    name: str
+    plugin: str
     """The Packer plugin's name."""
-    PLUGIN_SINCE: str
+    lowest_plugin: str
     """The lowest version of the plugin that any plan can be built with."""
-    NO_CAPACITY: frozenset[str]
+    no_capacity: frozenset[str]
     """The cloud's words for a size that cannot be had now: the next one is tried."""
-    ENVIRONMENT: frozenset[str]
+    environment: frozenset[str]
     """The environment variables of this cloud's credentials; one that ends in `*` names all that begin so."""
-    TRACES: str
+    traces: str
     """A regular expression for the names of what Packer makes in an account besides the image."""
-    ADVICE: str
+    advice: str
     """How to look into a builder that Packer did not remove, and how to remove it."""
-
-    BASE_FORM: BaseForm
+    base_form: BaseForm
     """What a lock says of a base image."""
+    place_model: type[P]
+    """The form of what `place` answers: a journal may be damaged, or another program's."""
 
-    def base_request(self, settings: Any, offered: Mapping[str, str]) -> dict[str, str]:  # noqa: ANN401 - each provider's own Settings
-        """What to look up as base image, where `offered` is how the catalogue names the cloud's own; pure."""
+    base_request: Callable[[S, Mapping[str, str]], dict[str, str]]
+    """What to look up as base image; the mapping is how the catalogue names the cloud's own. Pure."""
+    look_up_base: Callable[[S, Mapping[str, str], Run], LockedBase]
+    """The newest image that the request describes."""
+    quick_checks: Callable[[S, Run], list[Check]]
+    """What is asked before every build, in a few requests and seconds: sign-in, regions, what must be there."""
+    thorough_checks: Callable[[Spec[S], Mapping[str, str], Run], list[Check]]
+    """What takes longer: the base image that the request describes, sizes and quotas, permissions, names."""
+    builder_sizes: Callable[[S], Sequence[str]]
+    """The builder's sizes in the order in which they are tried. Pure."""
+    image_tags: Callable[[S], Mapping[str, str]]
+    """The operator's own tags of the image. Pure."""
+    source_values: Callable[[BuildPlan[S]], dict[str, object]]
+    """The values of the source template's own variable. Pure."""
+    find_built: Callable[[BuildPlan[S], Run], Found]
+    """The newest image with this plan's identity and the run's labels in the build region, by the cloud's tags.
 
-    def look_up_base(self, settings: Any, request: Mapping[str, str], run: Run) -> LockedBase:  # noqa: ANN401 - as above
-        """The newest image that the request describes."""
+    One whose report was rejected only where there is no other.
+    """
+    mark: Callable[[BuildPlan[S], CloudImage, str, Run], None]
+    """Tags an image of this plan with what became of its machine's report: `accepted` or `rejected`."""
+    publish: Callable[[BuildPlan[S], CloudImage, Run, Console], Published]
+    """Makes the image usable where the plan says; looks for each thing before making it."""
+    place: Callable[[S, Run], P]
+    """Where builds with these settings leave things, whose that is, who may look there: JSON without secrets."""
+    leftovers: Callable[[P, Run, Deadline | None], Remains]
+    """What builds of imagegen, also running ones, have in this place; never an image that is finished.
 
-    def quick_checks(self, settings: Any, run: Run) -> list[Check]:  # noqa: ANN401 - as above
-        """What is asked before every build, in a few requests and seconds: sign-in, regions, what must be there."""
+    A list that the cloud refuses hides no other. What is not answered within the deadline is a fault.
+    """
+    remove: Callable[[P, Sequence[Leftover], Run], Iterator[tuple[Leftover, str]]]
+    """Removes each, in an order in which that works, and says why it could not; what is gone already is removed."""
 
-    def thorough_checks(
-        self,
-        settings: Any,  # noqa: ANN401 - as above
-        request: Mapping[str, str],
-        versions: Mapping[str, str],
-        run: Run,
-    ) -> list[Check]:
-        """What takes longer: the base image that the request describes, sizes and quotas, permissions, names."""
+    plugin_since: Callable[[S, int], str] | None = None
+    """The lowest version of the plugin for such a build, with so many versions as tags. Pure."""
+    secret_variables: Callable[[S], frozenset[str]] | None = None
+    """The environment variables that hold secrets under names of the config's own. Pure."""
+    build_variables: Callable[[BuildPlan[S], Run], dict[str, str]] | None = None
+    """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""
+    clean_up: Callable[[BuildPlan[S], Mapping[str, str], Run, Console], None] | None = None
+    """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""
+    claim: Callable[[BuildPlan[S], Run], str] | None = None
+    """What only one build may make, in words that are the same for all; empty where two cannot collide. Pure."""
+    usual_leftovers: Callable[[P, Run, Deadline | None], Remains] | None = None
+    """What every build leaves in this place, however well it ended."""
 
-    def plugin_since(self, build: Mapping[str, Any], versions: int) -> str:
-        """The lowest version of the plugin that has every attribute of such a build's tree; pure.
-
-        `build` is as `build_settings` makes it, `versions` how many there are: each is a tag.
-        """
-
-    def builder_sizes(self, plan: BuildPlan) -> list[str]:
-        """The builder's sizes in the order in which they are tried; pure."""
-
-    def secret_variables(self, plan: BuildPlan) -> frozenset[str]:
-        """The environment variables that hold secrets under names of the config's own; pure."""
-
-    def build_settings(self, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-        """What the source template needs, as plain JSON; pure."""
-
-    def source_values(self, plan: BuildPlan) -> dict[str, Any]:
-        """The values of the source template's own variable; pure."""
-
-    def publish_settings(self, settings: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
-        """What publish needs, as plain JSON; pure."""
-
-    def find_built(self, plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
-        """The newest image with this plan's identity and the run's labels in the build region, by the cloud's tags.
-
-        One whose report was rejected only where there is no other. Where there is none at all, the console is told of
-        those that failed and are not used.
-        """
-
-    def mark(self, plan: BuildPlan, image: CloudImage, report: str, run: Run) -> None:
-        """Tags an image of this plan with what became of its machine's report: `accepted` or `rejected`."""
-
-    def build_variables(self, plan: BuildPlan, run: Run) -> dict[str, str]:
-        """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""
-
-    def clean_up(self, plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
-        """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""
-
-    def place(self, build: Mapping[str, Any], publish: Mapping[str, Any], run: Run) -> dict[str, Any]:
-        """Where builds with these settings leave things, whose that is, who may look there: plain JSON, no secret."""
-
-    def claim(self, plan: BuildPlan, run: Run) -> str:
-        """What only one build may make, in words that are the same for all; empty where two cannot collide; pure."""
-
-    def is_place(self, place: Mapping[str, Any]) -> bool:
-        """Whether this has the form of what `place` makes: a journal may be damaged, or another program's; pure."""
-
-    def leftovers(
-        self, place: Mapping[str, Any], run: Run, deadline: Deadline | None = None, *, usual: bool = True
-    ) -> Remains:
-        """What builds of imagegen, also running ones, have in this place; never an image that is finished.
-
-        A list that the cloud refuses hides no other. What is not answered within the deadline is a fault.
-        `usual`: also what every build leaves, however well it ended.
-        """
-
-    def remove(
-        self, place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run
-    ) -> Iterator[tuple[Leftover, str]]:
-        """Removes each, in an order in which that works, and says why it could not; what is gone already is removed."""
-
-    def publish(self, plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
-        """Makes the image usable where the plan says; looks for each thing before making it."""
+    def plugin_for(self, settings: S, versions: int) -> str:
+        """The lowest version of the plugin that has every attribute of such a build's tree. Pure."""
+        return self.plugin_since(settings, versions) if self.plugin_since else self.lowest_plugin
 
 
-def provider(target: str) -> Provider:
-    """The provider's module, imported only now: a cloud that is not used costs nothing."""
-    return cast("Provider", part(target, "provider"))
+def provider(name: str) -> Provider:
+    """A provider, imported only now: a cloud that is not used costs nothing."""
+    found: Provider = part(name, "provider").PROVIDER
+    return found

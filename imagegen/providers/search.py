@@ -48,4 +48,4 @@ class Search:
 
     @property
     def remains(self) -> Remains:
-        return Remains(tuple(self._found), tuple(self._faults))
+        return Remains(tuple(self._found), tuple(self._faults), is_answered=not self._is_over)

@@ -7,7 +7,7 @@ import io
 import zipfile
 from typing import TYPE_CHECKING, Any
 
-from imagegen.plan.model import canonical
+from imagegen.canonical import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
+    from imagegen.providers import Provider
 
 BUNDLE_PATH = "C:\\Windows\\Temp\\imagegen-bundle.zip"
 REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
@@ -27,9 +28,14 @@ _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass
 _BUILDERS = {"aws": "amazon-ebs", "azure": "azure-arm"}
 
 
-def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, Any]) -> dict[str, bytes]:
-    """`plugin` and `source` are the provider's plugin and source values."""
-    plan = decision.plan
+def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
+    """`cloud` is the plan's provider."""
+    plan, source = decision.plan, cloud.source_values(decision.plan)
+    plugin = {
+        "name": cloud.plugin,
+        "source": f"github.com/hashicorp/{cloud.plugin}",
+        "version": f">= {cloud.plugin_for(plan.settings, len(plan.image.versions))}",
+    }
     plan_json = guest_plan(plan)
     bundle = bundle_zip(plan_json, decision.bundle)
     context = {
@@ -54,7 +60,7 @@ def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, A
     }
     tree = {path: render_text(decision.templates[name], context).encode() for path, name in texts.items()}
     values = {
-        "image": _image_values(plan),
+        "image": _image_values(plan, cloud.image_tags(plan.settings)),
         "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
         "timeouts": {name: f"{minutes}m" for name, minutes in plan.build.timeouts_min.items()},
         plan.image.provider: source,
@@ -71,7 +77,7 @@ def render(decision: Decision, plugin: Mapping[str, str], source: Mapping[str, A
     return dict(sorted(tree.items()))
 
 
-def _image_values(plan: BuildPlan) -> dict[str, Any]:
+def _image_values(plan: BuildPlan, tags: Mapping[str, str]) -> dict[str, Any]:
     image = plan.image
     title = f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}"
     return {
@@ -80,7 +86,7 @@ def _image_values(plan: BuildPlan) -> dict[str, Any]:
         "title": title,
         "versions": dict(image.versions),
         "base": {**image.base, "release": str(image.windows["release"])},
-        "tags": dict(plan.build.settings["tags"]),
+        "tags": dict(tags),
     }
 
 

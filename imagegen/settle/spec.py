@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal
+
+from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
-    from imagegen.providers.words import TargetSettings
+    from imagegen.providers.settings import TargetSettings
 
+S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 Kind = Literal["default", "catalogue", "file", "set"]
 
 DEFAULT: Final[Kind] = "default"
@@ -73,7 +76,7 @@ class Facts:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spec:
+class Spec(Generic[S]):
     """Everything that holds for one target.
 
     `config` has the catalogue's value at every key that the operator left out and the catalogue knows. Lists that a
@@ -83,7 +86,7 @@ class Spec:
     target: str
     provider: str
     config: ImageConfig
-    settings: TargetSettings
+    settings: S
     facts: Facts
     plugins: tuple[str, ...]
     """cloudbase-init's plugins, in their order."""

@@ -114,5 +114,5 @@ def test_azure(file: Path, compare: Compare) -> None:
     if case["ask"] == "quickly":
         checks = ask_quickly(cast("Arm", arm), settings)
     else:
-        checks = ask_thoroughly(cast("Arm", arm), settings, {"kubernetes": "1.35.6"})
+        checks = ask_thoroughly(cast("Arm", arm), settings, "1.35.6")
     compare(file, checks, arm.calls)

@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from imagegen.build.journal import RecordedRun
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.resolve import Decision
+    from imagegen.providers.aws.settings import Auth
+    from imagegen.providers.azure.settings import Settings as AzureSettings
 
 LABELS = {"team": "web"}
 # At an image that is on its way, until it is there.
@@ -169,7 +171,7 @@ class PlayedAzure(PlayedCloud):
     def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> None:
         """As Packer leaves it: captured from a machine that is deallocated and generalised, not in latest yet."""
         self.made += 1
-        settings, world = plan.build.settings, self._world
+        gallery, world = cast("BuildPlan[AzureSettings]", plan).settings.gallery, self._world
         builders = GroupId(world.application.subscription, "builders")
         machine = new_resource(builders, MACHINE, f"vm-{self.made}", self.home, {}, None)
         world.resources.put(machine)
@@ -177,9 +179,9 @@ class PlayedAzure(PlayedCloud):
         world.machines[machine["id"].lower()] = VmState(identity, "V2", "", "", power="deallocated", generalized=True)
         names = {
             "subscription": world.application.subscription,
-            "group": settings["resource_group"],
-            "gallery": settings["gallery"],
-            "image": settings["definition"],
+            "group": gallery.resource_group,
+            "gallery": gallery.name,
+            "image": gallery.definition,
             "version": variables["gallery_image_version"],
         }
         body = {
@@ -290,7 +292,7 @@ class Product:
                 methods[service.service_name] = make_methods(creator, service)
             return dict(methods[service.service_name])
 
-        def kept_session(environ: Mapping[str, str], auth: Mapping[str, Any], region: str, *_: object) -> object:
+        def kept_session(environ: Mapping[str, str], auth: Auth, region: str, *_: object) -> object:
             if region not in sessions:
                 sessions[region] = make_session(environ, auth, region)
             return sessions[region]

@@ -211,7 +211,7 @@ def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str], 
     tools = find_tools(
         environ=environ,
         console=make_console(plain=True, quiet=True),
-        needed={cloud.PLUGIN: cloud.PLUGIN_SINCE},
+        needed={cloud.plugin: cloud.lowest_plugin},
     )
     try:
         build_tree(
@@ -222,7 +222,7 @@ def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str], 
             log=folder / "packer.log",
             display=heard,
             timeout_s=DEADLINE_S,
-            cloud=CloudSide(cloud.ENVIRONMENT),
+            cloud=CloudSide(cloud.environment),
             stream=functools.partial(process.stream, watch=watch),
         )
     except _StoppedByFaultError:

@@ -16,7 +16,7 @@ from imagegen.build import process
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
 from imagegen.contents import PACKER
-from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import Run, provider
 from imagegen.providers.aws.settings import Settings
 from imagegen.rehearsal.network.aws.edge import AwsOptions
@@ -110,12 +110,12 @@ def _plan(settings: Settings, run: Run) -> BuildPlan:
     assert base.identity == {"owner": _BASE.owner, "name": _BASE.name}
     versions = {"kubernetes": "1.36.2", "containerd": "2.3.4", "cloudbase_init": "1.1.8"}
     image = ImagePart("aws", {"release": "2022"}, base.identity, versions, (), {}, {}, {})
-    build = BuildPart("node", "aws", base.place, aws.build_settings(settings), {}, {}, {}, {}, {})
-    return BuildPlan(image, build, PublishPart(aws.publish_settings(settings)))
+    return BuildPlan(image, BuildPart("node", "aws", base.place, {}, {}, {}, {}, {}), settings)
 
 
 def _write_tree(plan: BuildPlan, tree: Path) -> None:
-    source = provider("aws").source_values(plan)
+    aws = provider("aws")
+    source = aws.source_values(plan)
     plugin = {"name": "amazon", "source": "github.com/hashicorp/amazon", "version": ">= 1.2.6"}
     for name in ("plugins", "variables", "aws/source"):
         text = render_text((PACKER / f"{name}.pkr.hcl.j2").read_text(), {"source": source, "plugin": plugin})
@@ -131,7 +131,7 @@ def _write_tree(plan: BuildPlan, tree: Path) -> None:
             "title": "a node",
             "versions": plan.image.versions,
             "base": {**plan.image.base, "release": "2022"},
-            "tags": plan.build.settings["tags"],
+            "tags": aws.image_tags(plan.settings),
         },
         "guest": {**dict.fromkeys(paths, ""), "phases": {}},
     }
@@ -156,7 +156,7 @@ def test_everything_at_once_is_built_found_and_published(network: Network, tmp_p
 
     aws = provider("aws")
     console = Console(io.StringIO(), plain=True)
-    built = aws.find_built(plan, run, console)
+    built = aws.find_built(plan, run).image
     assert built is not None
     assert built.name.startswith("platform-ami-windows-2022-v1.36.2-")
     published = aws.publish(plan, built, run, console)

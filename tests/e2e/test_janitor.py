@@ -113,10 +113,8 @@ class Cut:
     @property
     def place(self) -> sweep.Place:
         """As a config on another machine says it."""
-        cloud = provider(self.target)
         settings = loaded().config.targets.named()[self.target]
-        place = cloud.place(cloud.build_settings(settings), cloud.publish_settings(settings), self.run)
-        return sweep.Place(self.target, self.target, place)
+        return sweep.configured_place(self.target, settings, self.run)
 
 
 @pytest.mark.parametrize("turn", [0, 1], ids=["first", "second"])
@@ -240,7 +238,7 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
     else:
         assert world.is_finished(made), made
         plan = pipeline.decide(loaded(), cut.target, stock_lock(loaded())).plan
-        assert provider(cut.target).find_built(plan, cut.run, Console(io.StringIO(), plain=True)) is not None
+        assert provider(cut.target).find_built(plan, cut.run).image is not None
 
 
 def _removed_here(cut: Cut, dead: RecordedRun) -> set[str]:
@@ -335,8 +333,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
         with monkeypatch.context() as patch:
             _enter(cut, patch)
             settings = config.config.targets.named()["azure"]
-            azure = provider("azure")
-            place = sweep.Place("azure", "azure", azure.place(azure.build_settings(settings), {}, cut.run))
+            place = sweep.configured_place("azure", settings, cut.run)
             found = sweep.look([place], [], cut.run, _NOW, 50).outcomes
             # A plain Packer gives its run an id of its own making.
             own = [outcome for outcome in found if outcome.verdict.leftover.run_id.endswith("-packer")]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imagegen import contents, pipeline
-from imagegen.plan.model import canonical
+from imagegen.canonical import canonical
 from imagegen.render.bundle import bundle_zip
 from tests.conftest import REPOSITORY
 from tests.golden.readable import describe_difference, read_tree

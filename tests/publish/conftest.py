@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
 from imagegen.console import Console
-from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from imagegen.providers.settings import TargetSettings
+
+    S = TypeVar("S", bound=TargetSettings)
 
 
 @dataclasses.dataclass
@@ -47,7 +51,7 @@ def console() -> Console:
 
 @pytest.fixture
 def make_plan() -> Callable[..., BuildPlan]:
-    def make(target: str, build: dict[str, Any], publish: dict[str, Any], kubernetes: str = "1.35.6") -> BuildPlan:
+    def make(target: str, settings: S, kubernetes: str = "1.35.6") -> BuildPlan[S]:
         image = ImagePart(
             provider=target,
             windows={"release": "2022", "build": 20348},
@@ -58,6 +62,6 @@ def make_plan() -> Callable[..., BuildPlan]:
             files={},
             scripts={},
         )
-        return BuildPlan(image, BuildPart("node", target, {}, build, {}, {}, {}, {}, {}), PublishPart(publish))
+        return BuildPlan(image, BuildPart("node", target, {}, {}, {}, {}, {}, {}), settings)
 
     return make

@@ -15,7 +15,6 @@ from imagegen import errors
 from imagegen.providers import CloudImage, Run
 from imagegen.providers.aws.publish import publish
 from imagegen.providers.aws.settings import Settings
-from imagegen.providers.aws.source import build_settings, publish_settings
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 
 if TYPE_CHECKING:
@@ -165,20 +164,19 @@ class RegionalClient:
             raise fault_of(faults.pop(0), operation)
 
 
-def _settings(regions: list[str], **settings: Any) -> tuple[dict[str, Any], dict[str, Any]]:  # noqa: ANN401 - as a config has them
-    asked = Settings.model_validate({"region": "us-east-1", "publish": {"regions": regions}, **settings})
-    return build_settings(asked), publish_settings(asked)
+def _settings(regions: list[str], **settings: Any) -> Settings:  # noqa: ANN401 - as a config has them
+    return Settings.model_validate({"region": "us-east-1", "publish": {"regions": regions}, **settings})
 
 
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_publish(
     file: Path,
-    make_plan: Callable[..., BuildPlan],
+    make_plan: Callable[..., BuildPlan[Settings]],
     console: Console,
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
     case = json.loads(file.read_text())
-    plan = make_plan("aws", *_settings(case["regions"], **case.get("settings", {})))
+    plan = make_plan("aws", _settings(case["regions"], **case.get("settings", {})))
     cloud = Cloud(case, plan.image_id, journal)
     run = Run({}, case.get("labels", {}), "2026-11-18T10:00:00Z", "run-2", "2026-11-18T18:00:00Z")
     built = CloudImage("ami-source", "us-east-1", "node-1", "available")
@@ -214,11 +212,11 @@ def test_publish(
 
 
 def test_two_runs_that_race_make_one_copy_and_a_failed_copy_is_not_given_back(
-    make_plan: Callable[..., BuildPlan],
+    make_plan: Callable[..., BuildPlan[Settings]],
     console: Console,
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
-    plan = make_plan("aws", *_settings(["eu-west-1"]))
+    plan = make_plan("aws", _settings(["eu-west-1"]))
     source = {"id": "ami-source", "states": ["available"]}
     case = {"cloud": {"us-east-1": [source]}, "copies": {"eu-west-1": {"states": ["unseen", "available"]}}}
     cloud = Cloud(case, plan.image_id, journal)

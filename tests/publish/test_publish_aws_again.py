@@ -10,8 +10,7 @@ import pytest
 from imagegen.providers import CloudImage, Run
 from imagegen.providers.aws.client import ec2_clients
 from imagegen.providers.aws.publish import publish
-from imagegen.providers.aws.settings import Settings
-from imagegen.providers.aws.source import build_settings, publish_settings
+from imagegen.providers.aws.settings import Auth, Settings
 from imagegen.rehearsal.network.messages import Request
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def clients(aws_answer: Callable[[int, bytes], AWSResponse]) -> Iterator[Callabl
         assert not told.fault
         return aws_answer(told.status, told.body)
 
-    with aws, ec2_clients(aws.credentials, {"profile": None, "assume_role": None}) as made:
+    with aws, ec2_clients(aws.credentials, Auth()) as made:
 
         def client(region: str) -> EC2Client:
             client = made(region)
@@ -59,12 +58,12 @@ def clients(aws_answer: Callable[[int, bytes], AWSResponse]) -> Iterator[Callabl
 
 def test_a_copy_that_was_deregistered_is_made_again_and_then_kept(
     clients: Callable[[str], EC2Client],
-    make_plan: Callable[..., BuildPlan],
+    make_plan: Callable[..., BuildPlan[Settings]],
     console: Console,
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
     asked = Settings.model_validate({"region": HOME, "publish": {"regions": [AWAY]}})
-    plan = make_plan("aws", build_settings(asked), publish_settings(asked))
+    plan = make_plan("aws", asked)
     ami = clients(HOME).register_image(Name="node-1", RootDeviceName="/dev/sda1")["ImageId"]
     clients(HOME).create_tags(Resources=[ami], Tags=[{"Key": "imagegen_image_id", "Value": plan.image_id}])
     built = CloudImage(ami, HOME, "node-1", "available")

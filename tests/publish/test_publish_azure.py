@@ -18,6 +18,7 @@ from imagegen.console import Console
 from imagegen.providers import CloudImage, Run
 from imagegen.providers.azure import gallery, numbering
 from imagegen.providers.azure.publish import publish
+from imagegen.providers.azure.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 CASES = sorted((Path(__file__).parent / "azure").glob("*.json"))
 PLACE = ("images", "gal", "def")
-BUILD = {"location": "westeurope", "resource_group": "images", "gallery": "gal", "definition": "def"}
+GALLERY = {"resource_group": "images", "name": "gal", "definition": "def"}
 
 
 def refused(answer: dict[str, Any]) -> HttpResponseError:
@@ -120,16 +121,17 @@ class Versions:
 @pytest.mark.parametrize("file", CASES, ids=lambda file: file.stem)
 def test_gallery(
     file: Path,
-    make_plan: Callable[..., BuildPlan],
+    make_plan: Callable[..., BuildPlan[Settings]],
     journal: Any,  # noqa: ANN401 - conftest's Journal
 ) -> None:
     case = json.loads(file.read_text())
-    settings = {
-        "regions": case.get("regions", []),
-        "replicas": case.get("replicas", 1),
-        "version": case.get("rule", "date"),
+    asked = {
+        "gallery": {**GALLERY, "version": case.get("rule", "date")},
+        "publish": {"regions": case.get("regions", []), "replicas": case.get("replicas", 1)},
     }
-    plan = make_plan("azure", BUILD, settings, case.get("kubernetes", "1.35.6"))
+    plan = make_plan(
+        "azure", Settings.model_validate({"location": "westeurope", **asked}), case.get("kubernetes", "1.35.6")
+    )
     versions = Versions(case, plan.image_id, journal)
     client = cast("ComputeManagementClient", SimpleNamespace(gallery_image_versions=versions))
     run = Run({}, case.get("labels", {}), case.get("started", "2026-11-18T10:00:00Z"))
@@ -140,7 +142,10 @@ def test_gallery(
         if case["verb"] == "number":
             return numbering.next_version(client, plan, run, case.get("chance", 0))
         if case["verb"] == "find":
-            found = gallery.find_built(client, plan, run, console)
+            answer = gallery.find_built(client, plan, run)
+            for failure in answer.failed:
+                console.warn(failure)
+            found = answer.image
             return found and [
                 found.id,
                 found.region,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from imagegen.providers import Run
     from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
+    from imagegen.settle.spec import Spec
 
 # What does not answer is said, and not asked for long.
 _ATTEMPTS = 2
@@ -31,14 +32,14 @@ _FIRST_REGION = "us-east-1"
 
 def quick_checks(settings: Settings, run: Run) -> list[Check]:
     """Sign-in, regions, and what the config names of the account's own: a few requests."""
-    with service_clients(run.environ, settings.auth.model_dump(mode="json"), deadline=Deadline()) as clients:
+    with service_clients(run.environ, settings.auth, deadline=Deadline()) as clients:
         return ask_quickly(clients, settings)
 
 
-def thorough_checks(settings: Settings, request: Mapping[str, str], run: Run) -> list[Check]:
+def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: Run) -> list[Check]:
     """What takes longer: the base image, sizes and quotas, keys, and permissions by dry run."""
-    with service_clients(run.environ, settings.auth.model_dump(mode="json"), attempts=_ATTEMPTS) as clients:
-        return ask_thoroughly(clients, settings, request)
+    with service_clients(run.environ, spec.settings.auth, attempts=_ATTEMPTS) as clients:
+        return ask_thoroughly(clients, spec.settings, request)
 
 
 def ask_quickly(clients: ServiceClients, settings: Settings) -> list[Check]:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
 
     from imagegen.errors import ImagegenError
+    from imagegen.providers.aws.settings import Auth
     from imagegen.providers.deadline import Deadline
 
     Clients = Callable[[str], EC2Client]
@@ -55,7 +56,7 @@ _NOT_ACCEPTED_HINT = f"{_CREDENTIALS_HINT}; and check that the account has enabl
 
 
 @contextlib.contextmanager
-def ec2_clients(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator[Clients]:
+def ec2_clients(environ: Mapping[str, str], auth: Auth) -> Iterator[Clients]:
     """A client of EC2 per region, as `service_clients` makes them."""
     with service_clients(environ, auth) as clients:
         yield lambda region: clients("ec2", region)
@@ -63,9 +64,9 @@ def ec2_clients(environ: Mapping[str, str], auth: Mapping[str, Any]) -> Iterator
 
 @contextlib.contextmanager
 def service_clients(
-    environ: Mapping[str, str], auth: Mapping[str, Any], *, attempts: int = ATTEMPTS, deadline: Deadline | None = None
+    environ: Mapping[str, str], auth: Auth, *, attempts: int = ATTEMPTS, deadline: Deadline | None = None
 ) -> Iterator[ServiceClients]:
-    """A client per service and region, made when first asked for and closed at the end; `auth` as plans hold it.
+    """A client per service and region, made when first asked for and closed at the end.
 
     With a deadline, nothing is asked after it, and what fails is tried once more.
     """
@@ -103,16 +104,16 @@ def _service_models() -> Loader:
 
 
 def session_for(
-    environ: Mapping[str, str], auth: Mapping[str, Any], region: str, options: Mapping[str, Any] | None = None
+    environ: Mapping[str, str], auth: Auth, region: str, options: Mapping[str, Any] | None = None
 ) -> boto3.Session:
     """Credentials by the same rules as Packer's plugin: the config's profile, else the chain; then the role, if any."""
-    owner = _chain(environ, auth["profile"], region)
-    if auth["assume_role"] is None:
+    owner = _chain(environ, auth.profile, region)
+    if auth.assume_role is None:
         return owner
     import boto3
 
     core = _core(environ)
-    take_on(core, owner, auth["assume_role"], environ, options or _client_options(environ))
+    take_on(core, owner, auth.assume_role, environ, options or _client_options(environ))
     return boto3.Session(region_name=region, botocore_session=core)
 
 

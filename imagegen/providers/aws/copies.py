@@ -7,10 +7,10 @@ token with the same image, even where that was deregistered since; it shows a ne
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
+from imagegen.canonical import digest
 from imagegen.errors import PublishError
-from imagegen.plan.model import digest
 from imagegen.providers.aws.availability import RERUN, source_is_gone, wait_until_available
 from imagegen.providers.aws.client import explained
 from imagegen.providers.aws.faults import error_code, is_unknown_host, may_pass
@@ -30,7 +30,7 @@ from imagegen.providers.tags import copied_tags, is_same_image
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
 
     from mypy_boto3_ec2.client import EC2Client
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Run
     from imagegen.providers.aws.client import Clients
+    from imagegen.providers.aws.settings import Settings
 
 COPY_LIMIT_S = 2 * 3600.0
 # Longer than anything that is waited out, so that the reason is told and not that time is up.
@@ -62,7 +63,7 @@ class Source:
 
     image: ImageTypeDef
     region: str
-    plan: BuildPlan
+    plan: BuildPlan[Settings]
     run: Run
 
     @property
@@ -156,9 +157,9 @@ class Copy:
                 {"ResourceType": "snapshot", "Tags": self.source.tags},
             ],
         }
-        if self._encryption is not None:
+        if encryption := self.source.plan.settings.encryption:
             request["Encrypted"] = True
-            if key := self._encryption["kms_keys"].get(self.region):
+            if key := encryption.region_kms_keys.get(self.region):
                 request["KmsKeyId"] = key
         parts = [self.region, dict(request), sorted(image["ImageId"] for image in known)]
         if self._gone:
@@ -197,7 +198,7 @@ class Copy:
                 f"tagging {ami} in {self.region}",
                 lambda: ec2.create_tags(Resources=[ami, *snapshots_of(image)], Tags=missing),
             )
-        if self.source.plan.build.settings["require_imds_tokens"] and not requires_tokens(image):
+        if self.source.plan.settings.require_imds_tokens and not requires_tokens(image):
             # Whether a copy takes this over from its source is EC2's to decide; EC2 never takes it back.
             demand: AttributeValueTypeDef = {"Value": IMDS_V2}
             self._insist(
@@ -221,10 +222,5 @@ class Copy:
     def _copying(self) -> str:
         return f"copying {self.source.name} to {self.region}"
 
-    @property
-    def _encryption(self) -> Mapping[str, Any] | None:
-        asked: Mapping[str, Any] | None = self.source.plan.publish.settings["encryption"]
-        return asked
-
     def _is_as_planned(self, image: ImageTypeDef) -> bool:
-        return self._encryption is None or has_encrypted_disks(image)
+        return self.source.plan.settings.encryption is None or has_encrypted_disks(image)

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
+    from imagegen.providers.aws.settings import Settings
+
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
 IMDS_V2: Final = "v2.0"
@@ -45,11 +47,11 @@ def requires_tokens(image: ImageTypeDef) -> bool:
     return image.get("ImdsSupport") == IMDS_V2
 
 
-def as_planned(image: ImageTypeDef, settings: Mapping[str, Any]) -> bool:
+def as_planned(image: ImageTypeDef, settings: Settings) -> bool:
     """What EC2 keeps beside the disk: an image of the same identity may have been made before it was asked for."""
-    if settings["encryption"] is not None and not has_encrypted_disks(image):
+    if settings.encryption and not has_encrypted_disks(image):
         return False
-    return requires_tokens(image) or not settings["require_imds_tokens"]
+    return requires_tokens(image) or not settings.require_imds_tokens
 
 
 def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:

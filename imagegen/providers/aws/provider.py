@@ -1,18 +1,18 @@
-"""AWS as `imagegen.providers.Provider` wants it."""
+"""AWS' answers to what `imagegen.providers.Provider` asks."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Final
-
-import pydantic
+from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import PublishError, RefusedError
+from imagegen.providers import Found, Provider
 from imagegen.providers.aws import base, checks, images, removal, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
 from imagegen.providers.aws.place import Place
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.tags import REPORT
 from imagegen.providers.waiting import Clock
 
@@ -24,15 +24,13 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
     from imagegen.providers.aws.client import ServiceClients
-    from imagegen.providers.aws.settings import Settings
-    from imagegen.providers.checks import Check
     from imagegen.providers.deadline import Deadline
 
-PLUGIN: Final = "amazon"
-PLUGIN_SINCE: Final = "1.2.6"
+    Plan = BuildPlan[Settings]
+
 # EC2's codes, and then its sentences: of what a spot fleet was refused for, the plugin prints only these. One code is
 # a word that other failures say too.
-NO_CAPACITY: Final = frozenset(
+_NO_CAPACITY: Final = frozenset(
     {
         "InstanceLimitExceeded",
         "InsufficientInstanceCapacity",
@@ -50,146 +48,65 @@ NO_CAPACITY: Final = frozenset(
 )
 
 # Static keys, profiles, web identities, containers' and instances' roles.
-ENVIRONMENT: Final = frozenset({"AWS_*"})
+_ENVIRONMENT: Final = frozenset({"AWS_*"})
 # As the plugin says it made them; launch templates are spot fleets'.
-TRACES: Final = (
+_TRACES: Final = (
     r"\b(?:i|lt)-[0-9a-f]{8,17}\b|\btemporary (?:keypair|security group for this instance): packer_[-0-9a-f]+"
 )
-ADVICE: Final = (
+_ADVICE: Final = (
     "The instance's password is lost. With an instance profile for Systems Manager, look into it with "
     "`aws ssm start-session --target ID`.\n"
     "To remove it: `aws ec2 terminate-instances --instance-ids ID`, then `aws ec2 delete-key-pair --key-name NAME` and "
     "`aws ec2 delete-security-group`."
 )
 
-BASE_FORM: Final = base.BASE_FORM
-
-
-def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
-    """What to look up as base image."""
-    return base.base_request(settings, offered)
-
 
 def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> LockedBase:
     """The newest image that the request describes."""
-    auth = settings.auth.model_dump(mode="json")
-    with ec2_clients(run.environ, auth) as clients, explained("looking up the base image", RefusedError):
+    with ec2_clients(run.environ, settings.auth) as clients, explained("looking up the base image", RefusedError):
         return base.look_up_base(clients(request["region"]), request)
 
 
-def quick_checks(settings: Settings, run: Run) -> list[Check]:
-    """Sign-in, regions, and what the config names of the account's own."""
-    return checks.quick_checks(settings, run)
-
-
-def thorough_checks(
-    settings: Settings,
-    request: Mapping[str, str],
-    versions: Mapping[str, str],  # noqa: ARG001 - the protocol's signature
-    run: Run,
-) -> list[Check]:
-    """The base image, sizes and quotas, keys, and permissions by dry run."""
-    return checks.thorough_checks(settings, request, run)
-
-
-def build_settings(settings: Settings) -> dict[str, Any]:
-    """What the source template and the client need."""
-    return source.build_settings(settings)
-
-
-def source_values(plan: BuildPlan) -> dict[str, Any]:
-    """What was asked for, and the base image of the region."""
-    return source.source_values(plan.build.settings, plan.build.base_place["ami_id"])
-
-
-def plugin_since(build: Mapping[str, Any], versions: int) -> str:  # noqa: ARG001 - the protocol's signature
-    """The same for every build: no setting needs a newer plugin."""
-    return PLUGIN_SINCE
-
-
-def builder_sizes(plan: BuildPlan) -> list[str]:
-    """The instance types to try, in order."""
-    return list(plan.build.settings["instance_types"])
-
-
-def secret_variables(plan: BuildPlan) -> frozenset[str]:  # noqa: ARG001 - the protocol's signature
-    """None: the chain's variables have AWS' own names."""
-    return frozenset()
-
-
-def publish_settings(settings: Settings) -> dict[str, Any]:
-    """What publish needs."""
-    return source.publish_settings(settings)
-
-
-def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:  # noqa: ARG001 - the protocol's
+def find_built(plan: Plan, run: Run) -> Found:
     """The newest AMI of this plan and these labels in the build region, available or about to be."""
-    settings = plan.build.settings
-    region = settings["region"]
+    settings, region = plan.settings, plan.settings.region
     doing = f"looking for built images in {region}"
-    with ec2_clients(run.environ, settings["auth"]) as clients, explained(doing, RefusedError):
+    with ec2_clients(run.environ, settings.auth) as clients, explained(doing, RefusedError):
         known = images.images_of(clients(region), plan.image_id, run.labels)
-    found = images.newest_usable(image for image in known if images.as_planned(image, settings))
-    return images.cloud_image(found, region) if found else None
+    newest = images.newest_usable(image for image in known if images.as_planned(image, settings))
+    return Found(images.cloud_image(newest, region) if newest else None)
 
 
-def mark(plan: BuildPlan, image: CloudImage, report: str, run: Run) -> None:
+def mark(plan: Plan, image: CloudImage, report: str, run: Run) -> None:
     """A tag of the AMI."""
-    with (
-        ec2_clients(run.environ, plan.build.settings["auth"]) as clients,
-        explained(f"tagging {image.id}", PublishError),
-    ):
+    with ec2_clients(run.environ, plan.settings.auth) as clients, explained(f"tagging {image.id}", PublishError):
         clients(image.region).create_tags(Resources=[image.id], Tags=[{"Key": REPORT, "Value": report}])
 
 
-def build_variables(plan: BuildPlan, run: Run) -> dict[str, str]:  # noqa: ARG001 - the protocol's
-    """None: an AMI's name comes from the template's own timestamp."""
-    return {}
+def publish(plan: Plan, built: CloudImage, run: Run, console: Console) -> Published:
+    """Copies in the plan's regions."""
+    with ec2_clients(run.environ, plan.settings.auth) as clients, explained("publishing", PublishError):
+        return publishing.publish(clients, plan, built, run, console, Clock())
 
 
-def clean_up(plan: BuildPlan, variables: Mapping[str, str], run: Run, console: Console) -> None:
-    """Nothing: Packer deletes all that it makes on AWS."""
-
-
-def place(build: Mapping[str, Any], publish: Mapping[str, Any], run: Run) -> dict[str, Any]:
+def place(settings: Settings, run: Run) -> Place:
     """The regions of an account, as whoever the config says: other credentials may be another account's."""
-    with service_clients(run.environ, build["auth"]) as clients:
-        account = _account(clients, build["region"])
-    copy_regions = [region for region in publish["regions"] if region != build["region"]]
-    return {"region": build["region"], "copy_regions": copy_regions, "auth": build["auth"], "account": account}
+    with service_clients(run.environ, settings.auth) as clients:
+        account = _account(clients, settings.region)
+    copy_regions = [region for region in settings.publish.regions if region != settings.region]
+    return Place(region=settings.region, copy_regions=copy_regions, auth=settings.auth, account=account)
 
 
-def claim(plan: BuildPlan, run: Run) -> str:  # noqa: ARG001 - the protocol's signature
-    """Nothing: an AMI's name is made of the time and of a random number."""
-    return ""
-
-
-def is_place(place: Mapping[str, Any]) -> bool:
-    """Whether `place` made this, as far as its form says."""
-    try:
-        Place.model_validate(place)
-    except pydantic.ValidationError:
-        return False
-    return True
-
-
-def leftovers(
-    place: Mapping[str, Any],
-    run: Run,
-    deadline: Deadline | None = None,
-    *,
-    usual: bool = True,  # noqa: ARG001 - the protocol's signature: a build on AWS leaves nothing
-) -> Remains:
+def leftovers(place: Place, run: Run, deadline: Deadline | None) -> Remains:
     """What builds have in their region, and what failed copies left in the others."""
-    region = place["region"]
-    with service_clients(run.environ, place["auth"], deadline=deadline) as clients:
+    with service_clients(run.environ, place.auth, deadline=deadline) as clients:
         _refuse_other_account(clients, place)
-        return remains.find(functools.partial(clients, "ec2"), region, place.get("copy_regions", ()))
+        return remains.find(functools.partial(clients, "ec2"), place.region, place.copy_regions)
 
 
-def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
+def remove(place: Place, leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
     """Machines first, then what they used."""
-    with service_clients(run.environ, place["auth"]) as clients:
+    with service_clients(run.environ, place.auth) as clients:
         _refuse_other_account(clients, place)
         for region in dict.fromkeys(leftover.region for leftover in leftovers):
             there = [leftover for leftover in leftovers if leftover.region == region]
@@ -197,14 +114,13 @@ def remove(place: Mapping[str, Any], leftovers: Sequence[Leftover], run: Run) ->
                 yield from removal.remove(clients("ec2", region), there, Clock())
 
 
-def _refuse_other_account(clients: ServiceClients, place: Mapping[str, Any]) -> None:
-    found = _account(clients, place["region"])
+def _refuse_other_account(clients: ServiceClients, place: Place) -> None:
+    found = _account(clients, place.region)
     # Journals of earlier versions name none.
-    recorded = place.get("account", found)
-    if found != recorded:
+    if place.account not in ("", found):
         raise RefusedError(
-            f"account {recorded} in {place['region']} cannot be looked at: the credentials are those of {found}",
-            hint=f"run `imagegen janitor` with credentials of account {recorded}",
+            f"account {place.account} in {place.region} cannot be looked at: the credentials are those of {found}",
+            hint=f"run `imagegen janitor` with credentials of account {place.account}",
         )
 
 
@@ -214,7 +130,27 @@ def _account(clients: ServiceClients, region: str) -> str:
     return account
 
 
-def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
-    """Copies in the plan's regions."""
-    with ec2_clients(run.environ, plan.build.settings["auth"]) as clients, explained("publishing", PublishError):
-        return publishing.publish(clients, plan, built, run, console, Clock())
+PROVIDER: Final = Provider[Settings, Place](
+    name="aws",
+    plugin="amazon",
+    lowest_plugin="1.2.6",
+    no_capacity=_NO_CAPACITY,
+    environment=_ENVIRONMENT,
+    traces=_TRACES,
+    advice=_ADVICE,
+    base_form=base.BASE_FORM,
+    place_model=Place,
+    base_request=base.base_request,
+    look_up_base=look_up_base,
+    quick_checks=checks.quick_checks,
+    thorough_checks=checks.thorough_checks,
+    builder_sizes=lambda settings: settings.instance_types,
+    image_tags=lambda settings: settings.tags,
+    source_values=source.source_values,
+    find_built=find_built,
+    mark=mark,
+    publish=publish,
+    place=place,
+    leftovers=leftovers,
+    remove=remove,
+)

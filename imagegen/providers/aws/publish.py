@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Run
     from imagegen.providers.aws.client import Clients
+    from imagegen.providers.aws.settings import Settings
     from imagegen.providers.waiting import Clock
 
 SOURCE_LIMIT_S = 3600.0
 
 
 def publish(
-    clients: Clients, plan: BuildPlan, built: CloudImage, run: Run, console: Console, clock: Clock
+    clients: Clients, plan: BuildPlan[Settings], built: CloudImage, run: Run, console: Console, clock: Clock
 ) -> Published:
     """Every copy is started before the first is waited for; one that fails stops none of the others."""
     source = Source(_wait_for_source(clients, built, run, console, clock), built.region, plan, run)
     _keep(clients(built.region), source.image)
-    regions = [region for region in dict.fromkeys(plan.publish.settings["regions"]) if region != built.region]
+    regions = [region for region in dict.fromkeys(plan.settings.publish.regions) if region != built.region]
     started: list[Copy] = []
     images = [cloud_image(source.image, built.region)]
     wrong: list[ImagegenError] = []

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
     import boto3
     import botocore.session
 
+    from imagegen.providers.aws.settings import AssumeRole
+
 
 def take_on(
     core: botocore.session.Session,
     owner: boto3.Session,
-    role: Mapping[str, str],
+    role: AssumeRole,
     environ: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> None:
@@ -29,7 +31,7 @@ def take_on(
             sts = owner.client("sts", **options)
         refuse_pages(sts)
         try:
-            answer = sts.assume_role(RoleArn=role["role_arn"], RoleSessionName=role["session_name"])["Credentials"]
+            answer = sts.assume_role(RoleArn=role.role_arn, RoleSessionName=role.session_name)["Credentials"]
         finally:
             sts.close()
         return {

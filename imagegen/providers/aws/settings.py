@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.providers.words import Cidr, Days, Price, TagValue, TargetSettings
+from imagegen.providers.settings import Cidr, Days, Price, TagValue, TargetSettings
 from imagegen.resources.model import Strict
 
 TITLE: Final = "AWS"
@@ -275,3 +275,14 @@ class Settings(TargetSettings):
         examples=[{"team": "platform"}],
     )
     publish: Publish = pydantic.Field(description="Where finished images go.", default_factory=Publish.model_construct)
+
+    def build_json(self) -> dict[str, object]:
+        """Not the base image, which is locked, nor the other regions' keys, which are for copies."""
+        return self.model_dump(
+            mode="json", exclude={"publish": True, "base_image": True, "encryption": {"region_kms_keys": True}}
+        )
+
+    def publish_json(self) -> dict[str, object]:
+        """The regions, and with which keys their copies are encrypted, if they are."""
+        encryption = {"kms_keys": self.encryption.region_kms_keys} if self.encryption else None
+        return {"regions": self.publish.regions, "encryption": encryption}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from azure.core.rest import HttpRequest, HttpResponse
     from azure.mgmt.core import ARMPipelineClient
 
+    from imagegen.providers.azure.settings import Auth
     from imagegen.providers.deadline import Deadline
 
 _HOST_NAME: Final = "management.azure.com"
@@ -84,15 +85,13 @@ def _path_of(link: str) -> str:
 
 
 @contextlib.contextmanager
-def resource_manager(
-    environ: Mapping[str, str], auth: Mapping[str, Any], deadline: Deadline | None = None
-) -> Iterator[Arm]:
+def resource_manager(environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None) -> Iterator[Arm]:
     """The subscription that `auth` or else the environment names. What may pass is tried again, until a deadline."""
     from azure.core.pipeline import policies
     from azure.mgmt.core import ARMPipelineClient
     from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 
-    subscription = auth["subscription_id"] or azure.subscription_id(environ)
+    subscription = auth.subscription_id or azure.subscription_id(environ)
     options = azure.TIMEOUTS | client_options(deadline)
     with azure.credential_for(environ, auth, subscription, deadline) as credential:
         steps = [

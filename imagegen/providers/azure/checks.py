@@ -10,7 +10,7 @@ from imagegen.errors import RefusedError
 from imagegen.providers.azure import base, existing, permissions, sizes
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.client import compute
-from imagegen.providers.azure.definition import Definition, check_definition, is_version_name
+from imagegen.providers.azure.definition import Definition, check_definition, definition_of, is_version_name
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.azure.numbering import version_by_rule
 from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, is_stopped, run_check
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from imagegen.providers import Run
     from imagegen.providers.azure.arm import Arm
     from imagegen.providers.azure.settings import Settings
+    from imagegen.settle.spec import Spec
 
 _SUBSCRIPTIONS_API: Final = "2022-12-01"
 _GALLERIES_API: Final = "2024-03-03"
@@ -33,18 +34,16 @@ def quick_checks(settings: Settings, run: Run) -> list[Check]:
     """Sign-in, regions and the image definition: three requests."""
 
     def look() -> Iterator[Check]:
-        with resource_manager(run.environ, settings.auth.model_dump(mode="json"), Deadline()) as arm:
+        with resource_manager(run.environ, settings.auth, Deadline()) as arm:
             yield from ask_quickly(arm, settings)
 
     # Where no subscription or no secret is named, nothing was asked.
     return [dataclasses.replace(check, stops=check.subject == SIGN_IN) for check in run_check(SIGN_IN, look)]
 
 
-def thorough_checks(
-    settings: Settings, request: Mapping[str, str], versions: Mapping[str, str], run: Run
-) -> list[Check]:
+def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: Run) -> list[Check]:
     """What takes longer: the base image, the number, sizes and quotas, what the config names, and permissions."""
-    auth = settings.auth.model_dump(mode="json")
+    auth = spec.settings.auth
 
     def look_up() -> Iterator[Check]:
         with explained("looking up the base image", RefusedError), compute(run.environ, auth) as client:
@@ -53,7 +52,7 @@ def thorough_checks(
 
     def look() -> Iterator[Check]:
         with resource_manager(run.environ, auth) as arm:
-            yield from ask_thoroughly(arm, settings, versions)
+            yield from ask_thoroughly(arm, spec.settings, spec.config.kubernetes.version)
 
     return [*run_check("base image", look_up), *run_check(SIGN_IN, look)]
 
@@ -64,14 +63,14 @@ def ask_quickly(arm: Arm, settings: Settings) -> list[Check]:
     if is_stopped(checks):
         return checks
     checks += run_check("regions", lambda: _regions(arm, settings))
-    subject = f"image definition {_definition(settings)}"
+    subject = f"image definition {definition_of(settings)}"
     return [*checks, *run_check(subject, lambda: _image_definition(arm, settings, subject))]
 
 
-def ask_thoroughly(arm: Arm, settings: Settings, versions: Mapping[str, str]) -> list[Check]:
+def ask_thoroughly(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]:
     """What the Resource Manager answers to the others."""
     return [
-        *run_check("version", lambda: _number(arm, settings, versions)),
+        *run_check("version", lambda: _number(arm, settings, kubernetes)),
         *sizes.size_checks(arm, settings),
         *existing.existing_checks(arm, settings),
         *permissions.permission_checks(arm, settings),
@@ -111,18 +110,13 @@ def _region(what: str, region: str, known: set[str], instead: str) -> Check:
     return Check(subject, WRONG, "the subscription has no region of this name", hint)
 
 
-def _definition(settings: Settings) -> Definition:
-    gallery = settings.gallery
-    return Definition(gallery.resource_group, gallery.name, gallery.definition)
-
-
 def _path(arm: Arm, definition: Definition) -> str:
     galleries = f"{arm.root}/resourceGroups/{definition.resource_group}/providers/Microsoft.Compute/galleries"
     return f"{galleries}/{definition.gallery}/images/{definition.name}"
 
 
 def _image_definition(arm: Arm, settings: Settings, subject: str) -> Iterator[Check]:
-    definition = _definition(settings)
+    definition = definition_of(settings)
     with explained(f"reading the image definition {definition}", RefusedError):
         found = arm.get(_path(arm, definition), _GALLERIES_API)
     if found is None:
@@ -131,10 +125,10 @@ def _image_definition(arm: Arm, settings: Settings, subject: str) -> Iterator[Ch
     yield from check_definition(definition, found["properties"], settings.generation, settings.security_type)
 
 
-def _number(arm: Arm, settings: Settings, versions: Mapping[str, str]) -> Iterator[Check]:
+def _number(arm: Arm, settings: Settings, kubernetes: str) -> Iterator[Check]:
     """A number that the config alone decides is free; one made of the time always is."""
-    name = version_by_rule(settings.gallery.version, versions["kubernetes"])
-    definition = _definition(settings)
+    name = version_by_rule(settings.gallery.version, kubernetes)
+    definition = definition_of(settings)
     if name is None:
         return
     subject = f"version {definition}/{name}"

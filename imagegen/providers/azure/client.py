@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
     from azure.mgmt.compute import ComputeManagementClient
 
+    from imagegen.providers.azure.settings import Auth
     from imagegen.providers.deadline import Deadline
 
 # The names of Azure's own tools first, then those that Packer and Terraform read.
@@ -32,12 +33,12 @@ _AUTHORITY = ("AZURE_AUTHORITY_HOST", r"(https://)?[A-Za-z0-9.-]+(:[0-9]+)?/?", 
 
 @contextlib.contextmanager
 def compute(
-    environ: Mapping[str, str], auth: Mapping[str, Any], deadline: Deadline | None = None
+    environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None
 ) -> Iterator[ComputeManagementClient]:
     """A client for the subscription that `auth` or else the environment names. The SDK retries what may pass."""
     from azure.mgmt.compute import ComputeManagementClient
 
-    subscription = auth["subscription_id"] or subscription_id(environ)
+    subscription = auth.subscription_id or subscription_id(environ)
     with (
         credential_for(environ, auth, subscription, deadline) as credential,
         ComputeManagementClient(
@@ -59,18 +60,18 @@ def subscription_id(environ: Mapping[str, str]) -> str:
 
 
 def credential_for(
-    environ: Mapping[str, str], auth: Mapping[str, Any], subscription: str, deadline: Deadline | None = None
+    environ: Mapping[str, str], auth: Auth, subscription: str, deadline: Deadline | None = None
 ) -> AzureCliCredential | ClientSecretCredential | DefaultAzureCredential:
     """Who this run is; what its libraries log stays off standard error from here on."""
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
 
     silence_libraries()
-    if auth["method"] == "cli":
+    if auth.method == "cli":
         # The subscription, so that `az` takes the account it belongs to: it may know several.
         return AzureCliCredential(subscription=subscription)
     _check(environ, *_AUTHORITY)
     tenant, client = (_variable(environ, name) for name in ("TENANT_ID", "CLIENT_ID"))
-    named: str | None = auth["client_secret_env"]
+    named = auth.client_secret_env
     secret = environ.get(named, "") if named else _variable(environ, "CLIENT_SECRET")
     if tenant and client and secret:
         return ClientSecretCredential(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
 
-    from imagegen.plan.model import BuildPlan
+    from imagegen.providers.azure.settings import Settings
 
 _LARGEST_NUMBER: Final = 2**31 - 1
 _VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\Z")
@@ -75,10 +75,10 @@ class Definition:
         )
 
 
-def definition_of(plan: BuildPlan) -> Definition:
-    """The definition that a plan names."""
-    settings = plan.build.settings
-    return Definition(settings["resource_group"], settings["gallery"], settings["definition"])
+def definition_of(settings: Settings) -> Definition:
+    """The definition that a config names."""
+    gallery = settings.gallery
+    return Definition(gallery.resource_group, gallery.name, gallery.definition)
 
 
 def check_definition(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers import CloudImage
+from imagegen.providers import CloudImage, Found
 from imagegen.providers.azure.definition import Definition, definition_of, state_word
 from imagegen.providers.azure.failures import explained, is_passing
 from imagegen.providers.tags import REJECTED, REPORT, is_same_image
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
 
-    from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import Run
+    from imagegen.providers.azure.settings import Settings
 
 SUCCEEDED = "Succeeded"
 CREATING = "Creating"
@@ -32,13 +32,12 @@ COMPLETED = "Completed"
 MARK_LIMIT_S = 600.0
 
 
-def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
+def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: Run) -> Found:
     """The highest version of this plan with exactly these labels that has its bytes in the build region.
 
-    A rejected one is taken only where there is no other. Where there is none at all, versions that failed before they
-    had any bytes are named: they are never used.
+    A rejected one is taken only where there is no other; one that failed before it had any bytes never.
     """
-    definition, home = definition_of(plan), plan.build.settings["location"]
+    definition, home = definition_of(plan.settings), plan.settings.location
     same = [
         version
         for version in definition.versions(client)
@@ -47,21 +46,23 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan, run: Run, conso
     built = [version for version in same if is_built(client, definition, version, home)]
     if built:
         best = max(built, key=lambda version: (not is_rejected(version), Version(version.name or "0")))
-        return cloud_image(best, definition, home)
-    for name in (version.name or "" for version in same if version.provisioning_state == FAILED):
-        reason = reason_of_failure(client, definition, name)
-        command = definition.deletion(name)
-        console.warn(
-            f"{definition}/{name} of this image ended Failed ({reason}) and is not used; delete it: `{command}`"
-        )
-    return None
+        return Found(cloud_image(best, definition, home))
+    failed = [version.name or "" for version in same if version.provisioning_state == FAILED]
+    return Found(None, tuple(_failure(client, definition, name) for name in failed))
 
 
-def mark(client: ComputeManagementClient, plan: BuildPlan, image: CloudImage, report: str, clock: Clock) -> None:
+def _failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
+    reason, command = reason_of_failure(client, definition, name), definition.deletion(name)
+    return f"{definition}/{name} of this image ended Failed ({reason}) and is not used; delete it: `{command}`"
+
+
+def mark(
+    client: ComputeManagementClient, plan: BuildPlan[Settings], image: CloudImage, report: str, clock: Clock
+) -> None:
     """Tag a version with what became of its machine's report; its other tags are said again, or Azure drops them."""
     from azure.mgmt.compute.models import GalleryImageVersionUpdate
 
-    definition, name = definition_of(plan), image.id.rpartition("/")[2]
+    definition, name = definition_of(plan.settings), image.id.rpartition("/")[2]
 
     def look() -> GalleryImageVersion | None:
         # Azure takes one update at a time, and an earlier run may have asked for one.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from imagegen.providers import Remains
     from imagegen.providers.azure.arm import Arm
+    from imagegen.providers.azure.place import Place
 
     _Deployment = tuple[str, dict[str, Any], dict[str, str]]
 
@@ -52,24 +53,30 @@ _NAME: Final = re.compile(r"pkr(?:vm|ni|ip|vn|sg|os|dd|kv)(?P<suffix>[a-z0-9]{10
 _DEPLOYMENT_NAME: Final = re.compile(r"(?:kv)?pkrdp(?P<suffix>[a-z0-9]{10})\Z", re.IGNORECASE)
 
 
-def find(
-    arm: Arm, compute: ComputeManagementClient, place: Mapping[str, Any], *, deleted_vaults: bool = True
-) -> Remains:
+def find(arm: Arm, compute: ComputeManagementClient, place: Place) -> Remains:
     """Everything of builds but finished images, in the order in which it can be removed."""
-    search = Search(
-        lambda doing: explained(f"{doing} in subscription {arm.subscription}", RefusedError), is_answer_of_azure
-    )
+    search = _search(arm)
     search.ask("gallery versions", lambda: _versions(compute, place))
     search.ask("resource groups", lambda: _groups(arm))
-    if place["build_resource_group"]:
-        _search_group(search, arm, place["build_resource_group"])
-        # Journals of earlier versions name none.
-        if name := place.get("key_vault"):
-            group = f"{arm.root}/resourceGroups/{place['build_resource_group']}"
+    if place.build_resource_group:
+        _search_group(search, arm, place.build_resource_group)
+        if name := place.key_vault:
+            group = f"{arm.root}/resourceGroups/{place.build_resource_group}"
             search.ask(f"secrets in {name}", lambda: vault.find_secrets(arm, group, name))
-    if deleted_vaults:
-        search.ask("deleted key vaults", lambda: _deleted_vaults(arm))
     return search.remains
+
+
+def find_deleted_vaults(arm: Arm) -> Remains:
+    """The temporary key vaults, which Azure keeps for a while after their deletion."""
+    search = _search(arm)
+    search.ask("deleted key vaults", lambda: _deleted_vaults(arm))
+    return search.remains
+
+
+def _search(arm: Arm) -> Search:
+    return Search(
+        lambda doing: explained(f"{doing} in subscription {arm.subscription}", RefusedError), is_answer_of_azure
+    )
 
 
 def _search_group(search: Search, arm: Arm, name: str) -> None:
@@ -139,10 +146,10 @@ def _deleted_vaults(arm: Arm) -> Iterator[Leftover]:
             yield _leftover(DELETED_VAULT, {**deleted, "location": properties["location"]}, tags, "deleted")
 
 
-def _versions(compute: ComputeManagementClient, place: Mapping[str, Any]) -> Iterator[Leftover]:
+def _versions(compute: ComputeManagementClient, place: Place) -> Iterator[Leftover]:
     from azure.core.exceptions import ResourceNotFoundError
 
-    definition = Definition(place["resource_group"], place["gallery"], place["definition"])
+    definition = Definition(place.resource_group, place.gallery, place.definition)
     try:
         versions = definition.versions(compute)
     except ConfigError as error:
@@ -155,7 +162,7 @@ def _versions(compute: ComputeManagementClient, place: Mapping[str, Any]) -> Ite
         # What was published once has no expiry any more, whatever becomes of it later.
         if RUN_ID not in tags or EXPIRES_AT not in tags:
             continue
-        if not gallery.is_built(compute, definition, version, place["location"]):
+        if not gallery.is_built(compute, definition, version, place.location):
             found = {"id": version.id, "name": f"{definition}/{version.name}", "location": version.location}
             yield _leftover(VERSION, found, tags, state_word(version.provisioning_state))
 

@@ -16,21 +16,22 @@ if TYPE_CHECKING:
 
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import Run
+    from imagegen.providers.azure.settings import Settings
 
 # How many runs of the same second have numbers of their own; 235959 of them fit below the largest number.
 PER_SECOND = 1000
 
 
-def next_version(client: ComputeManagementClient, plan: BuildPlan, run: Run, chance: int) -> str:
+def next_version(client: ComputeManagementClient, plan: BuildPlan[Settings], run: Run, chance: int) -> str:
     """The number that a build of this plan gets, by the config's rule; one that exists is never built over.
 
     `chance`, below PER_SECOND, tells apart two runs that begin in the same second: neither sees the other's version
     before it is captured, hours later.
     """
-    definition = definition_of(plan)
+    definition = definition_of(plan.settings)
     taken = {version.name or "": version for version in definition.versions(client)}
     if (fixed := fixed_version(plan)) is not None:
-        _check_free(client, fixed, plan.publish.settings["version"], definition, taken)
+        _check_free(client, fixed, plan.settings.gallery.version, definition, taken)
         return fixed
     time = datetime.datetime.fromisoformat(run.started).astimezone(datetime.UTC)
     patch = int(time.strftime("%H%M%S")) * PER_SECOND + chance
@@ -38,9 +39,9 @@ def next_version(client: ComputeManagementClient, plan: BuildPlan, run: Run, cha
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
-def fixed_version(plan: BuildPlan) -> str | None:
+def fixed_version(plan: BuildPlan[Settings]) -> str | None:
     """The number that the config alone decides; None where it is made of the time."""
-    return version_by_rule(plan.publish.settings["version"], plan.image.versions["kubernetes"])
+    return version_by_rule(plan.settings.gallery.version, plan.image.versions["kubernetes"])
 
 
 def version_by_rule(rule: str, kubernetes: str) -> str | None:

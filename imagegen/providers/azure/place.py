@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import pydantic
 
+from imagegen.providers.azure.settings import Auth
 from imagegen.resources.model import Strict
 
 # They become parts of a path.
-_Name = Annotated[str, pydantic.Field(pattern=r"^[\w().-]{1,90}$")]
+_Name = Annotated[str, pydantic.Field(pattern=r"^[\w().-]{1,128}$")]
 
 
-class _Auth(Strict):
-    method: Literal["environment", "cli"]
+class PlaceAuth(Auth):
+    """The sign-in, whose subscription is known."""
+
     subscription_id: _Name
-    client_secret_env: _Name | None
 
 
 class Place(Strict):
     """One subscription, the group to build in, where there is one, and the gallery."""
 
-    auth: _Auth
+    auth: PlaceAuth
     location: _Name
     build_resource_group: _Name | None
     resource_group: _Name

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
+    from imagegen.providers.azure.settings import Settings
 
 # Replication of a Windows image to a far region takes up to an hour on a bad day.
 LIMIT_S = 2 * 3600.0
@@ -50,13 +51,15 @@ _RERUN_REGION = f"{_RERUN}; where it fails again, first remove the region from t
 
 
 def publish(
-    client: ComputeManagementClient, plan: BuildPlan, built: CloudImage, console: Console, clock: Clock
+    client: ComputeManagementClient, plan: BuildPlan[Settings], built: CloudImage, console: Console, clock: Clock
 ) -> Published:
     """`made` counts the regions that had no replica before, or too few copies."""
-    home = plan.build.settings["location"]
-    regions = tuple(dict.fromkeys(region_key(name) for name in [home, *plan.publish.settings["regions"]]))
-    replicas = plan.publish.settings["replicas"]
-    work = _Publishing(client, definition_of(plan), built.id.rpartition("/")[2], regions, replicas, console, clock)
+    settings = plan.settings
+    regions = tuple(dict.fromkeys(region_key(name) for name in [settings.location, *settings.publish.regions]))
+    work = _Publishing(
+        *(client, definition_of(settings), built.id.rpartition("/")[2], regions, settings.publish.replicas),
+        *(console, clock),
+    )
     version, made = work.replicate(work.settle(work.is_settled, "looking at {}"))
     name = f"{work.definition}/{work.name}"
     images = tuple(CloudImage(version.id or built.id, region, name, "available") for region in regions)

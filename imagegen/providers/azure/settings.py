@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.providers.words import Cidr, Days, EnvName, Price, TagName, TagValue, TargetSettings
+from imagegen.providers.settings import Cidr, Days, EnvName, Price, TagName, TagValue, TargetSettings
 from imagegen.resources.model import Strict
 
 TITLE: Final = "Azure"
@@ -241,3 +241,21 @@ class Settings(TargetSettings):
     )
     gallery: Gallery = pydantic.Field(description="The Compute Gallery that holds the images.")
     publish: Publish = pydantic.Field(description="Where finished images go.", default_factory=Publish.model_construct)
+
+    def build_json(self) -> dict[str, object]:
+        """Not the base image, which is locked, nor the number of the gallery version."""
+        build = self.model_dump(mode="json", exclude={"base_image", "generation", "gallery", "publish"})
+        gallery = self.gallery
+        return {
+            **build,
+            "allowed_cidrs": build["network"].pop("allowed_cidrs"),
+            "resource_group": gallery.resource_group,
+            "gallery": gallery.name,
+            "definition": gallery.definition,
+            "storage": gallery.storage,
+        }
+
+    def publish_json(self) -> dict[str, object]:
+        """The regions, the copies in each, and the rule of the gallery version's number."""
+        publish = self.publish
+        return {"regions": publish.regions, "replicas": publish.replicas, "version": self.gallery.version}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from imagegen.loading import Loaded
-    from imagegen.providers.words import TargetSettings
+    from imagegen.providers.settings import TargetSettings
     from imagegen.rehearsal.faults.fault import Fault, Meter
     from imagegen.rehearsal.stage import Stage
 

@@ -32,7 +32,7 @@ _REMOVED = frozenset(
 
 def is_removed(name: str) -> bool:
     """Whether a variable of the parent must not reach a child of the rehearsal."""
-    removed = _REMOVED.union(*(provider(cloud).ENVIRONMENT for cloud in PROVIDERS))
+    removed = _REMOVED.union(*(provider(cloud).environment for cloud in PROVIDERS))
     return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in removed)
 
 

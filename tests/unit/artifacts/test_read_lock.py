@@ -35,7 +35,7 @@ BASES: dict[str, dict[str, dict[str, str]]] = {
         "place": {"location": "westeurope"},
     },
 }
-FORMS = {name: provider(name).BASE_FORM for name in PROVIDERS}
+FORMS = {name: provider(name).base_form for name in PROVIDERS}
 
 
 def read(folder: Path, **content: Any) -> Lock | None:  # noqa: ANN401 - any JSON

@@ -51,7 +51,7 @@ def test_a_cloud_names_its_credentials_and_no_others(cloud: str, own: set[str]) 
         *("AWS_PROFILE", "AWS_SECRET_ACCESS_KEY", "AWS_CONTAINER_AUTHORIZATION_TOKEN", "GITHUB_TOKEN"),
         *("ARM_CLIENT_SECRET", "AZURE_CLIENT_SECRET", "MSI_SECRET", "SYSTEM_ACCESSTOKEN"),
     }
-    names = provider(cloud).ENVIRONMENT
+    names = provider(cloud).environment
     assert build_environment(dict.fromkeys(every, "x"), {}, {}, names).keys() == own
 
 

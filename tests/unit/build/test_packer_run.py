@@ -247,7 +247,7 @@ def test_a_machine_that_is_kept_is_named_with_what_to_do(tmp_path: Path) -> None
     ],
 )  # fmt: skip
 def test_a_clouds_traces_are_what_its_plugin_says_it_made(cloud: str, text: str, found: list[str]) -> None:
-    assert re.findall(provider(cloud).TRACES, text) == found
+    assert re.findall(provider(cloud).traces, text) == found
 
 
 def test_a_machine_that_was_removed_is_not_named(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from imagegen.errors import ToolError
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.azure import provider as azure
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
+from tests.provider_answers import answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
 SIGNED_IN = Check("sign-in", OK, "somebody", stops=True)
+OFFERED = Check("sizes", OK, "offered")
 
 
 @pytest.fixture
@@ -33,8 +35,7 @@ def doctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     found = Toolchain(Path("packer"), "1.16.0", plugins, {})
     monkeypatch.setattr("imagegen.doctor.find_tools", lambda **_: found)
     for cloud in (aws, azure):
-        monkeypatch.setattr(cloud, "quick_checks", lambda *_: [SIGNED_IN])
-        monkeypatch.setattr(cloud, "thorough_checks", lambda *_: [Check("sizes", OK, "offered")])
+        answer(monkeypatch, cloud, quick_checks=lambda *_: [SIGNED_IN], thorough_checks=lambda *_: [OFFERED])
 
     def ran(*words: str) -> tuple[object, str]:
         monkeypatch.setattr(sys, "argv", ["imagegen", "doctor", str(SHIPPED), "--quiet", *words])
@@ -62,9 +63,9 @@ def test_all_targets_are_looked_at(doctor: Doctor) -> None:
 
 def test_what_is_wrong_ends_with_five_and_unknown_does_not(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = Check("vCPU quota", UNKNOWN, "not allowed", "allow servicequotas:GetServiceQuota")
-    monkeypatch.setattr(aws, "thorough_checks", lambda *_: [unknown])
+    answer(monkeypatch, aws, thorough_checks=lambda *_: [unknown])
     assert doctor("--target", "aws")[0] == 0
-    monkeypatch.setattr(aws, "thorough_checks", lambda *_: [unknown, Check("sizes", WRONG, "none", "name another")])
+    answer(monkeypatch, aws, thorough_checks=lambda *_: [unknown, Check("sizes", WRONG, "none", "name another")])
     code, out = doctor("--target", "aws")
     assert code == 5
     assert "  unknown  vCPU quota  not allowed\n           hint: allow servicequotas:GetServiceQuota\n" in out
@@ -85,8 +86,8 @@ def test_nothing_else_is_asked_before_the_sign_in_is_right(doctor: Doctor, monke
         pytest.fail("asked without a sign-in")
 
     nobody = dataclasses.replace(SIGNED_IN, verdict=WRONG, message="nobody")
-    monkeypatch.setattr(aws, "quick_checks", lambda *_: [nobody])
-    monkeypatch.setattr(aws, "thorough_checks", never)
+    answer(monkeypatch, aws, quick_checks=lambda *_: [nobody])
+    answer(monkeypatch, aws, thorough_checks=never)
     code, out = doctor("--target", "aws")
     assert code == 5
     assert "  unknown  everything else  was not asked" in out

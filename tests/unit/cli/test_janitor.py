@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import sys
@@ -16,17 +17,23 @@ from imagegen.console import Console
 from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import Leftover, Remains, Run, provider
+from imagegen.providers import Leftover, Provider, Remains, Run, provider
+from imagegen.providers.aws.place import Place
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+
+    import pydantic
 
     Ran = Callable[..., tuple[object, list[str], str]]
 
 DEAD, FOREIGN = "20261118t100000z-1a2b3c", "20261117t100000z-4d5e6f"
-PLACE = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}}
+PLACE = {
+    **{"region": "us-east-1", "copy_regions": []},
+    **{"auth": {"profile": None, "assume_role": None}, "account": "111122223333"},
+}
 PAST = "2026-01-01T00:00:00Z"
 LATER = "2099-01-01T00:00:00Z"
 
@@ -45,29 +52,25 @@ class Cloud:
         self.asked: list[tuple[str, list[str]]] = []
         self.faults: list[ImagegenError] = []
 
-    def build_settings(self, settings: object) -> dict[str, Any]:
-        del settings  # they are the provider's own
-        return {}
+    def answering_for(self, name: str) -> Provider:
+        """That cloud, with these things in its places."""
+        return dataclasses.replace(
+            provider(name),
+            place=lambda *_: Place.model_validate(PLACE),
+            leftovers=self.leftovers,
+            usual_leftovers=None,
+            remove=self.remove,
+        )
 
-    def publish_settings(self, settings: object) -> dict[str, Any]:
-        return self.build_settings(settings)
-
-    def place(self, build: Mapping[str, Any], publish: Mapping[str, Any], run: object) -> dict[str, Any]:
-        del build, publish, run
-        return PLACE
-
-    def leftovers(self, place: Mapping[str, Any], run: object, deadline: object, *, usual: bool) -> Remains:
-        assert usual
-        del run, deadline  # nobody's credentials, and nobody who does not answer
-        assert place in (PLACE, AZURE_PLACE)
+    def leftovers(self, place: pydantic.BaseModel, *_: object) -> Remains:
+        assert place.model_dump(exclude_unset=True) in (PLACE, AZURE_PLACE)
         self.asked.append(("look", []))
         return Remains(tuple(self.things), tuple(self.faults))
 
     def remove(
-        self, place: Mapping[str, Any], leftovers: Sequence[Leftover], run: object
+        self, place: pydantic.BaseModel, leftovers: Sequence[Leftover], _run: Run
     ) -> Iterator[tuple[Leftover, str]]:
-        del run  # as above
-        assert place == PLACE
+        assert place.model_dump() == PLACE
         self.asked.append(("remove", [each.id for each in leftovers]))
         for each in leftovers:
             if each.id not in self.stuck:
@@ -79,7 +82,7 @@ class Cloud:
 @pytest.fixture
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     made = Cloud()
-    monkeypatch.setattr(sweep, "provider", {"aws": made}.__getitem__)
+    monkeypatch.setattr(sweep, "provider", {"aws": made.answering_for("aws")}.__getitem__)
     return made
 
 
@@ -177,7 +180,8 @@ def test_a_place_that_cannot_be_looked_at_hides_no_other(
     cloud.things = [leftover("instance")]
     away = Cloud()
     monkeypatch.setattr(away, "leftovers", _refuse)
-    monkeypatch.setattr(sweep, "provider", {"aws": cloud, "azure": away}.__getitem__)
+    clouds = {"aws": cloud.answering_for("aws"), "azure": away.answering_for("azure")}
+    monkeypatch.setattr(sweep, "provider", clouds.__getitem__)
     entry = Entry(FOREIGN, "azure", "", AZURE_PLACE, "", PAST)
     with recorded(tmp_path / "a" / "journal", entry, pytest.fail):
         code, lines, told = janitor(*words)
@@ -244,8 +248,8 @@ def test_a_damaged_journal_is_named_and_hides_nothing(
 
 
 def test_what_places_there_are() -> None:
-    assert provider("azure").is_place(AZURE_PLACE)
-    assert provider("aws").is_place({**PLACE, "account": "111122223333"})
+    provider("azure").place_model.model_validate(AZURE_PLACE)
+    provider("aws").place_model.model_validate(PLACE)
 
 
 def test_a_journal_stays_open_until_the_time_of_its_run_is_over(cloud: Cloud, janitor: Ran, tmp_path: Path) -> None:

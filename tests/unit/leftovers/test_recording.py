@@ -15,7 +15,10 @@ from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.recording import in_journal
 from imagegen.providers import Remains, Run
 from imagegen.providers.aws import provider as aws
+from imagegen.providers.aws.place import Place
+from imagegen.providers.aws.settings import Auth
 from tests.conftest import REPOSITORY, load_today, make_test_lock
+from tests.provider_answers import answer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
 RUN = Run({}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-1a2b3c")
-PLACE = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}, "account": "111122223333"}
+PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +39,7 @@ def plan() -> BuildPlan:
 
 @pytest.fixture(autouse=True)
 def _place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aws, "place", lambda *_: PLACE)
-    monkeypatch.setattr(aws, "leftovers", lambda *_, **__: Remains(()))
+    answer(monkeypatch, aws, place=lambda *_: PLACE, leftovers=lambda *_: Remains(()))
 
 
 def recorded(plan: BuildPlan, out: Path, on_error: OnError | None = None) -> RecordedRun:
@@ -56,7 +58,7 @@ def seconds_of(run: RecordedRun) -> float:
 def test_nothing_of_a_run_expires_while_any_of_its_builds_may_go_on(
     sizes: int, plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aws, "builder_sizes", lambda _: ["m6i.large"] * sizes)
+    answer(monkeypatch, aws, builder_sizes=lambda _: ["m6i.large"] * sizes)
     left_s = seconds_of(recorded(plan, tmp_path))
     # An hour for Packer's clean-up, the build's own limit for each size.
     assert left_s == pytest.approx(plan.build.longest_s * sizes + 3600, abs=60)

@@ -27,8 +27,9 @@ from imagegen.manifest.model import (
 from imagegen.manifest.record import make_manifest
 from imagegen.manifest.report import ExpectedReport, judge_report, rejected_report
 from imagegen.manifest.store import Listing, LocalStore, manifest_bytes
-from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact, PublishPart
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact
 from imagegen.providers import CloudImage, Published, Run
+from imagegen.providers.aws.settings import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -262,14 +263,13 @@ PLAN = BuildPlan(
         "node",
         "aws",
         {"ami_id": "ami-0"},
-        {},
         {"containerd": "https://x.test/c.tar.gz?sig=secret"},
         {},
         {},
         {},
         {"allow_eol": True},
     ),
-    PublishPart({}),
+    Settings(region="us-east-1"),
 )
 
 

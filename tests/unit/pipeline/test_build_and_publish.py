@@ -23,11 +23,14 @@ from imagegen.console import Console
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.leftovers.reading import read_runs
 from imagegen.manifest.store import LocalStore
-from imagegen.providers import CloudImage, Leftover, Published, Remains, Run
+from imagegen.providers import CloudImage, Found, Leftover, Published, Remains, Run
 from imagegen.providers.aws import provider as aws
+from imagegen.providers.aws.place import Place
+from imagegen.providers.aws.settings import Auth
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 from imagegen.render.bundle import guest_plan
 from tests.conftest import TODAY
+from tests.provider_answers import answer
 
 if TYPE_CHECKING:
     import contextlib
@@ -37,7 +40,7 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
 
 SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
-PLACE = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}, "account": "111122223333"}
+PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 BUILT = CloudImage("ami-1", "us-east-1", "node", "available")
 
 
@@ -72,10 +75,10 @@ class World:
         Path(variables["report_file"]).write_text(json.dumps(report))
         self._die_at("build_tree")
 
-    def find_built(self, *_: object) -> CloudImage | None:
+    def find_built(self, *_: object) -> Found:
         if self.image is not None:
             self._die_at("find_built")
-        return self.image
+        return Found(self.image)
 
     def mark(self, _plan: BuildPlan, image: CloudImage, report: str, _run: Run) -> None:
         if self.mark_fails:
@@ -92,8 +95,11 @@ class World:
             self.dies = None
             raise KeyboardInterrupt
 
-    def leftovers(self, *_: object, usual: bool) -> Remains:
-        return Remains(tuple(each for each in self.left if usual or each.kind != "usual"), tuple(self.faults))
+    def leftovers(self, *_: object) -> Remains:
+        return Remains(tuple(each for each in self.left if each.kind != "usual"), tuple(self.faults))
+
+    def usual_leftovers(self, *_: object) -> Remains:
+        return Remains(tuple(each for each in self.left if each.kind == "usual"))
 
     def publish(self, *_: object) -> Published:
         if self.failures:
@@ -131,13 +137,18 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setattr(pipeline, "find_toolchain", lambda *_: tools)
     monkeypatch.setattr(pipeline, "check", lambda *_: None)
     monkeypatch.setattr(pipeline, "build_tree", made.build_tree)
-    monkeypatch.setattr(aws, "quick_checks", lambda *_: made.checks)
-    monkeypatch.setattr(aws, "find_built", made.find_built)
-    monkeypatch.setattr(aws, "mark", made.mark)
-    monkeypatch.setattr(aws, "clean_up", made.clean_up)
-    monkeypatch.setattr(aws, "leftovers", made.leftovers)
-    monkeypatch.setattr(aws, "place", lambda *_: PLACE)
-    monkeypatch.setattr(aws, "publish", made.publish)
+    answer(
+        monkeypatch,
+        aws,
+        quick_checks=lambda *_: made.checks,
+        find_built=made.find_built,
+        mark=made.mark,
+        clean_up=made.clean_up,
+        leftovers=made.leftovers,
+        usual_leftovers=made.usual_leftovers,
+        place=lambda *_: PLACE,
+        publish=made.publish,
+    )
     return made
 
 
@@ -305,7 +316,7 @@ def test_where_a_rejected_image_cannot_be_tagged_the_mark_on_disk_counts(
 def test_a_rejected_image_is_not_taken_for_the_one_just_built(
     world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aws, "find_built", lambda *_: dataclasses.replace(BUILT, report="rejected"))
+    answer(monkeypatch, aws, find_built=lambda *_: Found(dataclasses.replace(BUILT, report="rejected")))
     with pytest.raises(BuildError, match="the cloud shows no image with this identity"):
         build(rebuild=True)
     assert world.published == 0
@@ -348,7 +359,7 @@ def test_what_a_dead_run_left_is_named_by_the_next(
 ) -> None:
     again = request.getfixturevalue(verb)
     world.image, out = dataclasses.replace(BUILT, report="accepted"), tmp_path / "out of mine"
-    dead = Entry("run-1", "aws", "0" * 64, PLACE, "2026-11-18T09:00:00Z", "2026-11-18T16:00:00Z")
+    dead = Entry("run-1", "aws", "0" * 64, PLACE.model_dump(), "2026-11-18T09:00:00Z", "2026-11-18T16:00:00Z")
     journal = out / "of-another-config" / "journal" / "run-1.jsonl"
     journal.parent.mkdir(parents=True)
     journal.write_text(json.dumps({"event": "started", **dataclasses.asdict(dead)}) + "\n")
@@ -428,7 +439,7 @@ def test_what_was_locked_is_counted(
 ) -> None:
     loaded, said, file = load(SHIPPED), io.StringIO(), tmp_path / "lock.json"
     known = make_lock(loaded)
-    monkeypatch.setattr(aws, "look_up_base", lambda *_: known.base_images["aws"])
+    answer(monkeypatch, aws, look_up_base=lambda *_: known.base_images["aws"])
     one = dict(list(known.artifacts.items())[:1])
     monkeypatch.setattr(pipeline, "lock_artifacts", lambda *_, **__: one)
     run = Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
@@ -502,14 +513,14 @@ def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(
 
 
 def claiming(out: Path, run_id: str, claim: str) -> contextlib.AbstractContextManager[Entry]:
-    entry = Entry(run_id, "aws", "0", PLACE, "2026-11-18T10:00:00Z", "2026-11-18T16:00:00Z", claim=claim)
+    entry = Entry(run_id, "aws", "0", PLACE.model_dump(), "2026-11-18T10:00:00Z", "2026-11-18T16:00:00Z", claim=claim)
     return recorded(out / "other" / "journal", entry, pytest.fail)
 
 
 def test_what_another_run_here_is_making_is_not_made_twice(
     world: World, build: Callable[[], ImageManifest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aws, "claim", lambda *_: "version 1.2.3 of gal/def")
+    answer(monkeypatch, aws, claim=lambda *_: "version 1.2.3 of gal/def")
     with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", "version 1.2.3 of gal/def"):
         with pytest.raises(
             RefusedError, match=r"20261118t095959z-1a2b3c .* is making version 1\.2\.3 of gal/def already"
@@ -532,7 +543,7 @@ def test_other_names_are_in_nobodys_way(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(aws, "claim", lambda *_: here)
+    answer(monkeypatch, aws, claim=lambda *_: here)
     with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", there):
         build()
     assert world.image == dataclasses.replace(BUILT, report="accepted")

@@ -11,10 +11,12 @@ import pytest
 
 from imagegen import contents, pipeline
 from imagegen.plan import model
-from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, PublishPart, StepNotes
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, StepNotes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from imagegen.providers.aws.settings import Settings
 
     Decide = Callable[..., Any]
 
@@ -23,7 +25,7 @@ SHIPPED = CONFIGS / "windows-2022-containerd.yaml"
 # The shipped configs that make a plan: the others ask for what is not built yet.
 PLANNED = [CONFIGS / "air-gapped.yaml", CONFIGS / "annual-channel.yaml", *sorted(CONFIGS.glob("windows-*.yaml"))]
 TARGETS = ("aws", "azure")
-IMAGE, BUILD, PUBLISH = "image", "build", "publish"
+IMAGE, BUILD = "image", "build"
 
 OTHER_SPELLING = """\
 targets: # the order of keys, quotes, comments and defaults that are written out are no part of an image
@@ -80,7 +82,6 @@ FIELDS: dict[type, dict[str, object]] = {
         "name": "another",
         "target": "another",
         "base_place": {"ami_id": "another"},
-        "settings": {"region": "another"},
         "downloads": {"another": "https://mirror.example.com/another"},
         "steps": {"another": StepNotes("said otherwise", 1)},
         "phase_timeouts_s": {"another": 1},
@@ -88,16 +89,15 @@ FIELDS: dict[type, dict[str, object]] = {
         "stated": {"allow_eol": True},
         "proxy": {"url": "http://proxy.example.com:3128", "bypass": []},
     },
-    PublishPart: {"settings": {"regions": ["another"]}},
 }
-PARTS = {ImagePart: IMAGE, BuildPart: BUILD, PublishPart: PUBLISH}
+PARTS = {ImagePart: IMAGE, BuildPart: BUILD}
 
 
 def test_every_field_of_a_part_has_a_row() -> None:
     assert {part: sorted(rows) for part, rows in FIELDS.items()} == {
         part: sorted(field.name for field in dataclasses.fields(part)) for part in FIELDS
     }
-    assert [field.name for field in dataclasses.fields(BuildPlan)] == list(PARTS.values())
+    assert [field.name for field in dataclasses.fields(BuildPlan)] == [*PARTS.values(), "settings"]
 
 
 @pytest.mark.parametrize(("part", "field"), [(part, field) for part, rows in FIELDS.items() for field in rows])
@@ -107,6 +107,17 @@ def test_identity_is_of_the_image_part(part: type, field: str, decide: Decide) -
     after = dataclasses.replace(plan, **{PARTS[part]: changed})
     assert after != plan
     assert (after.image_id != plan.image_id) == (part is ImagePart)
+
+
+def test_the_settings_of_a_target_are_no_part_of_the_identity(decide: Decide) -> None:
+    plan: BuildPlan[Settings] = decide(SHIPPED, "aws").decision.plan
+    publish = plan.settings.publish.model_copy(update={"regions": ["eu-west-1"]})
+    settings = plan.settings.model_copy(update={"publish": publish, "tags": {"team": "another"}})
+    after = dataclasses.replace(plan, settings=settings)
+    assert after != plan
+    assert after.image_id == plan.image_id
+    before_json, after_json = plan.as_json(), after.as_json()
+    assert {key for key in after_json if after_json[key] != before_json[key]} == {"build", "publish"}
 
 
 def test_a_resource_of_any_step_is_part_of_the_identity(decide: Decide) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from imagegen import contents, pipeline
 from imagegen.artifacts.lock import Lock
-from imagegen.plan.model import canonical
+from imagegen.canonical import canonical
 from imagegen.plan.resolve import resolve, unanswered
 from imagegen.providers import provider
 
@@ -63,7 +63,7 @@ def test_a_bundle_holds_the_engine_and_the_kinds_of_its_plan(decided: Any) -> No
     guest = contents.read_folder(contents.GUEST)
     guest["kinds/new.ps1"] = b"@{}"
     fewer = tuple(step for step in pipeline.evaluated(decided.loaded, "aws") if step.step.name == "system")
-    bundle = resolve(decided.loaded.specs["aws"], decided.lock, fewer, provider("aws"), guest, {}, {}).bundle
+    bundle = resolve(decided.loaded.specs["aws"], decided.lock, fewer, guest, {}, {}).bundle
     assert {path for path in bundle if path.startswith("kinds/")} == {"kinds/registry.ps1", "kinds/feature.ps1"}
     assert {path for path in guest if "/" not in path} == {path for path in bundle if "/" not in path}
 

@@ -12,12 +12,13 @@ from botocore.hooks import HierarchicalEmitter
 from imagegen.errors import PublishError
 from imagegen.providers.aws import client
 from imagegen.providers.aws.client import ec2_clients, explained, session_for
+from imagegen.providers.aws.settings import AssumeRole, Auth
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 KEYS = {"AWS_ACCESS_KEY_ID": "AKIAKEYS", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_SESSION_TOKEN": "token"}
-ROLE = {"role_arn": "arn:aws:iam::111122223333:role/images", "session_name": "nightly"}
+ROLE = AssumeRole(role_arn="arn:aws:iam::111122223333:role/images", session_name="nightly")
 REGION = "eu-west-1"
 
 
@@ -48,7 +49,7 @@ def files(tmp_path: Path) -> dict[str, str]:
 def test_the_configs_profile_comes_before_the_chain(
     environ: dict[str, str], profile: str | None, expected: tuple[str, str | None], files: dict[str, str]
 ) -> None:
-    session = session_for({**environ, **files}, {"profile": profile, "assume_role": None}, REGION)
+    session = session_for({**environ, **files}, Auth(profile=profile), REGION)
     credentials = session.get_credentials()
     assert credentials is not None
     assert (credentials.access_key, credentials.token) == expected
@@ -57,7 +58,7 @@ def test_the_configs_profile_comes_before_the_chain(
 
 def test_a_role_is_taken_on_when_the_config_names_one() -> None:
     with moto.mock_aws(config={"core": {"mock_credentials": True}}):
-        session = session_for(KEYS, {"profile": None, "assume_role": ROLE}, REGION)
+        session = session_for(KEYS, Auth(assume_role=ROLE), REGION)
         sts = session.client("sts")
         assert sts.get_caller_identity()["Arn"] == "arn:aws:sts::111122223333:assumed-role/images/nightly"
         sts.close()
@@ -89,7 +90,7 @@ def test_one_session_serves_every_region(monkeypatch: pytest.MonkeyPatch) -> Non
         def close(self) -> None:
             made.append("closed")
 
-    auth = {"profile": None, "assume_role": ROLE}
+    auth = Auth(assume_role=ROLE)
     monkeypatch.setattr(client, "session_for", Session)
     with ec2_clients(KEYS, auth) as clients:
         assert made == []

@@ -12,6 +12,8 @@ import pytest
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import Run
 from imagegen.providers.aws import leftovers, provider, removal
+from imagegen.providers.aws.place import Place
+from imagegen.providers.aws.settings import Publish, Settings
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
@@ -246,8 +248,8 @@ def test_a_failed_copy_goes_with_its_snapshots_in_its_own_region(monkeypatch: py
     monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
     run = Run({}, {}, "")
     regions = ["us-east-1", "eu-west-1"]
-    place = provider.place({"region": "us-east-1", "auth": {}}, {"regions": regions}, run)
-    going = provider.leftovers(place, run).leftovers
+    place = provider.place(Settings(region="us-east-1", publish=Publish(regions=regions)), run)
+    going = provider.leftovers(place, run, None).leftovers
     away.answers["Snapshots"] = [{"SnapshotId": "snap-1", "State": "completed", "Tags": [], "Description": made}]
     assert list(provider.remove(place, going, run)) == [(going[0], "")]
     assert home.told == []
@@ -261,9 +263,8 @@ def test_a_journal_of_an_earlier_version_names_no_region_of_copies(monkeypatch: 
     }
     opened = contextlib.nullcontext(lambda *asked: clients[asked])
     monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
-    place = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}}
-    assert provider.is_place(place)
-    assert len(provider.leftovers(place, Run({}, {}, "")).leftovers) == 1
+    place = Place.model_validate({"region": "us-east-1", "auth": {"profile": None, "assume_role": None}})
+    assert len(provider.leftovers(place, Run({}, {}, ""), None).leftovers) == 1
 
 
 def test_an_image_that_is_gone_is_removed() -> None:
@@ -366,9 +367,10 @@ def test_with_another_accounts_credentials_nothing_is_looked_at_or_removed(monke
     clients = {("sts", "us-east-1"): who}
     opened = contextlib.nullcontext(lambda *asked: clients[asked])
     monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
-    place = provider.place({"region": "us-east-1", "auth": {}}, {"regions": []}, Run({}, {}, ""))
-    assert place["account"] == "222233334444"
+    place = provider.place(Settings(region="us-east-1"), Run({}, {}, ""))
+    assert place.account == "222233334444"
+    other = place.model_copy(update={"account": "111122223333"})
     with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
-        provider.leftovers({**place, "account": "111122223333"}, Run({}, {}, ""))
+        provider.leftovers(other, Run({}, {}, ""), None)
     with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
-        next(provider.remove({**place, "account": "111122223333"}, [], Run({}, {}, "")))
+        next(provider.remove(other, [], Run({}, {}, "")))

@@ -10,11 +10,12 @@ import pytest
 
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
-from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PublishPart
-from imagegen.providers import CloudImage, Run, provider
-from imagegen.providers.aws import base, images, source
+from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
+from imagegen.providers import CloudImage, Run
+from imagegen.providers.aws import base, images
+from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.client import ec2_clients, explained
-from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.settings import Auth, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,14 +27,14 @@ ENVIRON = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
 REGION = "eu-west-1"
 CONSOLE = Console(io.StringIO(), plain=True)
 SETTINGS = Settings.model_validate({"region": REGION, "network": {"allowed_cidrs": ["192.0.2.0/24"]}})
-NO_AUTH = {"profile": None, "assume_role": None}
+NO_AUTH = Auth()
 
 
-def plan_of(settings: Settings = SETTINGS) -> BuildPlan:
+def plan_of(settings: Settings = SETTINGS) -> BuildPlan[Settings]:
     return BuildPlan(
         ImagePart("aws", {}, {}, {"kubernetes": "1.35.6"}, (), {}, {}, {}),
-        BuildPart("node", "aws", {}, source.build_settings(settings), {}, {}, {}, {}, {}),
-        PublishPart(source.publish_settings(settings)),
+        BuildPart("node", "aws", {}, {}, {}, {}, {}, {}),
+        settings,
     )
 
 
@@ -71,7 +72,6 @@ def _amazon_offers_images(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_amazon_offers_images")
 def test_the_newest_base_image_that_fits_is_locked(ec2: Any) -> None:  # noqa: ANN401 - as above
-    aws = provider("aws")
     request = {"region": REGION, "name": "Windows_Server-2016-English-Full-*-2017*", "owner": "amazon"}
     offered = ec2.describe_images(Owners=["amazon"], Filters=[{"Name": "name", "Values": [request["name"]]}])["Images"]
     assert len(offered) > 1
@@ -111,40 +111,38 @@ def test_a_base_image_that_the_template_cannot_start_is_refused(fact: dict[str, 
 def test_a_base_image_that_is_not_offered_is_the_configs_fault() -> None:
     request = {"region": REGION, "name": "Windows_Server-1999-*", "owner": "amazon"}
     with pytest.raises(ConfigError, match=r"no base image Windows_Server-1999-\* of amazon in eu-west-1") as raised:
-        provider("aws").look_up_base(SETTINGS, request, run())
+        aws.look_up_base(SETTINGS, request, run())
     assert "Amazon withdraws old ones" in raised.value.hint
     with pytest.raises(ConfigError, match="no base image mine of self in eu-west-1") as raised:
-        provider("aws").look_up_base(SETTINGS, {**request, "name": "mine", "owner": "self"}, run())
+        aws.look_up_base(SETTINGS, {**request, "name": "mine", "owner": "self"}, run())
     assert "Amazon" not in raised.value.hint
 
 
 def test_what_is_found_as_built_is_decided_by_identity_and_labels(ec2: Any) -> None:  # noqa: ANN401 - as above
-    aws = provider("aws")
     register(ec2, "stranger", imagegen_image_id="f" * 64)
     register(ec2, "untagged")
-    assert aws.find_built(PLAN, run(), CONSOLE) is None
+    assert aws.find_built(PLAN, run()).image is None
 
     plain = register(ec2, "plain", imagegen_image_id=PLAN.image_id)
     rehearsed = register(ec2, "rehearsed", imagegen_image_id=PLAN.image_id, imagegen_label_rehearsal="true")
 
-    found = aws.find_built(PLAN, run(), CONSOLE)
+    found = aws.find_built(PLAN, run()).image
     assert found is not None
     assert (found.id, found.region, found.name, found.state) == (plain, REGION, "plain", "available")
-    labelled = aws.find_built(PLAN, run(rehearsal="true"), CONSOLE)
+    labelled = aws.find_built(PLAN, run(rehearsal="true")).image
     assert labelled is not None
     assert labelled.id == rehearsed
-    assert aws.find_built(PLAN, run(rehearsal="false"), CONSOLE) is None
-    assert aws.find_built(PLAN, run(rehearsal="true", who="me"), CONSOLE) is None
+    assert aws.find_built(PLAN, run(rehearsal="false")).image is None
+    assert aws.find_built(PLAN, run(rehearsal="true", who="me")).image is None
 
 
 def test_a_rejected_image_is_found_only_where_there_is_no_other(ec2: Any) -> None:  # noqa: ANN401 - as above
-    aws = provider("aws")
     for name in ("first", "second"):
         ami = register(ec2, name, imagegen_image_id=PLAN.image_id)
-        built = aws.find_built(PLAN, run(), CONSOLE)
+        built = aws.find_built(PLAN, run()).image
         assert built == CloudImage(ami, REGION, name, "available")
         aws.mark(PLAN, built, "rejected", run())
-    left = aws.find_built(PLAN, run(), CONSOLE)
+    left = aws.find_built(PLAN, run()).image
     assert left is not None
     assert left.report == "rejected"
 
@@ -155,8 +153,7 @@ def test_publishing_goes_through_the_real_client() -> None:
         source = clients(REGION).register_image(Name="node-1")["ImageId"]
         tags = [{"Key": "imagegen_image_id", "Value": PLAN.image_id}]
         clients(REGION).create_tags(Resources=[source], Tags=tags)  # type: ignore[arg-type] # plain dicts are TagTypeDefs
-    aws = provider("aws")
-    built = aws.find_built(PLAN, run(), CONSOLE)
+    built = aws.find_built(PLAN, run()).image
     assert built is not None
     published = aws.publish(PLAN, built, run(), CONSOLE)
     assert [(image.region, image.id) for image in published.images] == [(REGION, source)]
@@ -187,7 +184,7 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
     tags = [{"Key": "Name", "Value": "node-1"}]
     image: Any = {"ImageId": "ami-1", "Name": "node-1", "State": "available", "Tags": tags, **facts}
     monkeypatch.setattr(images, "images_of", lambda *_: [image])
-    found = provider("aws").find_built(plan_of(Settings(region=REGION, **asked)), run(), CONSOLE)
+    found = aws.find_built(plan_of(Settings(region=REGION, **asked)), run()).image
     assert (found is not None) == is_it
 
 
@@ -233,5 +230,5 @@ def test_a_profile_that_does_not_exist_is_the_operators_to_mend(tmp_path: Path) 
     files = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
     request = {"region": REGION, "name": "any", "owner": "amazon"}
     with pytest.raises(ConfigError, match="no usable AWS credentials") as raised:
-        provider("aws").look_up_base(SETTINGS, request, Run({"AWS_PROFILE": "nobody", **files}, {}, ""))
+        aws.look_up_base(SETTINGS, request, Run({"AWS_PROFILE": "nobody", **files}, {}, ""))
     assert "AWS_PROFILE" in raised.value.hint

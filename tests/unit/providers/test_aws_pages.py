@@ -12,6 +12,7 @@ import pytest
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.providers.aws import capacity
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
+from imagegen.providers.aws.settings import AssumeRole, Auth
 from imagegen.providers.checks import UNKNOWN
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ TIDY_PAGE = b"\xef\xbb\xbf<?xml version='1.0'?><!-- filter --><HTML><body>Blocke
 REFUSAL = b"<Response><Errors><Error><Code>InvalidAction</Code><Message>no</Message></Error></Errors></Response>"
 
 
-NOBODY = {"profile": None, "assume_role": None}
+NOBODY = Auth()
 Answers = Callable[[int, bytes], None]
 
 
@@ -47,8 +48,8 @@ def asked(answers: Answers) -> Callable[..., Any]:
     """What becomes of an answer; every request gets the same one."""
 
     def ask(status: int, body: bytes, failure: type[ImagegenError], *, role: bool = False) -> ImagegenError:
-        arn = {"role_arn": "arn:aws:iam::111122223333:role/images", "session_name": "nightly"}
-        auth = {"profile": None, "assume_role": arn if role else None}
+        assumed = AssumeRole(role_arn="arn:aws:iam::111122223333:role/images", session_name="nightly")
+        auth = Auth(assume_role=assumed if role else None)
         answers(status, body)
         with pytest.raises(failure) as raised, ec2_clients(ENVIRON, auth) as clients, explained("looking", failure):
             clients("us-east-1").describe_images(Owners=["self"])

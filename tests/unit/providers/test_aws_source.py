@@ -6,17 +6,21 @@ import fnmatch
 import json
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pydantic
 import pytest
 
 from imagegen.contents import PACKER
-from imagegen.providers.aws import provider, source
+from imagegen.providers.aws import base, provider, source
 from imagegen.providers.aws.rules import AMI_SUFFIX
 from imagegen.providers.aws.settings import Settings
 from imagegen.templating import render_text
 from tests.source_block import NULL, source_attributes
+
+if TYPE_CHECKING:
+    from imagegen.plan.model import BuildPlan
 
 REPOSITORY = Path(__file__).parents[3]
 ATTRIBUTES = json.loads((REPOSITORY / "tests/data/packer-plugin-attributes.json").read_bytes())
@@ -29,9 +33,8 @@ OFFERED = {"name": "Windows_Server-2022-English-Core-Base-*"}
 
 
 def values_of(asked: dict[str, Any]) -> dict[str, Any]:
-    built = source.build_settings(Settings.model_validate(asked))
-    assert json.loads(json.dumps(built)) == built
-    return source.source_values(built, AMI)
+    plan = SimpleNamespace(settings=Settings.model_validate(asked), build=SimpleNamespace(base_place={"ami_id": AMI}))
+    return source.source_values(cast("BuildPlan[Settings]", plan))
 
 
 def attributes(values: dict[str, Any]) -> set[str]:
@@ -159,17 +162,17 @@ def test_keys_that_become_something_else_than_an_attribute() -> None:
     assert (values["instance_types"], values["name_prefix"]) == (["m6i.large", "m5.large"], "platform-ami")
     assert 'ami_name      = "${var.aws.name_prefix}-windows-' in TEMPLATE
     assert "var.aws.instance_types[0] : var.builder_size" in TEMPLATE
-    assert source.build_settings(settings)["tags"] == {"team": "platform"}
-    assert provider.base_request(settings, OFFERED) == {"region": "us-east-1", "name": "hardened-*", "owner": "self"}
-    assert provider.base_request(plain, OFFERED) == {
+    assert settings.build_json()["tags"] == {"team": "platform"}
+    assert base.base_request(settings, OFFERED) == {"region": "us-east-1", "name": "hardened-*", "owner": "self"}
+    assert base.base_request(plain, OFFERED) == {
         "region": "us-east-1",
         "name": OFFERED["name"],
         "owner": "amazon",
     }
     keys = {"kms_keys": {"us-west-2": "alias/images"}}
-    assert source.publish_settings(settings) == {"regions": ["us-west-2"], "encryption": keys}
-    assert source.publish_settings(plain) == {"regions": [], "encryption": None}
-    assert not {"publish", "base_image"} & set(source.build_settings(settings))
+    assert settings.publish_json() == {"regions": ["us-west-2"], "encryption": keys}
+    assert plain.publish_json() == {"regions": [], "encryption": None}
+    assert not {"publish", "base_image"} & set(settings.build_json())
 
 
 def together(keys: tuple[str, ...]) -> dict[str, Any]:
@@ -196,7 +199,7 @@ def test_the_template_is_the_same_for_every_config_and_names_what_the_oldest_plu
     used = set(re.findall(r'^  (?:dynamic ")?([a-z_]+)(?: +=|"? \{)', block, re.MULTILINE))
     assert {"assume_role", "metadata_options", "spot_tags", "region"} <= used
     known = ATTRIBUTES["amazon-ebs"]["Config"]
-    assert {name: known[name]["since"] for name in used} == dict.fromkeys(used, provider.PLUGIN_SINCE)
+    assert {name: known[name]["since"] for name in used} == dict.fromkeys(used, provider.PROVIDER.lowest_plugin)
     assert not [name for name in used if "until" in known[name]]
 
 

@@ -22,6 +22,7 @@ from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers.azure import client, failures
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.definition import Definition
+from imagegen.providers.azure.settings import Auth
 from imagegen.providers.checks import UNKNOWN, Check, run_check
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ ENVIRON = {
     "AZURE_CLIENT_SECRET": "s",
     "AZURE_SUBSCRIPTION_ID": "sub",
 }
-AUTH = {"method": "environment", "subscription_id": None, "client_secret_env": None}
+AUTH = Auth()
 PAGE = (b"<html><title>Blocked</title></html>", "text/html; charset=utf-8")
 BROKEN = (PAGE[0], "application/json")
 EMPTY = (b"", "application/json")
@@ -169,14 +170,14 @@ def test_who_answered_what_is_said_once(
         ("AZURE_TENANT_ID", f"{TENANT}\n", AUTH),
         ("AZURE_CLIENT_ID", "c\n", AUTH),
         ("AZURE_SUBSCRIPTION_ID", "sub\n", AUTH),
-        ("AZURE_SUBSCRIPTION_ID", "my subscription", {**AUTH, "method": "cli"}),
+        ("AZURE_SUBSCRIPTION_ID", "my subscription", Auth(method="cli")),
         ("AZURE_AUTHORITY_HOST", "http://x", AUTH),
         ("AZURE_AUTHORITY_HOST", "https://", AUTH),
     ],
 )
 @pytest.mark.parametrize("make", [client.compute, resource_manager])
 def test_a_variable_that_the_sdk_does_not_take_is_named(
-    make: Callable[..., Any], name: str, value: str, auth: dict[str, Any]
+    make: Callable[..., Any], name: str, value: str, auth: Auth
 ) -> None:
     with pytest.raises(ConfigError, match=f"^{name}=") as raised, make({**ENVIRON, name: value}, auth):
         pytest.fail("it was taken")

@@ -19,10 +19,12 @@ from azure.core.exceptions import (
 )
 
 from imagegen.errors import RefusedError
-from imagegen.providers import Leftover, Remains, Run
+from imagegen.leftovers import sweep
+from imagegen.providers import Leftover, Run
 from imagegen.providers.azure import provider, removal
 from imagegen.providers.azure.arm import HOST, Arm
-from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION, find
+from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION, find, find_deleted_vaults
+from imagegen.providers.azure.place import Place
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock
 
@@ -106,13 +108,16 @@ def test_a_collection_that_is_not_there_is_empty_and_one_that_is_refused_is_an_e
     assert raised.value.error.code == "AuthorizationFailed"
 
 
-PLACE = {
-    "location": "westeurope",
-    "build_resource_group": "builds",
-    "resource_group": "images",
-    "gallery": "gal",
-    "definition": "def",
-}
+PLACE = Place.model_validate(
+    {
+        "auth": {"subscription_id": "sub"},
+        "location": "westeurope",
+        "build_resource_group": "builds",
+        "resource_group": "images",
+        "gallery": "gal",
+        "definition": "def",
+    }
+)
 TAGS = {RUN_ID: "run", EXPIRES_AT: "2026-11-18T16:00:00Z"}
 DENIED = {"error": {"code": "AuthorizationFailed", "message": "no"}}
 OWN_GROUP = {
@@ -142,8 +147,11 @@ def look(*refused: str, versions: Exception | None = None) -> tuple[list[str], l
         return []
 
     compute = SimpleNamespace(gallery_image_versions=SimpleNamespace(list_by_gallery_image=list_versions))
-    remains = find(manager.arm, cast("Any", compute), PLACE)
-    return [each.kind for each in remains.leftovers], [fault.message for fault in remains.faults]
+    found = [find(manager.arm, cast("Any", compute), PLACE)]
+    if found[0].is_answered:
+        found.append(find_deleted_vaults(manager.arm))
+    leftovers = [each.kind for remains in found for each in remains.leftovers]
+    return leftovers, [fault.message for remains in found for fault in remains.faults]
 
 
 EVERYTHING = [GROUP, MACHINE, "disk", DEPLOYMENT, DELETED_VAULT]
@@ -159,9 +167,10 @@ def test_what_every_build_leaves_is_not_looked_for_after_one(monkeypatch: pytest
     compute = SimpleNamespace(gallery_image_versions=SimpleNamespace(list_by_gallery_image=lambda *_: []))
     monkeypatch.setattr(provider, "compute", lambda *_: contextlib.nullcontext(compute))
     monkeypatch.setattr(provider, "resource_manager", lambda *_: contextlib.nullcontext(manager.arm))
-    place, run = {**PLACE, "auth": {}}, Run({}, {}, "")
+    place, swept = sweep.Place("azure", "azure", PLACE.model_dump()), sweep.Swept()
     for usual in (True, False):
-        assert provider.leftovers(place, run, usual=usual) == Remains(())
+        assert swept.leftovers(place, Run({}, {}, ""), usual=usual) == []
+    assert swept.faults == []
     assert sum("deletedVaults" in asked for asked in manager.asked) == 1
 
 

@@ -9,10 +9,9 @@ import azure.identity
 import pytest
 
 from imagegen.errors import ConfigError
-from imagegen.providers import provider
 from imagegen.providers.azure import base, client
 from imagegen.providers.azure.definition import is_version_name
-from imagegen.providers.azure.settings import BaseImage, Settings
+from imagegen.providers.azure.settings import Auth, BaseImage, Settings
 
 REQUEST = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "core"}
 SETTINGS = Settings.model_validate(
@@ -25,7 +24,8 @@ SETTINGS = Settings.model_validate(
 
 
 OWN = REQUEST | {"generation": "2"}
-AUTH = {"method": "environment", "subscription_id": None, "client_secret_env": None}
+AUTH = Auth()
+NAMED_SECRET = Auth.model_validate({"client_secret_env": "IMAGES_SECRET"})
 
 
 def marketplace(*versions: str, generation: str | None = None) -> Any:  # noqa: ANN401 - a ComputeManagementClient
@@ -113,11 +113,11 @@ def test_without_a_secret_the_default_chain_is_used(monkeypatch: pytest.MonkeyPa
 def test_the_config_says_whose_subscription_and_secret_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     made = recorded_credentials(monkeypatch)
     environ = {f"AZURE_{name}": value for name, value in FAMILY.items()} | {"IMAGES_SECRET": "other"}
-    with client.compute(environ, AUTH | {"client_secret_env": "IMAGES_SECRET"}):
+    with client.compute(environ, NAMED_SECRET):
         pass
     del environ["AZURE_SUBSCRIPTION_ID"]
     # `az` knows its own tenant: nothing of the environment counts, and the subscription says which account.
-    with client.compute(environ, AUTH | {"method": "cli", "subscription_id": "own"}):
+    with client.compute(environ, Auth.model_construct(method="cli", subscription_id="own")):
         pass
     assert made == [("t", "c", "other"), ("subscription=own",)]
 
@@ -126,7 +126,7 @@ def test_the_config_says_whose_subscription_and_secret_it_is(monkeypatch: pytest
 def test_a_named_secret_is_never_replaced_by_another_identity(left_out: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = recorded_credentials(monkeypatch)
     environ = {f"AZURE_{name}": value for name, value in FAMILY.items()} | {"IMAGES_SECRET": "other", left_out: ""}
-    auth = AUTH | {"client_secret_env": "IMAGES_SECRET"}
+    auth = NAMED_SECRET
     with pytest.raises(ConfigError, match="IMAGES_SECRET is to hold"), client.compute(environ, auth):
         pytest.fail("a client without its secret")
     assert made == []
@@ -180,11 +180,10 @@ def test_a_version_name_is_three_integers(text: str, expected: bool) -> None:
 
 
 def test_settings_become_plain_json() -> None:
-    azure = provider("azure")
-    assert azure.base_request(SETTINGS, {"offer": "windowsserver2022", "sku": "core"}) == REQUEST
+    assert base.base_request(SETTINGS, {"offer": "windowsserver2022", "sku": "core"}) == REQUEST
     own = BaseImage(offer="windowsserver2022", sku="core", version="20348.1.1")
     chosen = SETTINGS.model_copy(update={"base_image": own})
     # The catalogue may have no image for the release at all.
-    assert azure.base_request(chosen, {}) == OWN | {"version": "20348.1.1"}
+    assert base.base_request(chosen, {}) == OWN | {"version": "20348.1.1"}
     wanted = {"regions": ["northeurope"], "replicas": 1, "version": "date"}
-    assert azure.publish_settings(SETTINGS) == wanted
+    assert SETTINGS.publish_json() == wanted

@@ -14,8 +14,7 @@ import pytest
 from packaging.version import Version
 
 from imagegen import contents
-from imagegen.providers import provider
-from imagegen.providers.azure import numbering, source
+from imagegen.providers.azure import base, numbering, provider, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.templating import TemplateError, render_text
 from tests.source_block import NULL, source_attributes
@@ -113,10 +112,8 @@ class Rendered:
     """The template for some settings, as HCL readers see it."""
 
     def __init__(self, **asked: Any) -> None:  # noqa: ANN401 - any keys of Settings
-        self.build = source.build_settings(Settings.model_validate({**LEAST, **asked}))
-        # What a plan is printed as: what the template sees survives it.
-        self.build = json.loads(json.dumps(self.build))
-        self.values = source.source_values(self.build, "")
+        self.plan = plan_of(Settings.model_validate({**LEAST, **asked}))
+        self.values = source.source_values(self.plan)
         self.text = render_text(TEMPLATE, {"source": self.values})
         self.hcl: dict[str, Any] = hcl2.loads(self.text)
 
@@ -182,7 +179,7 @@ def _since(path: str) -> Version:
 def test_the_plugin_asked_for_has_every_attribute() -> None:
     for name in BY_NAME:
         found = rendered(name)
-        since = Version(source.plugin_since(found.build, VERSIONS))
+        since = Version(source.plugin_since(found.plan.settings, VERSIONS))
         assert {path for path in found.named if _since(path) > since} == set(), name
 
 
@@ -208,12 +205,13 @@ def test_these_cases_see_every_line_of_the_template() -> None:
     ],
 )
 def test_the_plugin_is_as_new_as_what_is_asked_for(asked: dict[str, Any], version: str) -> None:
-    assert source.plugin_since(Rendered(**asked).build, VERSIONS) == version
+    assert source.plugin_since(Rendered(**asked).plan.settings, VERSIONS) == version
 
 
 @pytest.mark.parametrize(("rule", "number"), [("date", ""), ("kubernetes", "1.35.6"), ("1.2.3", "1.2.3")])
 def test_the_config_says_the_number_where_it_can(rule: str, number: str) -> None:
-    assert provider("azure").source_values(_plan(BY_NAME["secret"], rule))["version"] == number
+    settings = Settings.model_validate({**LEAST, "gallery": {**GALLERY, "version": rule}})
+    assert source.source_values(plan_of(settings))["version"] == number
 
 
 def test_a_plain_packer_build_numbers_as_imagegen_does() -> None:
@@ -223,24 +221,20 @@ def test_a_plain_packer_build_numbers_as_imagegen_does() -> None:
 
 
 def test_a_plan_says_what_a_run_needs_to_know() -> None:
-    azure = provider("azure")
-    plain, named = _plan({"vm_sizes": ["Standard_D4s_v5", "Standard_D4as_v5"]}), _plan(BY_NAME["secret"])
-    assert azure.builder_sizes(plain) == ["Standard_D4s_v5", "Standard_D4as_v5"]
-    assert [azure.secret_variables(plan) for plan in (plain, named)] == [
+    azure = provider.PROVIDER
+    sizes = Rendered(vm_sizes=["Standard_D4s_v5", "Standard_D4as_v5"]).plan.settings
+    assert azure.builder_sizes(sizes) == ["Standard_D4s_v5", "Standard_D4as_v5"]
+    named = rendered("secret").plan.settings
+    assert [provider.secret_variables(settings) for settings in (sizes, named)] == [
         {"IDENTITY_HEADER"},
         {"IDENTITY_HEADER", "IMAGES_SECRET"},
     ]
-    trusted = _plan(BY_NAME["trusted"])
-    assert azure.plugin_since(trusted.build.settings, len(trusted.image.versions)) == "2.0.5"
+    assert azure.plugin_for(rendered("trusted").plan.settings, VERSIONS) == "2.0.5"
 
 
-def _plan(asked: dict[str, Any], rule: str = "date") -> BuildPlan:
-    parts = {
-        "image": SimpleNamespace(versions={"kubernetes": "1.35.6", "containerd": "2.1.4", "cloudbase_init": "1.1.6"}),
-        "build": SimpleNamespace(settings=Rendered(**asked).build),
-        "publish": SimpleNamespace(settings={"version": rule}),
-    }
-    return cast("BuildPlan", SimpleNamespace(**parts))
+def plan_of(settings: Settings) -> BuildPlan[Settings]:
+    image = SimpleNamespace(versions={"kubernetes": "1.35.6", "containerd": "2.1.4", "cloudbase_init": "1.1.6"})
+    return cast("BuildPlan[Settings]", SimpleNamespace(image=image, settings=settings))
 
 
 def _from_environment(found: Rendered) -> dict[str, str]:
@@ -355,12 +349,12 @@ def test_each_key_changes_its_part_and_no_other() -> None:
 
 
 def _parts(asked: dict[str, Any]) -> dict[str, Any]:
-    azure, settings = provider("azure"), Settings.model_validate(asked)
-    build = azure.build_settings(settings)
-    values = source.source_values(build, "")
+    settings = Settings.model_validate(asked)
+    # A plan of that number: its value in the tree is of no part of the plan but `publish`.
+    values = source.source_values(plan_of(settings)) | {"version": ""}
     return {
-        "base": azure.base_request(settings, {}),
-        "build": build,
-        "publish": azure.publish_settings(settings),
+        "base": base.base_request(settings, {}),
+        "build": settings.build_json(),
+        "publish": settings.publish_json(),
         "tree": [values, render_text(TEMPLATE, {"source": values})],
     }

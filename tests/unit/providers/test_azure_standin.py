@@ -9,7 +9,6 @@ import urllib.parse
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-import azure.identity  # noqa: F401 - its import asks `uname`, which code under test may not
 import pytest
 import requests
 
@@ -19,7 +18,8 @@ from imagegen.doctor import refuse_wrong
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import Run, provider
+from imagegen.providers import Run
+from imagegen.providers.azure import provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.rehearsal.network.azure.edge import Azure
 from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup, GalleryDefinition
@@ -83,34 +83,27 @@ def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     return Stage(monkeypatch)
 
 
-def plan_of(**settings: Any) -> BuildPlan:  # noqa: ANN401 - any of Azure's settings
-    build = {
-        "location": "westeurope",
-        "resource_group": "images",
-        "gallery": "gal",
-        "definition": "def",
-        "key_vault": None,
-        "build_resource_group": None,
-        "auth": {"method": "environment", "subscription_id": None, "client_secret_env": None},
-        **settings,
-    }
-    publish = {"regions": [], "replicas": 1, "version": "date"}
+GALLERY = {"resource_group": "images", "name": "gal", "definition": "def"}
+
+
+def settings_of(**settings: Any) -> Settings:  # noqa: ANN401 - any of Azure's settings
+    return Settings.model_validate({"location": "westeurope", "gallery": GALLERY, **settings})
+
+
+def plan_of(**settings: Any) -> BuildPlan[Settings]:  # noqa: ANN401 - as above
     image = SimpleNamespace(versions={"kubernetes": "1.35.6"})
-    parts = {"image": image, "build": SimpleNamespace(settings=build), "publish": SimpleNamespace(settings=publish)}
-    return cast("BuildPlan", SimpleNamespace(**parts))
+    return cast("BuildPlan[Settings]", SimpleNamespace(image=image, settings=settings_of(**settings)))
 
 
 def test_two_runs_of_one_second_build_two_versions(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    azure, chances = provider("azure"), iter([17, 512])
+    chances = iter([17, 512])
     monkeypatch.setattr("secrets.randbelow", lambda limit: next(chances) % limit)
-    numbers = [azure.build_variables(plan_of(), stage.run)["gallery_image_version"] for _ in range(2)]
+    numbers = [provider.build_variables(plan_of(), stage.run)["gallery_image_version"] for _ in range(2)]
     assert numbers == ["2026.1118.100000017", "2026.1118.100000512"]
 
 
 def spec_of(**settings: Any) -> Spec:  # noqa: ANN401 - any of Azure's settings
-    gallery = {"resource_group": "images", "name": "gal", "definition": "def"}
-    asked = Settings.model_validate({"location": "westeurope", "gallery": gallery, **settings})
-    return cast("Spec", SimpleNamespace(target="azure", provider="azure", settings=asked))
+    return cast("Spec", SimpleNamespace(target="azure", provider="azure", settings=settings_of(**settings)))
 
 
 @pytest.mark.parametrize(
@@ -154,13 +147,13 @@ def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stag
 
 
 def test_a_run_has_a_secret_of_its_own_in_a_vault_that_is_there(stage: Stage) -> None:
-    azure, plan = provider("azure"), plan_of(key_vault=VAULT)
+    plan = plan_of(key_vault=VAULT)
     names = [
-        azure.build_variables(plan, dataclasses.replace(stage.run, id=name))["key_vault_secret"]
+        provider.build_variables(plan, dataclasses.replace(stage.run, id=name))["key_vault_secret"]
         for name in (DEAD, LIVING)
     ]
     assert names == [SECRET, f"imagegen-{LIVING}"]
-    assert "key_vault_secret" not in azure.build_variables(plan_of(), stage.run)
+    assert "key_vault_secret" not in provider.build_variables(plan_of(), stage.run)
 
 
 def put_secret(stage: Stage, name: str = SECRET) -> int:
@@ -177,23 +170,23 @@ def put_secret(stage: Stage, name: str = SECRET) -> int:
 
 
 def test_the_builders_certificate_goes_from_the_vault(stage: Stage) -> None:
-    azure, plan, variables = provider("azure"), plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
+    plan, variables = plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
     assert put_secret(stage) == 200
-    azure.clean_up(plan, variables, stage.run, stage.console)
+    provider.clean_up(plan, variables, stage.run, stage.console)
     # A vault keeps what is deleted, and with it the name: hence one of each run's own.
     assert put_secret(stage) == 409
     # A build that ended before it had a certificate.
-    azure.clean_up(plan, variables, stage.run, stage.console)
+    provider.clean_up(plan, variables, stage.run, stage.console)
     assert stage.asked.count(f"DELETE {VAULT}.vault.azure.net/secrets/{SECRET}") == 2
     assert stage.said.getvalue() == ""
 
 
 def test_a_certificate_that_may_not_be_deleted_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    azure, plan, variables = provider("azure"), plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
+    plan, variables = plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
     put_secret(stage)
     vaults = "imagegen.rehearsal.network.azure.vaults"
     monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
-    azure.clean_up(plan, variables, stage.run, stage.console)
+    provider.clean_up(plan, variables, stage.run, stage.console)
     said = stage.said.getvalue()
     assert f"deleting the builder's certificate from the key vault {VAULT}: Forbidden: " in said
     assert f"delete it yourself: `{DELETE_IT}`" in said
@@ -205,8 +198,8 @@ OTHERS = ("backup", f"x-{SECRET}", f"{SECRET}-x", "imagegen-20261399t100000z-1a2
 
 
 def secrets_left(stage: Stage, name: str = VAULT) -> dict[str, Leftover]:
-    azure, build = provider("azure"), plan_of(key_vault=name, build_resource_group="builds").build.settings
-    found = azure.leftovers(azure.place(build, {}, stage.run), stage.run).leftovers
+    settings = settings_of(key_vault=name, build_resource_group="builds")
+    found = provider.leftovers(provider.place(settings, stage.run), stage.run, None).leftovers
     return {each.name.partition("/")[2]: each for each in found if each.kind == "key vault secret"}
 
 
@@ -223,8 +216,8 @@ def test_the_certificate_of_a_run_that_was_killed_is_found_by_its_name(stage: St
 
 def journals_of(stage: Stage, out: Path) -> Callable[[], list[RecordedRun]]:
     """Two runs of this machine: one lives, as its lock says, and the other was killed."""
-    azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
-    entry = Entry(DEAD, "azure", "0", azure.place(build, {}, stage.run), "2026-11-18T10:00:00Z", "2026-11-19T10:00:00Z")
+    place = provider.place(settings_of(key_vault=VAULT, build_resource_group="builds"), stage.run)
+    entry = Entry(DEAD, "azure", "0", place.model_dump(), "2026-11-18T10:00:00Z", "2026-11-19T10:00:00Z")
     folder = out / "x" / "journal"
     with recorded(folder, entry, pytest.fail):
         pass
@@ -254,10 +247,9 @@ def test_another_machine_deletes_a_certificate_when_no_build_can_need_it(
     stage: Stage, day: int, left: list[str]
 ) -> None:
     put_secret(stage)
-    azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
-    place = sweep.Place("azure", "azure", azure.place(build, {}, stage.run))
+    place = provider.place(settings_of(key_vault=VAULT, build_resource_group="builds"), stage.run)
     now = datetime.datetime(2026, 11, day, tzinfo=datetime.UTC)
-    sweep.clean_up([place], list, stage.run, now, 50, stage.console)
+    sweep.clean_up([sweep.Place("azure", "azure", place.model_dump())], list, stage.run, now, 50, stage.console)
     assert list(secrets_left(stage)) == left
 
 
@@ -265,32 +257,30 @@ def test_a_certificate_that_the_janitor_may_not_delete_is_told(stage: Stage, mon
     put_secret(stage)
     vaults = "imagegen.rehearsal.network.azure.vaults"
     monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
-    azure, build = provider("azure"), plan_of(key_vault=VAULT, build_resource_group="builds").build.settings
+    place = provider.place(settings_of(key_vault=VAULT, build_resource_group="builds"), stage.run)
     found = list(secrets_left(stage).values())
-    [(_, why_not)] = azure.remove(azure.place(build, {}, stage.run), found, stage.run)
+    [(_, why_not)] = provider.remove(place, found, stage.run)
     assert "Forbidden" in why_not
 
 
 def test_nothing_is_cleaned_up_where_packer_made_the_vault(stage: Stage) -> None:
-    provider("azure").clean_up(plan_of(), {}, stage.run, stage.console)
+    provider.clean_up(plan_of(), {}, stage.run, stage.console)
     assert stage.asked == []
 
 
 def test_builds_of_one_fixed_number_claim_the_same_and_others_nothing(stage: Stage) -> None:
-    azure, run = provider("azure"), stage.run
-    assert azure.claim(plan_of(), run) == ""
+    run = stage.run
+    assert provider.claim(plan_of(), run) == ""
     fixed, same, other, kubernetes = (
-        plan_of(**place)
-        for place in (
+        plan_of(gallery={**GALLERY, "version": "1.2.3", **gallery})
+        for gallery in (
             {},
-            {"gallery": "GAL", "definition": "Def"},
+            {"name": "GAL", "definition": "Def"},
             {"definition": "other"},
-            {"resource_group": "Images"},
+            {"resource_group": "Images", "version": "kubernetes"},
         )
     )
-    for plan, rule in ((fixed, "1.2.3"), (same, "1.2.3"), (other, "1.2.3"), (kubernetes, "kubernetes")):
-        plan.publish.settings["version"] = rule
     subscription = stage.azure.application.subscription
-    assert azure.claim(fixed, run) == f"version 1.2.3 of {subscription}/images/gal/def" == azure.claim(same, run)
-    assert azure.claim(other, run) == f"version 1.2.3 of {subscription}/images/gal/other"
-    assert azure.claim(kubernetes, run) == f"version 1.35.6 of {subscription}/images/gal/def"
+    assert provider.claim(fixed, run) == f"version 1.2.3 of {subscription}/images/gal/def" == provider.claim(same, run)
+    assert provider.claim(other, run) == f"version 1.2.3 of {subscription}/images/gal/other"
+    assert provider.claim(kubernetes, run) == f"version 1.35.6 of {subscription}/images/gal/def"

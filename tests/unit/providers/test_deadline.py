@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,8 @@ from imagegen.leftovers import sweep
 from imagegen.providers import Remains, Run, deadline
 from imagegen.providers.aws import checks as aws_checks
 from imagegen.providers.aws import provider as aws_provider
+from imagegen.providers.aws.place import Place
+from imagegen.providers.aws.settings import Auth
 from imagegen.providers.azure import checks, provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN
@@ -81,7 +84,7 @@ def test_after_its_time_azure_is_not_asked_any_more(
     if ask == "quick":
         assert {check.verdict for check in checks.quick_checks(settings(), run)} == {UNKNOWN}
     else:
-        place = provider.place(provider.build_settings(settings()), {}, run)
+        place = provider.place(settings(), run)
         remains = provider.leftovers(place, run, Deadline())
         assert remains.leftovers == ()
         assert remains.faults
@@ -121,7 +124,7 @@ def test_aws_is_asked_twice_at_most_and_not_after_its_time(
         assert aws is not None
         assert {check.verdict for check in aws_checks.quick_checks(aws, run)} == {UNKNOWN}
     else:
-        place = {"region": "us-east-1", "auth": {"profile": None, "assume_role": None}}
+        place = Place(region="us-east-1", auth=Auth())
         with pytest.raises(RefusedError, match="asking whose account it is"):
             aws_provider.leftovers(place, run, Deadline())
     assert next(asked) == most
@@ -130,15 +133,14 @@ def test_aws_is_asked_twice_at_most_and_not_after_its_time(
 def test_all_places_of_dead_runs_share_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[object] = []
 
-    class Cloud:
-        def leftovers(self, _place: object, _run: object, until: object, **_: object) -> Remains:
-            given.append(until)
-            return Remains(())
+    def leftovers(_place: object, _run: object, until: object) -> Remains:
+        given.append(until)
+        return Remains(())
 
-    monkeypatch.setattr(sweep, "provider", lambda _: Cloud())
-    monkeypatch.setattr(
-        sweep, "places_of", lambda _: [sweep.Place("aws", "aws", place) for place in ({"region": "a"}, {})]
-    )
+    cloud = dataclasses.replace(aws_provider.PROVIDER, leftovers=leftovers)
+    monkeypatch.setattr(sweep, "provider", lambda _: cloud)
+    places = [sweep.Place("aws", "aws", {"region": region, "auth": {}}) for region in ("a", "b")]
+    monkeypatch.setattr(sweep, "places_of", lambda _: places)
     sweep.left_by([], Run({}, {}, ""), None, None)  # type: ignore[arg-type]  # no run is dead, and nothing is told
     assert len(given) == 2
     assert isinstance(given[0], Deadline)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import pipeline
-from imagegen.plan.model import canonical
+from imagegen.canonical import canonical
 from imagegen.render.bundle import PLAN_VERSION, bundle_zip, guest_plan
 from imagegen.resources.kinds import KINDS
 

@@ -1,5 +1,6 @@
-"""Typed words that the clouds' settings share."""
+"""What the settings of all clouds share: what the plan needs of them, and typed values."""
 
+import abc
 from typing import Annotated
 
 import pydantic
@@ -18,7 +19,18 @@ Price = Annotated[
 EnvName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]{0,127}$")]
 
 
-class TargetSettings(Strict):
-    """What the settings of every cloud say; each narrows `provider` to its own name."""
+class TargetSettings(Strict, abc.ABC):
+    """What a config says of one target: each cloud's own model, of which everybody else needs only this.
+
+    Each narrows `provider` to its own name.
+    """
 
     provider: str
+
+    @abc.abstractmethod
+    def build_json(self) -> dict[str, object]:
+        """What decides how the image is made, as `imagegen plan` shows it."""
+
+    @abc.abstractmethod
+    def publish_json(self) -> dict[str, object]:
+        """What decides where it goes, as `imagegen plan` shows it."""

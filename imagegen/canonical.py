@@ -1,0 +1,16 @@
+"""The one JSON spelling of a value, and its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+
+def digest(value: object) -> str:
+    """The sha256 of a value, however it was spelt."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def canonical(value: object) -> bytes:
+    """The one JSON spelling of a value."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
