@@ -7,6 +7,7 @@ BIN     := $(VENV)/bin
 STAMP   := $(VENV)/.set-up
 CONFIG  ?= configs/windows-2022-containerd.yaml
 OUT     ?= out
+TARGET  ?=
 REHEARSE ?=
 ARGS    ?=
 IMAGEGEN := $(BIN)/imagegen
@@ -27,6 +28,7 @@ help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1|\2/' | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
 	@echo
 	@echo "  CONFIG=FILE     the config (default $(CONFIG))"
+	@echo "  TARGET=NAME     the target to build, where the config has several on the cloud"
 	@echo "  REHEARSE=1      build against stand-ins of the clouds on this machine"
 	@echo "  ARGS='...'      more options of imagegen build: ARGS='--set kubernetes.version=1.36.3 --label team=web'"
 	@echo
@@ -54,7 +56,7 @@ demo-aws demo-azure: demo-%:
 build-aws: $(STAMP) ## Build and publish CONFIG on AWS (REHEARSE=1: on stand-ins).
 build-azure: $(STAMP) ## Build and publish CONFIG on Azure (REHEARSE=1: on stand-ins).
 build-aws build-azure: build-%:
-	$(IMAGEGEN) build $(CONFIG) --target $* --out $(OUT) $(if $(filter-out 0,$(REHEARSE)),--rehearse) $(ARGS)
+	$(IMAGEGEN) build $(CONFIG) --target $(or $(TARGET),$*) --out $(OUT) $(if $(filter-out 0,$(REHEARSE)),--rehearse) $(ARGS)
 
 .PHONY: validate
 validate: $(STAMP) ## Check CONFIG: its form and its rules.

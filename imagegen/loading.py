@@ -24,7 +24,7 @@ from imagegen.steps.parts import check_parts
 
 if TYPE_CHECKING:
     import datetime
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from imagegen.config.model import ImageConfig
@@ -101,15 +101,19 @@ def override_names(contents: Contents = SHIPPED) -> list[str]:
     return sorted({*discover.override_names(load_steps(contents)), *awaited_names()})
 
 
-def check_target(loaded: Loaded, target: str) -> None:
-    """A target that the config does not name is an error."""
-    if target not in loaded.specs:
-        message, hint = f"the config has no target {target!r}", f"it has {', '.join(loaded.specs)}"
+def find_targets(loaded: Loaded, name: str | None) -> list[str]:
+    """The target of that name or, where none has it, every target on the cloud of that name; without a name all."""
+    if name is None or name in loaded.specs:
+        return [name] if name else list(loaded.specs)
+    found = [target for target, spec in loaded.specs.items() if spec.provider == name]
+    if not found:
+        message, hint = f"the config has no target {name!r}", f"it has {', '.join(loaded.specs)}"
         problem = loaded.document.problem(("targets",), message, hint)
         raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
+    return found
 
 
-def awaited_for(loaded: Loaded, target: str) -> list[Problem]:
-    """What is not built yet and stands in this target's way."""
-    others = tuple(f"targets.{name}." for name in loaded.config.targets.named() if name != target)
+def awaited_for(loaded: Loaded, targets: Collection[str]) -> list[Problem]:
+    """What is not built yet and stands in the way of these targets."""
+    others = tuple(f"targets.{name}." for name in loaded.specs if name not in targets)
     return [problem for problem in loaded.awaited if not problem.path.startswith(others)]

@@ -26,7 +26,7 @@ from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, Refuse
 from imagegen.files import write_file, write_tree
 from imagegen.leftovers.recording import in_journal, refuse_claimed
 from imagegen.lines import counted
-from imagegen.loading import awaited_for, check_target, load
+from imagegen.loading import awaited_for, load
 from imagegen.manifest.record import make_manifest
 from imagegen.manifest.report import forget_reports, judge_report
 from imagegen.manifest.store import store_in
@@ -55,8 +55,7 @@ if TYPE_CHECKING:
 
 def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
     """The steps for one target; what cannot be made yet is refused by name."""
-    check_target(loaded, target)
-    if missing := awaited_for(loaded, target):
+    if missing := awaited_for(loaded, [target]):
         refused = [dataclasses.replace(problem, severity=ERROR) for problem in missing]
         raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
     return evaluate_steps(loaded.specs[target], loaded.steps)

@@ -109,9 +109,9 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def looked_up(target: str, request: Mapping[str, str]) -> LockedBase:
+def looked_up(cloud: str, request: Mapping[str, str]) -> LockedBase:
     """What a cloud might answer: the identity follows from what was asked for."""
-    if target == "aws":
+    if cloud == "aws":
         identity = {"owner": request["owner"], "name": request["name"].replace("*", "2026.11.11")}
         place = {"region": request["region"], "ami_id": "ami-0123456789abcdef0"}
     else:
@@ -130,7 +130,8 @@ def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
         supplies = make_supplies(steps)
         artifacts |= {name: locked(item, supplies[item.url]) for name, item in artifact_requests(steps).items()}
         spec = loaded.specs[target]
-        bases[target] = looked_up(target, provider(target).base_request(spec.settings, spec.offered_image))
+        request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
+        bases[target] = looked_up(spec.provider, request)
     return Lock(artifacts=artifacts, base_images=bases)
 
 

@@ -10,32 +10,72 @@ from typing import TYPE_CHECKING
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.build.packer import OnError
 from imagegen.cli.labels import parse_labels
 from imagegen.cli.rehearsing import refuse_lock_file, refuse_stand_ins, rehearse_lock
+from imagegen.cli.show import error_text, print_json, print_manifest
 from imagegen.cli.telling import voice
 from imagegen.console import Console, make_console
-from imagegen.errors import ConfigError
+from imagegen.errors import ConfigError, ImagegenError
 from imagegen.lines import one_line
 from imagegen.providers import Run
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from imagegen.artifacts.lock import Lock
     from imagegen.loading import Asked, Loaded
+    from imagegen.manifest.model import ImageManifest
+
+
+def choose_targets(loaded: Loaded, target: str | None) -> list[str]:
+    """The targets that are meant, of which there are several only where `target` is their cloud."""
+    found = loading.find_targets(loaded, target)
+    if target is None:
+        _refuse_several(loaded, found)
+    for name in found:
+        # What stands in the way of one is told before any is made.
+        pipeline.evaluated(loaded, name)
+    return found
 
 
 def choose_target(loaded: Loaded, target: str | None) -> str:
-    """The target that is meant; what stands in its way is an error."""
-    known = list(loaded.config.targets.named())
-    if target is None and len(known) > 1:
-        choices = " or ".join(f"--target {name}" for name in known)
-        raise ConfigError(f"{loaded.file} has the targets {', '.join(known)}", hint=f"choose one: {choices}")
-    chosen = target or known[0]
-    pipeline.evaluated(loaded, chosen)
-    return chosen
+    """The one target that is meant; what stands in its way is an error."""
+    found = choose_targets(loaded, target)
+    _refuse_several(loaded, found)
+    return found[0]
+
+
+def _refuse_several(loaded: Loaded, found: list[str]) -> None:
+    if len(found) > 1:
+        choices = " or ".join(f"--target {name}" for name in found)
+        raise ConfigError(f"{loaded.file} has the targets {', '.join(found)}", hint=f"choose one: {choices}")
+
+
+def make_each(targets: list[str], make: Callable[[str], ImageManifest], form: str) -> None:
+    """Make the image of each target, one after another, and print the manifests.
+
+    Where there are several, one that fails does not keep the others from being made; the worst exit code is the end's.
+    """
+    if len(targets) == 1:
+        print_manifest(make(targets[0]), form)
+        return
+    made: list[ImageManifest] = []
+    codes: list[int] = []
+    for target in targets:
+        try:
+            made.append(make(target))
+        except ImagegenError as error:
+            voice().tell(error_text(error))
+            codes.append(int(error.exit_code))
+        else:
+            print_manifest(made[-1], form if form == "text" else "none")
+    if form == "json":
+        print_json([manifest.model_dump(mode="json") for manifest in made])
+    if codes:
+        raise click.exceptions.Exit(max(codes))
 
 
 def lock_file_of(config: Path, lock_file: Path | None, labels: tuple[str, ...]) -> Path:

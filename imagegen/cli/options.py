@@ -17,7 +17,9 @@ def _checked_folder(_context: click.Context, _option: click.Parameter, folder: P
 
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
 CONFIGS = click.argument("configs", nargs=-1, required=True, type=click.Path(path_type=Path))
-TARGET = click.option("--target", metavar="NAME", help="aws or azure; may be left out where the config has one target.")
+TARGET = click.option(
+    "--target", metavar="NAME", help="The target, or the cloud of several; may be left out where there is one."
+)
 SET = click.option(
     "--set",
     "sets",

@@ -62,16 +62,17 @@ def refuse_stand_ins(file: Path, labels: Sequence[str]) -> None:
         raise ConfigError(message, hint="name another lock, or delete it and run `imagegen lock`")
 
 
-def check_faults(names: Sequence[str], target: str, *, rehearse: bool) -> None:
+def check_faults(names: Sequence[str], clouds: Sequence[str], *, rehearse: bool) -> None:
     """Faults are a rehearsal's, and their names are checked before anything is looked for."""
     if not names:
         return
     if not rehearse:
         message = "--fault can only be used together with --rehearse"
-        raise ConfigError(message, hint=f"add --rehearse: imagegen makes no fault happen in a real {target} account")
+        raise ConfigError(message, hint=f"add --rehearse: imagegen makes no fault happen in a real {clouds[0]} account")
     from imagegen.rehearsal.faults.table import find_faults
 
-    find_faults(names, target)
+    for cloud in clouds:
+        find_faults(names, cloud)
 
 
 def listed_faults() -> dict[str, dict[str, str]]:

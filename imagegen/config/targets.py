@@ -39,7 +39,7 @@ def _check_provider(name: str) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:  # noqa: ANN401 - what stands in a config
         if isinstance(value, dict) and value.get("provider", name) != name:
             hint = f"give the target a name of its own, as {name}-2, or write provider: {name}"
-            raise InvalidValue(f"a target named {name} must be on {name}", hint)
+            raise InvalidValue(f"a target named {name} is on {name}, not on {value['provider']}", hint)
         return value
 
     return check

@@ -27,16 +27,17 @@ if TYPE_CHECKING:
     from imagegen.steps.model import Step
 
 STEPS = "steps"
-# Where the model has one key for each cloud.
-_BY_CLOUD: tuple[YamlPath, ...] = (("targets",), ("cloudbase_init", "plugins"), ("cloudbase_init", "metadata_services"))
 
 
 def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
     """Of targets that are not asked about nothing is said."""
     config, targets = specs[0].config, tuple(spec.target for spec in specs)
     evaluated = {spec.target: evaluate_steps(spec, steps) for spec in specs}
-    others = set(type(config.targets).model_fields) - set(targets)
-    unasked = {(*section, name) for section in _BY_CLOUD for name in others}
+    clouds = {spec.provider for spec in specs}
+    unasked: set[YamlPath] = {("targets", name) for name, _ in config.targets if name not in targets}
+    for section in ("plugins", "metadata_services"):
+        lists = getattr(config.cloudbase_init, section)
+        unasked |= {("cloudbase_init", section, name) for name, _ in lists if name not in clouds}
     found: dict[YamlPath, Value] = {}
     for spec in specs:
         for value in (*_values(spec, spec.config, (), ""), *_facts(spec)):
@@ -50,8 +51,9 @@ def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
 
 def _values(spec: Spec, value: Any, at: YamlPath, description: str) -> Iterator[Value]:  # noqa: ANN401 - any part of a config
     if isinstance(value, pydantic.BaseModel):
-        for name, field in type(value).model_fields.items():
-            yield from _values(spec, getattr(value, name), (*at, name), field.description or "")
+        fields = type(value).model_fields
+        for name, inner in value:
+            yield from _values(spec, inner, (*at, name), (fields[name].description or "") if name in fields else "")
     elif isinstance(value, dict) and value:
         for name, inner in value.items():
             yield from _values(spec, inner, (*at, name), description)

@@ -148,7 +148,8 @@ def proxy_hides_metadata(given: RuleInput) -> Iterator[Finding]:
     if proxy is None or proxy.http is None:
         return
     access = table("machines")["access"]
-    addresses = dict.fromkeys(address for cloud in given.providers for address in access[cloud]["asked_directly"])
+    clouds = sorted(given.providers)
+    addresses = dict.fromkeys(address for cloud in clouds for address in access[cloud]["asked_directly"])
     # Python, in which cloudbase-init asks, knows it only alone.
     if proxy.no_proxy == ["*"]:
         return

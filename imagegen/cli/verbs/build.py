@@ -9,10 +9,11 @@ import click
 from imagegen import loading, pipeline
 from imagegen.cli import asking, options, rehearsing
 from imagegen.cli.configs import config_request, load_config
-from imagegen.cli.show import print_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from imagegen.manifest.model import ImageManifest
 
 
 @click.command()
@@ -71,15 +72,18 @@ def build(
     failing = asking.on_error(on_error, rehearse=rehearse)
     asked = config_request(config, sets)
     # The child of a rehearsal says itself that there are warnings.
-    name = asking.choose_target(loading.load(asked) if rehearse else load_config(asked), target)
-    rehearsing.check_faults(faults, name, rehearse=rehearse)
+    loaded = loading.load(asked) if rehearse else load_config(asked)
+    names = asking.choose_targets(loaded, target)
+    rehearsing.check_faults(faults, [loaded.specs[name].provider for name in names], rehearse=rehearse)
+    told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
+    flags = [*(flag for flag, on in told if on), "--on-error", on_error]
     if rehearse:
-        told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
-        flags = [*(flag for flag, on in told if on), "--on-error", on_error]
         rehearsing.refuse_lock_file(lock_file)
-        manifest = rehearsing.rehearse_build(asked, name, out, labels, flags, faults, console)
-    else:
-        manifest = pipeline.build_and_publish(
+
+    def make(name: str) -> ImageManifest:
+        if rehearse:
+            return rehearsing.rehearse_build(asked, name, out, labels, flags, faults, console)
+        return pipeline.build_and_publish(
             asked,
             name,
             lock_file=asking.lock_file_of(config, lock_file, labels),
@@ -90,4 +94,5 @@ def build(
             with_publish=not no_publish,
             on_error=failing,
         )
-    print_manifest(manifest, form)
+
+    asking.make_each(names, make, form)

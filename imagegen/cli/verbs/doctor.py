@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import print_json
@@ -50,7 +50,7 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
     """
     console, run = asking.console_for(plain, quiet), asking.run_with(())
     loaded = load_config(config_request(config, sets))
-    names = [target] if target else list(loaded.config.targets.named())
+    names = loading.find_targets(loaded, target)
     steps = {name: pipeline.evaluated(loaded, name) for name in names}
     found = {name: examine(loaded.specs[name], steps[name], run, console) for name in names}
     is_wrong = any(check.verdict == WRONG for checks in found.values() for check in checks)

@@ -35,10 +35,8 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
       imagegen explain image.yaml steps.containerd --target aws
     """
     loaded = load_config(config_request(config, sets))
-    if target is not None:
-        loading.check_target(loaded, target)
-    targets = [target] if target else list(loaded.config.targets.named())
-    explanation = explaining.explain([loaded.specs[name] for name in targets], loaded.steps)
+    specs = [loaded.specs[name] for name in loading.find_targets(loaded, target)]
+    explanation = explaining.explain(specs, loaded.steps)
     if path is not None:
         explanation = explaining.narrowed(explanation, path)
     print_as(explanation_json(explanation), [explanation_text(explanation, terminal_width())], form)

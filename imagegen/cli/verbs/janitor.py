@@ -23,6 +23,7 @@ from imagegen.lines import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imagegen.build.journal import RecordedRun
     from imagegen.leftovers.sweep import Outcome, Place
     from imagegen.providers import Run
 
@@ -74,7 +75,7 @@ def janitor(
     read = functools.partial(read_runs, out, functools.cache(console.warn))
     runs = read()
     asked_for, faults = _places_of_config(config, target, sets, run) if config else ([], [])
-    recorded = [place for place in sweep.places_of(runs) if target in (None, place.target)]
+    recorded = sweep.places_of(_runs_on(runs, target))
     places = list({place.key: place for place in (*asked_for, *recorded)}.values())
     now = datetime.datetime.now(datetime.UTC)
     if delete:
@@ -93,17 +94,22 @@ def _places_of_config(
 ) -> tuple[list[Place], list[ImagegenError]]:
     """Where the config's targets build, and what is wrong with those of which that cannot be told."""
     loaded = load_config(config_request(config, sets))
-    if target is not None:
-        loading.check_target(loaded, target)
     places: list[Place] = []
     faults: list[ImagegenError] = []
-    for name, settings in loaded.config.targets.named().items():
-        if target in (None, name):
-            try:
-                places.append(configured_place(name, settings, run))
-            except ImagegenError as fault:
-                faults.append(fault)
+    for name in loading.find_targets(loaded, target):
+        try:
+            places.append(configured_place(name, loaded.specs[name].settings, run))
+        except ImagegenError as fault:
+            faults.append(fault)
     return places, faults
+
+
+def _runs_on(runs: Sequence[RecordedRun], target: str | None) -> Sequence[RecordedRun]:
+    """Those of the target of that name or, where none was, of the cloud of that name."""
+    if target is None:
+        return runs
+    named = [run for run in runs if run.entry.target == target]
+    return named or [run for run in runs if run.entry.cloud == target]
 
 
 def _tell(outcomes: Sequence[Outcome], form: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from imagegen import pipeline
+from imagegen import loading, pipeline
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
 from imagegen.lines import one_line
@@ -37,7 +37,7 @@ def lock(
     """Look up what floats: base images, and the sha256 and size of every artifact, computed from its bytes."""
     console = asking.console_for(plain, quiet)
     loaded = load_config(config_request(config, sets))
-    targets = [target] if target else list(loaded.config.targets.named())
+    targets = loading.find_targets(loaded, target)
     for name in targets:
         pipeline.evaluated(loaded, name)
     file = asking.lock_file_of(config, lock_file, labels)

@@ -9,10 +9,11 @@ import click
 from imagegen import pipeline
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
-from imagegen.cli.show import print_manifest
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from imagegen.manifest.model import ImageManifest
 
 
 @click.command()
@@ -39,8 +40,11 @@ def publish(
     """Publish an image that was built before; existing copies are kept."""
     console = asking.console_for(plain, quiet)
     asked = config_request(config, sets)
-    name = asking.choose_target(load_config(asked), target)
+    names = asking.choose_targets(load_config(asked), target)
     file = asking.lock_file_of(config, lock_file, labels)
-    run = asking.run_with(labels)
-    manifest = pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)
-    print_manifest(manifest, form)
+
+    def make(name: str) -> ImageManifest:
+        run = asking.run_with(labels)
+        return pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)
+
+    asking.make_each(names, make, form)

@@ -87,12 +87,10 @@ class Verdict:
 def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
     try:
         loaded = loading.load(config_request(config, sets))
-        if target is not None:
-            loading.check_target(loaded, target)
+        targets = loading.find_targets(loaded, target)
     except ConfigError as error:
         return Verdict(config, "", [], list(error.problems), [], error)
-    targets = [target] if target else list(loaded.config.targets.named())
-    awaited = list(loaded.awaited) if target is None else loading.awaited_for(loaded, target)
+    awaited = loading.awaited_for(loaded, targets)
     return Verdict(config, loaded.config.name, targets, list(loaded.warnings), awaited, None)
 
 
