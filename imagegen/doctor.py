@@ -52,14 +52,14 @@ def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool =
 def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:
     """Packer and the plugin, as a build would find them; nothing is built now."""
     cloud = provider(spec.provider)
-    needed = {cloud.plugin: cloud.plugin_for(spec.settings, len(components))}
+    needed = cloud.plugin_for(spec.settings, len(components))
     try:
-        found = find_tools(environ=run.environ, console=console, build=False, needed=needed)
+        found = find_tools(environ=run.environ, console=console, build=False, needed=[needed])
     except ToolError as error:
-        if can_be_provided(needed):
+        if can_be_provided([needed]):
             message = "not there yet: `imagegen build` downloads them first, or builds them with Go"
             return Check("tools", UNKNOWN, message, "run `imagegen tools`, which does it now")
         check = failed_check("tools", error)
         return dataclasses.replace(check, message="; ".join([check.message, *error.details]))
-    plugin = found.plugins[cloud.plugin]
-    return Check("tools", OK, f"packer {found.packer_version}, plugin {cloud.plugin} {plugin.version}")
+    plugin = found.plugins[needed.name]
+    return Check("tools", OK, f"packer {found.packer_version}, plugin {needed.name} {plugin.version}")

@@ -125,8 +125,8 @@ def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
 def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
     """Packer and the target's plugin."""
     cloud = provider(plan.image.provider)
-    needed = {cloud.plugin: cloud.plugin_for(plan.settings, len(plan.image.versions))}
-    return find_tools(environ=run.environ, console=console, needed=needed)
+    needed = cloud.plugin_for(plan.settings, len(plan.image.versions))
+    return find_tools(environ=run.environ, console=console, needed=[needed])
 
 
 def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> None:

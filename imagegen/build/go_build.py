@@ -78,9 +78,9 @@ def remove_abandoned(cache: Path) -> None:
         shutil.rmtree(folder)
 
 
-def build(shop: Workshop, packer: Path | None, missing: Sequence[str]) -> None:
+def build(shop: Workshop, packer: Path | None, missing: Sequence[pins.NeededPlugin]) -> None:
     """Build the missing plugins, and Packer too where there is none, replacing what was built before."""
-    jobs = [*([] if packer else [pins.PACKER]), *(pins.PLUGINS[name] for name in missing)]
+    jobs = [*([] if packer else [pins.PACKER]), *(plugin.pin for plugin in missing)]
     shop.console.say(announcement(packer is None, len(missing), jobs))
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=shop.cache) as temporary:
         # Downloads on this thread, where an interrupt ends them.
@@ -89,8 +89,8 @@ def build(shop: Workshop, packer: Path | None, missing: Sequence[str]) -> None:
         if packer is None:
             packer = built_packer(shop.cache)
             replace_folder(made[pins.PACKER.name].parent, packer.parent, Path(temporary, "old"))
-        for name in missing:
-            plugins.install_built(made[pins.PLUGINS[name].name], name, packer=packer, shop=shop)
+        for plugin in missing:
+            plugins.install_built(made[plugin.pin.name], plugin, packer=packer, shop=shop)
 
 
 def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[pins.Pin]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from packaging.version import Version
 
-from imagegen.build import environment, pins
+from imagegen.build import environment
 from imagegen.build.memory import Memory, question
 from imagegen.build.toolchain import Plugin, release
 
@@ -27,7 +27,7 @@ _PLUGIN_FILE = re.compile(r"packer-plugin-(?P<name>[a-z0-9-]+)_v(?P<version>[^_]
 
 @dataclasses.dataclass(frozen=True)
 class PluginFolder:
-    """The plugins of one PACKER_PLUGIN_PATH: of each name the newest release."""
+    """The plugins of one PACKER_PLUGIN_PATH by their source: of each the newest release."""
 
     root: Path | None
     plugins: Mapping[str, Plugin]
@@ -72,21 +72,18 @@ def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: Run, mem
 
 
 def parse_plugins(output: str) -> PluginFolder:
-    """What `packer plugins installed` prints, one path a line; plugins that this package does not use are left out."""
+    """What `packer plugins installed` prints, one path a line: host/owner/name/packer-plugin-name_version_system."""
     plugins: dict[str, Plugin] = {}
     root = None
     for line in output.splitlines():
         path = Path(line.strip())
         match = _PLUGIN_FILE.match(path.name)
         number = release(match["version"]) if match else None
-        if (
-            match is None
-            or number is None
-            or not path.parent.as_posix().endswith("/" + pins.SOURCES.get(match["name"], "//"))
-        ):
+        if match is None or number is None or path.parent.name != match["name"]:
             continue
-        known = plugins.get(match["name"])
+        source = "/".join(path.parts[-4:-1])
+        known = plugins.get(source)
         if known is None or number > Version(known.version):
-            plugins[match["name"]] = Plugin(match["version"], path)
+            plugins[source] = Plugin(match["version"], path)
             root = path.parents[3]
     return PluginFolder(root, plugins)

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from imagegen.artifacts.probe import UnreachableError
-from imagegen.build import environment, pins
+from imagegen.build import environment
 from imagegen.errors import ToolError, VerificationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.build.pins import NeededPlugin
     from imagegen.build.process import Completed, Run
 
 _INSTALL_TIMEOUT_S: Final = 120
@@ -46,26 +47,28 @@ def plugin_folder(cache: Path) -> Path:
     return cache / "plugins"
 
 
-def install_released(name: str, *, packer: Path, shop: Shop) -> None:
+def install_released(plugin: NeededPlugin, *, packer: Path, shop: Shop) -> None:
     """Let Packer download a plugin at its pinned version; it checks the sha256. UnreachableError where it cannot."""
-    words = [pins.SOURCES[name], pins.PLUGINS[name].version]
+    words = [plugin.source, plugin.pin.version]
     try:
         done = _install(words, packer, shop, _FETCH_TIMEOUT_S)
     except TimeoutError as error:
-        raise UnreachableError(f"Packer did not download the plugin {name} in time") from error
+        raise UnreachableError(f"Packer did not download the plugin {plugin.name} in time") from error
     if done.returncode != 0:
         said = _tail(done)
         if any(_WRONG_BYTES in line for line in said):
-            raise VerificationError(f"the plugin {name} that Packer downloads has a wrong checksum", details=said)
+            raise VerificationError(
+                f"the plugin {plugin.name} that Packer downloads has a wrong checksum", details=said
+            )
         reason = said[-1].strip(" \t*") if said else "no reason given"
-        raise UnreachableError(f"Packer cannot download the plugin {name}: {reason}")
+        raise UnreachableError(f"Packer cannot download the plugin {plugin.name}: {reason}")
 
 
-def install_built(binary: Path, name: str, *, packer: Path, shop: Shop) -> None:
+def install_built(binary: Path, plugin: NeededPlugin, *, packer: Path, shop: Shop) -> None:
     """Let Packer install a plugin that was built here."""
-    done = _install(["--path", binary, pins.SOURCES[name]], packer, shop, _INSTALL_TIMEOUT_S)
+    done = _install(["--path", binary, plugin.source], packer, shop, _INSTALL_TIMEOUT_S)
     if done.returncode != 0:
-        raise ToolError(f"Packer refuses the plugin {name} just built", details=_tail(done))
+        raise ToolError(f"Packer refuses the plugin {plugin.name} just built", details=_tail(done))
 
 
 def _install(words: Sequence[str | Path], packer: Path, shop: Shop, timeout: float) -> Completed:

@@ -22,12 +22,13 @@ from imagegen.build.toolchain import Toolchain, is_at_least
 from imagegen.errors import ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+    from imagegen.build.pins import NeededPlugin
     from imagegen.build.process import Run
     from imagegen.console import Console
 
-# Packer and both plugins, fetched or built one after another, on a slow machine.
+# Packer and its plugins, fetched or built one after another, on a slow machine.
 _LOCK_WAIT_S: Final = 3600
 
 _OFFICIAL: Final = OfficialReleases()
@@ -48,16 +49,16 @@ def find_tools(
     environ: Mapping[str, str],
     console: Console,
     build: bool = True,
-    needed: Mapping[str, str] = pins.LOWEST_PLUGINS,
+    needed: Iterable[NeededPlugin],
     run: Run = process.run,
     stream: go_build.Stream = process.stream,
     releases: Releases = _OFFICIAL,
 ) -> Toolchain:
-    """A Packer with every plugin of `needed` at that version or newer; ToolError with the commands that mend it.
+    """A Packer with every plugin of `needed`; ToolError with the commands that mend it.
 
     What is missing is fetched or built unless `build` is false.
     """
-    search = _Search(environ, cache_folder(environ), needed, run)
+    search = _Search(environ, cache_folder(environ), tuple(needed), run)
     go = shutil.which("go", path=environ.get("PATH", ""))
     try:
         found = search.look()
@@ -75,9 +76,9 @@ def find_tools(
         raise ToolError(str(overdue), hint=hint) from overdue
 
 
-def can_be_provided(needed: Mapping[str, str]) -> bool:
+def can_be_provided(needed: Iterable[NeededPlugin]) -> bool:
     """Whether the pinned versions, which a build fetches or builds where they are missing, are new enough."""
-    return all(is_at_least(pins.PLUGINS[name].version, lowest) for name, lowest in needed.items())
+    return all(is_at_least(plugin.pin.version, plugin.lowest) for plugin in needed)
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path:
@@ -95,7 +96,7 @@ def cache_folder(environ: Mapping[str, str]) -> Path:
 class _Found:
     tools: Toolchain | None
     packer: Path | None
-    missing: tuple[str, ...]
+    missing: tuple[NeededPlugin, ...]
     faults: tuple[str, ...]
     in_the_way: Path | None = None
     """The program on PATH that is called packer and is none."""
@@ -106,7 +107,7 @@ class _Found:
 class _Search:
     """What is installed, seen from one environment."""
 
-    def __init__(self, environ: Mapping[str, str], cache: Path, needed: Mapping[str, str], run: Run) -> None:
+    def __init__(self, environ: Mapping[str, str], cache: Path, needed: tuple[NeededPlugin, ...], run: Run) -> None:
         self.environ = environ
         self.cache = cache
         self.needed = needed
@@ -115,7 +116,7 @@ class _Search:
 
     def look(self) -> _Found:
         """The first Packer that answers and is new enough, and the first plugin folder that holds what is needed."""
-        seen = _Found(None, None, tuple(self.needed), ())
+        seen = _Found(None, None, self.needed, ())
         on_path = shutil.which("packer", path=self.environ.get("PATH", ""))
         built = go_build.built_packer(self.cache)
         if on_path is None:
@@ -140,14 +141,14 @@ class _Search:
 
     def _with_plugins(self, packer: Path, version: str, seen: _Found) -> _Found:
         own = {**self.environ, "PACKER_PLUGIN_PATH": str(plugins.plugin_folder(self.cache))}
-        missing: tuple[str, ...] = ()
+        missing: tuple[NeededPlugin, ...] = ()
         for environ in (self.environ, own):
             folder = installed_plugins(packer, environ=environ, run=self.run, memory=self._memory)
-            missing = tuple(name for name in self.needed if not self._has(folder, name))
+            missing = tuple(plugin for plugin in self.needed if not _has(folder, plugin))
             if not missing:
                 tools = self._toolchain(packer, version, folder)
                 return dataclasses.replace(seen, tools=tools, packer=packer, missing=())
-        faults = [f"Packer sees no plugin {name} >= {self.needed[name]}" for name in missing]
+        faults = [f"Packer sees no plugin {plugin.name} >= {plugin.lowest}" for plugin in missing]
         return dataclasses.replace(seen, packer=packer, missing=missing, faults=(*seen.faults, *faults))
 
     def can_be_provided(self) -> bool:
@@ -165,17 +166,13 @@ class _Search:
         elif found.packer == go_build.built_packer(self.cache):
             place = shlex.quote(str(plugins.plugin_folder(self.cache)))
             packer = f"PACKER_PLUGIN_PATH={place} {shlex.quote(str(found.packer))}"
-        commands += [f"{packer} plugins install {pins.SOURCES[name]}" for name in found.missing]
+        commands += [f"{packer} plugins install {plugin.source}" for plugin in found.missing]
         hint = "run\n" + "\n".join(f"  {command}" for command in commands)
         if not go_is_there and self.can_be_provided():
             hint += "\nor install Go (https://go.dev/doc/install) and run this again: it then builds them itself"
         what = "Packer" if found.packer is None else "plugins of Packer"
         details = [*found.faults, *([found.obstacle] if found.obstacle else [])]
         return ToolError(f"{what} missing or too old", hint=hint, details=details)
-
-    def _has(self, folder: PluginFolder, name: str) -> bool:
-        plugin = folder.plugins.get(name)
-        return plugin is not None and is_at_least(plugin.version, self.needed[name])
 
     def _toolchain(self, packer: Path, version: str, folder: PluginFolder) -> Toolchain:
         environment = {
@@ -185,7 +182,13 @@ class _Search:
             "CHECKPOINT_DISABLE": "1",
             "PACKER_NO_COLOR": "1",
         }
-        return Toolchain(packer, version, dict(sorted(folder.plugins.items())), environment)
+        seen = {plugin.name: folder.plugins[plugin.source] for plugin in self.needed}
+        return Toolchain(packer, version, dict(sorted(seen.items())), environment)
+
+
+def _has(folder: PluginFolder, needed: NeededPlugin) -> bool:
+    plugin = folder.plugins.get(needed.source)
+    return plugin is not None and is_at_least(plugin.version, needed.lowest)
 
 
 def _provided(
@@ -226,9 +229,9 @@ def _fetched(search: _Search, found: _Found, releases: Releases, console: Consol
         # Packer itself would try for minutes.
         releases.check_reachable(search.environ)
     if found.packer is not None:
-        for name in found.missing:
-            with console.task(f"downloading the plugin {name} {pins.PLUGINS[name].version}", None):
-                plugins.install_released(name, packer=found.packer, shop=search)
+        for plugin in found.missing:
+            with console.task(f"downloading the plugin {plugin.name} {plugin.pin.version}", None):
+                plugins.install_released(plugin, packer=found.packer, shop=search)
     return search.look()
 
 

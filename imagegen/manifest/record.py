@@ -72,5 +72,5 @@ def _inputs(plan: BuildPlan, config: tuple[str, str], base_request: Mapping[str,
 
 
 def _tools(cloud: str, tools: Toolchain) -> Tools:
-    name = provider(cloud).plugin
+    name = provider(cloud).plugin.name
     return Tools(packer=tools.packer_version, plugin=Plugin(name=name, version=tools.plugins[name].version))

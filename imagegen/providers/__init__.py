@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pydantic
 
     from imagegen.artifacts.lock import BaseForm, LockedBase
+    from imagegen.build.pins import NeededPlugin
     from imagegen.console import Console
     from imagegen.errors import ImagegenError
     from imagegen.plan.model import BuildPlan
@@ -113,10 +114,8 @@ class Provider(Generic[S, P]):
     """
 
     name: str
-    plugin: str
-    """The Packer plugin's name."""
-    lowest_plugin: str
-    """The lowest version of the plugin that any plan can be built with."""
+    plugin: NeededPlugin
+    """The Packer plugin, at the lowest version that any plan can be built with."""
     no_capacity: frozenset[str]
     """The cloud's words for a size that cannot be had now: the next one is tried."""
     environment: frozenset[str]
@@ -176,9 +175,11 @@ class Provider(Generic[S, P]):
     usual_leftovers: Callable[[P, Run, Deadline | None], Remains] | None = None
     """What every build leaves in this place, however well it ended."""
 
-    def plugin_for(self, settings: S, versions: int) -> str:
-        """The lowest version of the plugin that has every attribute of such a build's tree. Pure."""
-        return self.plugin_since(settings, versions) if self.plugin_since else self.lowest_plugin
+    def plugin_for(self, settings: S, versions: int) -> NeededPlugin:
+        """The plugin at the lowest version that has every attribute of such a build's tree. Pure."""
+        if self.plugin_since is None:
+            return self.plugin
+        return dataclasses.replace(self.plugin, lowest=self.plugin_since(settings, versions))
 
 
 def provider(name: str) -> Provider:

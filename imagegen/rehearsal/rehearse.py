@@ -81,8 +81,7 @@ def rehearse_build(
     injected = Injected.of(faults, loaded, target)
     refuse_what_is_not_played(loaded, target)
     # Tools are built, where they must be, with the network that the user has.
-    cloud = provider(loaded.specs[target].provider)
-    find_tools(environ=environ, console=console, needed={cloud.plugin: cloud.lowest_plugin})
+    find_tools(environ=environ, console=console, needed=[provider(loaded.specs[target].provider).plugin])
     began = time.monotonic()
     folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")
     words = [*("--out", str(folder), "--format", "none"), *_repeated("--label", labels), *flags]

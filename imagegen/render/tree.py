@@ -31,17 +31,13 @@ _BUILDERS = {"aws": "amazon-ebs", "azure": "azure-arm"}
 def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     """`cloud` is the plan's provider."""
     plan, source = decision.plan, cloud.source_values(decision.plan)
-    plugin = {
-        "name": cloud.plugin,
-        "source": f"github.com/hashicorp/{cloud.plugin}",
-        "version": f">= {cloud.plugin_for(plan.settings, len(plan.image.versions))}",
-    }
+    plugin = cloud.plugin_for(plan.settings, len(plan.image.versions))
     plan_json = guest_plan(plan)
     bundle = bundle_zip(plan_json, decision.bundle)
     context = {
         "target": plan.image.provider,
         "builder": _BUILDERS[plan.image.provider],
-        "plugin": plugin,
+        "plugin": {"name": plugin.name, "source": plugin.source, "version": f">= {plugin.lowest}"},
         "source": source,
         "phases": [
             {

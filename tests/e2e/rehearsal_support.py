@@ -211,7 +211,7 @@ def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str], 
     tools = find_tools(
         environ=environ,
         console=make_console(plain=True, quiet=True),
-        needed={cloud.plugin: cloud.lowest_plugin},
+        needed=[cloud.plugin],
     )
     try:
         build_tree(

@@ -27,6 +27,7 @@ from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 from imagegen.rehearsal.winrm.server import WinRMServer
 from imagegen.templating import render_text
+from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,7 +147,7 @@ def test_everything_at_once_is_built_found_and_published(network: Network, tmp_p
     tree = tmp_path / "tree"
     tree.mkdir()
     _write_tree(plan, tree)
-    tools = find_tools(environ=os.environ, console=Console(sys.stderr, plain=True))
+    tools = find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), needed=PLUGINS.values())
     facts = ("builder_size=m5.large", f"run_id={_RUN_ID}", f"expires_at={_EXPIRES_AT}")
     argv: list[str | Path] = [tools.packer, "build", *(word for fact in facts for word in ("-var", fact)), tree]
     ended = process.run(argv, environ=dict(os.environ) | dict(tools.environment), cwd=tree, timeout=_DEADLINE_S)

@@ -42,6 +42,7 @@ from tests.e2e.rehearsal_support import (
     stock_lock,
     user_environ,
 )
+from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -325,7 +326,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
         if fails:
             # The build fails at once, and Packer begins to clean up.
             stage.network.inject("management.azure.com", fails, Response.of_json(400, {"error": {"code": "No"}}))
-        tools = find_tools(environ=os.environ, console=Console(io.StringIO(), plain=True))
+        tools = find_tools(environ=os.environ, console=Console(io.StringIO(), plain=True), needed=PLUGINS.values())
         environ = {**cut.environ, **tools.environment}
         _run_until_cut(cut, [str(tools.packer), "build", str(tmp_path / "tree")], environ)
         made = world.everything().keys() - before.keys()

@@ -26,6 +26,7 @@ from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 from imagegen.rehearsal.winrm.server import WinRMServer
+from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -175,7 +176,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
 
 @pytest.fixture
 def tools() -> Toolchain:
-    return find_tools(environ=os.environ, console=Console(sys.stderr, plain=True))
+    return find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), needed=PLUGINS.values())
 
 
 @pytest.fixture

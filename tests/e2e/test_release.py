@@ -24,6 +24,7 @@ from imagegen.console import Console
 from imagegen.errors import ExitCode, ToolError, VerificationError
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from imagegen.rehearsal.network.network import Network
+from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -113,13 +114,13 @@ def test_a_signed_release_becomes_the_packer_of_the_cache(releases: OfficialRele
     home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "/nowhere"}
     console = Console(io.StringIO(), plain=True)
     with serving(good(), tmp_path) as environ:
-        tools = find_tools(environ={**environ, **home}, console=console, needed={}, releases=releases)
+        tools = find_tools(environ={**environ, **home}, console=console, needed=[], releases=releases)
     cache = tmp_path / "cache" / "imagegen"
     assert (tools.packer, tools.packer_version) == (cache / "packer-v1.16.0" / "packer", "1.16.0")
     assert tools.packer.read_bytes() == PACKER
     assert sorted(path.name for path in tools.packer.parent.iterdir()) == ["packer"]
     assert sorted(path.name for path in cache.iterdir()) == ["packer-v1.16.0", "tools.json", "tools.lock"]
-    again = find_tools(environ=home, console=console, needed={}, releases=releases)
+    again = find_tools(environ=home, console=console, needed=[], releases=releases)
     assert again == tools
 
 
@@ -238,7 +239,7 @@ def test_a_dead_proxy_is_known_at_once_and_go_is_then_named(tmp_path: Path) -> N
         pass
     environ = {"HTTPS_PROXY": proxy, "HOME": str(tmp_path), "PATH": "/nowhere"}
     with pytest.raises(ToolError) as caught:
-        find_tools(environ=environ, console=Console(io.StringIO(), plain=True))
+        find_tools(environ=environ, console=Console(io.StringIO(), plain=True), needed=PLUGINS.values())
     assert caught.value.hint.splitlines()[-1].startswith("or install Go")
     assert "Connection refused" in caught.value.details[-1]
 

@@ -20,6 +20,7 @@ from imagegen.console import Console
 from imagegen.errors import VerificationError
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.network.network import Network
+from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,7 +59,7 @@ def site(digest: str = "") -> dict[str, bytes]:
 
 
 def install(files: Mapping[str, bytes], folder: Path) -> Path:
-    packer = find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), needed={}).packer
+    packer = find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), needed=[]).packer
 
     def answer(request: Request) -> Response:
         data = files.get(request.path)
@@ -69,7 +70,7 @@ def install(files: Mapping[str, bytes], folder: Path) -> Path:
     github = {"api.github.com": lambda _: Response(404), "github.com": lambda _: Response(404)}
     with Network(folder / "network", hosts={HOST: answer, **github}) as network:
         shop = Shop(cache, {"HOME": str(folder), "PATH": "/usr/bin:/bin", **network.environ})
-        plugins.install_released("azure", packer=packer, shop=shop)
+        plugins.install_released(PLUGINS["azure"], packer=packer, shop=shop)
     return cache
 
 

@@ -17,6 +17,7 @@ from imagegen.build.tools import find_tools
 from imagegen.console import Console
 from imagegen.errors import BuildError, RefusedError
 from tests.e2e.process_support import assert_gone
+from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +91,7 @@ def environ() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def tools(environ: dict[str, str]) -> Toolchain:
-    return find_tools(environ=environ, console=Console(sys.stderr, plain=True))
+    return find_tools(environ=environ, console=Console(sys.stderr, plain=True), needed=PLUGINS.values())
 
 
 def tree_of(folder: Path, *commands: str) -> Path:
@@ -108,7 +109,7 @@ def echo(line: str) -> str:
 
 def test_tools_are_found_at_once_the_second_time(tools: Toolchain, environ: dict[str, str]) -> None:
     began = time.monotonic()
-    again = find_tools(environ=environ, console=Console(sys.stderr, plain=True))
+    again = find_tools(environ=environ, console=Console(sys.stderr, plain=True), needed=PLUGINS.values())
     assert time.monotonic() - began < 1
     assert again == tools
     assert set(again.plugins) >= {"amazon", "azure"}

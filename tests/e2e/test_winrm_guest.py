@@ -71,7 +71,7 @@ class _Machine:
 
 @pytest.fixture
 def packer() -> Path:
-    return find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), needed={}).packer
+    return find_tools(environ=os.environ, console=Console(sys.stderr, plain=True), needed=[]).packer
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from imagegen.build.toolchain import tool_exports_text
 from imagegen.build.tools import find_tools
 from imagegen.cli import asking, options
 from imagegen.cli.show import print_json, tools_json, tools_text
+from imagegen.providers import provider
+from imagegen.providers.registry import PROVIDERS
 
 
 @click.command()
@@ -27,7 +29,8 @@ def tools(as_exports: bool, no_build: bool, form: str, plain: bool, quiet: bool)
     Packer is HashiCorp's release (signature and checksum are checked); Packer installs its plugins.
     Where these cannot be reached, Go builds them from source: minutes, once.
     """
-    found = find_tools(environ=os.environ, console=asking.console_for(plain, quiet), build=not no_build)
+    console, needed = asking.console_for(plain, quiet), [provider(name).plugin for name in PROVIDERS]
+    found = find_tools(environ=os.environ, console=console, build=not no_build, needed=needed)
     if as_exports:
         click.echo(tool_exports_text(found), nl=False)
     elif form == "json":

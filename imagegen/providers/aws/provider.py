@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Final
 
+from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import Found, Provider
 from imagegen.providers.aws import base, checks, images, removal, source
@@ -132,8 +133,7 @@ def _account(clients: ServiceClients, region: str) -> str:
 
 PROVIDER: Final = Provider[Settings, Place](
     name="aws",
-    plugin="amazon",
-    lowest_plugin="1.2.6",
+    plugin=NeededPlugin("amazon", "1.2.6", Pin("github.com/hashicorp/packer-plugin-amazon", "v1.8.2", 136, 3.2)),
     no_capacity=_NO_CAPACITY,
     environment=_ENVIRONMENT,
     traces=_TRACES,

@@ -6,6 +6,7 @@ import functools
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.providers import Provider
 from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, vault
@@ -182,8 +183,10 @@ def publish(plan: Plan, built: CloudImage, run: Run, console: Console) -> Publis
 
 PROVIDER: Final = Provider[Settings, Place](
     name="azure",
-    plugin="azure",
-    lowest_plugin=source.LOWEST_PLUGIN,
+    # 1.4.5 is the newest that has a Go module version: the v2 line did not change its module path.
+    plugin=NeededPlugin(
+        "azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82, 0.9)
+    ),
     no_capacity=_NO_CAPACITY,
     environment=_ENVIRONMENT,
     traces=_TRACES,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import threading
@@ -13,16 +14,18 @@ import pytest
 from imagegen.artifacts.probe import UnreachableError
 from imagegen.build import go_build, pins
 from imagegen.build.go_build import announcement
+from imagegen.build.installed import parse_plugins
 from imagegen.build.process import Completed
 from imagegen.build.toolchain import Toolchain, is_at_least, tool_exports, tool_exports_text
 from imagegen.build.tools import cache_folder, find_tools
 from imagegen.console import Console
 from imagegen.errors import ToolError, VerificationError
+from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-_BOTH = {"amazon": "1.2.8", "azure": "1.4.5"}
+_BOTH = {"amazon": "1.2.6", "azure": "1.4.5"}
 
 # It says its version, and hangs over its plugins.
 HANGS_LATER = "Packer v1.16.1\n"
@@ -69,7 +72,7 @@ class Machine:
             environ=self.environ,
             console=console,
             build=build,
-            needed=needed,
+            needed=[dataclasses.replace(PLUGINS[name], lowest=lowest) for name, lowest in needed.items()],
             run=self.run,
             stream=self.stream,
             releases=self.releases,
@@ -212,7 +215,18 @@ def test_an_answer_is_not_remembered_while_another_run_installs(
     monkeypatch.setattr(machine, "run", answer_then_install)
     assert set(machine.find({"amazon": "1.8.2"}).plugins) == {"amazon"}
     monkeypatch.setattr(machine, "run", answer)
-    assert set(machine.find({"azure": "1.4.5"}, build=False).plugins) == {"amazon", "azure"}
+    assert set(machine.find({"amazon": "1.8.2", "azure": "1.4.5"}, build=False).plugins) == {"amazon", "azure"}
+
+
+def test_a_plugin_of_the_same_name_from_another_owner_is_another_plugin() -> None:
+    name = "packer-plugin-azure_v9.9.9_x5.0_linux_amd64"
+    other = f"/home/me/.config/packer/plugins/github.com/somebody/azure/{name}"
+    misplaced = f"/home/me/.config/packer/plugins/github.com/hashicorp/amazon/{name}"
+    found = parse_plugins(f"{other}\n{misplaced}\n")
+    assert {source: plugin.version for source, plugin in found.plugins.items()} == {
+        "github.com/somebody/azure": "9.9.9"
+    }
+    assert found.root == Path("/home/me/.config/packer/plugins")
 
 
 def test_what_is_remembered_is_not_believed_when_a_plugin_or_packer_changed(machine: Machine) -> None:
@@ -345,7 +359,7 @@ def test_what_takes_minutes_is_said_before(machine: Machine) -> None:
     ],
 )
 def test_only_what_is_missing_is_announced(with_packer: bool, names: tuple[str, ...], said: str) -> None:
-    jobs = [*([pins.PACKER] if with_packer else []), *(pins.PLUGINS[name] for name in names)]
+    jobs = [*([pins.PACKER] if with_packer else []), *(PLUGINS[name].pin for name in names)]
     assert announcement(with_packer, len(names), jobs) == said
 
 

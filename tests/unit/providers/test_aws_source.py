@@ -199,7 +199,7 @@ def test_the_template_is_the_same_for_every_config_and_names_what_the_oldest_plu
     used = set(re.findall(r'^  (?:dynamic ")?([a-z_]+)(?: +=|"? \{)', block, re.MULTILINE))
     assert {"assume_role", "metadata_options", "spot_tags", "region"} <= used
     known = ATTRIBUTES["amazon-ebs"]["Config"]
-    assert {name: known[name]["since"] for name in used} == dict.fromkeys(used, provider.PROVIDER.lowest_plugin)
+    assert {name: known[name]["since"] for name in used} == dict.fromkeys(used, provider.PROVIDER.plugin.lowest)
     assert not [name for name in used if "until" in known[name]]
 
 

@@ -229,7 +229,7 @@ def test_a_plan_says_what_a_run_needs_to_know() -> None:
         {"IDENTITY_HEADER"},
         {"IDENTITY_HEADER", "IMAGES_SECRET"},
     ]
-    assert azure.plugin_for(rendered("trusted").plan.settings, VERSIONS) == "2.0.5"
+    assert azure.plugin_for(rendered("trusted").plan.settings, VERSIONS).lowest == "2.0.5"
 
 
 def plan_of(settings: Settings) -> BuildPlan[Settings]:

@@ -47,9 +47,9 @@ def test_what_a_cloud_need_not_answer_is_none() -> None:
 
 def test_without_a_word_of_its_own_every_build_needs_the_lowest_plugin() -> None:
     aws = provider("aws")
-    assert aws.plugin_for(None, 99) == aws.lowest_plugin  # type: ignore[arg-type]  # they are not looked at
+    assert aws.plugin_for(None, 99) == aws.plugin  # type: ignore[arg-type]  # they are not looked at
     newer = dataclasses.replace(aws, plugin_since=lambda _, versions: f"9.0.{versions}")
-    assert newer.plugin_for(None, 3) == "9.0.3"  # type: ignore[arg-type]  # as above
+    assert newer.plugin_for(None, 3).lowest == "9.0.3"  # type: ignore[arg-type]  # as above
 
 
 def test_no_function_of_a_provider_ignores_what_it_is_given() -> None:
