@@ -107,6 +107,15 @@ class Remains:
 
 
 @dataclasses.dataclass(frozen=True)
+class BootFile:
+    """A file of the tree that the cloud gives a machine at its first boot: a script, and what stands around it."""
+
+    name: str
+    before: bytes
+    after: bytes
+
+
+@dataclasses.dataclass(frozen=True)
 class Provider(Generic[S, P]):
     """What a cloud answers. A network call uses nothing but the credentials in `run.environ`.
 
@@ -116,6 +125,8 @@ class Provider(Generic[S, P]):
     name: str
     plugin: NeededPlugin
     """The Packer plugin, at the lowest version that any plan can be built with."""
+    builder: str
+    """The plugin's builder, of which packer/<provider>/ has the source template."""
     no_capacity: frozenset[str]
     """The cloud's words for a size that cannot be had now: the next one is tried."""
     environment: frozenset[str]
@@ -162,6 +173,8 @@ class Provider(Generic[S, P]):
     remove: Callable[[P, Sequence[Leftover], Run], Iterator[tuple[Leftover, str]]]
     """Removes each, in an order in which that works, and says why it could not; what is gone already is removed."""
 
+    boot_files: Mapping[str, BootFile] = dataclasses.field(default_factory=dict)
+    """By the name of the script in packer/<provider>/; other scripts are in the tree as they are."""
     plugin_since: Callable[[S, int], str] | None = None
     """The lowest version of the plugin for such a build, with so many versions as tags. Pure."""
     secret_variables: Callable[[S], frozenset[str]] | None = None

@@ -25,7 +25,6 @@ VARS_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
-_BUILDERS = {"aws": "amazon-ebs", "azure": "azure-arm"}
 
 
 def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
@@ -36,7 +35,7 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     bundle = bundle_zip(plan_json, decision.bundle)
     context = {
         "target": plan.image.provider,
-        "builder": _BUILDERS[plan.image.provider],
+        "builder": cloud.builder,
         "plugin": {"name": plugin.name, "source": plugin.source, "version": f">= {plugin.lowest}"},
         "source": source,
         "phases": [
@@ -65,9 +64,8 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     tree["guest/bundle.zip"] = bundle
     for path, data in decision.scripts.items():
         name = path.rsplit("/", 1)[-1]
-        if name == "bootstrap.ps1":
-            # EC2Launch runs what stands between these tags, as SYSTEM, at the first boot.
-            tree["guest/user-data.txt"] = b"<powershell>\n" + data + b"</powershell>\n"
+        if boot_file := cloud.boot_files.get(name):
+            tree[f"guest/{boot_file.name}"] = boot_file.before + data + boot_file.after
         else:
             tree[f"guest/{name}"] = data
     return dict(sorted(tree.items()))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers import Found, Provider
+from imagegen.providers import BootFile, Found, Provider
 from imagegen.providers.aws import base, checks, images, removal, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
@@ -134,6 +134,7 @@ def _account(clients: ServiceClients, region: str) -> str:
 PROVIDER: Final = Provider[Settings, Place](
     name="aws",
     plugin=NeededPlugin("amazon", "1.2.6", Pin("github.com/hashicorp/packer-plugin-amazon", "v1.8.2", 136, 3.2)),
+    builder="amazon-ebs",
     no_capacity=_NO_CAPACITY,
     environment=_ENVIRONMENT,
     traces=_TRACES,
@@ -153,4 +154,6 @@ PROVIDER: Final = Provider[Settings, Place](
     place=place,
     leftovers=leftovers,
     remove=remove,
+    # EC2Launch runs what stands between these tags, as SYSTEM.
+    boot_files={"bootstrap.ps1": BootFile("user-data.txt", b"<powershell>\n", b"</powershell>\n")},
 )

@@ -187,6 +187,7 @@ PROVIDER: Final = Provider[Settings, Place](
     plugin=NeededPlugin(
         "azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82, 0.9)
     ),
+    builder="azure-arm",
     no_capacity=_NO_CAPACITY,
     environment=_ENVIRONMENT,
     traces=_TRACES,

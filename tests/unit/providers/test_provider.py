@@ -12,11 +12,17 @@ import pydantic
 import pytest
 
 import imagegen.providers
+from imagegen.contents import PACKER
 from imagegen.providers import Provider, provider
 from imagegen.providers.registry import PROVIDERS
 
 FOLDER = Path(imagegen.providers.__file__).parent
-OPTIONAL = {field.name for field in dataclasses.fields(Provider) if field.default is not dataclasses.MISSING}
+REQUIRED = {
+    field.name
+    for field in dataclasses.fields(Provider)
+    if field.default is field.default_factory is dataclasses.MISSING
+}
+OPTIONAL = {field.name for field in dataclasses.fields(Provider)} - REQUIRED
 
 
 @pytest.mark.parametrize("name", PROVIDERS)
@@ -41,8 +47,15 @@ def test_each_function_takes_as_many_arguments_as_it_is_asked_with(name: str) ->
 
 
 def test_what_a_cloud_need_not_answer_is_none() -> None:
-    assert {name for name in OPTIONAL if getattr(provider("aws"), name) is not None} == set()
-    assert {name for name in OPTIONAL if getattr(provider("azure"), name) is None} == set()
+    assert {name for name in OPTIONAL if getattr(provider("aws"), name)} == {"boot_files"}
+    assert {name for name in OPTIONAL if not getattr(provider("azure"), name)} == {"boot_files"}
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_the_folder_of_templates_holds_what_the_record_names(name: str) -> None:
+    cloud, folder = provider(name), PACKER / name
+    assert f'source "{cloud.builder}" "image"' in (folder / "source.pkr.hcl.j2").read_text()
+    assert [script for script in cloud.boot_files if not (folder / script).is_file()] == []
 
 
 def test_without_a_word_of_its_own_every_build_needs_the_lowest_plugin() -> None:
