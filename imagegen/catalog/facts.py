@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.contents import CATALOG
-from imagegen.providers.registry import PROVIDERS, provider_folders
+from imagegen.providers.registry import PROVIDERS, provider_folder, provider_folders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +34,11 @@ def _table(name: str, *_packages: str) -> JsonObject:
 def folders() -> list[Path]:
     """Where tables lie."""
     return [CATALOG, *(folder / "catalogue" for folder in provider_folders())]
+
+
+def provider_text(provider: str, name: str) -> str:
+    """A file beside a provider's tables."""
+    return (provider_folder(provider) / "catalogue" / name).read_text(encoding="utf-8")
 
 
 @cache

@@ -22,10 +22,17 @@ def part(provider: str, name: str) -> ModuleType:
     return importlib.import_module(f"{PROVIDERS[provider]}.{name}")
 
 
+def provider_folder(provider: str) -> Path:
+    """Where a provider's package lies."""
+    spec = importlib.util.find_spec(PROVIDERS[provider])
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"{PROVIDERS[provider]} is no package")
+    return Path(spec.submodule_search_locations[0])
+
+
 def provider_folders() -> list[Path]:
     """The folder of each provider."""
-    specs = [importlib.util.find_spec(package) for package in PROVIDERS.values()]
-    return [Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()]
+    return [provider_folder(name) for name in PROVIDERS]
 
 
 def parts(name: str) -> list[ModuleType]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imagegen.catalog.facts import known, minor, numbers, sources, table
-from imagegen.settle.spec import CATALOGUE, CatalogueValue, Facts, HotFix, Origin, Spec
+from imagegen.catalog.facts import known, minor, numbers, provider_text, sources, table
+from imagegen.settle.spec import CATALOGUE, AgentConfig, CatalogueValue, Facts, HotFix, Origin, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -134,6 +134,10 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     origin = _origin("cloudbase-init", provider, cloud["source"])
     yield CatalogueValue(("cloudbase_init", "plugins", provider), cloud["plugins"], origin)
     yield CatalogueValue(("cloudbase_init", "metadata_services", provider), [cloud["metadata_service"]], origin)
+    agent = table("machines").get("first_boot_agent", {}).get(provider)
+    config_file = AgentConfig(agent["path"], provider_text(provider, agent["file"])) if agent else None
+    origin = _origin("machines", provider, agent["source"] if agent else None)
+    yield _fact("first_boot_agent", config_file, origin, "The configuration of the agent that the cloud's images have.")
     product = cloudbase["product"].format(version=config.cloudbase_init.version)
     origin = _origin("cloudbase-init", config.cloudbase_init.version, cloudbase["source"]["product"])
     yield _fact("cloudbase_init_product", product, origin, "What Windows calls the installed cloudbase-init.")

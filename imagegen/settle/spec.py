@@ -46,8 +46,9 @@ class CatalogueValue:
     @property
     def shown(self) -> Any:  # noqa: ANN401 - any value
         """As people read it."""
-        is_records = isinstance(self.value, tuple)
-        return [str(record) for record in self.value] if is_records else self.value
+        if isinstance(self.value, tuple):
+            return [str(record) for record in self.value]
+        return str(self.value) if isinstance(self.value, AgentConfig) else self.value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,17 @@ class HotFix:
 
 
 @dataclasses.dataclass(frozen=True)
+class AgentConfig:
+    """The configuration file of a cloud's own agent, with which it leaves user data to cloudbase-init."""
+
+    path: str
+    config: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows of the chosen versions, and no key of the config can state. None: it does not know."""
 
@@ -73,6 +85,7 @@ class Facts:
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
     cloudbase_init_product: str
+    first_boot_agent: AgentConfig | None
 
 
 @dataclasses.dataclass(frozen=True)

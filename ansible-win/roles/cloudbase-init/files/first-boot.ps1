@@ -5,7 +5,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Every inbound rule for the builder's port, whoever made it: ours on AWS, the platform's on Azure. Returns a reason for each that stays.
+# Every inbound rule for the builder's port, whoever made it: the image's own and the platform's. Returns a reason for each that stays.
 function Clear-BuilderRule {
     [CmdletBinding()]
     param()
