@@ -32,6 +32,8 @@ REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
 _RESTART_DUE = 3010
+# Windows' own answer to `shutdown` while the machine is on its way down; windows-restart then tries again later.
+_SHUTDOWN_IN_PROGRESS = Result(exit_code=1115, stderr=b"A system shutdown is in progress.(1115)\r\n")
 # cmd.exe's own limit of a line.
 _LONGEST_COMMAND = 8191
 
@@ -181,6 +183,7 @@ class RehearsedGuest:
         self._failure = ""
         self._arriving: dict[str, bytearray] = {}
         self._arrived: set[str] = set()
+        self._going_down = False
         self._trial = False
         self._faults: dict[str, None] = {}
         self._busy = threading.Lock()
@@ -211,6 +214,10 @@ class RehearsedGuest:
         finally:
             self._busy.release()
 
+    def restarted(self) -> None:
+        """The machine went down and comes back."""
+        self._going_down = False
+
     def _refuse(self, message: str) -> Result:
         self._faults.setdefault(message)
         return Result(exit_code=1, stderr=f"{message}\r\n".encode())
@@ -239,9 +246,10 @@ class RehearsedGuest:
                 self._expect(_Restart, "a restart")
                 self._effects.restart()
                 self._done += 1
+                self._going_down = True
                 return Result(restarts=True)
             case packer.RestartTrial() | packer.RestartAbort() | packer.RestartCheck() as word:
-                self._return(word, write)
+                return self._return(word, write)
             case None:
                 return self._run(command, write)
         return Result()
@@ -289,10 +297,16 @@ class RehearsedGuest:
         write(base64.b64encode(data) + b"\r\n")
         self._done += 1
 
-    def _return(self, word: packer.RestartTrial | packer.RestartAbort | packer.RestartCheck, write: Write) -> None:
+    def _return(self, word: packer.RestartTrial | packer.RestartAbort | packer.RestartCheck, write: Write) -> Result:
         # windows-restart tries whether the machine is on its way down by scheduling another restart; where that
         # succeeds the machine is back already, and the restart must be called off before anything else.
-        self._expect(_Return, f"windows-restart's {type(word).__name__}")
+        came = f"windows-restart's {type(word).__name__}"
+        self._expect(_Return, came)
+        if self._going_down:
+            # Packer may be quicker than the restart that it has just been told of.
+            if isinstance(word, packer.RestartTrial):
+                return _SHUTDOWN_IN_PROGRESS
+            raise _DeviationError(f"{came} came before the machine went down")
         if isinstance(word, packer.RestartAbort) is not self._trial:
             raise _DeviationError("a trial restart was scheduled twice, not called off, or called off without one")
         match word:
@@ -303,6 +317,7 @@ class RehearsedGuest:
             case packer.RestartCheck():
                 write(b"IMAGEGEN-GUEST restarted.\r\n")
                 self._done += 1
+        return Result()
 
     def _run(self, command: str, write: Write) -> Result:
         step = self._expect(_Run, f"the command {packer.readable(command)}")

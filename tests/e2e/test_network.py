@@ -146,6 +146,9 @@ class _Quiet:
         write(b"WinRM connected.\r\n")
         return Result()
 
+    def restarted(self) -> None:
+        """It is never restarted."""
+
 
 @pytest.fixture
 def network(tmp_path: Path) -> Iterator[Network]:

@@ -119,6 +119,10 @@ class _Guest:
     def __init__(self) -> None:
         self.act: Callable[[Write], Result] = lambda _write: Result()
         self.commands: list[str] = []
+        self.went_down = threading.Event()
+
+    def restarted(self) -> None:
+        self.went_down.set()
 
     def run(self, command: str, write: Write) -> Result:
         self.commands.append(command)
@@ -344,6 +348,7 @@ def test_a_restart_drops_everything_until_it_is_over(stage: _Stage) -> None:
         assert client.drain(client.start("shutdown")) == (b"", b"", 0)
         with pytest.raises(_GONE):
             client.ask(f"{_TRANSFER}/Delete")
+    assert stage.guest.went_down.wait(_WAIT_S)
     stage.now = 4.9
     assert not stage.server.is_available()
     with stage.connect() as client, pytest.raises(_GONE):

@@ -24,3 +24,6 @@ class Guest(Protocol):
 
     def run(self, command: str, write: Write) -> Result:
         """Carry `command` out and say how it ended."""
+
+    def restarted(self) -> None:
+        """The machine went down for the restart that a result announced: nothing of before runs any more."""

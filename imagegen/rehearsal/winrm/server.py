@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import socketserver
 import ssl
@@ -44,6 +45,7 @@ class WinRMServer:
         restart_s: float = _RESTART_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._guest = guest
         self._observations = Observations()
         self._shells = Shells(guest, self._observations)
         self._restart_s = restart_s
@@ -86,9 +88,11 @@ class WinRMServer:
 
     def restart(self) -> None:
         """Be gone for a while: open connections and shells are lost."""
-        self._down_until = self._clock() + self._restart_s
+        self._down_until = math.inf
         self._drop_shells()
         self._listener.drop_connections()
+        self._down_until = self._clock() + self._restart_s
+        self._guest.restarted()
 
     def start(self) -> None:
         """Begin to listen."""

@@ -158,8 +158,11 @@ class Shells:
         return Answer(envelope.deleted(request))
 
     def _start(self, request: Request, commands: dict[str, _Command]) -> Answer:
-        command = _Command(request.command, self._guest, self._observations)
         with self._lock:
+            # After a restart nothing may run that it did not end.
+            if self._shells.get(request.shell_id) is not commands:
+                return _refusal(request, envelope.NO_SHELL)
+            command = _Command(request.command, self._guest, self._observations)
             commands[command.id] = command
         self._observations.spend(Cost(commands=1))
         return Answer(envelope.started(request, command.id))

@@ -117,8 +117,12 @@ class _Packer:
     def phase(self, phase: rehearsed.ExpectedPhase) -> Result:
         return self.powershell(_ENTRY, rehearsed.ENTRY_PATH, phase.command)
 
-    def restart(self) -> None:
+    def go_down(self) -> None:
         self.say(_RESTART)
+        self.guest.restarted()
+
+    def restart(self) -> None:
+        self.go_down()
         self.script(_CHECK)
 
     def report(self) -> None:
@@ -154,8 +158,22 @@ def test_a_restart_takes_the_machine_down_and_is_answered_after_it() -> None:
     said.bundle()
     assert said.phase(_PHASE_1) == Result()
     assert said.say(_RESTART).restarts
+    said.guest.restarted()
     said.say(_TRIAL)
     said.say(_ABORT)
+    said.script(_CHECK)
+    assert said.output.endswith(b" restarted.\r\n")
+    assert said.guest.faults == ()
+
+
+def test_a_trial_before_the_machine_went_down_schedules_nothing() -> None:
+    said = _Packer()
+    said.bundle()
+    said.phase(_PHASE_1)
+    said.say(_RESTART)
+    assert said.say(_TRIAL) == Result(exit_code=1115, stderr=b"A system shutdown is in progress.(1115)\r\n")
+    # The restart cut that answer off; Packer goes on to its check.
+    said.guest.restarted()
     said.script(_CHECK)
     assert said.output.endswith(b" restarted.\r\n")
     assert said.guest.faults == ()
@@ -203,10 +221,17 @@ def _unanswered_restart(said: _Packer) -> None:
     said.phase(_PHASE_2)
 
 
-def _scheduled_restart(said: _Packer) -> None:
+def _early_check(said: _Packer) -> None:
     said.bundle()
     said.phase(_PHASE_1)
     said.say(_RESTART)
+    said.script(_CHECK)
+
+
+def _scheduled_restart(said: _Packer) -> None:
+    said.bundle()
+    said.phase(_PHASE_1)
+    said.go_down()
     said.say(_TRIAL)
     said.script(_CHECK)
 
@@ -302,6 +327,7 @@ def _too_long(said: _Packer) -> None:
         (_swapped, "-Phase phase-2 came; expected the run of phase-1"),
         (_without_restart, "imagegen-vars.ps1 came; expected the restart after phase-1"),
         (_unanswered_restart, "expected the check that the machine is back from the restart after phase-1"),
+        (_early_check, "windows-restart's RestartCheck came before the machine went down"),
         (_scheduled_restart, "a trial restart was scheduled twice, not called off"),
         (_unplanned_restart, "a restart came; expected the upload of Packer's variables"),
         (_without_report, "expected the download of C:\\ProgramData\\imagegen\\report.json"),
