@@ -86,11 +86,13 @@ def listed_faults() -> dict[str, dict[str, str]]:
 
 
 def _rehearsal_room() -> ModuleType:
-    # moto asks boto3 while it is imported, and boto3 then reads the user's profile, which need not even be there.
-    for variable in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
-        os.environ.pop(variable, None)
-    # Nothing should be found that is not there: moto's sample images, which also take long to load.
-    os.environ["MOTO_EC2_LOAD_DEFAULT_AMIS"] = "false"
+    from imagegen.rehearsal.clouds import import_variables
+
+    for name, value in import_variables().items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
     try:
         import imagegen.rehearsal.rehearse as rehearse
     except ModuleNotFoundError as missing:

@@ -27,6 +27,7 @@ from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
 from imagegen.providers import provider
+from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.injected import Injected
 from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for
 from imagegen.rehearsal.stage import Stage
@@ -43,10 +44,10 @@ if TYPE_CHECKING:
 
 LABEL = "rehearsal=true"
 _SCRATCH = "imagegen-rehearsal-"
-NOT_CHECKED = (
+_NOT_CHECKED = (
     "that the PowerShell of the engine and its kinds does on Windows what the model machine did",
     "that the published artifacts hold what `imagegen catalog releases` says of them: stand-ins were served",
-    "sysprep, EC2Launch, the Azure agents and the first boot of a node",
+    "sysprep, {agents} and the first boot of a node",
     "the accounts' permissions, quotas and networks",
 )
 _TIMEOUT_S = 900.0
@@ -81,7 +82,8 @@ def rehearse_build(
     injected = Injected.of(faults, loaded, target)
     refuse_what_is_not_played(loaded, target)
     # Tools are built, where they must be, with the network that the user has.
-    find_tools(environ=environ, console=console, needed=[provider(loaded.specs[target].provider).plugin])
+    provider_name = loaded.specs[target].provider
+    find_tools(environ=environ, console=console, needed=[provider(provider_name).plugin])
     began = time.monotonic()
     folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")
     words = [*("--out", str(folder), "--format", "none"), *_repeated("--label", labels), *flags]
@@ -102,7 +104,7 @@ def rehearse_build(
     note: dict[str, JsonValue] = {
         "seconds": round(took, 1),
         "winrm": dataclasses.asdict(cost),
-        "not_checked": list(NOT_CHECKED),
+        "not_checked": [each.format(agents=stand_in(provider_name).agents) for each in _NOT_CHECKED],
     }
     if faults:
         note["faults"] = dict(injected.met())

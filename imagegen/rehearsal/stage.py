@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.engine import Outcome
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.rehearsal.network.aws.edge import AwsOptions
-    from imagegen.rehearsal.network.azure.options import AzureOptions
+    from imagegen.rehearsal.network.cloud import CloudOptions
     from imagegen.rehearsal.network.machine import MachineIdentity
     from imagegen.rehearsal.winrm.command import Write
 
@@ -44,14 +43,17 @@ _WORTH_ANOTHER_TRY = frozenset({408, 429, *range(500, 600)})
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """What a rehearsal needs to know: the cloud, the Windows of its base image, what can be downloaded, the tree."""
+    """What a rehearsal needs to know: the cloud, the Windows of its base image, what can be downloaded, the tree.
+
+    `options` is what lies in the cloud from the start, `user_data` the file of the tree that its machines start with.
+    """
 
     cloud: str
     release: str
     supplies: Mapping[str, bytes]
     tree: Callable[[], Path]
-    aws: AwsOptions | None = None
-    azure: AzureOptions | None = None
+    options: CloudOptions
+    user_data: str = ""
     proxy: str | None = None
     """The one proxy that machines can reach, where the config names one."""
 
@@ -70,8 +72,7 @@ class Stage:
         self.disturbances: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
         self.network = Network(
             scratch,
-            aws=scene.aws,
-            azure=scene.azure,
+            [scene.options],
             artifacts=Artifacts(scene.supplies),
             on_machine=self._start_guest,
         )
@@ -165,9 +166,9 @@ class Stage:
         return server.port
 
     def _check_bootstrap(self, identity: MachineIdentity, tree: Path) -> None:
-        script = tree / "guest" / "user-data.txt"
-        if self._scene.cloud == "aws" and identity.user_data.strip() != script.read_bytes().strip():
-            raise VerificationError("the machine was started without the tree's own user data (guest/user-data.txt)")
+        name = self._scene.user_data
+        if name and identity.user_data.strip() != (tree / name).read_bytes().strip():
+            raise VerificationError(f"the machine was started without the tree's own user data ({name})")
 
     def _fetch(self, url: str, proxy: str | None) -> bytes:
         """A download as the guest makes it: the network plays the config's proxy too, and no other.

@@ -6,11 +6,14 @@ import urllib.parse
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
-from imagegen.rehearsal.network.aws import moto_call
-from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
-from imagegen.rehearsal.network.azure import groups, vaults
-from imagegen.rehearsal.network.azure.resources import GroupId, Resource, new_resource
+from imagegen.rehearsal.clouds.aws import moto_call
+from imagegen.rehearsal.clouds.aws.edge import Aws
+from imagegen.rehearsal.clouds.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
+from imagegen.rehearsal.clouds.azure import groups, vaults
+from imagegen.rehearsal.clouds.azure.edge import Azure
+from imagegen.rehearsal.clouds.azure.resources import GroupId, Resource, new_resource
 from imagegen.rehearsal.network.messages import Request
+from tests.e2e.rehearsal_support import cloud_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,8 +122,8 @@ class AwsWorld:
             "content-type": "application/x-www-form-urlencoded; charset=utf-8",
         }
         body = urllib.parse.urlencode({"Action": action, "Version": "2016-11-15", **fields}).encode()
-        assert self._stage.network.aws is not None
-        answer = self._stage.network.aws(Request("POST", f"ec2.{_REGION}.amazonaws.com", "/", {}, headers, body, "/"))
+        aws = cloud_of(self._stage.network, Aws)
+        answer = aws(Request("POST", f"ec2.{_REGION}.amazonaws.com", "/", {}, headers, body, "/"))
         assert answer.status == 200, answer.body
 
 
@@ -131,8 +134,7 @@ class AzureWorld:
     )
 
     def __init__(self, stage: Stage, living_until: str) -> None:
-        assert stage.network.azure is not None
-        self._world = stage.network.azure._world
+        self._world = cloud_of(stage.network, Azure)._world
         for number, tags in enumerate(({}, *_foreign(living_until))):
             group = self._group(f"pkr-Resource-Group-somebody{number:02}", tags)
             self._put(group, "Microsoft.Network/virtualNetworks", f"pkrvnsomebody{number:02}", tags)

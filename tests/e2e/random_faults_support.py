@@ -35,19 +35,20 @@ from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.azure import provider as azure_provider
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 from imagegen.providers.waiting import Clock
-from imagegen.rehearsal.network.aws import moto_call
-from imagegen.rehearsal.network.aws.edge import Aws
-from imagegen.rehearsal.network.aws.images import MadeAmi
-from imagegen.rehearsal.network.azure import arm, versions
-from imagegen.rehearsal.network.azure.edge import Azure
-from imagegen.rehearsal.network.azure.machines import MACHINE
-from imagegen.rehearsal.network.azure.resources import GroupId, new_resource, region
-from imagegen.rehearsal.network.azure.world import Call, VmState
+from imagegen.rehearsal.clouds.aws import moto_call
+from imagegen.rehearsal.clouds.aws.edge import Aws, AwsOptions
+from imagegen.rehearsal.clouds.aws.images import MadeAmi
+from imagegen.rehearsal.clouds.azure import arm, versions
+from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.machines import MACHINE
+from imagegen.rehearsal.clouds.azure.resources import GroupId, new_resource, region
+from imagegen.rehearsal.clouds.azure.world import Call, VmState
 from imagegen.rehearsal.network.journal import Injections
 from imagegen.rehearsal.network.machine import MachineIdentity
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 from imagegen.rehearsal.scenery import scene_for
 from tests.conftest import TODAY, make_test_lock
+from tests.e2e.rehearsal_support import options_of
 from tests.unit.pipeline.test_build_and_publish import report_of
 
 if TYPE_CHECKING:
@@ -312,8 +313,7 @@ class Product:
 
     @contextlib.contextmanager
     def _open_aws(self, scratch: Path) -> Iterator[Cloud]:
-        options = scene_for(self.loaded, "aws", scratch).aws
-        assert options is not None
+        options = options_of(scene_for(self.loaded, "aws", scratch), AwsOptions)
         home, away = options.regions
         with Aws(options, lambda _: None) as aws:
             self.cloud = PlayedAws(aws, home, away)
@@ -321,9 +321,8 @@ class Product:
 
     @contextlib.contextmanager
     def _open_azure(self, scratch: Path) -> Iterator[Cloud]:
-        options = scene_for(self.loaded, "azure", scratch).azure
+        options = options_of(scene_for(self.loaded, "azure", scratch), AzureOptions)
         settings = self.loaded.config.targets.azure
-        assert options is not None
         assert settings is not None
         failing: dict[str, str] = {}
         azure = Azure(dataclasses.replace(options, failing=failing), lambda _: None)

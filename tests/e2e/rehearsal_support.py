@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from imagegen import loading, pipeline
 from imagegen.artifacts.lock import LockedBase
@@ -21,8 +21,8 @@ from imagegen.errors import BuildError, ExitCode
 from imagegen.files import write_tree
 from imagegen.providers import provider
 from imagegen.rehearsal import rehearse
-from imagegen.rehearsal.network.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
-from imagegen.rehearsal.network.azure.options import default_marketplace
+from imagegen.rehearsal.clouds.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
+from imagegen.rehearsal.clouds.azure.options import default_marketplace
 from imagegen.rehearsal.scenery import scene_for
 from imagegen.rehearsal.stage import Stage
 from tests.conftest import REPOSITORY, load_today, make_test_lock
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
     from imagegen.build.events import GuestEvent
     from imagegen.build.packer_output import Said
+    from imagegen.rehearsal.network.network import Network
     from imagegen.rehearsal.stage import Scene
 
+CloudT = TypeVar("CloudT")
+OptionsT = TypeVar("OptionsT")
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
 TARGETS = ("aws", "azure")
 # A whole rehearsed build takes some twenty seconds; one that hangs must not hang the suite.
@@ -170,6 +173,18 @@ class _Heard:
 def scene_of(target: str, folder: Path, config: loading.Loaded | None = None) -> Scene:
     """The scene as `--rehearse` sets it."""
     return scene_for(config or loaded(), target, folder)
+
+
+def cloud_of(network: Network, kind: type[CloudT]) -> CloudT:
+    """The one cloud of this kind in the network."""
+    (found,) = [cloud for cloud in network.clouds if isinstance(cloud, kind)]
+    return found
+
+
+def options_of(scene: Scene, kind: type[OptionsT]) -> OptionsT:
+    """What lies in the scene's cloud, which is of this kind."""
+    assert isinstance(scene.options, kind)
+    return scene.options
 
 
 def stage_of(scene: Scene, folder: Path) -> Stage:

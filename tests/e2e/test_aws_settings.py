@@ -19,9 +19,9 @@ from imagegen.contents import PACKER
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import Run, provider
 from imagegen.providers.aws.settings import Settings
-from imagegen.rehearsal.network.aws.edge import AwsOptions
-from imagegen.rehearsal.network.aws.standing import Standing
-from imagegen.rehearsal.network.aws.stock_images import own_base
+from imagegen.rehearsal.clouds.aws.edge import AwsOptions
+from imagegen.rehearsal.clouds.aws.standing import Standing
+from imagegen.rehearsal.clouds.aws.stock_images import own_base
 from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
@@ -99,7 +99,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network
 
         profile = (_EVERYTHING["auth"]["profile"], tmp_path / "credentials")
         aws = AwsOptions(regions=("eu-west-1", "us-east-1"), standing=_STANDING, images=(_BASE,), profile=profile)
-        net = guests.enter_context(Network(tmp_path / "network", aws=aws, on_machine=start))
+        net = guests.enter_context(Network(tmp_path / "network", [aws], on_machine=start))
         wanted = net.child_environ(os.environ)
         for name in set(os.environ) - set(wanted):
             monkeypatch.delenv(name)

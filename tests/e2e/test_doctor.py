@@ -12,9 +12,11 @@ import pytest
 
 from imagegen.build import process
 from imagegen.errors import ExitCode
-from imagegen.rehearsal.network.aws.account import Limits
-from imagegen.rehearsal.network.azure.options import Size, default_sizes
-from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, TARGETS, imagegen, scene_of, stage_of
+from imagegen.rehearsal.clouds.aws.account import Limits
+from imagegen.rehearsal.clouds.aws.edge import AwsOptions
+from imagegen.rehearsal.clouds.azure.edge import AzureOptions
+from imagegen.rehearsal.clouds.azure.options import Size, default_sizes
+from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, TARGETS, imagegen, options_of, scene_of, stage_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,25 +66,25 @@ def test_everything_is_ok_where_everything_is_there_and_nothing_is_made(target: 
 
 def _spoilt(scene: Scene) -> Scene:
     """An account in which a build would fail for several reasons at once."""
-    if scene.aws is not None:
+    if isinstance(scene.options, AwsOptions):
         limits = Limits(
             disabled_regions=frozenset({"us-west-2"}),
             denied=frozenset({"ec2:CreateKeyPair"}),
             not_offered=frozenset({"m6i.large"}),
             quotas={"L-1216C47A": 1},
         )
-        return dataclasses.replace(scene, aws=dataclasses.replace(scene.aws, limits=limits))
-    assert scene.azure is not None
-    (definition,) = scene.azure.definitions
+        return dataclasses.replace(scene, options=dataclasses.replace(scene.options, limits=limits))
+    before = options_of(scene, AzureOptions)
+    (definition,) = before.definitions
     options = dataclasses.replace(
-        scene.azure,
+        before,
         definitions=(dataclasses.replace(definition, generation="V1", os_type="Linux"),),
         absent_regions=frozenset({"westus3"}),
         sizes={**default_sizes(), "Standard_D4as_v5": Size("f", 4, restricted="NotAvailableForSubscription")},
         usages={"cores": (98, 100)},
         denied=frozenset({"Microsoft.Compute/galleries/images/versions/write"}),
     )
-    return dataclasses.replace(scene, azure=options)
+    return dataclasses.replace(scene, options=options)
 
 
 WRONG = {

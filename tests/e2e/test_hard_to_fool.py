@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.network.azure.edge import Azure
+from imagegen.rehearsal.clouds.azure.edge import Azure
 from tests.e2e.rehearsal_support import rehearse_tree, rendered
 
 if TYPE_CHECKING:

@@ -26,7 +26,9 @@ from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
 from imagegen.providers import Run, provider
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
-from imagegen.rehearsal.network.aws.tagging import tag_specifications
+from imagegen.rehearsal.clouds.aws.edge import AwsOptions
+from imagegen.rehearsal.clouds.aws.tagging import tag_specifications
+from imagegen.rehearsal.clouds.azure.edge import AzureOptions
 from imagegen.rehearsal.network.messages import Response
 from tests.conftest import TODAY, load_today
 from tests.e2e.janitor_clouds import FAR_OFF, LIVING, LONG_AGO, WORLDS, AzureWorld
@@ -36,6 +38,7 @@ from tests.e2e.rehearsal_support import (
     Tree,
     imagegen,
     loaded,
+    options_of,
     processes_with,
     scene_of,
     stage_of,
@@ -147,10 +150,11 @@ def test_after_a_power_cut_the_janitor_leaves_nothing_and_touches_nothing_else(
 def _built_up_to(target: str, moment: Moment, folder: Path) -> Iterator[Cut]:
     folder.mkdir()
     scene = scene_of(target, folder / "out", load_today(CONFIG))
-    if scene.aws is not None:
+    if isinstance(scene.options, AwsOptions):
         # What was only just asked for is not there yet when the power goes, nor soon after.
         made, copied = (100 * (moment.note == note) for note in ("ec2:CreateImage", "ec2:CopyImage"))
-        scene = dataclasses.replace(scene, aws=dataclasses.replace(scene.aws, create_polls=made, copy_polls=copied))
+        options = dataclasses.replace(scene.options, create_polls=made, copy_polls=copied)
+        scene = dataclasses.replace(scene, options=options)
     with stage_of(scene, folder) as stage:
         yield Cut(target, moment, stage, folder, stage.child_environ(user_environ(folder)))
 
@@ -310,10 +314,8 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
     asked = loading.Asked(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
     config = loading.load(asked)
     scene = scene_of("azure", tmp_path / "out", config)
-    assert scene.azure is not None
-    scene = dataclasses.replace(
-        scene, tree=lambda: tmp_path / "tree", azure=dataclasses.replace(scene.azure, refuses_used=True)
-    )
+    options = dataclasses.replace(options_of(scene, AzureOptions), refuses_used=True)
+    scene = dataclasses.replace(scene, tree=lambda: tmp_path / "tree", options=options)
     tree = Tree(pipeline.render_tree(pipeline.decide(config, "azure", stock_lock(config))))
     # The plugin at hand does what is asked here as well, and leaves its disk behind, for which a newer one is wanted.
     tree.replace("plugins.pkr.hcl", ">= 2.0.0", ">= 1.4.5")

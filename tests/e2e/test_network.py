@@ -18,14 +18,16 @@ from azure.mgmt.compute.models import TargetRegion
 from imagegen.build import process
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
-from imagegen.rehearsal.network.aws.edge import AwsOptions
-from imagegen.rehearsal.network.aws.stock_images import stock_ami_id
-from imagegen.rehearsal.network.azure.options import AzureOptions, GalleryDefinition
+from imagegen.rehearsal.clouds.aws.edge import AwsOptions
+from imagegen.rehearsal.clouds.aws.stock_images import stock_ami_id
+from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.options import GalleryDefinition
 from imagegen.rehearsal.network.messages import HANG_UP, Response
 from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
 from imagegen.rehearsal.winrm.server import WinRMServer
+from tests.e2e.rehearsal_support import cloud_of
 from tests.provider_answers import PLUGINS
 
 if TYPE_CHECKING:
@@ -167,8 +169,7 @@ def network(tmp_path: Path) -> Iterator[Network]:
         net = guests.enter_context(
             Network(
                 tmp_path / "network",
-                aws=AwsOptions(regions=("eu-west-1", "us-east-1")),
-                azure=AzureOptions(definitions=(_DEFINITION,)),
+                [AwsOptions(regions=("eu-west-1", "us-east-1")), AzureOptions(definitions=(_DEFINITION,))],
                 on_machine=start,
             )
         )
@@ -321,5 +322,4 @@ def test_the_azure_sdk_replicates_a_version(inside: Network, tools: Toolchain, t
 
 
 def _compute(network: Network) -> ComputeManagementClient:
-    assert network.azure is not None
-    return ComputeManagementClient(DefaultAzureCredential(), network.azure.application.subscription)
+    return ComputeManagementClient(DefaultAzureCredential(), cloud_of(network, Azure).application.subscription)

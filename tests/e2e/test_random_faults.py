@@ -23,10 +23,11 @@ from hypothesis import strategies as st
 
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.errors import ExitCode, ImagegenError
-from imagegen.rehearsal.faults import aws, azure
+from imagegen.rehearsal.clouds.aws import faults as aws
+from imagegen.rehearsal.clouds.aws import moto_call
+from imagegen.rehearsal.clouds.aws.images import MadeAmi
+from imagegen.rehearsal.clouds.azure import faults as azure
 from imagegen.rehearsal.faults.web import BLOCKED_PAGE
-from imagegen.rehearsal.network.aws import moto_call
-from imagegen.rehearsal.network.aws.images import MadeAmi
 from imagegen.rehearsal.network.journal import Injection, Injections
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from tests.e2e.random_faults_support import PlayedAzure, Product, sent_by_botocore, sent_by_requests

@@ -16,13 +16,24 @@ from imagegen.build import process
 from imagegen.console import Console
 from imagegen.errors import ExitCode, RefusedError
 from imagegen.providers import Run
-from imagegen.rehearsal.faults import aws, azure
-from imagegen.rehearsal.network.aws.fleets import not_started
-from imagegen.rehearsal.network.aws.instances import Refused
+from imagegen.rehearsal.clouds.aws import faults as aws
+from imagegen.rehearsal.clouds.aws.fleets import not_started
+from imagegen.rehearsal.clouds.aws.instances import Refused
+from imagegen.rehearsal.clouds.azure import faults as azure
+from imagegen.rehearsal.clouds.azure.edge import Azure
 from imagegen.rehearsal.network.messages import Response
 from imagegen.rehearsal.scenery import refuse_what_is_not_played
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, TARGETS, imagegen, scene_of, stage_of, user_environ
+from tests.e2e.rehearsal_support import (
+    CONFIG,
+    DEADLINE_S,
+    TARGETS,
+    cloud_of,
+    imagegen,
+    scene_of,
+    stage_of,
+    user_environ,
+)
 from tests.golden.test_golden import CASES
 
 if TYPE_CHECKING:
@@ -216,8 +227,7 @@ def test_the_only_size_on_spare_capacity_cannot_be_had(tmp_path: Path) -> None:
 
 def test_the_only_size_cannot_be_had_and_the_secret_stays_one(tmp_path: Path) -> None:
     with _stage("azure", tmp_path) as stage:
-        assert stage.network.azure is not None
-        secret = stage.network.azure.application.secret
+        secret = cloud_of(stage.network, Azure).application.secret
         # A cloud that echoes what it was told: whoever cannot sign in by this secret does not come so far.
         _refuse(stage, "azure", _sku_not_available(_FIRST["azure"], f" Asked with {secret}."))
         sets = ("targets.azure.vm_sizes=[Standard_D4s_v5]", f"targets.azure.auth.client_secret_env={_SECRET_NAME}")

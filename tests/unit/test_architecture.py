@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import imagegen
+from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,6 +112,10 @@ HARMLESS = {
     *("_manifest_text", "_json_text", "_annotation", "_checks_text"),
     *("tool_exports_text", "reference_text", "schema_text"),
 }
+CLOUD_WORDS = {*PROVIDERS, "amazon", "ami", "amis", "arm", "boto", "ec", "entra", "moto"}
+_CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# A feature that every Windows Server 2025 has, wherever it runs.
+_NO_CLOUD = re.compile(r"\bAzureArcSetup\b")
 LONGEST_FUNCTION = 50
 LONGEST_MODULE = 400
 
@@ -310,6 +316,18 @@ def rehearsal_names(module: Module) -> list[str]:
     return said + [text for text in imports if "rehears" in text]
 
 
+def named_clouds(module: Module) -> list[str]:
+    """Clouds in the rehearsal's modules beside their own folders, in code, texts, docstrings and comments alike."""
+    folders = tuple(f"imagegen.rehearsal.clouds.{name}." for name in PROVIDERS)
+    outside = module.room == "rehearsal" and not f"{module.name}.".startswith(folders)
+    return [
+        f"{module.name}:{number} names {word!r}"
+        for number, line in enumerate(module.text.splitlines(), 1)
+        for word in _CAMEL.findall(_NO_CLOUD.sub("", line))
+        if outside and word.lower() in CLOUD_WORDS
+    ]
+
+
 def _words(module: Module, documented: set[int]) -> Iterator[tuple[int, str]]:
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
@@ -368,7 +386,7 @@ def _is_harmless(value: ast.expr) -> bool:
 
 RULES = (
     *(wrong_arrows, broken_monopolies, eager_clouds, environment_reads, long_functions, raw_echoes),
-    *(relative_imports, processes, clouds_names, lazy_imports, own_writers),
+    *(relative_imports, processes, clouds_names, lazy_imports, own_writers, named_clouds),
 )
 
 
@@ -462,6 +480,7 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     processes: ("imagegen.rehearsal.rehearse", "import os\nos.kill(1, 9)\n"),
     clouds_names: ("imagegen.build.environment", "NAMES = ('AWS_PROFILE',)\n"),
     rehearsal_names: ("imagegen.plan.resolve", "LABEL = 'rehearsal'\n"),
+    named_clouds: ("imagegen.rehearsal.stage", "from imagegen.elsewhere import EC2Launch\n"),
 }
 
 

@@ -35,9 +35,17 @@ class Fault:
     what: str
     exit_code: ExitCode
     """How a build of the shipped configs ends."""
-    arrange: Mapping[str, Arrange]
+    arrange: Mapping[str, Arrange] = dataclasses.field(default_factory=dict)
     needs_away: bool = False
 
     @property
     def clouds(self) -> tuple[str, ...]:
         return tuple(self.arrange)
+
+
+@dataclasses.dataclass(frozen=True)
+class CloudFaults:
+    """What a cloud's folder has of faults: how it arranges those that clouds share, by name, and those of its own."""
+
+    shared: Mapping[str, Arrange]
+    own: tuple[Fault, ...] = ()

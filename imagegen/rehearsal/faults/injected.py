@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.providers.aws.settings import Settings as AwsSettings
-from imagegen.providers.azure.settings import Settings as AzureSettings
+from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.fault import Place
 from imagegen.rehearsal.faults.table import check_place, find_faults
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from imagegen.loading import Loaded
-    from imagegen.providers.settings import TargetSettings
     from imagegen.rehearsal.faults.fault import Fault, Meter
     from imagegen.rehearsal.stage import Stage
 
@@ -31,10 +29,10 @@ class Injected:
     @classmethod
     def of(cls, names: Sequence[str], loaded: Loaded, target: str) -> Injected:
         """Those with these names; one that this config cannot meet is an error."""
-        spec = loaded.specs[target]
-        faults, place = find_faults(names, spec.provider), _place_of(spec.settings)
+        provider = loaded.specs[target].provider
+        faults, place = find_faults(names, provider), _place_of(loaded, target)
         check_place(faults, place, target)
-        return cls(faults, spec.provider, place)
+        return cls(faults, provider, place)
 
     def arrange(self, stage: Stage) -> None:
         """Make them wait for their moment."""
@@ -54,11 +52,8 @@ class Injected:
             yield f"fault {name}: met {times} time{'' if times == 1 else 's'}"
 
 
-def _place_of(settings: TargetSettings) -> Place:
-    if isinstance(settings, AwsSettings):
-        home, regions, sizes = settings.region, settings.publish.regions, settings.instance_types
-    elif isinstance(settings, AzureSettings):
-        home, regions, sizes = settings.location, settings.publish.regions, settings.vm_sizes
-    else:
-        raise AssertionError(f"{settings.provider} cannot be rehearsed")
-    return Place(home, next((region for region in regions if region != home), ""), tuple(sizes))
+def _place_of(loaded: Loaded, target: str) -> Place:
+    spec = loaded.specs[target]
+    cloud = stand_in(spec.provider)
+    home, *others = cloud.regions(spec.settings).values()
+    return Place(home, next((region for region in others if region != home), ""), tuple(cloud.sizes(spec.settings)))

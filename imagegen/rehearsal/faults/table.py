@@ -1,109 +1,84 @@
-"""Every fault that `--fault` knows, in the order in which a build meets them."""
+"""Every fault that `--fault` knows: the common ones in the order in which a build meets them, then a cloud's own."""
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import ConfigError, ExitCode
-from imagegen.rehearsal.faults import aws, azure, guest
+from imagegen.rehearsal.clouds import cloud_faults, cloud_names
+from imagegen.rehearsal.faults import guest
 from imagegen.rehearsal.faults.fault import Arrange, Fault
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.rehearsal.faults.fault import Place
 
 PASSES: Final = ExitCode.OK
 
 
-def _both(on_aws: Arrange, on_azure: Arrange) -> dict[str, Arrange]:
-    return {"aws": on_aws, "azure": on_azure}
-
-
-_ALL: Final = (
-    Fault(
-        "server-error",
-        "The cloud answers the look-up of the base image with 500 twice.",
-        PASSES,
-        _both(aws.server_error, azure.server_error),
-    ),
-    Fault(
-        "html-page",
-        "A web filter answers with its page in the cloud's place.",
-        ExitCode.REFUSED,
-        _both(aws.html_page, azure.html_page),
-    ),
+# Those that every cloud may have; its folder says how it arranges them.
+_SHARED: Final = (
+    Fault("server-error", "The cloud answers the look-up of the base image with 500 twice.", PASSES),
+    Fault("html-page", "A web filter answers with its page in the cloud's place.", ExitCode.REFUSED),
     Fault(
         "capacity",
-        "The cloud has no capacity left for the first size; the next size is tried. On AWS it takes two minutes.",
+        "The cloud has no capacity left for the first size; the next size is tried. It may take two minutes.",
         PASSES,
-        _both(aws.capacity, azure.capacity),
     ),
-    Fault(
-        "quota", "The account's quota has no cores left for any size.", ExitCode.BUILD, _both(aws.quota, azure.quota)
-    ),
+    Fault("quota", "The account's quota has no cores left for any size.", ExitCode.BUILD),
     Fault(
         "wrong-bytes",
         "An artifact's server gives the machine other bytes than the lock was made of.",
         ExitCode.BUILD,
-        _both(guest.wrong_bytes, guest.wrong_bytes),
     ),
-    Fault(
-        "resource-fails",
-        "Windows refuses to set a resource.",
-        ExitCode.BUILD,
-        _both(guest.resource_fails, guest.resource_fails),
-    ),
-    Fault(
-        "silent-guest",
-        "The machine does not come back from its first restart.",
-        ExitCode.BUILD,
-        _both(guest.silent_guest, guest.silent_guest),
-    ),
+    Fault("resource-fails", "Windows refuses to set a resource.", ExitCode.BUILD),
+    Fault("silent-guest", "The machine does not come back from its first restart.", ExitCode.BUILD),
     Fault(
         "slow-clean-up",
         "What Packer deletes after the build takes its time; imagegen waits, also after Ctrl-C.",
         PASSES,
-        _both(aws.slow_clean_up, azure.slow_clean_up),
     ),
-    Fault(
-        "throttle",
-        "The cloud throttles publishing for a while.",
-        PASSES,
-        _both(aws.throttle, azure.throttle),
-        needs_away=True,
-    ),
+    Fault("throttle", "The cloud throttles publishing for a while.", PASSES, needs_away=True),
     Fault(
         "dropped-connection",
         "The cloud begins the copy, and the connection drops before its answer.",
         PASSES,
-        _both(aws.lost_answer, azure.lost_answer),
-        needs_away=True,
-    ),
-    Fault(
-        "same-client-token",
-        "EC2 answers the copy's client token with a copy that was deregistered. It takes two minutes.",
-        PASSES,
-        {"aws": aws.same_token},
         needs_away=True,
     ),
     Fault(
         "region-not-enabled",
         "The account may not use a region that the image is published to.",
         ExitCode.REFUSED,
-        _both(aws.region_not_enabled, azure.region_not_enabled),
         needs_away=True,
     ),
     Fault(
         "copy-fails",
         "The copy, or the replication to a region, ends as failed.",
         ExitCode.PUBLISH,
-        _both(aws.copy_fails, azure.copy_fails),
         needs_away=True,
     ),
 )
-FAULTS: Final[Mapping[str, Fault]] = {fault.name: fault for fault in _ALL}
+# Those of the machine are the same on every cloud.
+_OF_THE_GUEST: Final[Mapping[str, Arrange]] = {
+    "wrong-bytes": guest.wrong_bytes,
+    "resource-fails": guest.resource_fails,
+    "silent-guest": guest.silent_guest,
+}
+
+
+def _all_faults() -> Iterator[Fault]:
+    clouds = {name: cloud_faults(name) for name in cloud_names()}
+    for fault in _SHARED:
+        ways = {name: {**_OF_THE_GUEST, **cloud.shared}.get(fault.name) for name, cloud in clouds.items()}
+        yield dataclasses.replace(fault, arrange={name: way for name, way in ways.items() if way is not None})
+    for cloud in clouds.values():
+        yield from cloud.own
+
+
+FAULTS: Final[Mapping[str, Fault]] = {fault.name: fault for fault in _all_faults()}
 
 
 def find_faults(names: Sequence[str], target: str) -> tuple[Fault, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.bundle import HOME, TEMP, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome
 from imagegen.rehearsal.machine.files import fold
@@ -13,10 +14,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.report import REPORT
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.stock import (
-    EC2LAUNCH,
-    EC2LAUNCH_STATE,
     GENERALISED_BEFORE,
-    GUEST_AGENT,
     IMAGE_STATE,
     LISTENERS,
     SYSPREP_STATUS,
@@ -47,22 +45,19 @@ PROFILE_LEFTOVERS = (
 )
 CACHED_ANSWERS = r"C:\Windows\Panther\unattend.xml"
 ANSWER_FILES = (CACHED_ANSWERS, r"C:\Windows\Panther\Unattend\unattend.xml", SYSTEM32 + r"\Sysprep\unattend.xml")
-ANSWERS = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml"
 SETUP_SCRIPTS = r"C:\Windows\Setup\Scripts"
 SEALED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
 
 
 def generalise(machine: Machine, *, cloud: str) -> Outcome:
-    """`cloud` is aws or azure."""
+    """`cloud` is a provider's name."""
+    agents = guest_agents(cloud)
     try:
         _check_ready(machine)
-        if cloud == "aws":
-            _check_aws(machine)
-        else:
-            _check_azure(machine)
+        agents.check(machine)
         _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
-        if cloud == "aws":
-            _reset_ec2launch(machine)
+        if agents.reset is not None:
+            agents.reset(machine)
         _sysprep(machine)
         _delete(machine, list(_leftovers(machine)))
         _clear_listeners(machine)
@@ -84,24 +79,6 @@ def _check_ready(machine: Machine) -> None:
         raise RefusedByWindows("service cloudbase-init must be there with start manual")
     if services.is_running("cloudbase-init"):
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
-
-
-def _check_aws(machine: Machine) -> None:
-    if not machine.files.is_file(f"{EC2LAUNCH}\\EC2Launch.exe"):
-        raise RefusedByWindows(f"there is no {EC2LAUNCH}\\EC2Launch.exe")
-
-
-def _reset_ec2launch(machine: Machine) -> None:
-    if machine.files.exists(f"{EC2LAUNCH_STATE}\\.run-once"):
-        machine.files.remove(f"{EC2LAUNCH_STATE}\\.run-once")
-
-
-def _check_azure(machine: Machine) -> None:
-    if not machine.files.is_file(ANSWERS):
-        raise RefusedByWindows(f"there is no {ANSWERS}")
-    for name in ("RdAgent", GUEST_AGENT):
-        if not machine.services.is_running(name):
-            raise RefusedByWindows(f"service {name} is not running")
 
 
 def _sysprep(machine: Machine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
@@ -16,6 +17,8 @@ from imagegen.rehearsal.machine.windows import CURRENT_VERSION, ENVIRONMENT, SYS
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from imagegen.rehearsal.machine.agents import Agents, StockService
+
 IMAGE_STATE = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State"
 # What Setup leaves in GeneralizationState; without it sysprep gives up.
 SYSPREP_STATUS = r"HKLM:\SYSTEM\Setup\Status\SysprepStatus"
@@ -23,8 +26,6 @@ GENERALISED_BEFORE = 7
 LISTENERS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener"
 # The one by which the build comes in; the bootstrap made it.
 LISTENER = LISTENERS + r"\*+HTTPS"
-EC2LAUNCH = r"C:\Program Files\Amazon\EC2Launch"
-EC2LAUNCH_STATE = r"C:\ProgramData\Amazon\EC2Launch\state"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +78,9 @@ FOLDERS = (
     r"C:\ProgramData",
     r"C:\Users",
 )
-GUEST_AGENT = "WindowsAzureGuestAgent"
 DEFENDER = r"C:\Program Files\Windows Defender\MsMpEng.exe"
 HOSTED = r"%SystemRoot%\System32\svchost.exe -k netsvcs -p"
-# name, display name, command, start, depends on
-SERVICES: tuple[tuple[str, str, str, int, tuple[str, ...]], ...] = (
+SERVICES: tuple[StockService, ...] = (
     ("Tcpip", "TCP/IP Protocol Driver", r"System32\drivers\tcpip.sys", BOOT, ()),
     ("Afd", "Ancillary Function Driver for Winsock", r"\SystemRoot\System32\drivers\afd.sys", BOOT, ()),
     ("RpcSs", "Remote Procedure Call (RPC)", HOSTED, AUTOMATIC, ()),
@@ -100,49 +99,29 @@ SERVICES: tuple[tuple[str, str, str, int, tuple[str, ...]], ...] = (
     ("wuauserv", "Windows Update", HOSTED, MANUAL, ("RpcSs",)),
     ("msiserver", "Windows Installer", r"%SystemRoot%\System32\msiexec.exe /V", MANUAL, ("RpcSs",)),
 )
-CLOUD_SERVICES = {
-    "aws": (
-        ("Amazon EC2Launch", "Amazon EC2Launch", f'"{EC2LAUNCH}\\service\\EC2LaunchService.exe"', AUTOMATIC, ()),
-    ),
-    "azure": (
-        ("RdAgent", "RdAgent", r"C:\WindowsAzure\GuestAgent\WaAppAgent.exe", AUTOMATIC, ()),
-        (GUEST_AGENT, GUEST_AGENT, rf"C:\WindowsAzure\GuestAgent\{GUEST_AGENT}.exe", AUTOMATIC, ()),
-    ),
-}  # fmt: skip
-CLOUD_FOLDERS = {
-    "aws": (r"C:\ProgramData\Amazon\EC2Launch\config", EC2LAUNCH_STATE),
-    "azure": (r"C:\WindowsAzure\Logs",),
-}
-CLOUD_FILES = {
-    "aws": (
-        f"{EC2LAUNCH}\\EC2Launch.exe",
-        f"{EC2LAUNCH}\\service\\EC2LaunchService.exe",
-        f"{EC2LAUNCH_STATE}\\.run-once",
-    ),
-    "azure": (r"C:\WindowsAzure\GuestAgent\WaAppAgent.exe", r"C:\WindowsAzure\GuestAgent\WindowsAzureGuestAgent.exe"),
-}
 
 
 def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True) -> Machine:
-    """A fresh machine, booted once. `release` is a key of RELEASES, `cloud` aws or azure.
+    """A fresh machine, booted once. `release` is a key of RELEASES, `cloud` a provider's name.
 
     Without `defender` its feature was removed, as hardened base images have it.
     """
     features = {**FEATURES, **RELEASE_FEATURES[release], **({} if defender else {"Windows-Defender": "Available"})}
     machine = Machine(root, features=features, needing_restart=NEEDING_RESTART)
-    _fill_disk(machine, cloud)
+    agents = guest_agents(cloud)
+    _fill_disk(machine, agents)
     _fill_registry(machine, release)
-    for name, display_name, command, start, depends_on in (*SERVICES, *CLOUD_SERVICES[cloud]):
+    for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
     machine.restart()
     return machine
 
 
-def _fill_disk(machine: Machine, cloud: str) -> None:
+def _fill_disk(machine: Machine, agents: Agents) -> None:
     files = machine.files
-    programs = [f"{SYSTEM32}\\{tool}" for tool in TOOLS] + [DEFENDER, *CLOUD_FILES[cloud]]
-    for folder in (*FOLDERS, *CLOUD_FOLDERS[cloud], *(program.rpartition("\\")[0] for program in programs)):
+    programs = [f"{SYSTEM32}\\{tool}" for tool in TOOLS] + [DEFENDER, *agents.files]
+    for folder in (*FOLDERS, *agents.folders, *(program.rpartition("\\")[0] for program in programs)):
         files.make_folder(folder)
     for program in programs:
         files.write(program, f"{program} of a stock Windows".encode())

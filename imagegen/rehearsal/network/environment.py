@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from imagegen.providers import provider
 from imagegen.providers.registry import PROVIDERS
+from imagegen.rehearsal.clouds import import_variables
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
 # A user's credentials, profiles, endpoints or proxies would lead a child out of the rehearsal.
 _REMOVED = frozenset(
     {
-        "MOTO_*",
         "HTTP_PROXY",
         "HTTPS_PROXY",
         "ALL_PROXY",
@@ -32,18 +32,15 @@ _REMOVED = frozenset(
 
 def is_removed(name: str) -> bool:
     """Whether a variable of the parent must not reach a child of the rehearsal."""
-    removed = _REMOVED.union(*(provider(cloud).environment for cloud in PROVIDERS))
+    removed = _REMOVED.union(import_variables(), *(provider(cloud).environment for cloud in PROVIDERS))
     return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in removed)
 
 
-def proxy_variables(proxy_url: str, certificate_file: Path) -> dict[str, str]:
-    """What leads a child through the proxy, in every spelling that the tools read."""
+def proxy_variables(proxy_url: str, certificate_file: Path, authority_variables: Iterable[str] = ()) -> dict[str, str]:
+    """What leads a child through the proxy, in every spelling that the tools read, and in these of a cloud's own."""
     proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), proxy_url)
-    trust = {
-        name: str(certificate_file)
-        for name in ("SSL_CERT_FILE", "AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-    }
-    return {**proxies, "NO_PROXY": "", "no_proxy": "", **trust}
+    names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", *authority_variables)
+    return {**proxies, "NO_PROXY": "", "no_proxy": "", **dict.fromkeys(names, str(certificate_file))}
 
 
 def child_environment(parent: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:

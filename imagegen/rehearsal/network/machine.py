@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 WINRM_PORT = 5986
 # The address from which the operator's machine is seen outside; checkip answers it, firewall rules are held against it.
@@ -37,8 +41,9 @@ class MachineIdentity:
 OnMachine = Callable[[MachineIdentity], int | None]
 
 
-class Cloud(Protocol):
-    """What the network asks of a cloud about an address."""
-
-    def closed_because(self, address: str) -> str | None:
-        """Why the WinRM port of the machine with this address is shut: "" when open, None when it is nobody's here."""
+def operator_address(cidrs: Sequence[str]) -> str:
+    """Where Packer is seen to come from: somewhere that the config admits, if it admits anybody."""
+    networks = [ipaddress.ip_network(cidr, strict=False) for cidr in cidrs]
+    if not networks or any(ipaddress.ip_address(OPERATOR_ADDRESS) in network for network in networks):
+        return OPERATOR_ADDRESS
+    return str(networks[0][0])

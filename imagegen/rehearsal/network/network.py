@@ -1,7 +1,7 @@
 """The private network as a whole: one proxy, the clouds and hosts behind it, and the environment that leads into it.
 
-It touches one folder (the CA file) and one loopback port. moto keeps AWS' state per process: of the networks that
-play AWS, one may be open at a time in a process.
+It touches one folder (the CA file) and one loopback port. A cloud may keep its state per process: of the networks
+that play it, one may be open at a time in a process.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import threading
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.network.authority import Authority
-from imagegen.rehearsal.network.aws.edge import Aws, AwsOptions
-from imagegen.rehearsal.network.azure.edge import Azure
 from imagegen.rehearsal.network.environment import child_environment, proxy_variables
 from imagegen.rehearsal.network.journal import Entry, Injection, Injections, Journal, Mutate, When
 from imagegen.rehearsal.network.proxy import Proxy
@@ -21,12 +19,12 @@ from imagegen.rehearsal.network.proxy import Proxy
 if TYPE_CHECKING:
     import ssl
     import types
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from imagegen.rehearsal.network.artifacts import Artifacts
-    from imagegen.rehearsal.network.azure.options import AzureOptions
-    from imagegen.rehearsal.network.machine import Cloud, MachineIdentity, OnMachine
+    from imagegen.rehearsal.network.cloud import CloudOptions
+    from imagegen.rehearsal.network.machine import MachineIdentity, OnMachine
     from imagegen.rehearsal.network.messages import Host, Response
 
 
@@ -36,9 +34,8 @@ class Network:
     def __init__(
         self,
         scratch: Path,
+        clouds: Sequence[CloudOptions] = (),
         *,
-        aws: AwsOptions | None = None,
-        azure: AzureOptions | None = None,
         artifacts: Artifacts | None = None,
         hosts: Mapping[str, Host] | None = None,
         on_machine: OnMachine | None = None,
@@ -53,8 +50,7 @@ class Network:
         self._authority = Authority(scratch)
         self._journal = Journal()
         self._injections = Injections()
-        self.aws = Aws(aws, self._machine_started) if aws is not None else None
-        self.azure = Azure(azure, self._machine_started) if azure is not None else None
+        self.clouds = tuple(options.make_cloud(self._machine_started) for options in clouds)
         self._exact: dict[str, Host] = dict(hosts or {})
         if artifacts is not None:
             self._exact.update(dict.fromkeys(artifacts.hosts, artifacts))
@@ -62,8 +58,8 @@ class Network:
 
     def __enter__(self) -> Network:
         with contextlib.ExitStack() as opening:
-            if self.aws is not None:
-                opening.enter_context(self.aws)
+            for cloud in self.clouds:
+                opening.enter_context(cloud)
             self._proxy = Proxy(self, self._authority, self._journal, self._injections)
             self._proxy.start()
             opening.callback(self._proxy.close)
@@ -83,10 +79,10 @@ class Network:
         """The variables that lead a child into the network."""
         if self._proxy is None:
             raise RuntimeError("the network has no address before it is opened")
-        variables = proxy_variables(self._proxy.url, self._authority.certificate_file)
-        for cloud in (self.aws, self.azure):
-            if cloud is not None:
-                variables.update(cloud.credentials)
+        own = [name for cloud in self.clouds for name in cloud.authority_variables]
+        variables = proxy_variables(self._proxy.url, self._authority.certificate_file, own)
+        for cloud in self.clouds:
+            variables.update(cloud.credentials)
         return variables
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
@@ -104,7 +100,7 @@ class Network:
         return self._journal.entries
 
     def notes(self, host_pattern: str = "*") -> list[str]:
-        """The named operations asked of matching hosts, in order: `ec2:RunInstances`, `PUT galleries/versions`."""
+        """The named operations asked of matching hosts, in order."""
         return self._journal.notes(host_pattern)
 
     def inject(
@@ -162,15 +158,14 @@ class Network:
         """Who plays a name: an exact one, then a cloud's."""
         if name in self._exact:
             return self._exact[name]
-        for cloud in (self.aws, self.azure):
-            if cloud is not None and any(fnmatch.fnmatchcase(name, pattern) for pattern in cloud.host_patterns):
+        for cloud in self.clouds:
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in cloud.host_patterns):
                 return cloud
         return None
 
     def winrm(self, address: str) -> int | str:
         """The local port behind a machine's WinRM port, or why it is shut."""
-        clouds: list[Cloud] = [cloud for cloud in (self.aws, self.azure) if cloud is not None]
-        for cloud in clouds:
+        for cloud in self.clouds:
             reason = cloud.closed_because(address)
             if reason is None:
                 continue

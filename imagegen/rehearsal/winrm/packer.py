@@ -96,7 +96,7 @@ class Scripts:
     restart_check: str
 
 
-# Alike in packer-plugin-sdk 0.4.0 (azure 1.4.5) and 0.6.10 (Packer 1.16.0, amazon 1.8.2).
+# Alike in packer-plugin-sdk 0.4.0, of the oldest plugin that builds a tree, and 0.6.10, of Packer 1.16.0.
 PACKER_SCRIPTS = Scripts(
     restore="d0294f8fbe4cdfd5c3c8dd768ab46072f8ba3764f0879fef6c0ba9ede9f8abfa",
     discard="dfdfe471c9937253ee1e6b22c81fc1296f41c1ecc84ca7cf483e2f50b026a057",

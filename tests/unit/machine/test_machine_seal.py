@@ -9,6 +9,7 @@ import pytest
 
 from imagegen.catalog.facts import table
 from imagegen.contents import PACKER
+from imagegen.rehearsal.clouds.azure.guest import GUEST_AGENT
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
 from imagegen.rehearsal.machine.bundle import TEMP
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
@@ -23,7 +24,7 @@ from imagegen.rehearsal.machine.generalise import (
 from imagegen.rehearsal.machine.outlived import lost_by_sealing
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
-from imagegen.rehearsal.machine.stock import GUEST_AGENT, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
+from imagegen.rehearsal.machine.stock import IMAGE_STATE, LISTENERS, SYSPREP_STATUS
 from tests.unit.machine.conftest import sha
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ class _Account:
 
     def __init__(self) -> None:
         # Here and not above: this brings moto, which takes a second of every process that reads the tests.
-        from imagegen.rehearsal.network.aws.edge import Aws, AwsOptions
+        from imagegen.rehearsal.clouds.aws.edge import Aws, AwsOptions
 
         self.machines: list[MachineIdentity] = []
         self.aws = Aws(AwsOptions(regions=(_REGION, "us-east-1"), copy_polls=2), self.machines.append)
@@ -77,7 +77,7 @@ class _Account:
 
 
 def _stock_ami(region: str) -> str:
-    from imagegen.rehearsal.network.aws.stock_images import stock_ami_id
+    from imagegen.rehearsal.clouds.aws.stock_images import stock_ami_id
 
     return stock_ami_id(region, _BASE)
 

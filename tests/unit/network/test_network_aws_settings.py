@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.network.aws.edge import Aws, AwsOptions
-from imagegen.rehearsal.network.aws.standing import Standing
-from imagegen.rehearsal.network.aws.stock_images import stock_ami_id
+from imagegen.rehearsal.clouds.aws.edge import Aws, AwsOptions
+from imagegen.rehearsal.clouds.aws.standing import Standing
+from imagegen.rehearsal.clouds.aws.stock_images import stock_ami_id
 from imagegen.rehearsal.network.messages import Request
 
 if TYPE_CHECKING:

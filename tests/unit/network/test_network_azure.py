@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from imagegen.rehearsal.network.azure.edge import Azure
-from imagegen.rehearsal.network.azure.options import AzureOptions, GalleryDefinition
+from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.options import GalleryDefinition
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from imagegen.rehearsal.network.azure.edge import Azure
-from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup
+from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.options import ExistingGroup
 from imagegen.rehearsal.network.messages import Request
 
 _GROUPS = (

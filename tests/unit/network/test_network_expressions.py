@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from imagegen.rehearsal.network.azure.errors import ArmError
-from imagegen.rehearsal.network.azure.expressions import Evaluator
-from imagegen.rehearsal.network.azure.resources import GroupId
+from imagegen.rehearsal.clouds.azure.errors import ArmError
+from imagegen.rehearsal.clouds.azure.expressions import Evaluator
+from imagegen.rehearsal.clouds.azure.resources import GroupId
 
 _GROUP = GroupId("sub", "rg")
 _ID = "/subscriptions/sub/resourceGroups/rg"

@@ -98,7 +98,7 @@ def test_what_leads_out_of_the_network_is_removed(name: str) -> None:
 
 
 def test_a_child_keeps_the_rest_and_gets_the_networks_own() -> None:
-    added = proxy_variables("http://127.0.0.1:1", Path("/ca.pem"))
+    added = proxy_variables("http://127.0.0.1:1", Path("/ca.pem"), ["AWS_CA_BUNDLE"])
     child = child_environment({"PATH": "/bin", "AWS_PROFILE": "mine", "all_proxy": "x", "NO_PROXY": "*"}, added)
     assert child == {"PATH": "/bin", **added}
     assert child["NO_PROXY"] == child["no_proxy"] == ""

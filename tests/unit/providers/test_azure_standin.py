@@ -21,8 +21,8 @@ from imagegen.leftovers.warning import warn_of_leftovers
 from imagegen.providers import Run
 from imagegen.providers.azure import provider
 from imagegen.providers.azure.settings import Settings
-from imagegen.rehearsal.network.azure.edge import Azure
-from imagegen.rehearsal.network.azure.options import AzureOptions, ExistingGroup, GalleryDefinition
+from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.options import ExistingGroup, GalleryDefinition
 from imagegen.rehearsal.network.messages import Request, parse_target
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ def test_the_builders_certificate_goes_from_the_vault(stage: Stage) -> None:
 def test_a_certificate_that_may_not_be_deleted_is_named(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     plan, variables = plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
     put_secret(stage)
-    vaults = "imagegen.rehearsal.network.azure.vaults"
+    vaults = "imagegen.rehearsal.clouds.azure.vaults"
     monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
     provider.clean_up(plan, variables, stage.run, stage.console)
     said = stage.said.getvalue()
@@ -255,7 +255,7 @@ def test_another_machine_deletes_a_certificate_when_no_build_can_need_it(
 
 def test_a_certificate_that_the_janitor_may_not_delete_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     put_secret(stage)
-    vaults = "imagegen.rehearsal.network.azure.vaults"
+    vaults = "imagegen.rehearsal.clouds.azure.vaults"
     monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
     place = provider.place(settings_of(key_vault=VAULT, build_resource_group="builds"), stage.run)
     found = list(secrets_left(stage).values())

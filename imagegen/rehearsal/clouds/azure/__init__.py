@@ -1,0 +1,10 @@
+"""The Azure of a rehearsal: a small, strict Resource Manager, its login and its key vaults."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+IMPORT_VARIABLES: Final[Mapping[str, str | None]] = {}

@@ -1,0 +1,36 @@
+"""What Azure's images of Windows have: the two agents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imagegen.rehearsal.machine.agents import Agents
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.services import AUTOMATIC
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.windows import Machine
+
+GUEST_AGENT: Final = "WindowsAzureGuestAgent"
+_ANSWERS = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml"
+# Service and program.
+_PROGRAMS = {
+    "RdAgent": r"C:\WindowsAzure\GuestAgent\WaAppAgent.exe",
+    GUEST_AGENT: rf"C:\WindowsAzure\GuestAgent\{GUEST_AGENT}.exe",
+}
+
+
+def _check(machine: Machine) -> None:
+    if not machine.files.is_file(_ANSWERS):
+        raise RefusedByWindows(f"there is no {_ANSWERS}")
+    for name in _PROGRAMS:
+        if not machine.services.is_running(name):
+            raise RefusedByWindows(f"service {name} is not running")
+
+
+AGENTS: Final = Agents(
+    services=tuple((name, name, program, AUTOMATIC, ()) for name, program in _PROGRAMS.items()),
+    files=tuple(_PROGRAMS.values()),
+    folders=(r"C:\WindowsAzure\Logs",),
+    check=_check,
+)

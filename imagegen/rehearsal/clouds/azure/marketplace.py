@@ -1,0 +1,104 @@
+"""Marketplace images: versions of an offer's SKU, and what a machine's image reference means."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from packaging.version import Version
+
+from imagegen.rehearsal.clouds.azure.errors import ArmError
+from imagegen.rehearsal.clouds.azure.options import PUBLISHER, generation
+from imagegen.rehearsal.clouds.azure.resources import Resource, region
+from imagegen.rehearsal.network.messages import Response
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.clouds.azure.world import Call, World
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageReference:
+    """A marketplace image that exists."""
+
+    name: str
+    generation: str
+
+
+def resolve(world: World, reference: Resource) -> ImageReference:
+    """The image of a machine: only the marketplace's are known here, and `latest` is one of them."""
+    if any(reference.get(key) for key in ("id", "communityGalleryImageId", "sharedGalleryImageId")):
+        raise ArmError(
+            400, "InvalidParameter", "only marketplace images are played here", fault="unexpected image reference by id"
+        )
+    publisher, offer, sku = (str(reference.get(key, "")) for key in ("publisher", "offer", "sku"))
+    versions = _versions(world, publisher, offer, sku)
+    version = str(reference.get("version", ""))
+    if version.lower() == "latest":
+        version = max(versions, key=Version)
+    if version not in versions:
+        raise ArmError(
+            404, "PlatformImageNotFound", f"The platform image '{publisher}:{offer}:{sku}:{version}' is not available."
+        )
+    return ImageReference(f"{publisher}:{offer}:{sku}:{version}", generation(sku))
+
+
+def list_skus(world: World, call: Call) -> Response:
+    base = _base(call)
+    offer = call.names["offer"].lower()
+    found = sorted(sku for known, sku in world.options.marketplace if known == offer)
+    if call.names["publisher"].lower() != PUBLISHER.lower() or not found:
+        raise ArmError(404, "NotFound", f"Artifact: VMImage was not found: offer {call.names['offer']}.")
+    return Response.of_json(200, [{"id": f"{base}/{sku}", "name": sku, "location": _location(call)} for sku in found])
+
+
+def list_versions(world: World, call: Call) -> Response:
+    """A bare array, as this API answers: `$orderby=name desc` and `$top` are honoured."""
+    versions = sorted(_versions(world, call.names["publisher"], call.names["offer"], call.names["sku"]), key=Version)
+    query = call.request.query
+    if query.get("$orderby", "").lower() == "name desc":
+        versions.reverse()
+    top = query.get("$top", "")
+    shown = versions[: int(top)] if top.isdigit() else versions
+    base = f"{_base(call)}/{call.names['sku']}/Versions"
+    return Response.of_json(
+        200, [{"id": f"{base}/{each}", "name": each, "location": _location(call)} for each in shown]
+    )
+
+
+def get_version(world: World, call: Call) -> Response:
+    publisher, offer, sku = (call.names[key] for key in ("publisher", "offer", "sku"))
+    name = call.names["version"]
+    reference = resolve(world, {"publisher": publisher, "offer": offer, "sku": sku, "version": name})
+    version = reference.name.rpartition(":")[2]
+    properties = {
+        "hyperVGeneration": reference.generation,
+        "architecture": "x64",
+        "osDiskImage": {"operatingSystem": "Windows"},
+        "dataDiskImages": [],
+        "imageDeprecationStatus": {"imageState": "Active"},
+    }
+    shown = {
+        "id": f"{_base(call)}/{sku}/Versions/{version}",
+        "name": version,
+        "location": _location(call),
+        "properties": properties,
+    }
+    return Response.of_json(200, shown)
+
+
+def _versions(world: World, publisher: str, offer: str, sku: str) -> list[str]:
+    found = world.options.marketplace.get((offer.lower(), sku.lower()))
+    if publisher.lower() != PUBLISHER.lower() or not found:
+        raise ArmError(404, "NotFound", f"Artifact: VMImage was not found: {publisher}:{offer}:{sku}.")
+    return list(found)
+
+
+def _location(call: Call) -> str:
+    return region(call.names["location"])
+
+
+def _base(call: Call) -> str:
+    return (
+        f"/Subscriptions/{call.names['subscription']}/Providers/Microsoft.Compute/Locations/{_location(call)}"
+        f"/Publishers/{call.names['publisher']}/ArtifactTypes/VMImage/Offers/{call.names['offer']}/Skus"
+    )

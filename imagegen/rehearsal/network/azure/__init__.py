@@ -1,1 +1,0 @@
-"""The Azure of a rehearsal: a small, strict Resource Manager, its login and its key vaults."""
