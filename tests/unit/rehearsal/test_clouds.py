@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.registry import PROVIDERS
 from imagegen.rehearsal.clouds import cloud_faults, cloud_names, import_variables, stand_in
+from imagegen.rehearsal.faults.injected import Injected
 from imagegen.rehearsal.faults.table import FAULTS, find_faults
+from imagegen.rehearsal.scenery import refuse_what_is_not_played
 from tests.conftest import REPOSITORY, load_today
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_PROD = "  prod:\n    provider: aws\n    region: eu-west-9\n"
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
 
 
@@ -37,6 +45,19 @@ def test_each_fault_that_a_cloud_arranges_is_in_the_table(cloud: str) -> None:
 def test_nothing_of_the_users_is_read_while_a_stand_in_is_imported() -> None:
     variables = import_variables()
     assert (variables["AWS_PROFILE"], variables["MOTO_EC2_LOAD_DEFAULT_AMIS"]) == (None, "false")
+
+
+def test_a_target_of_another_name_is_played_by_its_provider(tmp_path: Path) -> None:
+    file = tmp_path / "image.yaml"
+    named = CONFIG.read_text().replace("  aws:\n    region: us-east-1\n", _PROD)
+    file.write_text(named)
+    loaded = load_today(file)
+    place = Injected.of(["same-client-token"], loaded, "prod").place
+    assert (place.home, place.away) == ("eu-west-9", "us-west-2")
+    with pytest.raises(RefusedError) as raised:
+        refuse_what_is_not_played(loaded, "prod")
+    (problem,) = raised.value.problems
+    assert (problem.path, problem.message) == ("targets.prod.region", "a rehearsal has no region eu-west-9")
 
 
 def test_a_provider_without_a_stand_in_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
