@@ -143,15 +143,13 @@ def _handshake(network: Network, context: ssl.SSLContext) -> None:
     with socket.create_connection(("127.0.0.1", _port(network)), _TIMEOUT_S) as plain:
         plain.sendall(b"CONNECT echo.test:443 HTTP/1.1\r\n\r\n")
         assert plain.recv(1000).startswith(b"HTTP/1.1 200")
-        reader = plain.dup()
-        with context.wrap_socket(plain, server_hostname="echo.test", do_handshake_on_connect=False) as secure:
+        secured = context.wrap_socket(plain.dup(), server_hostname="echo.test", do_handshake_on_connect=False)
+        with secured as secure:
             try:
                 secure.do_handshake()
             finally:
-                reader.settimeout(_TIMEOUT_S)
-                while reader.recv(1000):
+                while plain.recv(1000):
                     pass
-                reader.close()
 
 
 def test_who_does_not_trust_the_authority_is_named(network: Network) -> None:

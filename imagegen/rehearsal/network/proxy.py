@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
-JOIN_S = 5.0
+# Far more than what is under way takes, also on a machine that has other work; who ends earlier is not waited for.
+JOIN_S = 30.0
 _POLL_S = 0.05
 
 

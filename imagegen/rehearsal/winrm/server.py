@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.winrm.connection import Connection, Service
 from imagegen.rehearsal.winrm.observations import Cost, Observations
-from imagegen.rehearsal.winrm.shells import Shells
+from imagegen.rehearsal.winrm.shells import JOIN_S, Shells
 
 if TYPE_CHECKING:
     import types
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HANDSHAKE_S = 10.0
-_JOIN_S = 5.0
 # Packer looks again five seconds after it saw a machine go down: a restart shorter than that costs a build no time.
 _RESTART_S = 2.0
 
@@ -102,10 +101,10 @@ class WinRMServer:
         """Stop listening, end every connection and every command; may be called without `start`, and twice."""
         if self._thread.is_alive():
             self._listener.shutdown()
-            self._thread.join(_JOIN_S)
+            self._thread.join(JOIN_S)
         self._drop_shells()
         self._listener.drop_connections()
-        if not self._listener.wait_until_idle(_JOIN_S):
+        if not self._listener.wait_until_idle(JOIN_S):
             log.warning("a WinRM connection did not end in time")
         self._listener.server_close()
 

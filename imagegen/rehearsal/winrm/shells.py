@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 _SLICE = 48 * 1024
 # WinRM's own limit of one request (MaxTimeoutms), whatever OperationTimeout says.
 _LONGEST_WAIT_S = 60.0
-_JOIN_S = 5.0
+# As the proxy waits for its connections.
+JOIN_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,7 +176,7 @@ class Shells:
             self._shells.clear()
         for command in running:
             command.terminate()
-        return [command.id for command in running if not command.join(_JOIN_S)]
+        return [command.id for command in running if not command.join(JOIN_S)]
 
 
 def _receive(request: Request, command: _Command) -> Answer:
