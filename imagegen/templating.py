@@ -70,7 +70,7 @@ def _expression(text: str) -> TemplateExpression:
     return _environment().compile_expression(text, undefined_to_none=False)
 
 
-def render_text(template: str, context: Mapping[str, Any]) -> str:
+def render_text(template: str, context: Mapping[str, object]) -> str:
     """A whole text."""
     try:
         return _template(template).render(context)
@@ -80,7 +80,7 @@ def render_text(template: str, context: Mapping[str, Any]) -> str:
         raise TemplateError(_in_one_line(error)) from None
 
 
-def render_value(value: Any, context: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever YAML can hold, in and out
+def render_value(value: object, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - of the type that the value is
     """A value of a data file: texts are rendered, and a text that is one whole expression keeps its type."""
     if isinstance(value, dict):
         return {key: render_value(item, context) for key, item in value.items()}
@@ -92,7 +92,7 @@ def render_value(value: Any, context: Mapping[str, Any]) -> Any:  # noqa: ANN401
     return evaluate(whole.group(1), context) if whole else render_text(value, context)
 
 
-def evaluate(expression: str, context: Mapping[str, Any]) -> Any:  # noqa: ANN401 - an expression may be of any type
+def evaluate(expression: str, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - an expression may be of any type
     """The value of one expression; something undefined is an error here too."""
     try:
         result = _expression(expression.strip())(**context)

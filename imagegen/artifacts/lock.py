@@ -11,7 +11,7 @@ import dataclasses
 import fnmatch
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
 
@@ -24,6 +24,8 @@ from imagegen.resources.model import Name, Sha256, Strict
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from pydantic_core import ErrorDetails
 
     from imagegen.artifacts.request import ArtifactRequest
 
@@ -167,7 +169,7 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
     return lock
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Of a key that is there twice, JSON readers take one or the other."""
     found = dict(pairs)
     if len(found) != len(pairs):
@@ -176,7 +178,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _problem(path: Path, item: Any) -> Problem:  # noqa: ANN401 - pydantic's ErrorDetails
+def _problem(path: Path, item: ErrorDetails) -> Problem:
     place = ".".join(str(part) for part in item["loc"] if part != "[key]")
     if item["type"] == "string_pattern_mismatch":
         return Problem(str(path), 0, place, f"{item['input'][:80]!a} is not a valid value or name")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Final, Literal, TypeAlias, get_args
 
 MARK: Final = "imagegen:"
 _LONGEST: Final = 1000
@@ -105,7 +105,7 @@ def parse_event(line: str) -> GuestEvent | None:
     return BrokenEvent(text, why) if why else event(**data)
 
 
-def _fault(event: type, data: dict[str, Any]) -> str:
+def _fault(event: type, data: dict[str, object]) -> str:
     # With `from __future__ import annotations` a field's type is the name it was written with.
     fields = {field.name: str(field.type) for field in dataclasses.fields(event)}
     if fields.keys() != data.keys():

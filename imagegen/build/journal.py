@@ -162,7 +162,7 @@ def _read(file: Path) -> RecordedRun | None:
     return RecordedRun(file, entry, ended[-1] if ended else "", is_here=here, is_alive=here and alive)
 
 
-def _entry(file: Path, facts: dict[str, Any]) -> Entry:
+def _entry(file: Path, facts: dict[str, object]) -> Entry:
     """Closed and typed: what is no run's must not decide what is removed."""
     try:
         # As JSON, because from a dictionary nothing strict makes a dataclass.
@@ -187,7 +187,7 @@ def _lock(handle: IO[bytes], file: Path, operation: int) -> bool:
     return True
 
 
-def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+def _events(lines: Iterable[bytes]) -> Iterator[dict[str, object]]:
     for line in lines:
         # The last line of a run that was killed may be half of one.
         with contextlib.suppress(ValueError, RecursionError):
@@ -204,7 +204,7 @@ def _end(handle: IO[bytes], file: Path, how: str, warn: Callable[[str], None]) -
         warn(f"how the run ended ({how}) could not be written to {file}: {fault.strerror}")
 
 
-def _append(handle: IO[bytes], event: dict[str, Any]) -> None:
+def _append(handle: IO[bytes], event: dict[str, object]) -> None:
     handle.write(json.dumps(event, sort_keys=True).encode() + b"\n")
     handle.flush()
     os.fsync(handle.fileno())

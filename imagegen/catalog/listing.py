@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import folders, sources, table
 
@@ -114,7 +114,7 @@ def _pairs(item: JsonObject) -> str:
     return "; ".join(f"{key}: {_text(value)}" for key, value in item.items())
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - any value that JSON has
+def _text(value: object) -> str:
     if value is None or value == []:
         return "-"
     if isinstance(value, bool):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import shutil
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -30,7 +30,7 @@ def check_known(what: str, name: str, known: list[str]) -> None:
     raise ConfigError(f"there is no {what} {name!r}", hint=nearest(name, close) if close else listed_by)
 
 
-def print_as(shown: Any, lines: Iterable[str], form: str) -> None:  # noqa: ANN401 - any value that JSON has
+def print_as(shown: object, lines: Iterable[str], form: str) -> None:
     if form == "json":
         print_json(shown)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.rules.examples import example_of
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.judging import Rule
+    from imagegen.rules.awaited import Feature
 
 
-def rule_json(rule: Rule) -> dict[str, Any]:
+def rule_json(rule: Rule) -> dict[str, object]:
     """The rule with its example."""
     found = {"id": rule.id, "severity": rule.severity, "summary": rule.summary}
     return {**found, "why": rule.why or None, "example": example_of(rule).as_json()}
@@ -39,7 +40,7 @@ def rule_lines(rule: Rule, width: int) -> Iterator[str]:
     yield from _config(example.fine)
 
 
-def feature_lines(name: str, feature: dict[str, Any], width: int) -> Iterator[str]:
+def feature_lines(name: str, feature: Feature, width: int) -> Iterator[str]:
     """What is not built yet, and which keys ask for it."""
     yield f"{name} (not built yet)"
     yield from _wrapped(f"imagegen does not do this yet: {feature['what']}.", width)

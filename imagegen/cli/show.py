@@ -99,7 +99,7 @@ def _resource_lines(resource: PlannedResource) -> Iterator[str]:
     yield f"{resource.kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
 
 
-def tools_json(tools: Toolchain) -> dict[str, Any]:
+def tools_json(tools: Toolchain) -> dict[str, object]:
     """Where the tools are."""
     plugins = {name: {"version": item.version, "path": str(item.path)} for name, item in tools.plugins.items()}
     packer = {"version": tools.packer_version, "path": str(tools.packer)}
@@ -171,7 +171,7 @@ def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/gue
     return f"{counted(len(resources), 'resource')}, {changed} changed by the build, {verdict}"
 
 
-def _note_lines(note: Any) -> Iterator[str]:  # noqa: ANN401 - a note is any JSON
+def _note_lines(note: object) -> Iterator[str]:
     for name, value in note.items() if isinstance(note, dict) else [("", note)]:
         if isinstance(value, list):
             yield f"    {name}:"

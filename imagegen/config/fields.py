@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import types
 import typing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -45,7 +45,7 @@ class Key:
         return self.field.is_required()
 
     @property
-    def default(self) -> Any:  # noqa: ANN401 - any value
+    def default(self) -> object:
         return self.field.get_default(call_default_factory=True, validated_data={})
 
 
@@ -64,7 +64,7 @@ def leaves() -> list[Key]:
     return [key for key in keys() if not key.inner]
 
 
-def _mark(annotation: Any) -> str:  # noqa: ANN401 - as above
+def _mark(annotation: object) -> str:
     for part in (annotation, *typing.get_args(annotation)):
         origin = typing.get_origin(part)
         if origin in (dict, list):
@@ -74,13 +74,13 @@ def _mark(annotation: Any) -> str:  # noqa: ANN401 - as above
 
 def takes_text(path: YamlPath) -> bool:
     """Whether the value at a place is a text, if it is there: what `--set` gives there is not read as YAML."""
-    found: list[Any] = [ImageConfig]
+    found: list[object] = [ImageConfig]
     for part in path:
         found = [inner for member in found for inner in _inside(member, part)]
     return {_plain(part) for part in found} - {types.NoneType} == {str}
 
 
-def _inside(member: Any, part: str | int) -> list[Any]:  # noqa: ANN401 - as above
+def _inside(member: object, part: str | int) -> list[object]:
     """What a place in a section, a map or a list may hold."""
     if isinstance(member, type) and issubclass(member, pydantic.BaseModel):
         if part in member.model_fields:
@@ -91,7 +91,7 @@ def _inside(member: Any, part: str | int) -> list[Any]:  # noqa: ANN401 - as abo
     return _members(typing.get_args(member)[-1]) if typing.get_origin(member) in (dict, list) else []
 
 
-def _members(annotation: Any) -> list[Any]:  # noqa: ANN401 - as above
+def _members(annotation: object) -> list[object]:
     """What a union may be, without the words around each type."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
@@ -101,7 +101,7 @@ def _members(annotation: Any) -> list[Any]:  # noqa: ANN401 - as above
     return [annotation]
 
 
-def _plain(annotation: Any) -> Any:  # noqa: ANN401 - as above
+def _plain(annotation: object) -> object:
     if typing.get_origin(annotation) is typing.Literal:
         kinds = {type(value) for value in typing.get_args(annotation)}
         return kinds.pop() if len(kinds) == 1 else annotation

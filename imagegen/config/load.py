@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -19,6 +19,8 @@ from imagegen.errors import ConfigError, Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
+
+    from pydantic_core import ErrorDetails
 
     from imagegen.documents.yaml import Document, YamlPath
 
@@ -70,13 +72,13 @@ def _in_our_words(problem: Problem, overrides: Callable[[], Collection[str]]) ->
     return dataclasses.replace(problem, hint=hint) if hint else problem
 
 
-def _wrong_part(item: Any, document: Document) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails
+def _wrong_part(item: ErrorDetails, document: Document) -> YamlPath:
     """The value without which the rest may be a config: the section, where it lacks something."""
     path = place_of(item, document)
     return path[:-1] if item["type"] == "missing" else path
 
 
-def _without(data: dict[str, Any], wrong: Sequence[YamlPath]) -> ImageConfig | None:
+def _without(data: dict[str, object], wrong: Sequence[YamlPath]) -> ImageConfig | None:
     """The config without the values that have no right form, where it is one without them."""
     left = _pruned(data, [path for path in wrong if path], ())
     try:
@@ -85,7 +87,7 @@ def _without(data: dict[str, Any], wrong: Sequence[YamlPath]) -> ImageConfig | N
         return None
 
 
-def _pruned(value: Any, wrong: Sequence[YamlPath], at: YamlPath) -> Any:  # noqa: ANN401 - any part of a document
+def _pruned(value: object, wrong: Sequence[YamlPath], at: YamlPath) -> object:
     if isinstance(value, dict):
         return {
             key: _pruned(inner, wrong, (*at, key)) for key, inner in value.items() if not _is_wrong((*at, key), wrong)

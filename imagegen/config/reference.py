@@ -47,7 +47,7 @@ _WIDTH: Final = 112
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|https://[A-Za-z0-9./_-]+")
 # Words that YAML, or an older YAML, reads as something else than a text.
 _NO_TEXT: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-_NAMES: Final = {str: "text", int: "whole number", bool: "true or false", float: "number"}
+_NAMES: Final[Mapping[object, str]] = {str: "text", int: "whole number", bool: "true or false", float: "number"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _left_out(key: Key) -> str:
     return f"default: {flow(default)}"
 
 
-def type_words(annotation: Any, metadata: Iterable[Any] = ()) -> str:  # noqa: ANN401 - any annotation
+def type_words(annotation: object, metadata: Iterable[object] = ()) -> str:
     """What a key takes, as people say it."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
@@ -156,12 +156,12 @@ def _several(words: str) -> str:
     return {"text": "texts", "section": "sections"}.get(words, words)
 
 
-def _flat(metadata: Iterable[Any]) -> Iterator[Any]:
+def _flat(metadata: Iterable[object]) -> Iterator[object]:
     for item in metadata:
         yield from item.metadata if isinstance(item, pydantic.fields.FieldInfo) else (item,)
 
 
-def _bounds(metadata: Iterable[Any]) -> str:
+def _bounds(metadata: Iterable[object]) -> str:
     bounds = {name: getattr(item, name) for item in metadata for name in ("ge", "le") if hasattr(item, name)}
     return f" from {bounds['ge']} to {bounds['le']}" if len(bounds) > 1 else ""
 
@@ -173,7 +173,7 @@ def _prose(sentences: Iterable[str], indent: str) -> Iterator[str]:
         )
 
 
-def flow(value: Any) -> str:  # noqa: ANN401 - any value of a config
+def flow(value: object) -> str:
     """A value as YAML on one line."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{scalar(key)}: {flow(inner)}' for key, inner in value.items())}}}"

@@ -128,7 +128,7 @@ def _note(node: Schema, path: Sequence[str], note: str, definitions: Mapping[str
             inner["description"] = f"{inner['description']} ({note})"
 
 
-def _tidy(node: Any, definitions: Mapping[str, Schema]) -> None:  # noqa: ANN401 - any part of a schema
+def _tidy(node: object, definitions: Mapping[str, Schema]) -> None:
     """Maps closed as the model closes them, and optional sections without a union: an editor then says what is wrong
     in them, and not that no member fits."""
     if isinstance(node, list):
@@ -172,7 +172,7 @@ def _choose(node: Schema, definitions: Mapping[str, Schema]) -> None:
     ]
 
 
-def _complete(node: Any, definitions: Mapping[str, Schema]) -> Schema:  # noqa: ANN401 - any part of a schema
+def _complete(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """Only what must be there, at every depth that merging reaches. A key asked of what is no section asks nothing.
 
     Each schema says its type and names what it requires under `properties`: strict validators ask for both.
@@ -215,7 +215,7 @@ def _relax(schema: Schema, definitions: Mapping[str, Schema]) -> None:
             definition.pop("required", None)
 
 
-def _listed(node: Any) -> Iterator[str]:  # noqa: ANN401 - any part of a schema
+def _listed(node: object) -> Iterator[str]:
     """The sections that are items of lists."""
     if isinstance(node, dict):
         items = node.get("items")

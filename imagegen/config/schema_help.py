@@ -31,7 +31,7 @@ def explain_patterns(node: Schema) -> None:
         explain_patterns(value)
 
 
-def _explain(node: Any, description: str, example: Any) -> None:  # noqa: ANN401 - any part of a schema
+def _explain(node: object, description: str, example: object) -> None:
     if not isinstance(node, dict):
         return
     if "pattern" in node:

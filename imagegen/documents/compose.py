@@ -57,7 +57,7 @@ def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath
     # A document that is no config is for the reader of configs to refuse.
     if not isinstance(own.data, dict) or not (sets or EXTENDS in own.data):
         return own
-    data: dict[str, Any] = {}
+    data: dict[str, object] = {}
     places: dict[YamlPath, Place] = {(): Place(own.file, 1)}
     for layer in _layers(own):
         above = {key: value for key, value in layer.data.items() if key != EXTENDS}
@@ -77,14 +77,15 @@ def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath
     )
 
 
-def _laid_over(below: Any, above: Any) -> Any:  # noqa: ANN401 - any part of a document
-    if not (isinstance(below, dict) and isinstance(above, dict)):
-        return above
-    merged = below | {key: _laid_over(below[key], value) if key in below else value for key, value in above.items()}
+def _laid_over(below: dict[str, object], above: dict[str, object]) -> dict[str, object]:
+    merged = dict(below)
+    for key, value in above.items():
+        have = merged.get(key)
+        merged[key] = _laid_over(have, value) if isinstance(have, dict) and isinstance(value, dict) else value
     return {key: value for key, value in merged.items() if value is not None or key not in above}
 
 
-def _extended_sections(below: Any, above: Any, at: YamlPath) -> list[YamlPath]:  # noqa: ANN401 - as above
+def _extended_sections(below: object, above: object, at: YamlPath) -> list[YamlPath]:
     """The sections of a document in which the one above changes nothing; of the others, those within that it leaves."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return []
@@ -95,7 +96,7 @@ def _extended_sections(below: Any, above: Any, at: YamlPath) -> list[YamlPath]: 
     return [at, *found] if unchanged else found
 
 
-def _paths(value: Any, at: YamlPath) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a document
+def _paths(value: object, at: YamlPath) -> Iterator[YamlPath]:
     yield at
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -215,11 +216,11 @@ def _leading_path(text: str) -> tuple[YamlPath, str]:
 
 
 def _with_sets(
-    data: dict[str, Any], places: dict[YamlPath, Place], sets: Sequence[str], is_text: Callable[[YamlPath], bool]
-) -> tuple[dict[str, Any], dict[YamlPath, Any]]:
+    data: dict[str, object], places: dict[YamlPath, Place], sets: Sequence[str], is_text: Callable[[YamlPath], bool]
+) -> tuple[dict[str, object], dict[YamlPath, object]]:
     """The data with every value of `--set`, and those that no later one replaced; `places` learns where they stand."""
     problems: list[Problem] = []
-    said: dict[YamlPath, Any] = {}
+    said: dict[YamlPath, object] = {}
     for text in sets:
         where = "--set"
         try:
@@ -256,7 +257,7 @@ def _split(text: str) -> tuple[YamlPath, str]:
     return path, rest.removeprefix("=")
 
 
-def _value(raw: str, where: str, *, wants_text: bool) -> Any:  # noqa: ANN401 - whatever YAML can hold
+def _value(raw: str, where: str, *, wants_text: bool) -> object:
     quoted = len(raw) > 1 and raw[0] in "'\"" and raw[0] == raw[-1]
     if wants_text and not quoted and raw not in _NOTHING:
         return raw
@@ -274,13 +275,13 @@ def _told(error: ConfigError, where: str) -> Problem:
     return Problem(where, 0, "", f"{message}: {reasons}" if reasons else message, error.hint or _VALUE_HINT)
 
 
-def _at(value: Any, path: YamlPath) -> Any:  # noqa: ANN401 - any part of a document
+def _at(value: Any, path: YamlPath) -> object:  # noqa: ANN401 - any part of a document
     for part in path:
         value = None if value is None else value.get(part) if isinstance(part, str) else value[part]
     return value
 
 
-def _put(value: Any, path: YamlPath, new: Any, at: YamlPath) -> Any:  # noqa: ANN401 - any part of a document
+def _put(value: object, path: YamlPath, new: object, at: YamlPath) -> Any:  # noqa: ANN401 - of the type that the value is
     """A document with another value at a path; only what is on the way there is made anew."""
     if not path:
         return new

@@ -7,7 +7,7 @@ import json
 import math
 import re
 import typing
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pydantic
 
@@ -16,6 +16,8 @@ from imagegen.errors import InvalidValue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pydantic_core import ErrorDetails
 
     from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
@@ -46,7 +48,7 @@ def model_problems(
     return list(problems.values())
 
 
-def place_of(item: Any, document: Document, under: YamlPath = ()) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails
+def place_of(item: ErrorDetails, document: Document, under: YamlPath = ()) -> YamlPath:
     """Where a complaint stands. pydantic names the tried member of a union too; the document knows no such key."""
     kept: YamlPath = ()
     parts = item["loc"]
@@ -59,7 +61,7 @@ def place_of(item: Any, document: Document, under: YamlPath = ()) -> YamlPath:  
     return kept
 
 
-def _describe(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - pydantic's ErrorDetails
+def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:
     """What is wrong with a value, and what to write instead."""
     kind, given, context = item["type"], item["input"], item.get("ctx", {})
     # With the member of a union that pydantic tried: a target's settings are those of its provider.
@@ -109,7 +111,7 @@ def _describe(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) ->
             return message[:1].lower() + message[1:], ""
 
 
-def _describe_mismatch(item: Any, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - as above
+def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:
     """Why a string does not match its pattern, with the string that was probably meant, or an example."""
     given, pattern, tried = item["input"], item["ctx"]["pattern"], item["loc"]
     if _without_secrets(given) != given:
@@ -212,7 +214,7 @@ def _at(
     return current, found
 
 
-def models_in(annotation: Any) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
+def models_in(annotation: object) -> list[type[pydantic.BaseModel]]:
     """The sections that a type may hold."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return [annotation]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    Node = ruamel.yaml.nodes.MappingNode | ruamel.yaml.nodes.SequenceNode | ruamel.yaml.nodes.ScalarNode
+
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 20
 # Keys, items and texts of one document: far above any config, and read in a fraction of a second.
@@ -80,7 +82,7 @@ class Document:
     data: Any
     lines: dict[YamlPath, int]
     elsewhere: Mapping[YamlPath, Place] = dataclasses.field(default_factory=dict)
-    sets: tuple[tuple[str, Any], ...] = ()
+    sets: tuple[tuple[str, object], ...] = ()
 
     def place(self, path: YamlPath) -> Place:
         """The place of a value, or of the nearest thing around it."""
@@ -180,7 +182,7 @@ def _document(text: str, file: str, *, pure: bool) -> Document:
     return Document(file, data, reading.lines)
 
 
-def _check(events: Iterable[Any], file: str) -> None:
+def _check(events: Iterable[ruamel.yaml.events.Event], file: str) -> None:
     """One plain document of a bearable size."""
     depth = values = documents = 0
     for event in events:
@@ -203,7 +205,7 @@ def _check(events: Iterable[Any], file: str) -> None:
             raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
 
 
-def _refused(file: str, event: Any, message: str, hint: str) -> ConfigError:  # noqa: ANN401 - the parser has no types
+def _refused(file: str, event: ruamel.yaml.events.Event, message: str, hint: str) -> ConfigError:
     problem = Problem(file, event.start_mark.line + 1, "", message, hint)
     return ConfigError(f"{file} cannot be used", problems=[problem])
 
@@ -238,11 +240,11 @@ class _Reading:
     lines: dict[YamlPath, int]
     problems: list[Problem]
 
-    def refuse(self, node: Any, path: YamlPath, message: str, hint: str) -> None:  # noqa: ANN401 - the parser has no types
+    def refuse(self, node: Node, path: YamlPath, message: str, hint: str) -> None:
         self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message, hint))
 
 
-def _value(node: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN401 - whatever YAML can hold
+def _value(node: Node, path: YamlPath, reading: _Reading) -> object:
     reading.lines.setdefault(path, node.start_mark.line + 1)
     if isinstance(node, ruamel.yaml.nodes.MappingNode):
         return _mapping(node, path, reading)
@@ -252,10 +254,11 @@ def _value(node: Any, path: YamlPath, reading: _Reading) -> Any:  # noqa: ANN401
         return _characters(node) if node.style else _plain(node.value)
     except ValueError as error:
         reading.refuse(node, path, *error.args)
+        return None
 
 
-def _mapping(node: Any, path: YamlPath, reading: _Reading) -> dict[str, Any]:  # noqa: ANN401 - as above
-    result: dict[str, Any] = {}
+def _mapping(node: ruamel.yaml.nodes.MappingNode, path: YamlPath, reading: _Reading) -> dict[str, object]:
+    result: dict[str, object] = {}
     for name, value in node.value:
         try:
             key = _key(name)
@@ -270,7 +273,7 @@ def _mapping(node: Any, path: YamlPath, reading: _Reading) -> dict[str, Any]:  #
     return result
 
 
-def _key(node: Any) -> str:  # noqa: ANN401 - as above
+def _key(node: Node) -> str:
     if not isinstance(node, ruamel.yaml.nodes.ScalarNode) or len(node.value) > _LONGEST_KEY:
         raise ValueError("a key must be a word", "")
     if not node.style and node.value == "<<":
@@ -278,7 +281,7 @@ def _key(node: Any) -> str:  # noqa: ANN401 - as above
     return _characters(node)
 
 
-def _characters(node: Any) -> str:  # noqa: ANN401 - as above
+def _characters(node: ruamel.yaml.nodes.ScalarNode) -> str:
     r"""The text of a scalar; JSON writes a character beyond U+FFFF as two halves, `"\ud83d\ude00"`."""
     text: str = node.value
     # Only an escape in double quotes can hold what the file as a whole may not.
@@ -289,7 +292,7 @@ def _characters(node: Any) -> str:  # noqa: ANN401 - as above
     return text
 
 
-def _plain(text: str) -> Any:  # noqa: ANN401 - as above
+def _plain(text: str) -> object:
     """A scalar without quotes."""
     match = _PLAIN.fullmatch(text)
     try:

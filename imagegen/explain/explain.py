@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -49,7 +49,7 @@ def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
     return Explanation(config.name, targets, tuple(values), tuple(_reasons(evaluated, values)))
 
 
-def _values(spec: Spec, value: Any, at: YamlPath, description: str) -> Iterator[Value]:  # noqa: ANN401 - any part of a config
+def _values(spec: Spec, value: object, at: YamlPath, description: str) -> Iterator[Value]:
     if isinstance(value, pydantic.BaseModel):
         fields = type(value).model_fields
         for name, inner in value:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
@@ -15,7 +15,7 @@ class Value:
     """One value that holds for the image."""
 
     path: YamlPath
-    value: Any
+    value: object
     origin: Origin
     description: str
 

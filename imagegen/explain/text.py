@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.config.reference import flow
 from imagegen.documents.yaml import dotted
@@ -23,7 +23,7 @@ _LONGEST_READ = 40
 _WIDEST_VALUE = 40
 
 
-def explanation_json(explanation: Explanation) -> dict[str, Any]:
+def explanation_json(explanation: Explanation) -> dict[str, object]:
     """Everything, for machines."""
     return {
         "name": explanation.name,
@@ -80,7 +80,7 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width, initial_indent="      ", subsequent_indent="        ", break_on_hyphens=False)
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 - any value of a config
+def _shown(value: object) -> str:
     return "-" if value is None or value in ([], {}) else flow(value)
 
 

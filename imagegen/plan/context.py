@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.artifacts.override import Override
 from imagegen.catalog.facts import paths
@@ -28,7 +28,7 @@ _SECTIONS = {
 }
 
 
-def step_context(spec: Spec) -> dict[str, Any]:
+def step_context(spec: Spec) -> dict[str, object]:
     """Everything that a step's `reads` may name."""
     sections = spec.config.model_dump(mode="json", include=_SECTIONS)
     sections["cloudbase_init"] |= {

@@ -82,7 +82,7 @@ class ImagePart:
     files: Mapping[str, str]
     scripts: Mapping[str, str]
 
-    def as_json(self) -> JsonObject:
+    def as_json(self) -> dict[str, object]:
         """`target` is what the provider's name was called when the first identities were made of it."""
         parts = dataclasses.asdict(self)
         return {"target": parts.pop("provider"), **parts}
@@ -141,7 +141,7 @@ class BuildPlan(Generic[S]):
         """Enough of the identity for folder names and people."""
         return self.image_id[:16]
 
-    def as_json(self) -> JsonObject:
+    def as_json(self) -> dict[str, object]:
         return {
             "image_id": self.image_id,
             "image": self.image.as_json(),

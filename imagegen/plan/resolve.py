@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 import itertools
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -123,7 +123,7 @@ def _needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, by
     return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
 
 
-def _stated(spec: Spec) -> dict[str, Any]:
+def _stated(spec: Spec) -> dict[str, object]:
     config = spec.config
     return {
         "kube_proxy": config.kube_proxy,
@@ -191,7 +191,9 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
             problems += model_problems(error, document, kind, draft.path)
 
 
-def _members(artifact: LockedArtifact, strip: int, wanted: list[str] | None) -> tuple[list[str], list[dict[str, Any]]]:
+def _members(
+    artifact: LockedArtifact, strip: int, wanted: list[str] | None
+) -> tuple[list[str], list[dict[str, object]]]:
     """The files that an archive leaves in its folder, and which of the wanted ones it does not."""
     left = {}
     for path, digest in (artifact.members or {}).items():

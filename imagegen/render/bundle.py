@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.canonical import canonical
 
@@ -22,7 +22,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def guest_plan(plan: BuildPlan) -> bytes:
     """plan.json (docs/guest.md)."""
     image = plan.image
-    payload: dict[str, Any] = {
+    payload: dict[str, object] = {
         "plan_version": PLAN_VERSION,
         "name": plan.build.name,
         "target": image.provider,
@@ -38,7 +38,7 @@ def guest_plan(plan: BuildPlan) -> bytes:
     return canonical(payload)
 
 
-def _phase(phase: Phase, build: BuildPart) -> dict[str, Any]:
+def _phase(phase: Phase, build: BuildPart) -> dict[str, object]:
     steps = [{**dataclasses.asdict(step), **dataclasses.asdict(build.steps[step.name])} for step in phase.steps]
     return {**dataclasses.asdict(phase), "steps": steps, "timeout_s": build.phase_timeouts_s[phase.name]}
 

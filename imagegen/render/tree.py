@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.render.bundle import bundle_zip, guest_plan
 from imagegen.templating import render_text
@@ -71,7 +71,7 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     return dict(sorted(tree.items()))
 
 
-def _image_values(plan: BuildPlan, tags: Mapping[str, str]) -> dict[str, Any]:
+def _image_values(plan: BuildPlan, tags: Mapping[str, str]) -> dict[str, object]:
     image = plan.image
     title = f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}"
     return {
@@ -84,7 +84,7 @@ def _image_values(plan: BuildPlan, tags: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, Any]:
+def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, object]:
     start = f"{_POWERSHELL} {START_PATH}"
     pins = f"-Bundle {BUNDLE_PATH} -BundleSha256 {bundle_sha256} -PlanSha256 {plan_sha256}"
     return {

@@ -1,6 +1,6 @@
 """The base of every kind of resource, and the small typed words their fields are made of."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
@@ -54,6 +54,6 @@ class Resource(Strict):
         """Paths that must be there before."""
         return ()
 
-    def fields(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, object]:
         """The fields as plan.json carries them."""
         return self.model_dump(mode="json")

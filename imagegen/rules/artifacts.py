@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -133,7 +133,7 @@ def listed_twice(given: RuleInput) -> Iterator[Finding]:
             seen.add(item)
 
 
-def _lists(value: Any, at: YamlPath) -> Iterator[tuple[YamlPath, list[str]]]:  # noqa: ANN401 - any part of a config
+def _lists(value: object, at: YamlPath) -> Iterator[tuple[YamlPath, list[str]]]:
     if isinstance(value, pydantic.BaseModel):
         for name, inner in value:
             yield from _lists(inner, (*at, name))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import pydantic
 
@@ -17,7 +17,7 @@ from imagegen.errors import WARNING
 from imagegen.providers.registry import provider_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
@@ -27,7 +27,22 @@ if TYPE_CHECKING:
 RULE = "not-built-yet"
 
 
-def features() -> dict[str, Any]:
+class AskedBy(TypedDict):
+    """A key that asks for a feature, and with which values it does where not every one does."""
+
+    path: str
+    values: NotRequired[list[str]]
+
+
+class Feature(TypedDict):
+    """What is not built yet, and what asks for it."""
+
+    what: str
+    asked_by: list[AskedBy]
+    overrides: NotRequired[dict[str, str]]
+
+
+def features() -> dict[str, Feature]:
     """What is known to the config and not built yet, by name. What is of one cloud lies in its provider's folder."""
     return read_rows(*(folder / "awaited.json" for folder in (Path(__file__).parent, *provider_folders())))
 
@@ -48,7 +63,7 @@ def awaited(config: ImageConfig, specs: Mapping[str, Spec], document: Document) 
     return problems
 
 
-def _problem(name: str, feature: dict[str, Any], document: Document, path: YamlPath) -> Problem:
+def _problem(name: str, feature: Feature, document: Document, path: YamlPath) -> Problem:
     message = f"{feature['what']} is not built yet ({name})"
     problem = document.problem(path, message, f"leave it out; `imagegen rules {name}` says what asks for it")
     return dataclasses.replace(problem, severity=WARNING, rule=RULE)
@@ -65,16 +80,16 @@ def notes() -> dict[str, str]:
     return {row["path"]: ", ".join(["not built yet", *row.get("values", [])]).replace(", ", ": ", 1) for row in rows}
 
 
-def _asking_targets(specs: Mapping[str, Spec], path: YamlPath, values: list[object] | None) -> Iterator[YamlPath]:
+def _asking_targets(specs: Mapping[str, Spec], path: YamlPath, values: Sequence[object] | None) -> Iterator[YamlPath]:
     """A row names a cloud; asked is each target of that cloud."""
     for target, spec in specs.items():
         if spec.provider == path[1]:
             yield from _asking(spec.settings, path[2:], values, ("targets", target))
 
 
-def _asking(value: Any, path: YamlPath, values: list[object] | None, at: YamlPath = ()) -> Iterator[YamlPath]:  # noqa: ANN401 - any part of a config
+def _asking(value: object, path: YamlPath, values: Sequence[object] | None, at: YamlPath = ()) -> Iterator[YamlPath]:
     name, rest = path[0], path[1:]
-    if name == "*":
+    if name == "*" and isinstance(value, dict):
         for key, item in value.items():
             yield from _asking(item, rest, values, (*at, key))
         return

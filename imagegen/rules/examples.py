@@ -9,7 +9,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imagegen.judging import Rule
@@ -34,7 +34,7 @@ class Example:
     supposes: str = ""
     """What the example takes for granted, where it would break nothing today."""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """The example for machines."""
         return {**dataclasses.asdict(self), "says": [dataclasses.asdict(said) for said in self.says]}
 

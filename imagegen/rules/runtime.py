@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import goes_with, is_listed, known, minor, numbers, table
 from imagegen.judging import ERROR, WARNING, Finding, rule
@@ -237,7 +237,7 @@ def containerd_settings_schema(given: RuleInput) -> Iterator[Finding]:
                 yield Finding(_SETTINGS, message, hint)
 
 
-def _settings(given: RuleInput) -> tuple[dict[str, Any], int]:
+def _settings(given: RuleInput) -> tuple[dict[str, object], int]:
     """The settings, empty where they are not TOML, and the schema of this containerd's config."""
     containerd = given.config.runtime.containerd
     found = known(table("containerd")["lines"], containerd.version) if containerd else None
@@ -248,7 +248,7 @@ def _settings(given: RuleInput) -> tuple[dict[str, Any], int]:
 
 
 @functools.lru_cache(maxsize=1)
-def _parsed(text: str) -> dict[str, Any] | str:
+def _parsed(text: str) -> dict[str, object] | str:
     """TOML as data, or why it is none."""
     if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
         return f"a line has more than {_LONGEST_LINE} characters"
@@ -261,8 +261,8 @@ def _parsed(text: str) -> dict[str, Any] | str:
         return "a number or a list in it is larger than anything here needs"
 
 
-def _has(settings: dict[str, Any], path: tuple[str, ...]) -> bool:
-    value: Any = settings
+def _has(settings: dict[str, object], path: tuple[str, ...]) -> bool:
+    value: object = settings
     for part in path:
         if not isinstance(value, dict) or part not in value:
             return False

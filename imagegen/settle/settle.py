@@ -5,7 +5,7 @@ rules refuse such a config."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from imagegen.catalog.facts import known, minor, numbers, provider_text, sources, table
 from imagegen.settle.spec import CATALOGUE, AgentConfig, CatalogueValue, Facts, HotFix, Origin, Spec
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from imagegen.catalog.facts import JsonObject
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
+
+    Model = TypeVar("Model", bound=pydantic.BaseModel)
 
 FACTS = "facts"
 
@@ -33,13 +35,13 @@ def settle(config: ImageConfig, document: Document, target: str) -> Spec:
     provider = settings.provider
     values = {value.path: value for value in _values(config, target)}
     of_keys = {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")}
-    settled: ImageConfig = _filled(config, of_keys)
+    settled = _filled(config, of_keys)
     return Spec(
         target=target,
         provider=provider,
         config=settled,
         settings=settings,
-        facts=_facts({str(path[1]): value.value for path, value in values.items() if path[0] == FACTS}),
+        facts=Facts(**{str(path[1]): value.value for path, value in values.items() if path[0] == FACTS}),
         plugins=tuple(getattr(settled.cloudbase_init.plugins, provider)),
         metadata_services=tuple(getattr(settled.cloudbase_init.metadata_services, provider)),
         offered_image=values["targets", target, "base_image"].value or {},
@@ -48,9 +50,9 @@ def settle(config: ImageConfig, document: Document, target: str) -> Spec:
     )
 
 
-def _filled(section: Any, values: Mapping[YamlPath, Any]) -> Any:  # noqa: ANN401 - any section of a config
+def _filled(section: Model, values: Mapping[YamlPath, object]) -> Model:
     """A section with a value at each path below it that the config leaves out."""
-    below: dict[str, dict[YamlPath, Any]] = {}
+    below: dict[str, dict[YamlPath, object]] = {}
     for path, value in values.items():
         below.setdefault(str(path[0]), {})[path[1:]] = value
     changed = {}
@@ -63,13 +65,9 @@ def _filled(section: Any, values: Mapping[YamlPath, Any]) -> Any:  # noqa: ANN40
     return _copied(section, changed)
 
 
-def _copied(section: pydantic.BaseModel, changed: Mapping[str, Any]) -> pydantic.BaseModel:
+def _copied(section: Model, changed: Mapping[str, object]) -> Model:
     """Without the values that stay None: a default is not something that was set."""
     return section.model_copy(update={name: value for name, value in changed.items() if value is not None})
-
-
-def _facts(values: Mapping[str, Any]) -> Facts:
-    return Facts(**values)
 
 
 def _values(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
@@ -153,7 +151,7 @@ def pause_for(kubernetes_version: str, windows_release: str) -> str:
     return f"{image}:{max(tag, least, key=numbers)}"
 
 
-def _fact(name: str, value: Any, origin: Origin, description: str) -> CatalogueValue:  # noqa: ANN401 - any value
+def _fact(name: str, value: object, origin: Origin, description: str) -> CatalogueValue:
     return CatalogueValue((FACTS, name), value, origin, description)
 
 

@@ -44,7 +44,7 @@ class CatalogueValue:
     description: str = ""
 
     @property
-    def shown(self) -> Any:  # noqa: ANN401 - any value
+    def shown(self) -> object:
         """As people read it."""
         if isinstance(self.value, tuple):
             return [str(record) for record in self.value]

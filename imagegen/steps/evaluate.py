@@ -59,7 +59,7 @@ class EvaluatedStep:
     """Every step that it must follow, also through steps that are not in the plan."""
 
 
-def applies(step: Step, context: Mapping[str, Any]) -> bool:
+def applies(step: Step, context: Mapping[str, object]) -> bool:
     """Whether the step is in the plan: its `when` holds, or it has none."""
     if step.meta.when is None:
         return True
@@ -72,7 +72,7 @@ def applies(step: Step, context: Mapping[str, Any]) -> bool:
 
 def evaluate_step(
     step: Step,
-    context: Mapping[str, Any],
+    context: Mapping[str, object],
     overrides: Mapping[str, Override],
 ) -> EvaluatedStep:
     """Every problem of the step's files at once, or the step evaluated."""
@@ -92,13 +92,14 @@ def evaluate_step(
     return EvaluatedStep(step, tuple(finished), texts, requests, tuple(components), step.meta.when or ALWAYS)
 
 
-def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
+def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:
     """What the step's `reads` lets it see; `paths` and its own options are always there.
 
     What lies in a section that the config leaves out is not there either: the step sees that the section is None."""
-    visible: dict[str, Any] = {"paths": context["paths"]}
+    visible: dict[str, object] = {"paths": context["paths"]}
     if step.meta.options:
-        visible["options"] = options_of(step, context["step_options"])
+        given: Any = context["step_options"]
+        visible["options"] = options_of(step, given)
     for index, name in enumerate(step.meta.reads):
         source: Any = context
         into: dict[str, Any] = visible
@@ -120,8 +121,8 @@ def _visible(step: Step, context: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _drafts(
-    step: Step, visible: Mapping[str, Any], problems: list[Problem]
-) -> Iterator[tuple[Draft, Mapping[str, Any]]]:
+    step: Step, visible: Mapping[str, object], problems: list[Problem]
+) -> Iterator[tuple[Draft, Mapping[str, object]]]:
     """Each with what it saw, which is what its template sees too."""
     entries = step.resources.data
     if not isinstance(entries, list):
@@ -148,8 +149,8 @@ def _drafts(
 
 
 def _instances(
-    kind: str, entry: dict[str, Any], visible: Mapping[str, Any], path: YamlPath
-) -> Iterator[tuple[Draft, Mapping[str, Any]]]:
+    kind: str, entry: dict[str, object], visible: Mapping[str, object], path: YamlPath
+) -> Iterator[tuple[Draft, Mapping[str, object]]]:
     items = evaluate(str(entry["each"]), visible) if "each" in entry else [None]
     for item in items:
         context = {**visible, "item": item} if "each" in entry else visible
@@ -161,7 +162,7 @@ def _instances(
 
 def _requests(
     step: Step,
-    visible: Mapping[str, Any],
+    visible: Mapping[str, object],
     overrides: Mapping[str, Override],
     drafts: Sequence[Draft],
     components: list[tuple[str, str]],
@@ -192,7 +193,7 @@ def _requests(
     return requests
 
 
-def _address(meta: ArtifactMeta, visible: Mapping[str, Any], override: Override | None) -> str:
+def _address(meta: ArtifactMeta, visible: Mapping[str, object], override: Override | None) -> str:
     if meta.url is not None:
         return override.url if override else render_text(meta.url, visible)
     base = override.url if override else render_text(str(meta.base), visible)
@@ -211,11 +212,11 @@ def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
     return min(forms - {"file"}, default="file")
 
 
-def _holds(when: str | None, visible: Mapping[str, Any]) -> bool:
+def _holds(when: str | None, visible: Mapping[str, object]) -> bool:
     return when is None or bool(evaluate(when, visible))
 
 
-def _artifact_problems(step: Step, draft: Draft, visible: Mapping[str, Any]) -> Iterator[Problem]:
+def _artifact_problems(step: Step, draft: Draft, visible: Mapping[str, object]) -> Iterator[Problem]:
     artifact = draft.fields.get("artifact")
     if artifact is None:
         return
@@ -238,7 +239,7 @@ def _hint(error: TemplateError) -> str:
 
 
 def _with_text(
-    step: Step, draft: Draft, seen: Mapping[str, Any], texts: dict[str, bytes], problems: list[Problem]
+    step: Step, draft: Draft, seen: Mapping[str, object], texts: dict[str, bytes], problems: list[Problem]
 ) -> Draft:
     """A file resource that names a template or a static file, as one that names the bundled bytes."""
     fields = dict(draft.fields)

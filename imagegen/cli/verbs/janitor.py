@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 import functools
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -151,7 +151,7 @@ def outcome_line(outcome: Outcome) -> str:
     return one_line(f"{_word(outcome):<11}  {outcome.place.target} {leftover.region}  {what}: {reason}")
 
 
-def outcome_json(outcome: Outcome) -> dict[str, Any]:
+def outcome_json(outcome: Outcome) -> dict[str, object]:
     """One leftover for machines."""
     return {
         **dataclasses.asdict(outcome.verdict.leftover),

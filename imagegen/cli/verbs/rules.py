@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from imagegen.cli import options
 from imagegen.cli.columns import check_known, columns, print_as, terminal_width
 from imagegen.cli.rule_text import feature_lines, rule_json, rule_lines
-from imagegen.rules.awaited import RULE, features
+from imagegen.rules.awaited import RULE, AskedBy, features
 from imagegen.rules.judge import all_rules
 
 
@@ -45,7 +43,7 @@ def rules(identifier: str | None, form: str) -> None:
         print_as([*shown, *awaited.values()], lines, form)
 
 
-def _asked_by(paths: list[dict[str, Any]]) -> str:
+def _asked_by(paths: list[AskedBy]) -> str:
     """The keys that ask for something, with the values that do where not every one does."""
     asking_keys = []
     for item in paths:

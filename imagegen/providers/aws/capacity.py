@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.aws.client import explained
@@ -12,6 +12,10 @@ from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, check_sizes, ru
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.literals import LocationTypeType
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
 
     from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
@@ -41,11 +45,11 @@ def _if_no_other_will_do(quotas: list[Check]) -> list[Check]:
     return [dataclasses.replace(check, verdict=instead) if check.verdict == WRONG else check for check in quotas]
 
 
-def _sizes(ec2: Any, settings: Settings, offered: list[str]) -> Iterator[Check]:  # noqa: ANN401 - a client of EC2
+def _sizes(ec2: EC2Client, settings: Settings, offered: list[str]) -> Iterator[Check]:
     """Fills `offered` too."""
     place, filters = _place(ec2, settings)
     filters.append({"Name": "instance-type", "Values": settings.instance_types})
-    kind = "region" if place == settings.region else "availability-zone"
+    kind: LocationTypeType = "region" if place == settings.region else "availability-zone"
     with explained(f"asking which sizes {place} offers", RefusedError):
         found = ec2.describe_instance_type_offerings(LocationType=kind, Filters=filters)["InstanceTypeOfferings"]
     known = {offering["InstanceType"] for offering in found}
@@ -58,7 +62,7 @@ def _sizes(ec2: Any, settings: Settings, offered: list[str]) -> Iterator[Check]:
     )
 
 
-def _place(ec2: Any, settings: Settings) -> tuple[str, list[dict[str, Any]]]:  # noqa: ANN401 - a client of EC2
+def _place(ec2: EC2Client, settings: Settings) -> tuple[str, list[FilterTypeDef]]:
     """The subnet's zone where there is one, for not every zone has every size; else the region."""
     subnet = settings.network.subnet_id
     if subnet is None:
@@ -67,7 +71,7 @@ def _place(ec2: Any, settings: Settings) -> tuple[str, list[dict[str, Any]]]:  #
         subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["Subnets"]
     if not subnets:
         return settings.region, []
-    zone: str = subnets[0]["AvailabilityZone"]
+    zone = subnets[0]["AvailabilityZone"]
     return zone, [{"Name": "location", "Values": [zone]}]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
 from imagegen.providers.aws import capacity, dry_runs
@@ -16,6 +16,8 @@ from imagegen.providers.deadline import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from mypy_boto3_ec2.client import EC2Client
 
     from imagegen.artifacts.lock import LockedBase
     from imagegen.providers import Run
@@ -90,7 +92,7 @@ def _who(clients: ServiceClients, region: str) -> Check:
     return dataclasses.replace(check, stops=True)
 
 
-def _regions(ec2: Any, settings: Settings) -> Iterator[Check]:  # noqa: ANN401 - a client of EC2
+def _regions(ec2: EC2Client, settings: Settings) -> Iterator[Check]:
     with explained("asking which regions are enabled", RefusedError):
         regions = ec2.describe_regions(AllRegions=True)["Regions"]
     statuses = {region["RegionName"]: region["OptInStatus"] for region in regions}
@@ -194,6 +196,6 @@ def ask_thoroughly(clients: ServiceClients, settings: Settings, request: Mapping
     ]
 
 
-def _filter(name: str, value: str | None) -> list[dict[str, Any]]:
+def _filter(name: str, value: str | None) -> list[dict[str, object]]:
     # By filter, not by id: what is not there is then an empty answer, and no error.
     return [{"Name": name, "Values": [value]}]

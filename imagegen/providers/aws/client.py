@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from imagegen.errors import ConfigError, PublishError
 from imagegen.providers.aws.endpoint import explained_endpoint
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import boto3
+    import botocore.config
     import botocore.session
     from botocore.awsrequest import AWSPreparedRequest
+    from botocore.client import BaseClient
     from botocore.exceptions import ClientError
     from botocore.loaders import Loader
     from mypy_boto3_ec2.client import EC2Client
@@ -29,6 +31,14 @@ if TYPE_CHECKING:
 
     Clients = Callable[[str], EC2Client]
     ServiceClients = Callable[[str, str], Any]
+
+
+class ClientOptions(TypedDict):
+    """What every client is made with."""
+
+    config: botocore.config.Config
+    verify: str | None
+
 
 ATTEMPTS = 6
 CONNECT_TIMEOUT_S = 10
@@ -104,7 +114,7 @@ def _service_models() -> Loader:
 
 
 def session_for(
-    environ: Mapping[str, str], auth: Auth, region: str, options: Mapping[str, Any] | None = None
+    environ: Mapping[str, str], auth: Auth, region: str, options: ClientOptions | None = None
 ) -> boto3.Session:
     """Credentials by the same rules as Packer's plugin: the config's profile, else the chain; then the role, if any."""
     owner = _chain(environ, auth.profile, region)
@@ -146,7 +156,7 @@ def _core(environ: Mapping[str, str]) -> botocore.session.Session:
     return core
 
 
-def _keep_to(deadline: Deadline, made: Any) -> None:  # noqa: ANN401 - each service has a class of its own
+def _keep_to(deadline: Deadline, made: BaseClient) -> None:
     import botocore.exceptions as sdk
 
     def check(request: AWSPreparedRequest, **_: object) -> None:
@@ -158,7 +168,7 @@ def _keep_to(deadline: Deadline, made: Any) -> None:  # noqa: ANN401 - each serv
 
 def _client_options(
     environ: Mapping[str, str], attempts: int = ATTEMPTS, deadline: Deadline | None = None
-) -> dict[str, Any]:
+) -> ClientOptions:
     import botocore.config
 
     connect_s, read_s = (CONNECT_S, READ_S) if deadline else (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.aws.client import explained
@@ -15,7 +15,9 @@ from imagegen.providers.aws.faults import error_code, may_pass
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, run_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
+
+    from botocore.exceptions import ClientError
 
     from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
@@ -105,7 +107,7 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
     return checks
 
 
-def _fleet() -> dict[str, Any]:
+def _fleet() -> dict[str, object]:
     """As the plugin asks for one; its launch template is not there before a build."""
     return {
         "Type": "instant",
@@ -115,9 +117,9 @@ def _fleet() -> dict[str, Any]:
     }
 
 
-def _launch(settings: Settings, ami: str, size: str) -> dict[str, Any]:
+def _launch(settings: Settings, ami: str, size: str) -> dict[str, object]:
     network = settings.network
-    launch: dict[str, Any] = {
+    launch: dict[str, object] = {
         "ImageId": ami,
         "InstanceType": size,
         "MinCount": 1,
@@ -136,7 +138,7 @@ def _launch(settings: Settings, ami: str, size: str) -> dict[str, Any]:
     return launch
 
 
-def _tags(*kinds: str) -> list[dict[str, Any]]:
+def _tags(*kinds: str) -> list[dict[str, object]]:
     """Tags need a permission of their own, which EC2 judges with the request."""
     return [{"ResourceType": kind, "Tags": [{"Key": "Name", "Value": _NAME}]} for kind in kinds]
 
@@ -145,7 +147,9 @@ def _to(settings: Settings) -> list[str]:
     return [region for region in dict.fromkeys(settings.publish.regions) if region != settings.region]
 
 
-def _dry_run(action: str, call: Callable[..., Any], request: dict[str, Any], *, copied_to: str = "") -> list[Check]:
+def _dry_run(
+    action: str, call: Callable[..., object], request: Mapping[str, object], *, copied_to: str = ""
+) -> list[Check]:
     from botocore.exceptions import ClientError
 
     subject = f"permission for ec2:{action}{f' in {copied_to}' if copied_to else ''}"
@@ -164,7 +168,7 @@ def _dry_run(action: str, call: Callable[..., Any], request: dict[str, Any], *, 
     return run_check(subject, look)
 
 
-def _judged(subject: str, action: str, error: Any) -> Check:  # noqa: ANN401 - a ClientError
+def _judged(subject: str, action: str, error: ClientError) -> Check:
     code, message = error_code(error), str(error.response["Error"].get("Message", ""))
     if code == _ALLOWED:
         return Check(subject, OK, "allowed (dry run)")

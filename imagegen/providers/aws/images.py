@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.providers import CloudImage
 from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT, is_same_image
@@ -11,13 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from mypy_boto3_ec2.client import EC2Client
-    from mypy_boto3_ec2.type_defs import ImageTypeDef
+    from mypy_boto3_ec2.type_defs import ImageTypeDef, TagTypeDef
 
     from imagegen.providers.aws.settings import Settings
 
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
 IMDS_V2: Final = "v2.0"
+
+
+class Tagged(TypedDict, total=False):
+    """What each of EC2's answers about a thing has."""
+
+    Tags: list[TagTypeDef]
 
 
 def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[ImageTypeDef]:
@@ -61,7 +67,7 @@ def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:
     return next(iter(sorted(usable, key=lambda image: tags_of(image).get(REPORT) == REJECTED)), None)
 
 
-def tags_of(resource: Any) -> dict[str, str]:  # noqa: ANN401 - each of EC2's answers has a type of its own
+def tags_of(resource: Tagged) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in resource.get("Tags", [])}
 
 

@@ -17,7 +17,7 @@ from imagegen.providers import Leftover
 from imagegen.providers.aws.client import explained
 from imagegen.providers.aws.copies import COPY_LIMIT_S
 from imagegen.providers.aws.faults import is_answer_of_aws
-from imagegen.providers.aws.images import snapshots_of, tags_of
+from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 
@@ -200,7 +200,7 @@ def _key_pairs(ec2: EC2Client, region: str) -> Iterator[Leftover]:
         yield _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, "available", pair["KeyName"])
 
 
-def _leftover(kind: str, id_: str, region: str, resource: Any, state: str, name: str = "") -> Leftover:  # noqa: ANN401 - each of EC2's answers has a type of its own
+def _leftover(kind: str, id_: str, region: str, resource: Tagged, state: str, name: str = "") -> Leftover:
     tags = tags_of(resource)
     return Leftover(
         kind=kind,

@@ -9,7 +9,7 @@ import functools
 import json
 import re
 import urllib.parse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _HTML = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class _Answer(TypedDict):
+    body: bytes
+    status_code: int
 
 
 class PageError(Exception):
@@ -34,7 +39,7 @@ def refuse_pages(client: BaseClient) -> None:
     client.meta.events.register("before-parse", functools.partial(_check_answer, host, is_json))
 
 
-def _check_answer(host: str, is_json: bool, response_dict: dict[str, Any], **_: object) -> None:
+def _check_answer(host: str, is_json: bool, response_dict: _Answer, **_: object) -> None:
     body = response_dict["body"]
     found = _other_than_json(body) if is_json else _other_than_xml(body)
     if not found:

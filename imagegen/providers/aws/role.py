@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.providers.aws.endpoint import explained_endpoint
 from imagegen.providers.aws.pages import refuse_pages
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import boto3
     import botocore.session
 
+    from imagegen.providers.aws.client import ClientOptions
     from imagegen.providers.aws.settings import AssumeRole
 
 
@@ -21,7 +22,7 @@ def take_on(
     owner: boto3.Session,
     role: AssumeRole,
     environ: Mapping[str, str],
-    options: Mapping[str, Any],
+    options: ClientOptions,
 ) -> None:
     """Give `core` the credentials of a role that the session `owner` may take on."""
     from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials

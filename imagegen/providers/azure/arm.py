@@ -38,7 +38,7 @@ class Arm:
         """The subscription's own path."""
         return f"/subscriptions/{self.subscription}"
 
-    def listed(self, path: str, version: str, **query: str) -> Iterator[dict[str, Any]]:
+    def listed(self, path: str, version: str, **query: str) -> Iterator[Any]:
         """Every item of a collection, page by page; of one that is not there, none."""
         page = self._ask("GET", path, {"api-version": version, **query})
         while page:
@@ -46,11 +46,11 @@ class Arm:
             following = page.get("nextLink")
             page = self._ask("GET", _path_of(following), {}) if following else None
 
-    def get(self, path: str, version: str) -> dict[str, Any] | None:
+    def get(self, path: str, version: str) -> Any | None:  # noqa: ANN401 - each API has forms of its own
         """A resource, or None where there is none."""
         return self._ask("GET", path, {"api-version": version})
 
-    def post(self, path: str, version: str) -> dict[str, Any] | None:
+    def post(self, path: str, version: str) -> Any | None:  # noqa: ANN401 - as above
         return self._ask("POST", path, {"api-version": version})
 
     def delete(self, path: str, version: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
 
@@ -12,7 +12,16 @@ if TYPE_CHECKING:
     from imagegen.providers.deadline import Deadline
 
 
-def client_options(deadline: Deadline | None) -> dict[str, Any]:
+class ClientOptions(TypedDict, total=False):
+    """What clients and credentials of the SDK take."""
+
+    transport: RequestsTransport
+    retry_total: int
+    connection_timeout: float
+    read_timeout: float
+
+
+def client_options(deadline: Deadline | None) -> ClientOptions:
     """What makes a client or a credential of the SDK keep to it; nothing where there is none."""
     if deadline is None:
         return {}
@@ -30,7 +39,7 @@ def _transport(deadline: Deadline) -> RequestsTransport:
     from azure.core.pipeline.transport import RequestsTransport
 
     class BoundedTransport(RequestsTransport):  # type: ignore[misc]  # the SDK imports it late, untyped
-        def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401 - the SDK's two kinds of request
+        def send(self, request: object, **options: object) -> object:
             if not deadline.left_s:
                 raise ServiceRequestTimeoutError(f"there was no time left of {deadline.limit_s:g} seconds")
             # Of each: a host that answers slowly may take both.

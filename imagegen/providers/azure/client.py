@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import ConfigError
-from imagegen.providers.azure.bounded import client_options
+from imagegen.providers.azure.bounded import ClientOptions, client_options
 from imagegen.providers.azure.failures import refuse_web_page, silence_libraries
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # The names of Azure's own tools first, then those that Packer and Terraform read.
 FAMILIES = ("AZURE", "ARM")
-TIMEOUTS: Final[dict[str, Any]] = {"connection_timeout": 20, "read_timeout": 120}
+TIMEOUTS: Final[ClientOptions] = {"connection_timeout": 20, "read_timeout": 120}
 _ID = r"[A-Za-z0-9.-]+"
 _IDS = {
     "TENANT_ID": "a tenant's id or domain",

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
@@ -75,15 +75,28 @@ class Definition:
         )
 
 
+class _Feature(TypedDict):
+    name: str
+    value: str
+
+
+class Properties(TypedDict, total=False):
+    """What the Resource Manager tells of a definition."""
+
+    osType: str
+    osState: str
+    architecture: str
+    hyperVGeneration: str
+    features: list[_Feature]
+
+
 def definition_of(settings: Settings) -> Definition:
     """The definition that a config names."""
     gallery = settings.gallery
     return Definition(gallery.resource_group, gallery.name, gallery.definition)
 
 
-def check_definition(
-    definition: Definition, found: Mapping[str, Any], generation: int, security_type: str
-) -> Iterator[Check]:
+def check_definition(definition: Definition, found: Properties, generation: int, security_type: str) -> Iterator[Check]:
     """Whether a definition, as the Resource Manager tells its properties, can hold the image of such a builder.
 
     Azure itself says so only after the build, at the capture.
@@ -95,7 +108,7 @@ def check_definition(
     yield from checks or [Check(subject, OK, kind)]
 
 
-def _wrong_kind(subject: str, found: Mapping[str, Any], generation: int) -> Iterator[Check]:
+def _wrong_kind(subject: str, found: Properties, generation: int) -> Iterator[Check]:
     another = "name another definition in targets.azure.gallery.definition, or create one"
     has = found.get("hyperVGeneration") or _FIRST
     kinds = (
@@ -127,7 +140,7 @@ def _wrong_security(subject: str, found: str, asked: str) -> Iterator[Check]:
         yield Check(subject, UNKNOWN, message, f"if the capture fails, create a definition {kind}")
 
 
-def _security_type(found: Mapping[str, Any]) -> str:
+def _security_type(found: Properties) -> str:
     features = {str(feature.get("name")).lower(): feature.get("value") for feature in found.get("features") or []}
     return features.get("securitytype") or _STANDARD
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.checks import OK, WRONG, Check, run_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from imagegen.providers.azure.arm import Arm
     from imagegen.providers.azure.settings import Settings
@@ -46,7 +46,7 @@ def _placed(arm: Arm, subject: str, path: str, version: str, location: str) -> I
     yield _place(subject, found, location)
 
 
-def _place(subject: str, found: dict[str, Any] | None, location: str) -> Check:
+def _place(subject: str, found: Mapping[str, object] | None, location: str) -> Check:
     if found is None:
         return Check(subject, WRONG, "it is not there", "create it, or correct targets.azure")
     region = str(found.get("location", "")).replace(" ", "").lower()

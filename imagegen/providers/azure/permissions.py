@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.checks import OK, WRONG, Check, run_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from imagegen.providers.azure.arm import Arm
     from imagegen.providers.azure.settings import Settings
@@ -37,6 +37,11 @@ _TEMPORARY_GROUP: Final = (
     "Microsoft.Resources/subscriptions/resourceGroups/delete",
 )
 _TEMPORARY_VAULT: Final = ("Microsoft.KeyVault/vaults/write", "Microsoft.KeyVault/vaults/delete")
+
+
+class _Role(TypedDict, total=False):
+    actions: list[str]
+    notActions: list[str]
 
 
 def permission_checks(arm: Arm, settings: Settings) -> list[Check]:
@@ -68,7 +73,7 @@ def _checked(arm: Arm, where: str, path: str, needed: Sequence[str]) -> list[Che
     return run_check(subject, look)
 
 
-def _allows(granted: Sequence[Mapping[str, Any]], action: str) -> bool:
+def _allows(granted: Sequence[_Role], action: str) -> bool:
     """One role is enough; what it leaves out may be in another."""
     return any(
         _is_among(action, role.get("actions") or []) and not _is_among(action, role.get("notActions") or [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.providers.azure import leftovers as kinds
 from imagegen.providers.azure import vault
@@ -10,7 +10,7 @@ from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from imagegen.providers import Leftover
     from imagegen.providers.azure.arm import Arm
@@ -27,6 +27,15 @@ _VERSION_OF: Final = {
     vault.KIND: vault.API,
     **dict(kinds.TYPES.values()),
 }
+
+
+class _State(TypedDict, total=False):
+    provisioningState: str
+
+
+class _Found(TypedDict, total=False):
+    tags: dict[str, str]
+    properties: _State
 
 
 def remove(
@@ -46,7 +55,7 @@ def remove(
         yield leftover, why_not
 
 
-def _change_of(found: Mapping[str, Any] | None, leftover: Leftover) -> str:
+def _change_of(found: _Found | None, leftover: Leftover) -> str:
     """What makes a gallery version, as it is now, another than the one that was judged; empty where nothing does."""
     if found is None:
         return ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.checks import UNKNOWN, Check, check_sizes, run_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from imagegen.providers.azure.arm import Arm
     from imagegen.providers.azure.settings import Settings
@@ -26,6 +26,30 @@ class _Size:
     name: str
     family: str
     vcpus: int
+
+
+class _Pair(TypedDict):
+    name: str
+    value: str
+
+
+class _Restriction(TypedDict, total=False):
+    type: str
+    reasonCode: str
+
+
+class _Sku(TypedDict):
+    """What the API of the SKUs tells of a size."""
+
+    name: str
+    family: str
+    capabilities: NotRequired[list[_Pair]]
+    restrictions: NotRequired[list[_Restriction]]
+
+
+class _Usage(TypedDict):
+    limit: int
+    currentValue: int
 
 
 def size_checks(arm: Arm, settings: Settings) -> list[Check]:
@@ -56,7 +80,7 @@ def _sizes(arm: Arm, settings: Settings, usable: list[_Size]) -> Iterator[Check]
     yield check_sizes("sizes", fitting, others, "name another size in targets.azure.vm_sizes")
 
 
-def _unfit(sku: Mapping[str, Any], settings: Settings) -> str:
+def _unfit(sku: _Sku, settings: Settings) -> str:
     """Why a size that is offered cannot be used; empty where it can."""
     for restriction in sku.get("restrictions") or []:
         if restriction.get("type") == "Location":
@@ -73,7 +97,7 @@ def _unfit(sku: Mapping[str, Any], settings: Settings) -> str:
     return ""
 
 
-def _capabilities(sku: Mapping[str, Any]) -> dict[str, str]:
+def _capabilities(sku: _Sku) -> dict[str, str]:
     return {each["name"]: str(each["value"]) for each in sku.get("capabilities") or []}
 
 
@@ -98,5 +122,5 @@ def _quotas(arm: Arm, settings: Settings, sizes: Sequence[_Size]) -> Iterator[Ch
         yield check_sizes("vCPU quota", fitting, others, hint)
 
 
-def _left(usage: Mapping[str, Any] | None) -> int | None:
+def _left(usage: _Usage | None) -> int | None:
     return None if usage is None else int(usage["limit"]) - int(usage["currentValue"])
