@@ -1,3 +1,3 @@
-"""imagegen: Windows Kubernetes node images for Azure and AWS from one declarative config."""
+"""imagegen: Windows Kubernetes node images for several clouds from one declarative config."""
 
 __version__ = "0.1.0"

@@ -7,8 +7,8 @@ Commands are what makes a runner act, and all of these are broken:
 
 * GitHub Actions, and Gitea's and Forgejo's runners: `::name::` at the start of a line, `##[name]` anywhere
   (https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs);
-* Azure Pipelines: `##vso[area.action]` anywhere, in capitals too, and `##[name]`
-  (https://learn.microsoft.com/azure/devops/pipelines/scripts/logging-commands);
+* the Pipelines of what was Visual Studio Online, vso: `##vso[area.action]` anywhere, in capitals too, and `##[name]`
+  (their documentation calls these logging commands);
 * TeamCity: `##teamcity[name]` (https://www.jetbrains.com/help/teamcity/service-messages.html);
 * GitLab, Travis and Buildkite: `section_start:`, `travis_fold:` and `ESC ]1338;` need a carriage return or an escape
   character, which no value keeps.

@@ -114,7 +114,7 @@ class LockedBase(Strict):
 
     @pydantic.model_validator(mode="after")
     def _answers_the_request(self) -> Self:
-        # A request may be a pattern, such as the name of Amazon's newest image.
+        # A request may be a pattern, such as the name of a cloud's newest image.
         for answer in (self.identity, self.place):
             for key in self.request.keys() & answer.keys():
                 # Brackets are letters of a name to a cloud, and a choice of letters to fnmatch.

@@ -42,7 +42,7 @@ _DEBUG_LINE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ")
 
 @dataclasses.dataclass(frozen=True)
 class BuiltArtifact:
-    """What a build made, in Packer's words: the id is `region:ami,…` on AWS and a resource id on Azure."""
+    """What a build made, in Packer's words: the plugin decides what an id looks like."""
 
     artifact_id: str
     builder: str

@@ -20,12 +20,12 @@ from imagegen.errors import ImagegenError
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(imagegen.__version__, prog_name="imagegen")
 def cli() -> None:
-    """Windows Kubernetes node images for Azure and AWS from one declarative config.
+    """Windows Kubernetes node images for several clouds from one declarative config.
 
     \b
     Try it without a cloud account:
       imagegen validate configs/windows-2022-containerd.yaml
-      imagegen build configs/windows-2022-containerd.yaml --target aws --rehearse
+      imagegen build configs/windows-2022-containerd.yaml --target NAME --rehearse
 
     Each verb is a longer part of one story: validate, lock, plan, render, build, publish.
     Exit codes: 0 ok, 2 usage or config, 3 a tool is missing, 4 bytes not as they should be, 5 refused,

@@ -29,7 +29,7 @@ class CsiProxy(Strict):
 
 
 class Gmsa(Strict):
-    """Group managed service accounts: the plugin that reads their credentials from Azure's key vault."""
+    """Group managed service accounts: the plugin that reads their credentials from a key vault."""
 
     version: Version | None = pydantic.Field(
         default=None, description="The version; the catalogue's when left out.", examples=["1.1.4"]
@@ -39,15 +39,15 @@ class Gmsa(Strict):
 class CredentialProvider(Strict):
     """A program that kubelet asks for a registry's credentials."""
 
-    name: Name = pydantic.Field(description="The program's name.", examples=["ecr-credential-provider"])
+    name: Name = pydantic.Field(description="The program's name.", examples=["registry-credential-provider"])
     url: HttpsUrl = pydantic.Field(
-        description="Where it comes from.", examples=["https://artifacts.example.com/ecr-credential-provider.exe"]
+        description="Where it comes from.", examples=["https://artifacts.example.com/registry-credential-provider.exe"]
     )
     sha256: PastedSha256 | None = pydantic.Field(
         default=None, description="What its bytes must be, in hexadecimal.", examples=["0" * 64]
     )
     match_images: list[ImageGlob] = pydantic.Field(
-        description="The images it is asked for.", min_length=1, examples=[["*.dkr.ecr.*.amazonaws.com"]]
+        description="The images it is asked for.", min_length=1, examples=[["*.registry.internal"]]
     )
     cache: Duration = pydantic.Field(default="12h", description="How long its answer is kept.", examples=["1h"])
 

@@ -1,14 +1,18 @@
 """What a config says about pods' networks, proxies and the names of machines."""
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import pydantic
 
+from imagegen.catalog.facts import table
 from imagegen.config.addresses import DnsName, ProxyUrl, Unproxied
 from imagegen.config.words import Version
 from imagegen.resources.model import Strict
 
-CniPlugin = Literal["none", "calico", "flannel", "azure", "ovn-kubernetes", "win-bridge", "win-overlay", "wincni"]
+if TYPE_CHECKING:
+    CniPlugin = str
+else:
+    CniPlugin = Literal[*table("cni")["plugins"]]
 KubeProxy = Literal["hostprocess", "wins", "service", "none"]
 
 

@@ -95,7 +95,7 @@ def schema_text(schema: Schema) -> str:
 
 
 def _renamed(schema: Schema) -> Schema:
-    """The same with short names for sections that several modules have: AwsNetwork, AzureNetwork."""
+    """The same with short names for sections that several modules have: the provider's name, then the section's."""
     names = {name: _short(name) for name in schema["$defs"]}
 
     def renamed(node: Any) -> Any:  # noqa: ANN401 - any part of a schema

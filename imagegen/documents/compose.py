@@ -42,7 +42,7 @@ _NEXT: Final = rf"(?s)\.{_WORD}|{_BRACKETS}"
 
 _NOTHING: Final = ("null", "~")
 
-_PATH_HINT: Final = 'write it as in targets.aws.publish.regions[0], and a key with a point as in tags["a.b"]'
+_PATH_HINT: Final = 'write it as in targets.prod.publish.regions[0], and a key with a point as in tags["a.b"]'
 _VALUE_HINT: Final = 'the value is one line of YAML: 5, true, null, [a, b], {a: 1}, "a text"'
 
 

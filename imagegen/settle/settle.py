@@ -133,7 +133,9 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     yield CatalogueValue(("cloudbase_init", "plugins", provider), cloud["plugins"], origin)
     yield CatalogueValue(("cloudbase_init", "metadata_services", provider), [cloud["metadata_service"]], origin)
     agent = table("machines").get("first_boot_agent", {}).get(provider)
-    config_file = AgentConfig(agent["path"], provider_text(provider, agent["file"])) if agent else None
+    # The template of the step ends the last line.
+    text = provider_text(provider, agent["file"]).removesuffix("\n") if agent else ""
+    config_file = AgentConfig(agent["path"], text) if agent else None
     origin = _origin("machines", provider, agent["source"] if agent else None)
     yield _fact("first_boot_agent", config_file, origin, "The configuration of the agent that the cloud's images have.")
     product = cloudbase["product"].format(version=config.cloudbase_init.version)

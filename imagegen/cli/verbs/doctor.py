@@ -38,7 +38,7 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
     \b
     It looks at Packer and its plugin, sign-in, regions, base image, builder sizes and quotas,
     permissions, and what the config names of your own (network, keys, gallery, definition):
-      imagegen doctor image.yaml --target aws
+      imagegen doctor image.yaml --target prod
 
     \b
     Each check is one of:

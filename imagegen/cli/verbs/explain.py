@@ -32,7 +32,7 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
     PATH narrows it to a key, a section, `facts`, or `steps`:
       imagegen explain image.yaml
       imagegen explain image.yaml kubernetes.pause_image
-      imagegen explain image.yaml steps.containerd --target aws
+      imagegen explain image.yaml steps.containerd --target prod
     """
     loaded = load_config(config_request(config, sets))
     specs = [loaded.specs[name] for name in loading.find_targets(loaded, target)]

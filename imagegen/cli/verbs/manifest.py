@@ -30,7 +30,7 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
 
     \b
     Those of FOLDER instead of OUT, for example of a rehearsal:
-      imagegen manifest list out/rehearsal/windows-2022-containerd-aws-x1y2z3
+      imagegen manifest list out/rehearsal/windows-2022-containerd-prod-x1y2z3
     """
     place = _existing(folder) if folder else out
     found = LocalStore(place / "manifests").list()

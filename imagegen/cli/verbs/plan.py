@@ -29,7 +29,7 @@ def plan(
 
     \b
     It needs a lock, and the lock an account. Without one:
-      imagegen plan image.yaml --target aws --rehearse
+      imagegen plan image.yaml --target prod --rehearse
     """
     request = config_request(config, sets)
     loaded = load_config(request)

@@ -81,7 +81,7 @@ ALSO = {
     ("proxy.no_proxy", ".svc"),
     ("windows.container_images[]", "mcr.microsoft.com"),
     ("host_names.dns_suffix", "nodes.example.com"),
-    ("credential_providers[].match_images[]", "amazonaws.com"),
+    ("credential_providers[].match_images[]", "registry.internal"),
 }
 
 
