@@ -52,7 +52,7 @@ def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool =
 def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:
     """Packer and the plugin, as a build would find them; nothing is built now."""
     cloud = provider(spec.provider)
-    needed = cloud.plugin_for(spec.settings, len(components))
+    needed = cloud.plugin_for(spec.settings, components)
     try:
         found = find_tools(environ=run.environ, console=console, build=False, needed=[needed])
     except ToolError as error:

@@ -125,7 +125,7 @@ def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
 def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
     """Packer and the target's plugin."""
     cloud = provider(plan.image.provider)
-    needed = cloud.plugin_for(plan.settings, len(plan.image.versions))
+    needed = cloud.plugin_for(plan.settings, plan.image.versions)
     return find_tools(environ=run.environ, console=console, needed=[needed])
 
 

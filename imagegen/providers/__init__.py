@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from imagegen.providers.checks import Check
     from imagegen.providers.deadline import Deadline
     from imagegen.providers.settings import TargetSettings
+    from imagegen.providers.tags import ImageTags
     from imagegen.settle.spec import Spec
 
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings")
@@ -150,8 +151,8 @@ class Provider(Generic[S, P]):
     """What takes longer: the base image that the request describes, sizes and quotas, permissions, names."""
     builder_sizes: Callable[[S], Sequence[str]]
     """The builder's sizes in the order in which they are tried. Pure."""
-    image_tags: Callable[[S], Mapping[str, str]]
-    """The operator's own tags of the image. Pure."""
+    image_tags: Callable[[S, Mapping[str, str]], ImageTags]
+    """The operator's own tags and those of the components' versions, within what the cloud takes. Pure."""
     source_values: Callable[[BuildPlan[S]], dict[str, object]]
     """The values of the source template's own variable. Pure."""
     find_built: Callable[[BuildPlan[S], Run], Found]
@@ -175,8 +176,8 @@ class Provider(Generic[S, P]):
 
     boot_files: Mapping[str, BootFile] = dataclasses.field(default_factory=dict)
     """By the name of the script in packer/<provider>/; other scripts are in the tree as they are."""
-    plugin_since: Callable[[S, int], str] | None = None
-    """The lowest version of the plugin for such a build, with so many versions as tags. Pure."""
+    plugin_since: Callable[[S, Mapping[str, str]], str] | None = None
+    """The lowest version of the plugin for such a build, with the components' versions as tags. Pure."""
     secret_variables: Callable[[S], frozenset[str]] | None = None
     """The environment variables that hold secrets under names of the config's own. Pure."""
     build_variables: Callable[[BuildPlan[S], Run], dict[str, str]] | None = None
@@ -188,7 +189,7 @@ class Provider(Generic[S, P]):
     usual_leftovers: Callable[[P, Run, Deadline | None], Remains] | None = None
     """What every build leaves in this place, however well it ended."""
 
-    def plugin_for(self, settings: S, versions: int) -> NeededPlugin:
+    def plugin_for(self, settings: S, versions: Mapping[str, str]) -> NeededPlugin:
         """The plugin at the lowest version that has every attribute of such a build's tree. Pure."""
         if self.plugin_since is None:
             return self.plugin

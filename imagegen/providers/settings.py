@@ -9,8 +9,7 @@ from imagegen.resources.model import Strict
 
 Cidr = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
 Days = Annotated[int, pydantic.Field(ge=1, le=3650)]
-# What every cloud takes in tags.
-TagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:=+@-]{0,126}$")]
+# What every cloud takes.
 TagValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9 ._:/=+@-]*$", max_length=255)]
 # Above nothing: a plugin takes 0 for no limit.
 Price = Annotated[

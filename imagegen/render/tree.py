@@ -12,11 +12,10 @@ from imagegen.render.bundle import bundle_zip, guest_plan
 from imagegen.templating import render_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
     from imagegen.providers import Provider
+    from imagegen.providers.tags import ImageTags
 
 BUNDLE_PATH = "C:\\Windows\\Temp\\imagegen-bundle.zip"
 REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
@@ -30,7 +29,7 @@ _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass
 def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     """`cloud` is the plan's provider."""
     plan, source = decision.plan, cloud.source_values(decision.plan)
-    plugin = cloud.plugin_for(plan.settings, len(plan.image.versions))
+    plugin = cloud.plugin_for(plan.settings, plan.image.versions)
     plan_json = guest_plan(plan)
     bundle = bundle_zip(plan_json, decision.bundle)
     context = {
@@ -55,7 +54,7 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     }
     tree = {path: render_text(decision.templates[name], context).encode() for path, name in texts.items()}
     values = {
-        "image": _image_values(plan, cloud.image_tags(plan.settings)),
+        "image": _image_values(plan, cloud.image_tags(plan.settings, plan.image.versions)),
         "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
         "timeouts": {name: f"{minutes}m" for name, minutes in plan.build.timeouts_min.items()},
         plan.image.provider: source,
@@ -71,16 +70,16 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     return dict(sorted(tree.items()))
 
 
-def _image_values(plan: BuildPlan, tags: Mapping[str, str]) -> dict[str, object]:
+def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
     image = plan.image
     title = f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}"
     return {
         "id": plan.image_id,
         "name": plan.build.name,
         "title": title,
-        "versions": dict(image.versions),
+        "versions": dict(tags.versions),
         "base": {**image.base, "release": str(image.windows["release"])},
-        "tags": dict(tags),
+        "tags": dict(tags.others),
     }
 
 

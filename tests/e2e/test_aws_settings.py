@@ -135,7 +135,7 @@ def _write_tree(plan: BuildPlan, tree: Path) -> None:
             "title": "a node",
             "versions": plan.image.versions,
             "base": {**plan.image.base, "release": "2022"},
-            "tags": aws.image_tags(plan.settings),
+            "tags": aws.image_tags(plan.settings, plan.image.versions).others,
         },
         "guest": {**dict.fromkeys(paths, ""), "phases": {}},
     }

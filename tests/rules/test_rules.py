@@ -23,9 +23,8 @@ from imagegen.contents import PACKER, ROLES, SHIPPED
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ERROR, WARNING
 from imagegen.judging import RuleInput
-from imagegen.providers.aws import rules as aws
-from imagegen.providers.azure import rules as azure
-from imagegen.providers.tags import EXPIRES_AT, REPORT, RUN_ID
+from imagegen.providers.registry import PROVIDERS, part
+from imagegen.providers.tags import COMPONENT_TAGS, EXPIRES_AT, REPORT, RUN_ID
 from imagegen.rules import examples, first_boot, nodes
 from imagegen.rules.judge import all_rules, broken_rules
 from imagegen.settle.settle import settle_targets
@@ -190,8 +189,8 @@ def test_the_builds_account_and_log_are_those_of_the_templates() -> None:
     assert re.findall(r"^logfile=(.+)$", unattended, re.MULTILINE) == [first_boot.UNATTENDED_LOG]
 
 
-@pytest.mark.parametrize(("cloud", "own"), [("aws", aws.OWN_TAGS), ("azure", azure.OWN_TAGS)])
-def test_own_tags_are_those_of_the_templates(cloud: str, own: frozenset[str], decide: Callable[..., Decided]) -> None:
+@pytest.mark.parametrize("cloud", list(PROVIDERS))
+def test_own_tags_are_those_of_the_templates(cloud: str, decide: Callable[..., Decided]) -> None:
     """The names written out there, one for each version that a rendered image has, and those of a run."""
     variables = (PACKER / "variables.pkr.hcl.j2").read_text()
     common = variables.partition("tags = merge(")[2].partition("\n  )")[0]
@@ -203,4 +202,5 @@ def test_own_tags_are_those_of_the_templates(cloud: str, own: frozenset[str], de
     assert 'in var.image.versions : "${name}_version"' in common
     tree = pipeline.render_tree(decide(HERE.parent / "golden" / "maximal.yaml", cloud).decision)
     versions = json.loads(tree["image.auto.pkrvars.json"])["image"]["versions"]
-    assert written | optional | of_run | {REPORT} | {f"{name}_version" for name in versions} == own
+    assert written | optional | of_run | {REPORT} == part(cloud, "tags").OWN_TAGS
+    assert {f"{name}_version" for name in versions} == COMPONENT_TAGS

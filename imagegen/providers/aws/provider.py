@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import BootFile, Found, Provider
-from imagegen.providers.aws import base, checks, images, removal, source
+from imagegen.providers.aws import base, checks, images, removal, source, tags
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
@@ -146,7 +146,7 @@ PROVIDER: Final = Provider[Settings, Place](
     quick_checks=checks.quick_checks,
     thorough_checks=checks.thorough_checks,
     builder_sizes=lambda settings: settings.instance_types,
-    image_tags=lambda settings: settings.tags,
+    image_tags=tags.image_tags,
     source_values=source.source_values,
     find_built=find_built,
     mark=mark,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.catalog.facts import limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, TargetInput, TargetRule
 from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     DISK_HOLDS_BASE_IMAGE,
@@ -18,6 +19,7 @@ from imagegen.providers.shared_rules import (
     offered_image,
     publish_regions,
 )
+from imagegen.providers.tags import COMPONENT_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,15 +36,7 @@ _GP3_IOPS_PER_MIB: Final = 4
 # What the template ends an AMI's name with: the time, and the beginnings of the identity and of a random number.
 AMI_SUFFIX: Final = "YYYYMMDDhhmmss-xxxxxxxx-xxxxxx"
 
-# The tags that the templates write; a test holds this against them.
-OWN_TAGS: Final = frozenset(
-    {
-        *("build_date", "build_timestamp", "creationTimestamp", "containerd_version", "kubernetes_version"),
-        *("cloudbase_init_version", "imagegen_image_id", "imagegen_name", "imagegen_version"),
-        *("imagegen_run_id", "imagegen_expires_at", "imagegen_report"),
-        *("Name", "distribution", "distribution_version", "source_ami", "source_ami_name"),
-    }
-)
+_TAGS_WRITTEN: Final = OWN_TAGS | COMPONENT_TAGS
 
 
 rule = TargetRule(Settings)
@@ -234,16 +228,16 @@ def aws_tag_name(target: Target) -> Iterator[Finding]:
         path = ("tags", name)
         if name.lower().startswith("aws:"):
             yield Finding(path, "AWS keeps names that begin with aws: for itself", "choose another name")
-        elif name.lower().startswith("imagegen") or name in OWN_TAGS:
+        elif name.lower().startswith("imagegen") or name in _TAGS_WRITTEN:
             yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
 
 
 @rule("aws-tag-count", ERROR, "An AWS resource must have at most 50 tags", "AWS rejects a resource with more")
 def aws_tag_count(target: Target) -> Iterator[Finding]:
     tags, limit = target.settings.tags, limit_of("aws_tags")
-    room = limit["max"] - len(OWN_TAGS)
+    room = limit["max"] - len(_TAGS_WRITTEN)
     if len(tags) > room:
-        message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(tags)}"
+        message = f"{limit['reason']}, of which {len(_TAGS_WRITTEN)} are imagegen's, and here are {len(tags)}"
         yield Finding(("tags",), message, f"keep at most {room}, and fewer where a build has labels")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.providers import Provider
-from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, vault
+from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, tags, vault
 from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.arm import resource_manager
@@ -199,7 +199,7 @@ PROVIDER: Final = Provider[Settings, Place](
     quick_checks=checks.quick_checks,
     thorough_checks=checks.thorough_checks,
     builder_sizes=lambda settings: settings.vm_sizes,
-    image_tags=lambda settings: settings.tags,
+    image_tags=tags.image_tags,
     source_values=source.source_values,
     find_built=find_built,
     mark=mark,

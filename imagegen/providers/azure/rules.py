@@ -13,6 +13,7 @@ from imagegen.providers.azure.node_rules import pool_name_aks as pool_name_aks
 from imagegen.providers.azure.node_rules import pool_name_on_azure as pool_name_on_azure
 from imagegen.providers.azure.node_rules import pool_name_scale_set as pool_name_scale_set
 from imagegen.providers.azure.settings import Settings
+from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     DISK_HOLDS_BASE_IMAGE,
@@ -23,6 +24,7 @@ from imagegen.providers.shared_rules import (
     offered_image,
     publish_regions,
 )
+from imagegen.providers.tags import COMPONENT_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,14 +34,7 @@ if TYPE_CHECKING:
 
     Target = TargetInput[Settings]
 
-# The tags that the templates write; a test holds this against them.
-OWN_TAGS: Final = frozenset(
-    {
-        *("build_date", "build_timestamp", "creationTimestamp", "containerd_version", "kubernetes_version"),
-        *("cloudbase_init_version", "imagegen_image_id", "imagegen_name", "imagegen_version", "os_version"),
-        *("imagegen_run_id", "imagegen_expires_at", "imagegen_report"),
-    }
-)
+_TAGS_WRITTEN: Final = OWN_TAGS | COMPONENT_TAGS
 # https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources#limitations
 _AZURES_OWN: Final = ("azure", "microsoft", "windows")
 
@@ -227,7 +222,7 @@ def azure_shared_one_way(target: Target) -> Iterator[Finding]:
 
 @rule("azure-tag-name", ERROR, "A tag must not have a name that imagegen or Azure uses itself")
 def azure_tag_name(target: Target) -> Iterator[Finding]:
-    own, seen = {name.lower() for name in OWN_TAGS}, set[str]()
+    own, seen = {name.lower() for name in _TAGS_WRITTEN}, set[str]()
     for name in target.settings.tags:
         path, plain = ("tags", name), name.lower()
         if plain.startswith(_AZURES_OWN):
@@ -245,9 +240,9 @@ def azure_tag_name(target: Target) -> Iterator[Finding]:
 @rule("azure-tag-count", ERROR, "An Azure resource must have at most 50 tags", "Azure rejects a resource with more")
 def azure_tag_count(target: Target) -> Iterator[Finding]:
     tags, limit = target.settings.tags, limit_of("azure_tags")
-    room = limit["max"] - len(OWN_TAGS)
+    room = limit["max"] - len(_TAGS_WRITTEN)
     if len(tags) > room:
-        message = f"{limit['reason']}, of which {len(OWN_TAGS)} are imagegen's, and here are {len(tags)}"
+        message = f"{limit['reason']}, of which {len(_TAGS_WRITTEN)} are imagegen's, and here are {len(tags)}"
         yield Finding(("tags",), message, f"keep at most {room}, and fewer where a build has labels")
 
 

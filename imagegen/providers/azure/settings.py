@@ -4,7 +4,7 @@ from typing import Annotated, Final, Literal, Self
 
 import pydantic
 
-from imagegen.providers.settings import Cidr, Days, EnvName, Price, TagName, TagValue, TargetSettings
+from imagegen.providers.settings import Cidr, Days, EnvName, Price, TagValue, TargetSettings
 from imagegen.resources.model import Strict
 
 TITLE: Final = "Azure"
@@ -14,6 +14,7 @@ Location = Annotated[str, pydantic.StringConstraints(pattern=LOCATION, max_lengt
 ResourceGroup = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._()-]{0,89}[A-Za-z0-9_()-]$")]
 VmSize = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9]+(_[A-Za-z0-9-]+)+$", max_length=60)]
 Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")]
+TagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:=+@-]{0,126}$")]
 ResourceName = Annotated[str, pydantic.StringConstraints(pattern=RESOURCE_NAME)]
 # Azure takes its words in any spelling, and people copy them from several places.
 EncryptionSetId = Annotated[

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Final
 from packaging.version import Version
 
 from imagegen.providers.azure.numbering import fixed_version
+from imagegen.providers.azure.tags import MANY_TAGS_SINCE, has_many_tags
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imagegen.plan.model import BuildPlan
     from imagegen.providers.azure.settings import Settings
 
@@ -21,11 +24,6 @@ _KEY_VAULT_SINCE: Final = "2.0.1"
 _SECURITY_TYPE_SINCE: Final = "2.0.5"
 # Before it the subscription was the one that `az` had chosen, whatever the template said (its #465).
 _CLI_SINCE: Final = "2.2.1"
-# Before it 15 tags were the most (its #552).
-_MANY_TAGS_SINCE: Final = "2.5.1"
-_FEW_TAGS: Final = 15
-# imagegen's own beside one for each version, and room for two labels of a run.
-_OWN_TAGS: Final = 9 + 2
 
 
 def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
@@ -62,8 +60,8 @@ def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
     }
 
 
-def plugin_since(settings: Settings, versions: int) -> str:
-    """The lowest version of the plugin that does what is asked for; `versions` is how many of them become tags."""
+def plugin_since(settings: Settings, versions: Mapping[str, str]) -> str:
+    """The lowest version of the plugin that does what is asked for; the components' versions become tags."""
     needed = [LOWEST_PLUGIN]
     if settings.build_resource_group:
         needed.append(_BUILD_GROUP_SINCE)
@@ -73,6 +71,6 @@ def plugin_since(settings: Settings, versions: int) -> str:
         needed.append(_SECURITY_TYPE_SINCE)
     if settings.auth.method == "cli":
         needed.append(_CLI_SINCE)
-    if len(settings.tags) + _OWN_TAGS + versions > _FEW_TAGS:
-        needed.append(_MANY_TAGS_SINCE)
+    if has_many_tags(settings, versions):
+        needed.append(MANY_TAGS_SINCE)
     return max(needed, key=Version)

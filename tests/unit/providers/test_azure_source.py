@@ -41,8 +41,7 @@ SUBSCRIPTION_OF_FAMILIES = (
     '${var.azure_subscription_id == "" ? var.arm_subscription_id : var.azure_subscription_id}'  # either family
 )
 NOTHING: dict[str, Any] = {}
-# Kubernetes, containerd, cloudbase-init.
-VERSIONS = 3
+VERSIONS = {"kubernetes": "1.35.6", "containerd": "2.1.4", "cloudbase_init": "1.1.6"}
 
 # What is asked for beside the least, and what the source block says then: a value, or an expression that is not one.
 CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -233,7 +232,7 @@ def test_a_plan_says_what_a_run_needs_to_know() -> None:
 
 
 def plan_of(settings: Settings) -> BuildPlan[Settings]:
-    image = SimpleNamespace(versions={"kubernetes": "1.35.6", "containerd": "2.1.4", "cloudbase_init": "1.1.6"})
+    image = SimpleNamespace(versions=VERSIONS)
     return cast("BuildPlan[Settings]", SimpleNamespace(image=image, settings=settings))
 
 

@@ -60,9 +60,9 @@ def test_the_folder_of_templates_holds_what_the_record_names(name: str) -> None:
 
 def test_without_a_word_of_its_own_every_build_needs_the_lowest_plugin() -> None:
     aws = provider("aws")
-    assert aws.plugin_for(None, 99) == aws.plugin  # type: ignore[arg-type]  # they are not looked at
-    newer = dataclasses.replace(aws, plugin_since=lambda _, versions: f"9.0.{versions}")
-    assert newer.plugin_for(None, 3).lowest == "9.0.3"  # type: ignore[arg-type]  # as above
+    assert aws.plugin_for(None, {}) == aws.plugin  # type: ignore[arg-type]  # they are not looked at
+    newer = dataclasses.replace(aws, plugin_since=lambda _, versions: f"9.0.{versions['a']}")
+    assert newer.plugin_for(None, {"a": "3"}).lowest == "9.0.3"  # type: ignore[arg-type]  # as above
 
 
 def test_no_function_of_a_provider_ignores_what_it_is_given() -> None:
