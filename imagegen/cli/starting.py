@@ -15,11 +15,12 @@ from imagegen.catalog.facts import goes_with, is_listed, numbers, table
 from imagegen.cli.overrides import known_words
 from imagegen.cli.telling import voice
 from imagegen.config.schema import FILE_NAME, config_schema, schema_text
-from imagegen.config.starter import Answers, OnAws, OnAzure, complaint, starter_text
+from imagegen.config.starter import Answers, complaint, starter_text
 from imagegen.documents.problems import nearest, quoted
 from imagegen.errors import ERROR, ConfigError
 from imagegen.files import check_name, write_file
 from imagegen.lines import one_line
+from imagegen.providers.questions import all_questions
 
 if TYPE_CHECKING:
     import datetime
@@ -28,22 +29,14 @@ if TYPE_CHECKING:
     from imagegen.errors import Problem
 
 _RELEASE = "2022"
-_FOR = {
-    "aws": ("region",),
-    "azure": ("location", "gallery_resource_group", "gallery", "definition"),
-}
 _TEXTS = {
     "release": "Windows release",
     "kubernetes": "Kubernetes version",
     "containerd": "containerd version",
     "name": "Name of the image",
-    "targets": "Clouds (aws, azure)",
+    "targets": f"Clouds ({', '.join(all_questions())})",
     "allow_cidr": "Networks that Packer connects from, for example 198.51.100.7/32",
-    "region": "AWS region to build in",
-    "location": "Azure region to build in",
-    "gallery_resource_group": "Resource group of the Azure Compute Gallery",
-    "gallery": "Name of the gallery",
-    "definition": "Image definition in the gallery",
+    **{question.name: question.prompt for cloud in all_questions().values() for question in cloud.questions},
 }
 
 
@@ -82,15 +75,17 @@ def answers_to(given: Mapping[str, Any], *, terminal: bool, today: datetime.date
     newest_kubernetes, newest_containerd = _newest(release, today)
     kubernetes = interview.answer("kubernetes", newest_kubernetes, _plain("kubernetes"))
     containerd = interview.answer("containerd", newest_containerd, _plain("containerd"))
-    clouds = interview.answer("targets", "aws, azure" if terminal else None, _clouds)
+    clouds = interview.answer("targets", ", ".join(all_questions()) if terminal else None, _clouds)
     _refuse_idle(given, clouds)
     cidrs = interview.answer("allow_cidr", None, _networks)
-    defaults = {"definition": f"capi-win-{release}-containerd"}
     of_clouds = {
         cloud: {
-            question: interview.answer(question, defaults.get(question), _plain(question)) for question in questions
+            question.name: interview.answer(
+                question.name, question.default and question.default.format(release=release), _plain(question.name)
+            )
+            for question in asked.questions
         }
-        for cloud, questions in _FOR.items()
+        for cloud, asked in all_questions().items()
         if cloud in clouds
     }
     if interview.missing:
@@ -102,8 +97,7 @@ def answers_to(given: Mapping[str, Any], *, terminal: bool, today: datetime.date
         kubernetes,
         containerd,
         tuple(cidrs),
-        OnAws(**of_clouds["aws"]) if "aws" in of_clouds else None,
-        OnAzure(**of_clouds["azure"]) if "azure" in of_clouds else None,
+        of_clouds,
         allow_eol=bool(given.get("allow_eol")),
     )
 
@@ -155,8 +149,8 @@ def _one_of(known: Sequence[str]) -> Callable[[str], str]:
 def _clouds(answer: str | Sequence[str]) -> list[str]:
     words = answer.replace(",", " ").split() if isinstance(answer, str) else answer
     if not words:
-        raise click.UsageError("name at least one of aws and azure")
-    return [_one_of(list(_FOR))(word) for word in dict.fromkeys(words)]
+        raise click.UsageError(f"name at least one of {' and '.join(all_questions())}")
+    return [_one_of(list(all_questions()))(word) for word in dict.fromkeys(words)]
 
 
 def _networks(answer: str | Sequence[str]) -> list[str]:
@@ -173,11 +167,10 @@ def _networks(answer: str | Sequence[str]) -> list[str]:
 
 def _refuse_idle(given: Mapping[str, Any], clouds: Sequence[str]) -> None:
     """Nothing is accepted and then ignored: a cloud's flag without the cloud is an error."""
-    for cloud, questions in _FOR.items():
-        for question in questions:
-            if clouds and cloud not in clouds and given.get(question):
-                flag = f"--{question.replace('_', '-')}"
-                raise ConfigError(f"{flag} is for {cloud}, which is no target", hint=f"add --target {cloud}")
+    for cloud, asked in all_questions().items():
+        for question in asked.questions:
+            if clouds and cloud not in clouds and given.get(question.name):
+                raise ConfigError(f"{question.option} is for {cloud}, which is no target", hint=f"add --target {cloud}")
 
 
 def _newest(release: str, today: datetime.date) -> tuple[str, str]:

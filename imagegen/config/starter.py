@@ -15,42 +15,30 @@ from imagegen.config.reference import flow
 from imagegen.config.schema import MODELINE
 from imagegen.documents.problems import model_problems
 from imagegen.documents.yaml import Document, dotted
+from imagegen.providers.questions import all_questions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imagegen.documents.yaml import YamlPath
 
-# Where each answer stands in the config.
-PATHS: Mapping[str, YamlPath] = {
+_PATHS: Mapping[str, YamlPath] = {
     "name": ("name",),
     "release": ("windows", "release"),
     "kubernetes": ("kubernetes", "version"),
     "containerd": ("runtime", "containerd", "version"),
-    "region": ("targets", "aws", "region"),
-    "location": ("targets", "azure", "location"),
-    "gallery_resource_group": ("targets", "azure", "gallery", "resource_group"),
-    "gallery": ("targets", "azure", "gallery", "name"),
-    "definition": ("targets", "azure", "gallery", "definition"),
-    "allow_cidr": ("targets", "aws", "network", "allowed_cidrs"),
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class OnAws:
-    """What only AWS asks."""
-
-    region: str
-
-
-@dataclasses.dataclass(frozen=True)
-class OnAzure:
-    """What only Azure asks."""
-
-    location: str
-    gallery_resource_group: str
-    gallery: str
-    definition: str
+def answer_paths() -> dict[str, YamlPath]:
+    """Where each answer stands in the config; that of the networks stands in every target."""
+    clouds = all_questions()
+    of_clouds = {
+        question.name: ("targets", cloud, *question.path)
+        for cloud, asked in clouds.items()
+        for question in asked.questions
+    }
+    return {**_PATHS, **of_clouds, "allow_cidr": ("targets", next(iter(clouds)), "network", "allowed_cidrs")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +50,14 @@ class Answers:
     kubernetes: str
     containerd: str
     allowed_cidrs: tuple[str, ...]
-    aws: OnAws | None
-    azure: OnAzure | None
+    clouds: Mapping[str, Mapping[str, str]]
+    """By the cloud: the answers to its own questions."""
     allow_eol: bool = False
 
 
 def complaint(question: str, answer: str | list[str]) -> str:
     """What the model has to say against an answer; empty where it takes it."""
-    path = PATHS[question]
+    path = answer_paths()[question]
     data: Any = answer
     for part in reversed(path):
         data = {part: data}
@@ -86,22 +74,20 @@ def complaint(question: str, answer: str | list[str]) -> str:
 
 def starter_text(answers: Answers, *, modeline: bool) -> str:
     """The config; with the editor's modeline only where a schema lies beside it."""
-    clouds = [title for title, asked in (("AWS", answers.aws), ("Azure", answers.azure)) if asked is not None]
+    clouds = {cloud: questions for cloud, questions in all_questions().items() if cloud in answers.clouds}
     parts = [
         *([MODELINE] if modeline else []),
         f"# Windows {answers.release} with containerd {answers.containerd} and Kubernetes {answers.kubernetes},"
-        f" for {' and '.join(clouds)}.",
+        f" for {' and '.join(cloud.title for cloud in clouds.values())}.",
         "# `imagegen schema --format yaml` shows every key that a config may have; `imagegen explain` says where each",
         "# value of this one comes from.",
         *([_ENDED] if answers.allow_eol else []),
         _NODE.format(**{key: flow(getattr(answers, key)) for key in ("name", "release", "kubernetes", "containerd")}),
     ]
     cidrs = flow(list(answers.allowed_cidrs))
-    if answers.aws:
-        parts.append(_AWS.format(region=flow(answers.aws.region), cidrs=cidrs))
-    if answers.azure:
-        words = {key: flow(value) for key, value in dataclasses.asdict(answers.azure).items()}
-        parts.append(_AZURE.format(cidrs=cidrs, **words))
+    for cloud, questions in clouds.items():
+        words = {name: flow(answer) for name, answer in answers.clouds[cloud].items()}
+        parts.append(questions.text.format(cidrs=cidrs, **words))
     return "\n".join(parts)
 
 
@@ -132,30 +118,3 @@ runtime:
 
 # Where the image is built and published. Credentials come from the environment, never from here.
 targets:"""
-
-_AWS = """\
-  aws:
-    region: {region}
-    network:
-      # Who reaches the builder's WinRM port while the image is built: where Packer runs, and nobody else.
-      allowed_cidrs: {cidrs}
-    # Regions that get a copy:
-    # publish:
-    #   regions: [us-west-2]
-"""
-
-_AZURE = """\
-  azure:
-    location: {location}
-    network:
-      # Who reaches the builder's WinRM port while the image is built: where Packer runs, and nobody else.
-      allowed_cidrs: {cidrs}
-    # The gallery and the image definition must exist: Windows, generalized, generation 2.
-    gallery:
-      resource_group: {gallery_resource_group}
-      name: {gallery}
-      definition: {definition}
-    # Regions that get a replica:
-    # publish:
-    #   regions: [westus3]
-"""

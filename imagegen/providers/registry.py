@@ -35,7 +35,7 @@ def provider_folders() -> list[Path]:
     return [provider_folder(name) for name in PROVIDERS]
 
 
-def parts(name: str) -> list[ModuleType]:
-    """That part of each provider that has one."""
-    modules = [f"{package}.{name}" for package in PROVIDERS.values()]
-    return [importlib.import_module(module) for module in modules if importlib.util.find_spec(module)]
+def parts(name: str) -> dict[str, ModuleType]:
+    """That part of each provider that has one, by the provider."""
+    modules = {provider: f"{package}.{name}" for provider, package in PROVIDERS.items()}
+    return {provider: part(provider, name) for provider, module in modules.items() if importlib.util.find_spec(module)}

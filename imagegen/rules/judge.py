@@ -32,7 +32,7 @@ _MODULES = (versions, support, windows, nodes, places, runtime, network, first_b
 def all_rules() -> tuple[Rule, ...]:
     """The general rules, then those of each provider. Providers may check the same rule, each in its own settings."""
     found: dict[str, Rule] = {}
-    for module in (*_MODULES, *parts("rules")):
+    for module in (*_MODULES, *parts("rules").values()):
         for rule in vars(module).values():
             if isinstance(rule, Rule):
                 known = found.get(rule.id)

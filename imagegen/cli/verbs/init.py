@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,36 +15,53 @@ from imagegen.cli.starting import answers_to, file_of, refuse_existing, write_st
 from imagegen.cli.telling import voice
 from imagegen.config.starter import complaint
 from imagegen.lines import joined
+from imagegen.providers.questions import all_questions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
-@click.command()
+def _cloud_options(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for each question of a cloud."""
+    questions = [question for cloud in all_questions().values() for question in cloud.questions]
+    for question in reversed(questions):
+        command = click.option(question.option, metavar=question.metavar, help=question.help)(command)
+    return command
+
+
+def _example() -> str:
+    cloud, asked = next(iter(all_questions().items()))
+    answers = [f"{question.option} {question.example}" for question in asked.questions]
+    return f"imagegen init --target {cloud} {' '.join(answers)} --allow-cidr 198.51.100.7/32"
+
+
+_HELP = f"""Write a first config, with comments, to FILE (<name>.yaml by default).
+
+Asks for what no flag says. Without a terminal it takes the defaults, and lists the missing flags that have none.
+The JSON Schema is written beside the config, so that an editor completes and checks it.
+
+\b
+For one cloud, without questions:
+  {_example()}
+"""
+
+
+@click.command(help=_HELP)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--name", help="The image's name; also the file's when FILE is left out.")
 @click.option("--release", help="The Windows release: `imagegen catalog windows` lists them.")
 @click.option("--kubernetes", metavar="VERSION", help="The Kubernetes version, for example 1.36.2.")
 @click.option("--containerd", metavar="VERSION", help="The containerd version, for example 2.3.4.")
 @click.option(
-    "--target", "targets", multiple=True, type=click.Choice(["aws", "azure"]), help="A cloud; may be repeated."
+    "--target", "targets", multiple=True, type=click.Choice(list(all_questions())), help="A cloud; may be repeated."
 )
 @click.option("--allow-cidr", multiple=True, metavar="CIDR", help="A network that Packer comes from; may be repeated.")
-@click.option("--region", help="AWS: the region to build in.")
-@click.option("--location", help="Azure: the region to build in.")
-@click.option("--gallery-resource-group", metavar="NAME", help="Azure: the resource group of the gallery.")
-@click.option("--gallery", metavar="NAME", help="Azure: the Compute Gallery.")
-@click.option("--definition", metavar="NAME", help="Azure: the image definition.")
+@_cloud_options
 @click.option("--allow-eol", is_flag=True, help="Accept versions that no longer receive security fixes.")
 @click.option("--no-schema", is_flag=True, help="Do not write the JSON Schema for editors beside the config.")
 @click.option("--force", is_flag=True, help="Replace an existing config.")
 def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:  # noqa: ANN401 - the flags, by the name of their question
-    """Write a first config, with comments, to FILE (<name>.yaml by default).
-
-    Asks for what no flag says. Without a terminal it takes the defaults, and lists the missing flags that have none.
-    The JSON Schema is written beside the config, so that an editor completes and checks it.
-
-    \b
-    For one cloud, without questions:
-      imagegen init --target aws --region us-east-1 --allow-cidr 198.51.100.7/32
-    """
+    """Writes a first config, and says what it wrote."""
     given["force"] = force
     if file is not None:
         refuse_existing(file, force=force)

@@ -6,18 +6,22 @@ import pytest
 
 from imagegen.config.model import ImageConfig
 from imagegen.config.schema import MODELINE
-from imagegen.config.starter import PATHS, Answers, OnAws, OnAzure, complaint, starter_text
+from imagegen.config.starter import Answers, answer_paths, complaint, starter_text
 from imagegen.documents.yaml import parse_yaml
+from imagegen.providers.questions import all_questions
 
-AWS = OnAws("us-east-1")
-AZURE = OnAzure("eastus2", "images(all)", "gallery", "2022-core")
+AWS = {"region": "us-east-1"}
+AZURE = {
+    **{"location": "eastus2", "gallery_resource_group": "images(all)", "gallery": "gallery"},
+    **{"definition": "2022-core"},
+}
 CIDRS = ("198.51.100.0/24", "203.0.113.7/32")
 
 
-@pytest.mark.parametrize(("aws", "azure"), [(AWS, AZURE), (AWS, None), (None, AZURE)])
+@pytest.mark.parametrize("clouds", [{"aws": AWS, "azure": AZURE}, {"aws": AWS}, {"azure": AZURE}])
 @pytest.mark.parametrize("modeline", [True, False])
-def test_starter_says_every_answer(aws: OnAws | None, azure: OnAzure | None, modeline: bool) -> None:
-    answers = Answers("first", "2022", "1.36.2", "2.3.4", CIDRS, aws, azure, allow_eol=modeline)
+def test_starter_says_every_answer(clouds: dict[str, dict[str, str]], modeline: bool) -> None:
+    answers = Answers("first", "2022", "1.36.2", "2.3.4", CIDRS, clouds, allow_eol=modeline)
     text = starter_text(answers, modeline=modeline)
     config = ImageConfig.model_validate(parse_yaml(text.encode(), "starter").data)
     assert (text.splitlines()[0] == MODELINE) is modeline
@@ -25,13 +29,13 @@ def test_starter_says_every_answer(aws: OnAws | None, azure: OnAzure | None, mod
     assert config.allow_eol is modeline
     assert config.runtime.containerd is not None
     assert config.runtime.containerd.version == "2.3.4"
-    assert (config.targets.aws is None, config.targets.azure is None) == (aws is None, azure is None)
+    assert list(config.targets.named()) == list(clouds)
     if config.targets.aws:
         assert (config.targets.aws.region, tuple(config.targets.aws.network.allowed_cidrs)) == ("us-east-1", CIDRS)
     if config.targets.azure:
         gallery = config.targets.azure.gallery
-        said = OnAzure(config.targets.azure.location, gallery.resource_group, gallery.name, gallery.definition)
-        assert (said, tuple(config.targets.azure.network.allowed_cidrs)) == (AZURE, CIDRS)
+        said = [config.targets.azure.location, gallery.resource_group, gallery.name, gallery.definition]
+        assert (said, tuple(config.targets.azure.network.allowed_cidrs)) == (list(AZURE.values()), CIDRS)
 
 
 GOOD = {
@@ -40,9 +44,15 @@ GOOD = {
 }
 
 
-@pytest.mark.parametrize("question", sorted(PATHS))
+@pytest.mark.parametrize("question", sorted(answer_paths()))
 def test_answers_are_judged_by_the_model(question: str) -> None:
     good = ["198.51.100.7/32"] if question == "allow_cidr" else GOOD[question]
     bad = ["anywhere"] if question == "allow_cidr" else "not / right"
     assert complaint(question, good) == ""
     assert "is not a valid" in complaint(question, bad)
+
+
+def test_no_two_clouds_ask_by_the_same_option() -> None:
+    questions = [question for cloud in all_questions().values() for question in cloud.questions]
+    assert len({question.name for question in questions}) == len(questions)
+    assert [question.name for question in questions if complaint(question.name, question.example)] == []

@@ -54,7 +54,7 @@ def _one_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     modules = [ModuleType("one"), ModuleType("other")]
     modules[0].wrong_region, modules[1].wrong_location = wrong_region, wrong_location  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setattr(judge, "_MODULES", ())
-    monkeypatch.setattr(judge, "parts", {"rules": modules}.__getitem__)
+    monkeypatch.setattr(judge, "parts", lambda _: dict(enumerate(modules)))
 
 
 @pytest.mark.usefixtures("_one_rule")
