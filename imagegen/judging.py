@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from imagegen.errors import ERROR, WARNING
 
@@ -13,10 +13,13 @@ if TYPE_CHECKING:
 
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
+    from imagegen.providers.settings import TargetSettings
     from imagegen.settle.spec import Spec
     from imagegen.steps.model import Step
 
-__all__ = ["ERROR", "WARNING", "Finding", "Rule", "RuleInput", "TargetInput", "TargetRule", "rule"]
+S = TypeVar("S", bound="TargetSettings")
+
+__all__ = ["ERROR", "WARNING", "Finding", "Rule", "RuleInput", "TargetRule", "rule"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,17 +38,6 @@ class RuleInput:
     def providers(self) -> tuple[str, ...]:
         """The clouds that the image is built for, each once."""
         return tuple(dict.fromkeys(spec.provider for spec in self.specs.values()))
-
-
-Settings = TypeVar("Settings")
-
-
-@dataclasses.dataclass(frozen=True)
-class TargetInput(Generic[Settings]):
-    """One target, as the rules of its provider see it."""
-
-    settings: Settings
-    spec: Spec
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,21 +75,21 @@ def rule(
 
 
 @dataclasses.dataclass(frozen=True)
-class TargetRule(Generic[Settings]):
+class TargetRule(Generic[S]):
     """Like `rule`, for a rule of each target that has such settings."""
 
-    settings: type[Settings]
+    settings: type[S]
 
     def __call__(
         self, identifier: str, severity: str, summary: str, why: str = ""
-    ) -> Callable[[Callable[[TargetInput[Settings]], Iterator[Finding]]], Rule]:
+    ) -> Callable[[Callable[[Spec[S]], Iterator[Finding]]], Rule]:
         """The function below it, as a rule; its findings' paths begin at the target."""
 
-        def make_rule(check: Callable[[TargetInput[Settings]], Iterator[Finding]]) -> Rule:
+        def make_rule(check: Callable[[Spec[S]], Iterator[Finding]]) -> Rule:
             def check_targets(given: RuleInput) -> Iterator[Finding]:
                 for name, spec in given.specs.items():
                     if isinstance(spec.settings, self.settings):
-                        for finding in check(TargetInput(spec.settings, spec)):
+                        for finding in check(cast("Spec[S]", spec)):
                             yield dataclasses.replace(finding, path=("targets", name, *finding.path))
 
             return Rule(identifier, severity, summary, (check_targets,), check.__module__, why)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING
 
 from imagegen.judging import Rule
@@ -21,10 +22,10 @@ from imagegen.rules import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection
 
     from imagegen.errors import Problem
-    from imagegen.judging import Finding, RuleInput
+    from imagegen.judging import RuleInput
 
 _MODULES = (versions, support, windows, nodes, places, runtime, network, first_boot, steps, artifacts)
 
@@ -45,14 +46,9 @@ def broken_rules(given: RuleInput, *, unread: Collection[str] = ()) -> list[Prob
     """Every place that breaks a rule; nothing is said of `unread` sections, whose values are not what was written."""
     problems = []
     for rule in all_rules():
-        for finding in _findings(rule, given):
+        for finding in itertools.chain.from_iterable(check(given) for check in rule.checks):
             if finding.path and finding.path[0] in unread:
                 continue
             problem = given.document.problem(finding.path, finding.message, finding.hint)
             problems.append(dataclasses.replace(problem, severity=rule.severity, rule=rule.id))
     return problems
-
-
-def _findings(rule: Rule, given: RuleInput) -> Iterator[Finding]:
-    for check in rule.checks:
-        yield from check(given)

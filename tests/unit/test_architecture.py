@@ -72,7 +72,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 MAY_NAME: dict[str, set[str]] = {
     "leftovers": {"console", "plan"},
     "artifacts": {"console"},
-    "judging": {"config", "documents", "settle", "steps"},
+    "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},
     "manifest": {"console"},
     "settle": {"config", "documents", "providers"},

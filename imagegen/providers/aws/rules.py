@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, TargetInput, TargetRule
+from imagegen.judging import ERROR, WARNING, Finding, TargetRule
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.aws.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.documents.yaml import YamlPath
+    from imagegen.settle.spec import Spec
 
-    Target = TargetInput[Settings]
+    Target = Spec[Settings]
 
 # https://docs.aws.amazon.com/ebs/latest/userguide/general-purpose.html
 _GP3_IOPS: Final = 3000
@@ -86,9 +87,9 @@ def aws_reached_by_public(target: Target) -> Iterator[Finding]:
 
 @rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service that asks with a token")
 def aws_imds_tokens(target: Target) -> Iterator[Finding]:
-    spec, cloudbase = target.spec, table("cloudbase-init")
-    (service,) = spec.catalogue["cloudbase_init", "metadata_services", spec.provider].value
-    asks_without = service in spec.metadata_services and not cloudbase["ec2_service_uses_imds_tokens"]
+    cloudbase = table("cloudbase-init")
+    (service,) = target.catalogue["cloudbase_init", "metadata_services", target.provider].value
+    asks_without = service in target.metadata_services and not cloudbase["ec2_service_uses_imds_tokens"]
     if target.settings.require_imds_tokens and asks_without:
         hint = "leave it out, or name under cloudbase_init.metadata_services.aws a service that asks with a token"
         yield Finding(("require_imds_tokens",), cloudbase["ec2_service_finding"], hint)
@@ -143,7 +144,7 @@ def _partition(region: str) -> str:
 @rule("aws-image-name", ERROR, "The AMI's name must be valid on AWS")
 def aws_image_name(target: Target) -> Iterator[Finding]:
     aws, limit = target.settings, limit_of("ami_name")
-    image = f"windows-{target.spec.config.windows.release}-v{target.spec.config.kubernetes.version}"
+    image = f"windows-{target.config.windows.release}-v{target.config.kubernetes.version}"
     name = f"{aws.name_prefix}-{image}-{AMI_SUFFIX}"
     if len(name) > limit["max"] or not re.search(limit["pattern"], name):
         message = f"{name} has {len(name)} characters: {limit['reason']}"
@@ -251,7 +252,7 @@ def aws_region_known(target: Target) -> Iterator[Finding]:
 @rule(*WINDOWS_OFFERED)
 def windows_offered(target: Target) -> Iterator[Finding]:
     """A base image of the operator's own needs no offer."""
-    image = offered_image(target.spec)
+    image = offered_image(target)
     if image and image["name"] is None and not target.settings.base_image:
         hint = "choose another release, or name an image of your own under base_image"
         yield Finding((), image["reason"], hint)
@@ -260,10 +261,10 @@ def windows_offered(target: Target) -> Iterator[Finding]:
 @rule(*DISK_HOLDS_BASE_IMAGE)
 def disk_holds_base_image(target: Target) -> Iterator[Finding]:
     if not target.settings.base_image:
-        yield from find_small_disk(target.spec, ("disk", "size_gb"), target.settings.disk.size_gb)
+        yield from find_small_disk(target, ("disk", "size_gb"), target.settings.disk.size_gb)
 
 
 @rule(*BASE_IMAGE_RELEASE)
 def base_image_release(target: Target) -> Iterator[Finding]:
     if image := target.settings.base_image:
-        yield from find_other_windows(target.spec, image.name)
+        yield from find_other_windows(target, image.name)

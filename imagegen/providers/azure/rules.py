@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, TargetInput, TargetRule
+from imagegen.judging import ERROR, WARNING, Finding, TargetRule
 from imagegen.providers.azure.node_rules import gmsa_on_azure as gmsa_on_azure
 from imagegen.providers.azure.node_rules import overlay_mtu_on_azure as overlay_mtu_on_azure
 from imagegen.providers.azure.node_rules import pool_name_aks as pool_name_aks
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
     from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
+    from imagegen.settle.spec import Spec
 
-    Target = TargetInput[Settings]
+    Target = Spec[Settings]
 
 _TAGS_WRITTEN: Final = OWN_TAGS | COMPONENT_TAGS
 # https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources#limitations
@@ -78,7 +79,7 @@ def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
 @rule("gallery-version", ERROR, "A gallery version must be three numbers")
 def gallery_version(target: Target) -> Iterator[Finding]:
     azure, limit = target.settings, limit_of("gallery_version")
-    path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.spec.config.kubernetes.version
+    path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
     if version == "kubernetes" and "-" in kubernetes:
         message = f"a gallery version has three numbers, and {kubernetes} has more"
         yield Finding(path, message, "choose version: date")
@@ -269,7 +270,7 @@ def azure_secret_name(target: Target) -> Iterator[Finding]:
 @rule(*WINDOWS_OFFERED)
 def windows_offered(target: Target) -> Iterator[Finding]:
     """A base image of the operator's own choice needs no offer."""
-    azure, image = target.settings, offered_image(target.spec)
+    azure, image = target.settings, offered_image(target)
     if image and image["sku"][str(azure.generation)] is None and not azure.base_image:
         hint = "choose the other generation, or name an image of your own choice under base_image"
         yield Finding(("generation",), image["reason"], hint)
@@ -278,11 +279,11 @@ def windows_offered(target: Target) -> Iterator[Finding]:
 @rule(*DISK_HOLDS_BASE_IMAGE)
 def disk_holds_base_image(target: Target) -> Iterator[Finding]:
     if not target.settings.base_image:
-        yield from find_small_disk(target.spec, ("disk_size_gb",), target.settings.disk_size_gb)
+        yield from find_small_disk(target, ("disk_size_gb",), target.settings.disk_size_gb)
 
 
 @rule(*BASE_IMAGE_RELEASE)
 def base_image_release(target: Target) -> Iterator[Finding]:
     if image := target.settings.base_image:
         name = f"{image.publisher}/{image.offer}/{image.sku}"
-        yield from find_other_windows(target.spec, name, target.settings.generation)
+        yield from find_other_windows(target, name, target.settings.generation)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from imagegen.documents.yaml import parse_yaml
-from imagegen.judging import ERROR, Finding, RuleInput, TargetInput, TargetRule
+from imagegen.judging import ERROR, Finding, RuleInput, TargetRule
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.rules import judge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from imagegen.settle.spec import Spec
 
 GALLERY = {"resource_group": "a", "name": "b", "definition": "c"}
 TEXT = """\
@@ -39,12 +41,12 @@ def targets() -> RuleInput:
 
 
 @TargetRule(AwsSettings)("wrong-region", ERROR, "The region must be another")
-def wrong_region(target: TargetInput[AwsSettings]) -> Iterator[Finding]:
+def wrong_region(target: Spec[AwsSettings]) -> Iterator[Finding]:
     yield Finding(("region",), f"{target.settings.region} is wrong", "choose another")
 
 
 @TargetRule(AzureSettings)("wrong-region", ERROR, "The region must be another")
-def wrong_location(target: TargetInput[AzureSettings]) -> Iterator[Finding]:
+def wrong_location(target: Spec[AzureSettings]) -> Iterator[Finding]:
     yield Finding(("location",), f"{target.settings.location} is wrong", "choose another")
 
 
