@@ -1,1 +1,1 @@
-"""Where bytes come from: the lock of what was looked up, and the downloads it is computed from."""
+"""Artifacts: downloads, and the lock that pins their bytes."""

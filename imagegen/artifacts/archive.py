@@ -1,4 +1,4 @@
-"""An archive in, the sha256 of each regular file in it out. Nothing is written; names and sizes are distrusted."""
+"""Computes the sha256 of each regular file in an archive. Writes nothing, and trusts neither names nor sizes."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _UNREADABLE = (
     lzma.LZMAError,
     EOFError,
     OSError,
-    # How zipfile says that it does not know a compression.
+    # zipfile raises it for an unknown compression.
     NotImplementedError,
 )
 # A trailing dot or blank is dropped by Windows, and a device's name means the device, whatever follows its dot.
-_NOT_A_NAME = re.compile(
+_INVALID_NAME = re.compile(
     r'|.*[\x00-\x1f\x7f<>"|?*].*|.*[. ]|(conin\$|conout\$|con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?',
     re.DOTALL | re.IGNORECASE,
 )
@@ -58,12 +58,12 @@ def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
                 with file.open("rb") as plain:
                     _read_tar(plain, members)
     except _UNREADABLE as error:
-        raise VerificationError(f"{name} is not an archive that can be read: {error}") from error
+        raise VerificationError(f"{name} cannot be read as an archive: {error}") from error
     return dict(sorted(members.digests.items()))
 
 
 class _Members:
-    """What was found so far, and the bounds that it must keep."""
+    """The members found so far. Raises an error when they exceed the limits."""
 
     def __init__(self, name: str) -> None:
         self.digests: dict[str, str] = {}
@@ -72,45 +72,45 @@ class _Members:
         self._count = 0
         self._bytes = 0
 
-    def path(self, written: str) -> str:
-        """A member's name as a path below the archive's root; anything else is refused."""
+    def check_path(self, name: str) -> str:
+        """The member's path below the archive's root. Any other name is an error."""
         self._count += 1
         if self._count > LIMIT_MEMBERS:
             raise VerificationError(f"{self._name} has more than {LIMIT_MEMBERS} members")
-        path = written.removesuffix("/")
+        path = name.removesuffix("/")
         while path.startswith("./"):
             path = path.removeprefix("./")
         if _leads_out(path):
-            raise self.refuse(written, "a path outside of the folder it is unpacked into")
-        if path not in _ROOT and not _is_named(path):
-            raise self.refuse(written, "a name that Windows cannot have")
+            raise self.rejection(name, "a path outside the folder it is unpacked into")
+        if path not in _ROOT and not _has_valid_names(path):
+            raise self.rejection(name, "a name that Windows does not allow")
         return path
 
     def add(self, path: str, content: IO[bytes]) -> None:
-        """Hash a regular file. Windows sees `A` and `a` as one: one of two digests would be of a file that is gone."""
+        """Hash a regular file. Windows treats `A` and `a` as one file, so two such members are an error."""
         if path in _ROOT:
-            raise self.refuse(path, "a name that Windows cannot have")
+            raise self.rejection(path, "a name that Windows does not allow")
         if path.casefold() in self._folded:
-            raise self.refuse(path, "a name that it has already")
+            raise self.rejection(path, "a name that another member has")
         self._folded.add(path.casefold())
         digest = hashlib.sha256()
         while chunk := content.read(_CHUNK_BYTES):
-            self.count(len(chunk))
+            self.count_bytes(len(chunk))
             digest.update(chunk)
         self.digests[path] = digest.hexdigest()
 
-    def count(self, size: int) -> None:
+    def count_bytes(self, size: int) -> None:
         self._bytes += size
         if self._bytes > LIMIT_BYTES:
             raise VerificationError(f"{self._name} unpacks to more than {LIMIT_BYTES / 2**30:g} GiB")
 
-    def refuse(self, written: str, why: str) -> VerificationError:
-        return VerificationError(f"{self._name} holds {written!a}: {why}")
+    def rejection(self, name: str, reason: str) -> VerificationError:
+        return VerificationError(f"{self._name} holds {name!a}: {reason}")
 
 
 def is_member(path: str) -> bool:
-    """Whether this is the path of a file below the folder that its archive is unpacked into, on Windows too."""
-    return not _leads_out(path) and _is_named(path)
+    """Whether a file with this path stays below the folder that its archive is unpacked into, on Windows too."""
+    return not _leads_out(path) and _has_valid_names(path)
 
 
 def _leads_out(path: str) -> bool:
@@ -118,12 +118,12 @@ def _leads_out(path: str) -> bool:
     return path.startswith("/") or "\\" in path or ":" in path or ".." in path.split("/")
 
 
-def _is_named(path: str) -> bool:
-    """Whether Windows takes every part of the path as a name; an empty part is none, nor is one that is a dot."""
-    return _is_text(path) and not any(_NOT_A_NAME.fullmatch(part) for part in path.split("/"))
+def _has_valid_names(path: str) -> bool:
+    """Whether every part of the path is a valid name on Windows."""
+    return _is_unicode(path) and not any(_INVALID_NAME.fullmatch(part) for part in path.split("/"))
 
 
-def _is_text(path: str) -> bool:
+def _is_unicode(path: str) -> bool:
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -132,7 +132,7 @@ def _is_text(path: str) -> bool:
 
 
 class _Bounded:
-    """What tarfile reads from: it reads a long name whole, whatever size its header announces."""
+    """A file for tarfile with a limit: tarfile reads a long name whole, whatever size its header announces."""
 
     def __init__(self, inner: gzip.GzipFile | BinaryIO) -> None:
         self._inner = inner
@@ -154,12 +154,12 @@ class _Bounded:
 def _read_tar(unpacked: gzip.GzipFile | BinaryIO, members: _Members) -> None:
     with tarfile.open(fileobj=cast("IO[bytes]", _Bounded(unpacked)), mode="r:") as archive:
         for member in archive:
-            path = members.path(member.name)
+            path = members.check_path(member.name)
             if member.isdir():
                 continue
             content = archive.extractfile(member) if member.isfile() else None
             if content is None:
-                raise members.refuse(member.name, "a link or a device")
+                raise members.rejection(member.name, "a link or a device")
             with content:
                 members.add(path, content)
 
@@ -167,12 +167,12 @@ def _read_tar(unpacked: gzip.GzipFile | BinaryIO, members: _Members) -> None:
 def _read_zip(file: Path, members: _Members) -> None:
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
-            path = members.path(member.orig_filename)
+            path = members.check_path(member.orig_filename)
             mode = member.external_attr >> 16 if member.create_system == 3 else 0
             if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
-                raise members.refuse(member.orig_filename, "a link or a device")
+                raise members.rejection(member.orig_filename, "a link or a device")
             if member.flag_bits & 1:
-                raise members.refuse(member.orig_filename, "encrypted")
+                raise members.rejection(member.orig_filename, "encrypted")
             if member.is_dir():
                 continue
             with archive.open(member) as content:

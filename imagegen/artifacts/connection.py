@@ -1,6 +1,6 @@
-"""HTTPS requests as an environment wants them made: its proxy, its certificate authorities, and never another scheme.
+"""Makes HTTPS requests with the proxy and the certificate authorities of an environment.
 
-Touches the network. Redirects are followed here, one by one, so that none of them leaves HTTPS.
+Touches the network. Follows redirects one by one, so that none of them leaves HTTPS.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy through which a host is reached over HTTPS; None for directly."""
+    """The proxy for HTTPS requests to a host; None where the host is reached directly."""
     proxy = _first(environ, ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"))
     direct = {"no": _first(environ, ("NO_PROXY", "no_proxy"))}
-    # proxy_bypass is another function on macOS, which asks the system besides.
+    # On macOS proxy_bypass is another function, which also asks the system.
     bypass = urllib.request.proxy_bypass_environment  # type: ignore[attr-defined]  # typeshed has no entry for it
     if not proxy or bypass(host, direct):
         return None
     address = proxy if "://" in proxy else f"http://{proxy}"
-    parsed = _read(address)
+    parsed = _parse_url(address)
     if parsed is None:
-        # Not shown: a password may be in it.
-        message = "the proxy of HTTPS_PROXY or ALL_PROXY is an address that cannot be read"
-        raise ConfigError(message, hint="set HTTPS_PROXY as in http://proxy.example.com:3128")
+        # The address is not shown, because it may hold a password.
+        message = "the proxy in HTTPS_PROXY or ALL_PROXY is not a valid URL"
+        raise ConfigError(message, hint="set HTTPS_PROXY to a URL such as http://proxy.example.com:3128")
     if parsed.scheme not in ("http", "https"):
         raise ConfigError(
-            "the proxy of HTTPS_PROXY or ALL_PROXY is neither http:// nor https://",
-            hint="set HTTPS_PROXY to an HTTP proxy",
+            "the proxy in HTTPS_PROXY or ALL_PROXY must start with http:// or https://",
+            hint="set HTTPS_PROXY to the URL of an HTTP proxy",
         )
     return address
 
 
 def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
-    """Who is believed about a server's name: the environment's bundle alone when it names one, as other tools do."""
+    """The trusted certificate authorities. A bundle that the environment names replaces all others."""
     for variable in _CA_VARIABLES:
         file = environ.get(variable)
         if not file:
@@ -60,10 +60,10 @@ def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
             return ssl.create_default_context(cafile=file)
         except OSError as error:
             raise ConfigError(
-                f"{variable} names {file}, which is not a readable bundle of certificates: {error.strerror or error}",
+                f"{variable} names {file}, which is not a readable certificate bundle: {error.strerror or error}",
                 hint=f"correct {variable}, or unset it",
             ) from error
-    # A company's own authority is in the system's store, and a slim container has no such store: both count.
+    # A company's own authority is in the system's store, which a slim container does not have: both are used.
     context = httpx.create_ssl_context(trust_env=False)
     context.load_default_certs()
     return context
@@ -79,7 +79,7 @@ def get(
     connect_s: float = CONNECT_TIMEOUT_S,
     read_s: float = READ_TIMEOUT_S,
 ) -> Iterator[httpx.Response]:
-    """The answer at the end of all redirects, its body not read yet. A user in the URL goes to that URL's host only."""
+    """The response after all redirects, its body not read yet. Credentials in the URL go to that URL's host only."""
     current = url
     for _ in range(REDIRECTS + 1):
         host = _https_host(current, url)
@@ -94,7 +94,7 @@ def get(
             if response.status_code not in _REDIRECTS or location is None:
                 yield response
                 return
-            current = _joined(current, location)
+            current = _join_url(current, location)
     raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
 
 
@@ -105,33 +105,34 @@ def _proxy(host: str, environ: Mapping[str, str], trust: ssl.SSLContext) -> http
     return httpx.Proxy(address, ssl_context=trust if address.startswith("https:") else None)
 
 
-def _joined(base: str, location: str) -> str:
+def _join_url(base: str, location: str) -> str:
     try:
         return urllib.parse.urljoin(base, location)
     except ValueError:
-        # No host is in it, which is refused with the rest.
+        # An empty URL has no host: _https_host rejects it.
         return ""
 
 
-def _read(url: str) -> httpx.URL | None:
-    """The URL where it has a host that client and resolver take; both end with errors of their own otherwise."""
+def _parse_url(url: str) -> httpx.URL | None:
+    """The URL, or None where the client or the resolver would fail with an error of its own."""
     try:
         parsed = httpx.URL(url)
-        readable = parsed.host.encode("idna") and (parsed.port is None or 0 < parsed.port < 2**16)
-        return parsed if readable else None
+        is_valid = parsed.host.encode("idna") and (parsed.port is None or 0 < parsed.port < 2**16)
+        return parsed if is_valid else None
     except (httpx.InvalidURL, ValueError):
         return None
 
 
-def _https_host(url: str, asked: str) -> str:
-    parsed = _read(url)
+def _https_host(url: str, first_url: str) -> str:
+    parsed = _parse_url(url)
     if parsed is None:
-        raise ConfigError(f"{shown_url(asked)} leads to an address that cannot be read")
+        problem = "is not a valid URL" if url == first_url else "redirects to an invalid URL"
+        raise ConfigError(f"{shown_url(first_url)} {problem}")
     if parsed.scheme != "https":
-        led = "" if url == asked else f", where {shown_url(asked)} leads,"
+        redirected = "" if url == first_url else f", to which {shown_url(first_url)} redirects,"
         raise ConfigError(
-            f"{shown_url(url)}{led} is not an https:// URL",
-            hint="artifacts are fetched over HTTPS only; give such a URL",
+            f"{shown_url(url)}{redirected} must start with https://",
+            hint="artifacts are downloaded over HTTPS only: use an https:// URL",
         )
     return parsed.host
 

@@ -1,6 +1,6 @@
-"""One URL in, one file with the sha256 of its bytes out. Resumes broken connections, and gives up in bounded time.
+"""Downloads one URL to a file and computes its sha256. Resumes broken connections, and gives up in bounded time.
 
-Touches the network and the folder of the file. No message holds a URL's query or user.
+Touches the network and the folder of the file. No message shows the query or the credentials of a URL.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ DEADLINE_S = 1800.0
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
 
-_AGAIN = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
+_TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)\Z")
 
 
 @dataclasses.dataclass(frozen=True)
 class Fetched:
-    """What was computed from the bytes that arrived."""
+    """The digest and the size of a downloaded file."""
 
     sha256: str
     size: int
@@ -64,9 +64,9 @@ def fetch(
     stop: threading.Event | None = None,
     timing: Timing | None = None,
 ) -> Fetched:
-    """Download to `into`, which appears only when whole and, if a digest is expected, right.
+    """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
 
-    `override` is the config's key that replaces the URL, for hints; setting `stop` ends it from another thread.
+    `override` is the config's key that replaces the URL, for hints. Another thread sets `stop` to cancel the download.
     """
     ended = stop or threading.Event()
     download = _Download(url, environ, console, override, ended, timing or Timing(ended.wait))
@@ -78,8 +78,8 @@ def fetch(
             found = Fetched(part.digest.hexdigest(), part.size)
             if expected_sha256 is not None and found.sha256 != expected_sha256:
                 raise VerificationError(
-                    f"{shown_url(url)} has sha256 {found.sha256}, and {expected_sha256} was asked for",
-                    hint="find out which one is right; never take over a digest because it makes this message go away",
+                    f"{shown_url(url)} has sha256 {found.sha256}, but {expected_sha256} is expected",
+                    hint="find out which one is right; do not copy the new digest only to make this message go away",
                 )
     except OSError as error:
         raise RefusedError(
@@ -90,7 +90,7 @@ def fetch(
 
 
 class _Retry(Exception):
-    """This attempt failed in a way that may pass."""
+    """This attempt failed, but the next one may succeed."""
 
     def __init__(self, reason: str, after_s: float = 0.0) -> None:
         super().__init__(reason)
@@ -98,14 +98,14 @@ class _Retry(Exception):
 
 
 class _Part:
-    """The bytes that are here so far."""
+    """The bytes downloaded so far."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self.digest = hashlib.sha256()
         self.size = 0
         self.validator = ""
-        """What proves that a later answer is about the same bytes; without it nothing is resumed."""
+        """Proves that a later response has the same bytes. Without it, a download starts again instead of resuming."""
 
     def restart(self) -> None:
         self._file.seek(0)
@@ -133,7 +133,7 @@ class _Download:
         return shown_url(self.url)
 
     def fill(self, part: _Part) -> None:
-        """Attempts until the part is whole. Failures count only in a row: an attempt that brought bytes is progress."""
+        """Retry until the file is complete. Only consecutive failures count, and any bytes are progress."""
         deadline = self.timing.now() + DEADLINE_S
         trust = connection.authorities(self.environ)
         failures = 0
@@ -142,21 +142,21 @@ class _Download:
             try:
                 self.attempt(part, trust, deadline)
             except (httpx.TransportError, _Retry) as error:
-                self.refuse_hopeless(error)
+                self.reject_permanent_failure(error)
                 failures = 1 if part.size > before else failures + 1
                 wait = max(PAUSES_S[min(failures, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
                 if failures > len(PAUSES_S) or self.timing.now() + wait > deadline:
                     raise RefusedError(
                         f"{self.label} could not be downloaded: {_reason(error)}", hint=self.hint("try again later")
                     ) from error
-                self.console.say(f"{self.label}: {_reason(error)}; trying again in {wait:g} s")
+                self.console.say(f"{self.label}: {_reason(error)}; retrying in {wait:g} s")
                 self.timing.pause(wait)
-                self.heed_stop()
+                self.check_cancelled()
             else:
                 return
 
     def attempt(self, part: _Part, trust: ssl.SSLContext, deadline: float) -> None:
-        # Identity, and the raw bytes below: a digest of bytes that a library unpacked would be of another file.
+        # Identity here and raw bytes below: bytes that a library decompressed would have another digest.
         headers = {"Accept-Encoding": "identity"}
         if part.size and part.validator:
             headers |= {"Range": f"bytes={part.size}-", "If-Range": part.validator}
@@ -164,27 +164,27 @@ class _Download:
             total = self.accept(response, part)
             with self.console.task(f"downloading {self.label}", total) as advance:
                 advance(part.size)
-                # Without a chunk size: one would be filled first, and lost when the connection breaks.
+                # No chunk size: a chunk that is not full yet would be lost when the connection breaks.
                 for chunk in response.iter_raw():
-                    self.heed_stop()
-                    self.heed_limits(part.size + len(chunk), deadline)
+                    self.check_cancelled()
+                    self.check_limits(part.size + len(chunk), deadline)
                     part.write(chunk)
                     advance(len(chunk))
         if total is not None and part.size != total:
             raise _Retry(f"{part.size} of {total} bytes arrived")
 
     def accept(self, response: httpx.Response, part: _Part) -> int | None:
-        """Decide from the answer's head whether its body begins or continues the part; its whole size if told."""
+        """Decide by the headers whether the body starts or continues the file; return its total size, if known."""
         status = response.status_code
-        if status in _AGAIN:
+        if status in _TEMPORARY_STATUSES:
             if status == 416:
                 part.restart()
-            raise _Retry(f"the server answered {status}", _retry_after(response))
+            raise _Retry(f"the server responded with status {status}", _retry_after(response))
         if status == 206:
             match = _CONTENT_RANGE.match(response.headers.get("content-range", ""))
             if match is None or int(match[1]) != part.size or _validator(response) not in ("", part.validator):
                 part.restart()
-                raise _Retry("the server continued with other bytes than were asked for")
+                raise _Retry("the server sent another range than requested")
             total: int | None = int(match[2])
         elif status == 200:
             part.restart()
@@ -193,25 +193,25 @@ class _Download:
             total = int(length) if length.isdecimal() else None
         else:
             raise ConfigError(
-                f"{self.label} cannot be had: the server answered {status}",
+                f"{self.label} cannot be downloaded: the server responded with status {status}",
                 hint=self.hint("check that the version and the URL exist"),
             )
         if total is not None and total > LIMIT_BYTES:
             raise self.too_large()
         return total
 
-    def refuse_hopeless(self, error: Exception) -> None:
+    def reject_permanent_failure(self, error: Exception) -> None:
         if "CERTIFICATE_VERIFY_FAILED" in str(error):
             raise RefusedError(
                 f"{self.label} could not be downloaded: {error}",
-                hint="if a proxy of yours ends TLS, name its certificates in SSL_CERT_FILE",
+                hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
             ) from error
 
-    def heed_stop(self) -> None:
+    def check_cancelled(self) -> None:
         if self.stop.is_set():
             raise concurrent.futures.CancelledError
 
-    def heed_limits(self, size: int, deadline: float) -> None:
+    def check_limits(self, size: int, deadline: float) -> None:
         if size > LIMIT_BYTES:
             raise self.too_large()
         if self.timing.now() > deadline:
@@ -232,10 +232,10 @@ def _reason(error: Exception) -> str:
 
 def _validator(response: httpx.Response) -> str:
     tag: str = response.headers.get("etag", "")
-    # RFC 9110, 13.1.5: a weak tag says nothing about bytes, and must not be sent as If-Range.
+    # RFC 9110, 13.1.5: a weak tag does not identify bytes and must not be sent as If-Range.
     return "" if tag.startswith("W/") else tag or response.headers.get("last-modified", "")
 
 
 def _retry_after(response: httpx.Response) -> float:
-    told = response.headers.get("retry-after", "")
-    return min(float(told), LONGEST_RETRY_AFTER_S) if told.isdecimal() else 0.0
+    seconds = response.headers.get("retry-after", "")
+    return min(float(seconds), LONGEST_RETRY_AFTER_S) if seconds.isdecimal() else 0.0

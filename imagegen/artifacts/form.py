@@ -1,4 +1,4 @@
-"""What a downloaded file is, by its first bytes, and whether that is what the plan needs. Reads the file's start."""
+"""Tells a downloaded file's format by its first bytes, and checks that the plan can use it. Reads the file's start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MSI: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROGRAM: Final = b"MZ"
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _QUOTED_BYTES: Final = 24
-_WANTED: Final = {
+_EXPECTED: Final = {
     "archive": "an archive (.zip, .tar.gz or .tar)",
     "package": "an MSI package",
     "file": "the file itself",
@@ -32,18 +32,18 @@ _WANTED: Final = {
 
 
 def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
-    """Raises an error where the file is not what the plan needs; returns the format of an archive."""
+    """Return the format of an archive. A file that the plan cannot use is an error."""
     with file.open("rb") as stream:
         start = stream.read(_START_BYTES)
     archive = _archive_format(start)
-    fits = {
+    is_usable = {
         "archive": archive is not None,
         "package": start.startswith(_MSI),
         "file": not _is_web_page(start),
     }
-    if not fits[request.form]:
+    if not is_usable[request.form]:
         raise VerificationError(
-            f"{request.name}: {shown_url(request.url)} is {_name_of(start)}, not {_WANTED[request.form]}",
+            f"{request.name}: {shown_url(request.url)} is {_describe(start)}, not {_EXPECTED[request.form]}",
             hint=_hint(request, start),
         )
     return archive if request.form == "archive" else None
@@ -62,8 +62,8 @@ def _is_web_page(start: bytes) -> bool:
     return _WEB_PAGE.match(start) is not None
 
 
-def _name_of(start: bytes) -> str:
-    """The file as a message names it."""
+def _describe(start: bytes) -> str:
+    """What messages call the file."""
     if not start:
         return "empty"
     if _is_web_page(start):

@@ -1,8 +1,7 @@
-"""The lock: everything that floats, looked up once. Read by resolve; written by `imagegen lock`
-beside the user's config.
+"""The lock: artifacts and base images as they were looked up. `imagegen lock` writes it beside the user's config.
 
-A digest in a lock was always computed from bytes that were downloaded. A lock comes from a repository, so it is
-distrusted: its model is closed and bounded, and what it answers must belong to what was asked.
+Every digest in a lock was computed from downloaded bytes. A lock comes from a repository, so it is not trusted:
+its model is closed and bounded, and its entries must match what the config requests.
 """
 
 from __future__ import annotations
@@ -40,32 +39,32 @@ _ADDRESS: Final = re.compile(r"https://[!-~]{1,2040}")
 
 def _plain_text(text: str) -> str:
     if _PLAIN.fullmatch(text) is None:
-        raise ValueError(f"{text[:80]!a} is not a plain name")
+        raise ValueError(f"{text[:80]!a} is not a valid name")
     return text
 
 
 def _address(url: str) -> str:
     if _ADDRESS.fullmatch(url) is None:
-        raise ValueError(f"{url[:80]!a} is not an https:// URL")
+        raise ValueError(f"{url[:80]!a} must start with https://")
     return url
 
 
 def _member(path: str) -> str:
     if len(path) > 1024 or not is_member(path):
-        raise ValueError(f"{path[:80]!a} is not the path of a file that an archive can hold for Windows")
+        raise ValueError(f"{path[:80]!a} is not a valid path of an archive member on Windows")
     return path
 
 
 def _not_a_boolean(value: object) -> object:
-    # True is 1, and a literal compares.
+    # A literal compares by value, and True equals 1.
     if isinstance(value, bool):
-        raise ValueError("it must be 1")
+        raise ValueError("must be 1")
     return value
 
 
-def _told_apart(members: dict[str, str] | None) -> dict[str, str] | None:
+def _distinct_on_windows(members: dict[str, str] | None) -> dict[str, str] | None:
     if members is not None and len({path.casefold() for path in members}) != len(members):
-        raise ValueError("two members are one file on Windows")
+        raise ValueError("two members have names that differ only in case, which is one file on Windows")
     return members
 
 
@@ -73,7 +72,7 @@ Plain = Annotated[str, pydantic.AfterValidator(_plain_text)]
 Address = Annotated[str, pydantic.AfterValidator(_address)]
 Member = Annotated[str, pydantic.AfterValidator(_member)]
 Members = Annotated[
-    dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_told_apart)
+    dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
 ]
 Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -81,7 +80,7 @@ LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]
 
 
 class LockedArtifact(Strict):
-    """One download: the URL that was asked for, and what its bytes were. `members` lists an archive's files."""
+    """One download: its URL, and what its bytes were. `members` lists an archive's files."""
 
     url: Address
     sha256: Sha256
@@ -89,7 +88,7 @@ class LockedArtifact(Strict):
     members: Members | None = None
 
     def answers(self, request: ArtifactRequest) -> bool:
-        """Whether this is what the request asks for, with the files of an archive where it asks for one."""
+        """Whether this entry matches the request: URL, digest, and members if the request is for an archive."""
         return (
             self.url == request.url
             and request.sha256 in (None, self.sha256)
@@ -99,14 +98,14 @@ class LockedArtifact(Strict):
 
 @dataclasses.dataclass(frozen=True)
 class BaseForm:
-    """What a cloud's base images are told by: every key of both answers, and a regular expression of its value."""
+    """The keys that describe a cloud's base images, each with a regular expression for its value."""
 
     identity: Mapping[str, str]
     place: Mapping[str, str]
 
 
 class LockedBase(Strict):
-    """A base image: what was asked for (`request`), what it is everywhere (`identity`), where it lies (`place`)."""
+    """A base image: what the config requests, what identifies the image everywhere, and its place in the account."""
 
     request: Answers
     identity: Answers
@@ -117,14 +116,14 @@ class LockedBase(Strict):
         # A request may be a pattern, such as the name of a cloud's newest image.
         for answer in (self.identity, self.place):
             for key in self.request.keys() & answer.keys():
-                # Brackets are letters of a name to a cloud, and a choice of letters to fnmatch.
+                # In fnmatch brackets are a set of characters; in a cloud's name they are ordinary characters.
                 wanted = self.request[key].replace("[", "[[]")
                 if not fnmatch.fnmatchcase(answer[key], wanted):
-                    raise ValueError(f"{key} is {answer[key]}, and {self.request[key]} was asked for")
+                    raise ValueError(f"{key} is {answer[key]}, but the request says {self.request[key]}")
         return self
 
-    def wrong(self, form: BaseForm) -> Iterator[tuple[str, str]]:
-        """Where the answers do not have the cloud's form, and what is wrong there."""
+    def mismatches(self, form: BaseForm) -> Iterator[tuple[str, str]]:
+        """Each place where this entry does not have the cloud's form, and what is wrong there."""
         for part, answers, keys in (("identity", self.identity, form.identity), ("place", self.place, form.place)):
             if answers.keys() != keys.keys():
                 found = ", ".join(sorted(answers)) or "none"
@@ -135,7 +134,7 @@ class LockedBase(Strict):
 
 
 class Lock(Strict):
-    """All that was looked up for one config; `labels` mark a lock that is not production's."""
+    """Everything that was looked up for one config; `labels` mark a lock that is not for production."""
 
     lock_version: Annotated[Literal[1], pydantic.BeforeValidator(_not_a_boolean)] = 1
     labels: Annotated[dict[LabelName, LabelValue], pydantic.Field(max_length=100)] = {}
@@ -144,37 +143,37 @@ class Lock(Strict):
 
 
 def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock | None:
-    """The lock at this path; None when there is none. `forms` are those of the targets whose base images are used."""
+    """The lock at this path; None if there is no file. `forms` are those of the targets whose base images are used."""
     try:
         text = read_file(path, limit=_LIMIT_LOCK_BYTES)
     except FileNotFoundError:
         return None
     try:
-        lock = Lock.model_validate(json.loads(text, object_pairs_hook=_unique))
+        lock = Lock.model_validate(json.loads(text, object_pairs_hook=_reject_duplicate_keys))
     except pydantic.ValidationError as error:
         problems = [_problem(path, item) for item in error.errors(include_url=False)]
         hidden = len(problems) - _SHOWN_PROBLEMS
         details = [f"and {hidden} more"] if hidden > 0 else []
-        raise _unreadable(path, problems[:_SHOWN_PROBLEMS], details) from None
+        raise _invalid_lock(path, problems[:_SHOWN_PROBLEMS], details) from None
     except (ValueError, RecursionError) as error:
-        problem = Problem(str(path), 0, "", f"it is not JSON: {error}")
-        raise _unreadable(path, [problem]) from None
+        problem = Problem(str(path), 0, "", f"is not valid JSON: {error}")
+        raise _invalid_lock(path, [problem]) from None
     if wrong := [
         Problem(str(path), 0, f"base_images.{target}.{place}", message)
         for target, form in (forms or {}).items()
         if target in lock.base_images
-        for place, message in lock.base_images[target].wrong(form)
+        for place, message in lock.base_images[target].mismatches(form)
     ]:
-        raise _unreadable(path, wrong)
+        raise _invalid_lock(path, wrong)
     return lock
 
 
-def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Of a key that is there twice, JSON readers take one or the other."""
+def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Reject duplicate keys: JSON readers differ in which of the two they take."""
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
-        raise ValueError(f"the key {twice[:80]!a} is there twice")
+        raise ValueError(f"duplicate key {twice[:80]!a}")
     return found
 
 
@@ -182,14 +181,14 @@ def _problem(path: Path, item: ErrorDetails) -> Problem:
     place = ".".join(str(part) for part in item["loc"] if part != "[key]")
     if item["type"] == "string_pattern_mismatch":
         return Problem(str(path), 0, place, f"{item['input'][:80]!a} is not a valid value or name")
-    message = item["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
+    message = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
     return Problem(str(path), 0, place, message)
 
 
-def _unreadable(path: Path, problems: Sequence[Problem], details: Sequence[str] = ()) -> ConfigError:
+def _invalid_lock(path: Path, problems: Sequence[Problem], details: Sequence[str] = ()) -> ConfigError:
     return ConfigError(f"{path} is not a valid lock", problems=problems, details=details, hint=_HINT)
 
 
 def lock_bytes(lock: Lock) -> bytes:
-    """The lock as it is written: sorted, so that two locks of one state are byte-identical."""
+    """The lock as JSON. Keys are sorted, so that equal locks are byte-identical."""
     return json.dumps(lock.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"

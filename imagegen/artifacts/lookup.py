@@ -1,6 +1,6 @@
-"""Artifact requests and the old lock in, locked artifacts out: what is pinned already is kept, the rest is downloaded.
+"""Locks artifacts: keeps what the old lock pins already, and downloads the rest.
 
-Touches the network and a scratch folder in the cache, which is gone afterwards.
+Touches the network and a scratch folder in the cache, which it removes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from imagegen.artifacts.form import check_form
 from imagegen.artifacts.lock import LockedArtifact
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ImagegenError, VerificationError
+from imagegen.lines import counted
 from imagegen.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def lock_artifacts(
     cache: Path,
     console: Console,
 ) -> dict[str, LockedArtifact]:
-    """The artifacts as a lock holds them; with `refresh`, every one of them computed again."""
+    """The artifacts for a lock. With `refresh`, each of them is downloaded again."""
     known = old.artifacts if old else {}
     kept = {
         name: known[name]
@@ -49,30 +50,30 @@ def lock_artifacts(
     downloads = _downloads(request for name, request in requests.items() if name not in kept)
     found = _download_all(downloads, environ=environ, cache=cache, console=console)
     for name, artifact in found.items():
-        _refuse_changed_bytes(requests[name], known.get(name), artifact)
+        _reject_changed_bytes(requests[name], known.get(name), artifact)
     return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
 
 
-def _refuse_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
+def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
     if before is None or before.url != now.url or before.sha256 == now.sha256 or request.sha256 == now.sha256:
         return
     raise VerificationError(
-        f"{request.name}: {shown_url(now.url)} has other bytes than when it was locked: "
-        f"sha256 {now.sha256}, and the lock says {before.sha256}",
-        hint="a published URL does not change: find out why; to take the new bytes, ask for exactly this sha256 "
+        f"{request.name}: the bytes of {shown_url(now.url)} have changed since it was locked: "
+        f"sha256 {now.sha256}, but the lock says {before.sha256}",
+        hint="a published file does not change: find out why; to accept the new bytes, write this sha256 "
         f"beside overrides.{request.override}",
     )
 
 
 @dataclasses.dataclass(frozen=True)
 class _Download:
-    """One URL, for all the artifacts that come from it."""
+    """One URL, and all the artifacts that come from it."""
 
     requests: tuple[ArtifactRequest, ...]
 
     def run(self, scratch: Path, environ: Mapping[str, str], console: Console, stop: threading.Event) -> _Found:
         first = self.requests[0]
-        # A folder of its own: nothing is assumed about what a name may hold.
+        # In a folder of its own, because an artifact's name may not be a valid file name.
         into = Path(tempfile.mkdtemp(dir=scratch)) / "artifact"
         fetched = fetch(
             first.url,
@@ -116,16 +117,14 @@ def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cac
     with (
         scratch_folder(cache, "lock-") as scratch,
         concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
-        console.task(
-            f"looking up {len(downloads)} artifact{'s' if len(downloads) > 1 else ''}", len(downloads)
-        ) as advance,
+        console.task(f"looking up {counted(len(downloads), 'artifact')}", len(downloads)) as advance,
     ):
         running = [pool.submit(download.run, scratch, environ, console, stop) for download in downloads]
         try:
             for _ in concurrent.futures.as_completed(running):
                 advance(1)
         except BaseException:
-            # An interrupt: without this the pool would wait for downloads that nobody wants any more.
+            # Without this, an interrupt would wait for every download.
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -133,19 +132,19 @@ def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cac
 
 
 def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
-    """All that was found, or all that went wrong: one run tells an operator every URL to mend."""
-    wrong: list[ImagegenError] = []
+    """All artifacts, or all errors, so that one run shows the operator every URL to correct."""
+    errors: list[ImagegenError] = []
     found: _Found = {}
     for future in finished:
         try:
             found |= future.result()
         except ImagegenError as error:
-            wrong.append(error)
-    if not wrong:
+            errors.append(error)
+    if not errors:
         return found
-    # Wrong bytes are the gravest: their exit code must not hide behind a server that is away.
-    first = min(wrong, key=lambda error: not isinstance(error, VerificationError))
-    if len(wrong) == 1:
+    # Wrong bytes are the most serious error: an unreachable server must not hide their exit code.
+    first = min(errors, key=lambda error: not isinstance(error, VerificationError))
+    if len(errors) == 1:
         raise first
-    details = [line for error in wrong for line in (error.message, *error.details, f"  hint: {error.hint}")]
-    raise type(first)(f"{len(wrong)} of {len(finished)} downloads failed", details=details) from first
+    details = [line for error in errors for line in (error.message, *error.details, f"  hint: {error.hint}")]
+    raise type(first)(f"{len(errors)} of {len(finished)} downloads failed", details=details) from first

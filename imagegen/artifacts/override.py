@@ -1,4 +1,4 @@
-"""An operator's own address for an artifact."""
+"""An operator's own URL for an artifact."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Override:
-    """Where the artifact comes from instead, and what its bytes must be if that was said."""
+    """The URL that replaces the public one, and the sha256 of the artifact if the operator gave one."""
 
     url: str
     sha256: str | None = None

@@ -187,11 +187,11 @@ def test_what_may_pass_is_tried_again(server: Server, into: Path, status: int) -
 
 def test_it_gives_up_after_growing_pauses(server: Server, into: Path) -> None:
     server.answers, server.said = [Answer(503)] * 6, io.StringIO()
-    with pytest.raises(RefusedError, match="could not be downloaded: the server answered 503") as raised:
+    with pytest.raises(RefusedError, match="could not be downloaded: the server responded with status 503") as raised:
         server.fetch(into, override="containerd")
     assert server.pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
     said = [line.partition(".gz: ")[2] for line in server.said.getvalue().splitlines() if "again" in line]
-    assert said == [f"the server answered 503; trying again in {pause} s" for pause in (1, 2, 4, 8, 16)]
+    assert said == [f"the server responded with status 503; retrying in {pause} s" for pause in (1, 2, 4, 8, 16)]
     assert raised.value.hint == "try again later, or set overrides.containerd to another URL"
 
 
@@ -227,7 +227,7 @@ def test_the_deadline_ends_it(server: Server, into: Path) -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410])
 def test_what_will_not_pass_fails_at_once(server: Server, into: Path, status: int) -> None:
     server.answers = [Answer(status)]
-    with pytest.raises(ConfigError, match=f"the server answered {status}") as raised:
+    with pytest.raises(ConfigError, match=f"the server responded with status {status}") as raised:
         server.fetch(into, override="containerd")
     assert "set overrides.containerd to another URL" in raised.value.hint
     assert server.pauses == []
@@ -235,7 +235,7 @@ def test_what_will_not_pass_fails_at_once(server: Server, into: Path, status: in
 
 def test_a_digest_that_differs_names_both(server: Server, into: Path) -> None:
     server.answers = [Answer(body=DATA)]
-    with pytest.raises(VerificationError, match=f"has sha256 {SHA256}, and {'0' * 64} was asked for"):
+    with pytest.raises(VerificationError, match=f"has sha256 {SHA256}, but {'0' * 64} is expected"):
         server.fetch(into, expected_sha256="0" * 64)
     assert not into.exists()
 
@@ -257,9 +257,9 @@ def test_redirects_are_followed(server: Server, into: Path) -> None:
 @pytest.mark.parametrize(
     ("location", "says"),
     [
-        ("http://127.0.0.1/x?sig=secret", r"http://127.0.0.1/x, where .* leads, is not an https:// URL"),
-        ("file:///etc/passwd", "cannot be read"),
-        ("https://[broken", "cannot be read"),
+        ("http://127.0.0.1/x?sig=secret", r"http://127.0.0.1/x, to which .* redirects, must start with https://"),
+        ("file:///etc/passwd", "redirects to an invalid URL"),
+        ("https://[broken", "redirects to an invalid URL"),
     ],
 )
 def test_no_redirect_leaves_https(server: Server, into: Path, location: str, says: str) -> None:
@@ -337,7 +337,7 @@ def test_stopping_ends_it(server: Server, into: Path) -> None:
         ("https://h/p?sig=1#f", "https://h/p"),
         ("https://u:p@h:8443/p", "https://h:8443/p"),
         ("https://[::1]/p", "https://[::1]/p"),
-        ("https://h:port/p?sig=1", "a URL that cannot be read"),
+        ("https://h:port/p?sig=1", "an invalid URL"),
     ],
 )
 def test_shown_url(url: str, shown: str) -> None:

@@ -155,7 +155,7 @@ def holding(*members: tuple[str, bytes]) -> Callable[[Server], object]:
         (altered(SUMS), "is not HashiCorp's: it does not fit the file"),
         (altered(SIGNATURE), "is not HashiCorp's: it does not fit the file"),
         (signed_by_another, "is not HashiCorp's: it was made by the key"),
-        (altered(ZIP), "and [0-9a-f]{64} was asked for"),
+        (altered(ZIP), "but [0-9a-f]{64} is expected"),
         (without_this_system, "has 0 checksums for packer_1.16.0_linux_amd64.zip"),
         (
             lambda server: server.files.update(published(b"no archive").files),
@@ -186,12 +186,15 @@ def test_wrong_bytes_end_it(
 @pytest.mark.parametrize(
     ("instead", "why"),
     [
-        ({SUMS: PAGE}, "SHA256SUMS cannot be had: a web page came instead"),
-        ({SIGNATURE: PAGE}, "SHA256SUMS.sig cannot be had: a web page came instead"),
-        ({ZIP: dataclasses.replace(PAGE, headers=())}, "linux_amd64.zip cannot be had: a web page came instead"),
-        ({ZIP: Response(403)}, "the server answered 403"),
-        ({SUMS: Response(404)}, "the server answered 404"),
-        ({SUMS: Response(302, headers=(("Location", "http://login.example/"),))}, "is not an https:// URL"),
+        ({SUMS: PAGE}, "SHA256SUMS cannot be downloaded: a login page or a web filter answered instead"),
+        ({SIGNATURE: PAGE}, "SHA256SUMS.sig cannot be downloaded: a login page or a web filter answered instead"),
+        (
+            {ZIP: dataclasses.replace(PAGE, headers=())},
+            "linux_amd64.zip cannot be downloaded: a login page or a web filter answered instead",
+        ),
+        ({ZIP: Response(403)}, "the server responded with status 403"),
+        ({SUMS: Response(404)}, "the server responded with status 404"),
+        ({SUMS: Response(302, headers=(("Location", "http://login.example/"),))}, "must start with https://"),
         ({SUMS: HANG_UP}, "Server disconnected"),
     ],
     ids=["page", "page-for-signature", "page-for-zip", "forbidden", "absent", "login", "cut"],
@@ -259,5 +262,5 @@ def test_a_proxy_that_refuses_is_an_obstacle() -> None:
 
 
 def test_a_proxy_that_cannot_be_used_is_an_obstacle() -> None:
-    with pytest.raises(UnreachableError, match="neither http:// nor https://"):
+    with pytest.raises(UnreachableError, match="must start with http:// or https://"):
         OfficialReleases().check_reachable({"HTTPS_PROXY": "socks5://127.0.0.1:9"})

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "documents": {"errors", "files", "lines"},
     "catalog": {"contents"},
     "resources": set(),
-    "artifacts": {"errors", "files", "resources", "scratch"},
+    "artifacts": {"errors", "files", "lines", "resources", "scratch"},
     "steps": {"artifacts", "contents", "documents", "errors", "resources", "templating"},
     "judging": {"errors"},
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},

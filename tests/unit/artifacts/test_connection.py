@@ -23,10 +23,10 @@ def _ask(url: str, environ: dict[str, str]) -> str:
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_url_that_cannot_be_read(host: str) -> None:
     """A server may redirect to one."""
-    assert _ask(f"https://{host}/a", {}).endswith("leads to an address that cannot be read")
+    assert _ask(f"https://{host}/a", {}).endswith("is not a valid URL")
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_proxy_that_cannot_be_read(host: str) -> None:
     said = _ask(GOOD, {"HTTPS_PROXY": f"http://user:secret@{host}"})
-    assert said == "the proxy of HTTPS_PROXY or ALL_PROXY is an address that cannot be read"
+    assert said == "the proxy in HTTPS_PROXY or ALL_PROXY is not a valid URL"

@@ -161,7 +161,12 @@ def test_lock(
         (
             lambda world: world.lock(asks("a", A), old=OLD, refresh=True),
             VerificationError,
-            ["a: https://a.test/a.msi has other bytes", sha256(WEB[A]), sha256(b"older bytes"), "overrides.a"],
+            [
+                "a: the bytes of https://a.test/a.msi have changed",
+                sha256(WEB[A]),
+                sha256(b"older bytes"),
+                "overrides.a",
+            ],
         ),
         (
             lambda world: world.lock(asks("a", A, form="archive")),
