@@ -1,5 +1,4 @@
-"""Remembers what tools answered, so that they need not be asked again: a small JSON file in the cache, keyed by the
-question and believed only while the files that the answer came from are what they were."""
+"""Caches the answers of tools in a small JSON file. An answer is valid until one of the files it came from changes."""
 
 from __future__ import annotations
 
@@ -33,32 +32,32 @@ class _Stamp(pydantic.BaseModel):
     answers: dict[str, _Answer]
 
 
-class Memory:
-    """Answers of earlier runs. A file that cannot be understood is an empty memory: it only costs the asking."""
+class AnswerCache:
+    """Answers of earlier runs. A damaged file is an empty cache: it only costs time."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._answers = _read(file)
 
-    def recall(self, question: str) -> str | None:
-        """What was answered, if every file it rests on still has the size and time that it had."""
-        known = self._answers.get(question)
-        if known is None or _prints(Path(name) for name in known.files) != known.files:
+    def get(self, key: str) -> str | None:
+        """The answer, if every file that it came from still has the same size and time."""
+        known = self._answers.get(key)
+        if known is None or _fingerfingerprints(Path(name) for name in known.files) != known.files:
             return None
         return known.answer
 
-    def remember(
-        self, question: str, answer: str, files: Iterable[Path], *, still: Callable[[], bool] = lambda: True
+    def put(
+        self, key: str, answer: str, files: Iterable[Path], *, is_current: Callable[[], bool] = lambda: True
     ) -> None:
-        """Keep an answer together with the files and folders that it rests on; not when one of them is not there.
+        """Store an answer with the files and folders that it came from, unless one of them is missing.
 
-        `still` is asked once these have been looked at: an answer that is older than its files would be believed.
+        `is_current` is called after their sizes and times were read: they could be newer than the answer.
         """
-        prints = _prints(files)
-        if prints is None or not _can_hold(self._file.parent) or not still():
+        fingerprints = _fingerfingerprints(files)
+        if fingerprints is None or not _is_writable(self._file.parent) or not is_current():
             return
-        # Read again: another run may have learned something meanwhile.
-        self._answers = {**_read(self._file), question: _Answer(answer=answer, files=prints)}
+        # Read again: another run may have stored an answer meanwhile.
+        self._answers = {**_read(self._file), key: _Answer(answer=answer, files=fingerprints)}
         stamp = _Stamp(stamp_version=_VERSION, answers=self._answers)
         write_file(self._file, stamp.model_dump_json(indent=1).encode())
 
@@ -73,28 +72,28 @@ def _read(file: Path) -> dict[str, _Answer]:
     return stamp.answers if stamp.stamp_version == _VERSION else {}
 
 
-def _prints(files: Iterable[Path]) -> dict[str, tuple[int, int]] | None:
-    prints = {}
+def _fingerfingerprints(files: Iterable[Path]) -> dict[str, tuple[int, int]] | None:
+    fingerprints = {}
     for file in files:
         if not file.exists():
             return None
         status = file.stat()
-        # A folder's time is no finer than some milliseconds, in which several things may be put into it.
-        size = _sum_of_names(file) if file.is_dir() else status.st_size
-        prints[str(file)] = (size, status.st_mtime_ns)
-    return prints
+        # A folder's time has a resolution of milliseconds, in which several files may be added.
+        size = _checksum_of_names(file) if file.is_dir() else status.st_size
+        fingerprints[str(file)] = (size, status.st_mtime_ns)
+    return fingerprints
 
 
-def _sum_of_names(folder: Path) -> int:
+def _checksum_of_names(folder: Path) -> int:
     return zlib.crc32("/".join(sorted(path.name for path in folder.iterdir())).encode())
 
 
-def _can_hold(folder: Path) -> bool:
-    """Whether the cache can be written: on a read-only home the tools are asked each time."""
+def _is_writable(folder: Path) -> bool:
+    """Whether the cache can be written. On a read-only home the tools run each time."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     return os.access(existing, os.W_OK | os.X_OK)
 
 
-def question(*parts: object) -> str:
-    """A key for the memory from the parts that make up a question."""
+def cache_key(*parts: object) -> str:
+    """The key of an answer: the tool, what it was asked, and the settings that it depends on."""
     return json.dumps([str(part) for part in parts])

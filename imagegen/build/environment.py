@@ -1,4 +1,4 @@
-"""Which of the caller's environment variables a child process sees. Pure."""
+"""Chooses the environment variables that a child process sees. Pure."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _SHORTEST_SECRET: Final = 8
 
 
 def packer_probe_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """For asking the user's own Packer what it is: with the user's own Packer settings."""
+    """For commands that inspect the user's Packer, with the user's Packer settings."""
     settings = {n: environ[n] for n in ("PACKER_PLUGIN_PATH", "PACKER_CONFIG_DIR", "PACKER_CONFIG") if n in environ}
-    return {**_chosen(environ, frozenset(), ()), **settings, "CHECKPOINT_DISABLE": "1"}
+    return {**_choose(environ, frozenset(), ()), **settings, "CHECKPOINT_DISABLE": "1"}
 
 
 def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """For `go`. A workspace file above the cache must not redirect the build."""
-    return {**_chosen(environ, _GO, _GO_PREFIXES), "GOWORK": "off"}
+    return {**_choose(environ, _GO, _GO_PREFIXES), "GOWORK": "off"}
 
 
 def build_environment(
@@ -54,18 +54,18 @@ def build_environment(
     variables: Mapping[str, str],
     names: frozenset[str],
 ) -> dict[str, str]:
-    """For `packer build` and `packer validate`: no PKR_VAR_* and no PACKER_* of the user's but what is named.
+    """For `packer build` and `packer validate`: of the user's PKR_VAR_* and PACKER_* variables only those in `names`.
 
-    So a build is what its tree and its caller say. `names` are mostly those that its cloud's credentials go by; one
-    that ends in `*` names all that begin so.
+    So the user's settings cannot change a build. `names` are mostly the variables of the cloud's credentials. A name
+    that ends with `*` is a prefix.
     """
     prefixes = tuple(name.removesuffix("*") for name in names if name.endswith("*"))
-    chosen = _chosen(environ, names, prefixes)
+    chosen = _choose(environ, names, prefixes)
     return {**chosen, **tools, **{f"PKR_VAR_{name}": value for name, value in variables.items()}}
 
 
 def secret_values(environ: Mapping[str, str], secrets: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Values that no output may hold, longest first, so that one that contains another goes whole."""
+    """Values that no output may hold. The longest come first, so that a value that contains another is hidden whole."""
     values = {
         value
         for name, value in environ.items()
@@ -74,7 +74,7 @@ def secret_values(environ: Mapping[str, str], secrets: frozenset[str] = frozense
     return tuple(sorted(values, key=lambda value: (-len(value), value)))
 
 
-def _chosen(environ: Mapping[str, str], names: frozenset[str], prefixes: tuple[str, ...]) -> dict[str, str]:
+def _choose(environ: Mapping[str, str], names: frozenset[str], prefixes: tuple[str, ...]) -> dict[str, str]:
     return {
         name: value
         for name, value in environ.items()

@@ -1,4 +1,4 @@
-"""The event lines of the guest (docs/guest.md), typed: one line in, one event out. Pure."""
+"""Parses the event lines of the guest (docs/guest.md) into typed events. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PhaseEvent:
 
 @dataclasses.dataclass(frozen=True)
 class ArtifactEvent:
-    """An artifact is on its way, or there and verified."""
+    """The download of an artifact began, or the artifact is downloaded and verified."""
 
     name: str
     status: ArtifactStatus
@@ -38,7 +38,7 @@ class ArtifactEvent:
 
 @dataclasses.dataclass(frozen=True)
 class ResourceEvent:
-    """A resource was judged."""
+    """A resource was tested or set."""
 
     phase: str
     id: str
@@ -54,7 +54,7 @@ class ResourceEvent:
 
 @dataclasses.dataclass(frozen=True)
 class ReportEvent:
-    """The report lies on the machine."""
+    """The machine has type_name its report."""
 
     path: str
     sha256: str
@@ -62,7 +62,7 @@ class ReportEvent:
 
 @dataclasses.dataclass(frozen=True)
 class BrokenEvent:
-    """A line that claims to be an event and is none: guest and host do not agree on the contract."""
+    """A line that looks like an event but is not a valid one: guest and host disagree on the format."""
 
     text: str
     why: str
@@ -77,7 +77,7 @@ _EVENTS: Final[dict[str, type[PhaseEvent | ArtifactEvent | ResourceEvent | Repor
     "report": ReportEvent,
 }
 _TYPES: Final[dict[str, type]] = {"str": str, "int": int, "bool": bool}
-_WORDS: Final[dict[str, tuple[str, ...]]] = {
+_CHOICES: Final[dict[str, tuple[str, ...]]] = {
     "PhaseStatus": get_args(PhaseStatus),
     "ArtifactStatus": get_args(ArtifactStatus),
     "ResourceStatus": get_args(ResourceStatus),
@@ -85,36 +85,36 @@ _WORDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def parse_event(line: str) -> GuestEvent | None:
-    """The event on a line without Packer's prefix; None for prose."""
+    """The event on a line without Packer's prefix; None for other text."""
     if not line.startswith(MARK):
         return None
     text = line.removeprefix(MARK).strip()
     if not text.isascii() or len(text) > _LONGEST:
-        return BrokenEvent(text[:_LONGEST], f"an event is ASCII of at most {_LONGEST} characters")
+        return BrokenEvent(text[:_LONGEST], f"an event must be ASCII and have at most {_LONGEST} characters")
     try:
         data = json.loads(text)
     except json.JSONDecodeError as fault:
-        return BrokenEvent(text, f"not JSON: {fault.msg}")
+        return BrokenEvent(text, f"invalid JSON: {fault.msg}")
     if not isinstance(data, dict):
         return BrokenEvent(text, "not a JSON object")
     name = data.pop("event", None)
     if not isinstance(name, str) or name not in _EVENTS:
-        return BrokenEvent(text, f"no such event: {name}")
+        return BrokenEvent(text, f"unknown event: {name}")
     event = _EVENTS[name]
-    why = _fault(event, data)
+    why = _find_fault(event, data)
     return BrokenEvent(text, why) if why else event(**data)
 
 
-def _fault(event: type, data: dict[str, object]) -> str:
-    # With `from __future__ import annotations` a field's type is the name it was written with.
+def _find_fault(event: type, data: dict[str, object]) -> str:
+    # With `from __future__ import annotations` a field's type is a string.
     fields = {field.name: str(field.type) for field in dataclasses.fields(event)}
     if fields.keys() != data.keys():
-        return f"its fields are {', '.join(sorted(data))}, and should be {', '.join(sorted(fields))}"
-    for name, written in fields.items():
+        return f"its fields must be {', '.join(sorted(fields))}, not {', '.join(sorted(data))}"
+    for name, type_name in fields.items():
         value = data[name]
-        if written in _WORDS:
-            if value not in _WORDS[written]:
-                return f"{name} is {value!r}, and should be one of {', '.join(_WORDS[written])}"
-        elif type(value) is not _TYPES[written] or (isinstance(value, int) and value < 0):
-            return f"{name} is {value!r}, and should be of type {written}"
+        if type_name in _CHOICES:
+            if value not in _CHOICES[type_name]:
+                return f"{name} must be one of {', '.join(_CHOICES[type_name])}, not {value!r}"
+        elif type(value) is not _TYPES[type_name] or (isinstance(value, int) and value < 0):
+            return f"{name} must be of type {type_name}, not {value!r}"
     return ""

@@ -1,4 +1,4 @@
-"""Turns what was heard of a failed build into the one error that an operator reads. Pure."""
+"""Makes the error of a failed build from the output of Packer. Pure."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _SHOWN_LINES: Final = 15
 
 def build_failure(
     *,
-    blame: ResourceEvent | PhaseEvent | None,
+    culprit: ResourceEvent | PhaseEvent | None,
     errors: Sequence[str],
     tail: Sequence[str],
     log: Path,
     hint: str = "",
 ) -> BuildError:
-    """The resource that failed, or the phase, or else Packer's own words; then the last lines, and the log."""
+    """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log."""
     details = []
-    match blame:
+    match culprit:
         case ResourceEvent():
-            message = f"{blame.id} failed in {blame.phase}: {blame.reason}"
-            details.append(f"step {blame.step}: ansible-win/roles/{blame.step}/resources.yml")
+            message = f"{culprit.id} failed in {culprit.phase}: {culprit.reason}"
+            details.append(f"step {culprit.step}: ansible-win/roles/{culprit.step}/resources.yml")
         case PhaseEvent():
-            message = f"{blame.phase} failed: {blame.reason}"
+            message = f"{culprit.phase} failed: {culprit.reason}"
         case _:
-            message = f"Packer failed: {errors[0]}" if errors else "Packer failed and did not say why"
-    details += [f"Packer: {error}" for error in (errors if blame else errors[1:])]
+            message = f"Packer failed: {errors[0]}" if errors else "Packer failed without an error message"
+    details += [f"Packer: {error}" for error in (errors if culprit else errors[1:])]
     if tail:
         details += ["the last lines:", *(f"  {line}" for line in tail[-_SHOWN_LINES:])]
     details.append(f"the full log: {log}")

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a file lock with a bounded wait. Touches the lock file only."""
+"""Lets one process at a time use a folder: a file lock with a bounded wait. Touches the lock file only."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def locked(file: Path, *, wait_s: float, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold `file`'s lock; `waiting` is called once when another holds it. The system drops it when the holder dies."""
+    """Hold the lock of `file`; call `waiting` once if another process holds it. The lock ends with its process."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    with _acquired(file, wait_s, waiting):
+    with _acquire(file, wait_s, waiting):
         yield
 
 
-def _acquired(file: Path, wait_s: float, waiting: Callable[[], None]) -> contextlib.AbstractContextManager[object]:
-    # The library's fallback is a lock that outlives a killed process.
+def _acquire(file: Path, wait_s: float, waiting: Callable[[], None]) -> contextlib.AbstractContextManager[object]:
+    # The library's fallback, a soft lock, stays locked after its process was killed.
     lock = filelock.FileLock(file, fallback_to_soft=False)
     try:
         with contextlib.suppress(filelock.Timeout):
@@ -32,14 +32,14 @@ def _acquired(file: Path, wait_s: float, waiting: Callable[[], None]) -> context
         return lock.acquire(timeout=wait_s)
     except filelock.Timeout:
         raise ToolError(
-            f"another run has held {file} for {wait_s:g} s", hint="wait for it to finish, or end it, and run this again"
+            f"another run has held the lock {file} for {wait_s:g} s", hint="wait until it ends, or stop it; then retry"
         ) from None
     except OSError as fault:
-        raise no_locks(file, fault) from fault
+        raise lock_error(file, fault) from fault
 
 
-def no_locks(file: Path, fault: OSError) -> ToolError:
-    """The error for a file system without locks."""
+def lock_error(file: Path, fault: OSError) -> ToolError:
+    """The error where a file cannot be locked."""
     return ToolError(
-        f"{file} cannot be locked: {fault.strerror}", hint="put the folder on a file system that has locks"
+        f"{file} cannot be locked: {fault.strerror}", hint="use a folder on a file system that supports locks"
     )

@@ -1,6 +1,6 @@
-"""Builds Packer and its plugins from their Go modules, at the pinned versions, where they cannot be had otherwise.
+"""Builds Packer and its plugins from their Go modules at the pinned versions, where they cannot be downloaded.
 
-Touches the cache folder only. Whatever appears in it is complete: everything is built in a folder beside and renamed.
+Touches the cache folder only. Builds in a temporary folder and renames the result, so nothing in the cache is partial.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from imagegen.lines import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from imagegen.build.process import Run
+    from imagegen.build.process import ProgramRunner
     from imagegen.console import Console
 
 # Measured on two cores with an empty Go cache: 260 s for the slowest.
@@ -40,7 +40,7 @@ _PREFIX: Final = ".building-"
 
 
 class Stream(Protocol):
-    """What `process.stream` looks like to a build of which several run at a time."""
+    """`process.stream` as these builds call it. Several of them run at the same time."""
 
     def __call__(
         self,
@@ -52,49 +52,49 @@ class Stream(Protocol):
         on_line: Callable[[str], None],
         watch: Callable[[], None] | None,
     ) -> int:
-        """Run a program to its end, line by line; what `watch` raises ends it."""
+        """Run a program and handle its output line by line. An exception of `watch` ends it."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Workshop:
-    """What a build needs: Go, a place, and ways to run and to tell."""
+class BuildContext:
+    """What a build from source needs."""
 
     go: Path
     cache: Path
     environ: Mapping[str, str]
     console: Console
-    run: Run
+    run: ProgramRunner
     stream: Stream
 
 
 def built_packer(cache: Path) -> Path:
-    """Where the Packer of the cache is, or would be."""
+    """The path of the cache's Packer, which may not exist."""
     return cache / f"packer-{pins.PACKER.version}" / "packer"
 
 
 def remove_abandoned(cache: Path) -> None:
-    """Remove what killed builds left; only for whoever may build, so that nobody else is building."""
+    """Remove what killed builds left. The caller holds the lock of the cache, so no other build is running."""
     for folder in cache.glob(f"{_PREFIX}*"):
         shutil.rmtree(folder)
 
 
-def build(shop: Workshop, packer: Path | None, missing: Sequence[pins.NeededPlugin]) -> None:
-    """Build the missing plugins, and Packer too where there is none, replacing what was built before."""
+def build(context: BuildContext, packer: Path | None, missing: Sequence[pins.NeededPlugin]) -> None:
+    """Build the missing plugins, and Packer if there is none. Replaces earlier builds."""
     jobs = [*([] if packer else [pins.PACKER]), *(plugin.pin for plugin in missing)]
-    shop.console.say(announcement(packer is None, len(missing), jobs))
-    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=shop.cache) as temporary:
-        # Downloads on this thread, where an interrupt ends them.
-        sources = [_source(shop, pin, Path(temporary, pin.name)) for pin in jobs]
-        made = dict(zip((pin.name for pin in jobs), _compile_all(shop, sources), strict=True))
+    context.console.say(announcement(packer is None, len(missing), jobs))
+    with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=context.cache) as temporary:
+        # Download on this thread, where an interrupt ends it.
+        sources = [_download_source(context, pin, Path(temporary, pin.name)) for pin in jobs]
+        binaries = dict(zip((pin.name for pin in jobs), _compile_all(context, sources), strict=True))
         if packer is None:
-            packer = built_packer(shop.cache)
-            replace_folder(made[pins.PACKER.name].parent, packer.parent, Path(temporary, "old"))
+            packer = built_packer(context.cache)
+            replace_folder(binaries[pins.PACKER.name].parent, packer.parent, Path(temporary, "old"))
         for plugin in missing:
-            plugins.install_built(made[plugin.pin.name], plugin, packer=packer, shop=shop)
+            plugins.install_built(binaries[plugin.pin.name], plugin, packer=packer, context=context)
 
 
 def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[pins.Pin]) -> str:
-    """What is going to be built, and how long that takes."""
+    """The message that says what will be built, and how long that takes."""
     parts = [*([f"packer {pins.PACKER.version}"] if with_packer else []), counted(plugin_count, "plugin")]
     minutes = counted(math.ceil(sum(job.build_s for job in jobs) / 60), "minute")
     return f"building {' and '.join(parts[: 1 + bool(plugin_count)])} from source: about {minutes} on 2 cores, once"
@@ -102,37 +102,37 @@ def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[pins.Pin])
 
 @dataclasses.dataclass(frozen=True)
 class _Source:
-    """A module that is ready to be built."""
+    """A Go module that is ready to build."""
 
     pin: pins.Pin
     folder: Path
-    made: Path
+    binary: Path
 
 
 class _Cancelled(Exception):
-    """Another build failed, or somebody pressed Ctrl-C."""
+    """Another build failed, or the user pressed Ctrl-C."""
 
 
-def _source(shop: Workshop, pin: pins.Pin, place: Path) -> _Source:
+def _download_source(context: BuildContext, pin: pins.Pin, place: Path) -> _Source:
     place.mkdir()
-    with shop.console.task(f"downloading {pin.name} {pin.version}", None):
-        module = _download(shop, pin, cwd=place)
+    with context.console.task(f"downloading {pin.name} {pin.version}", None):
+        module = _download(context, pin, cwd=place)
     return _Source(pin, _writable_copy(module, place / "source"), place / "out" / pin.name)
 
 
-def _compile_all(shop: Workshop, sources: Sequence[_Source]) -> list[Path]:
+def _compile_all(context: BuildContext, sources: Sequence[_Source]) -> list[Path]:
     spare = spare_memory_gb()
     if len(sources) == 1 or spare is None or spare < sum(source.pin.memory_gb for source in sources):
-        return [_compile(shop, source) for source in sources]
+        return [_compile(context, source) for source in sources]
     stop = threading.Event()
 
     def watch() -> None:
         if stop.is_set():
             raise _Cancelled
 
-    # Signals arrive on this thread only, not on those that run the builds.
+    # Signals arrive on this thread only, not on the threads that run the builds.
     with stop_signals(), concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
-        running = [pool.submit(_compile, shop, source, watch) for source in sources]
+        running = [pool.submit(_compile, context, source, watch) for source in sources]
         with _set_afterwards(stop):
             concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_EXCEPTION)
         # What failed of itself says why; what was ended for it does not.
@@ -150,53 +150,53 @@ def _set_afterwards(event: threading.Event) -> Iterator[None]:
         event.set()
 
 
-def _compile(shop: Workshop, source: _Source, watch: Callable[[], None] | None = None) -> Path:
+def _compile(context: BuildContext, source: _Source, watch: Callable[[], None] | None = None) -> Path:
     pin = source.pin
     last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
-    # Without it a plugin calls itself a development version, and version constraints refuse it.
+    # Without it a plugin reports a development version, which version constraints reject.
     flags = () if pin is pins.PACKER else ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
-    argv: list[str | Path] = [shop.go, "build", "-v", "-buildvcs=false", *flags, "-o", source.made, "."]
-    with shop.console.task(f"building {pin.name} {pin.version}", None) as advance:
-        code = shop.stream(
+    argv: list[str | Path] = [context.go, "build", "-v", "-buildvcs=false", *flags, "-o", source.binary, "."]
+    with context.console.task(f"building {pin.name} {pin.version}", None) as advance:
+        code = context.stream(
             argv,
-            environ=environment.go_environment(shop.environ),
+            environ=environment.go_environment(context.environ),
             cwd=source.folder,
             timeout=_BUILD_TIMEOUT_S,
-            on_line=_counting(last, advance),
+            on_line=_line_counter(last, advance),
             watch=watch,
         )
-        if code != 0 or not source.made.is_file():
-            # One that was killed says nothing itself; systems do that where memory runs out.
+        if code != 0 or not source.binary.is_file():
+            # A killed compiler prints nothing; systems kill it when memory runs out.
             raise ToolError(
                 f"Go cannot build {pin.module} {pin.version}", details=[*last, f"go build ended with code {code}"]
             )
-    return source.made
+    return source.binary
 
 
-def _download(shop: Workshop, pin: pins.Pin, *, cwd: Path) -> Path:
-    # The working directory is outside of any module, so that no go.mod takes part.
-    argv: list[str | Path] = [shop.go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
-    child_environ = environment.go_environment(shop.environ)
-    done = shop.run(argv, environ=child_environ, cwd=cwd, timeout=_DOWNLOAD_TIMEOUT_S)
-    reported = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
-    if done.returncode == 0 and "Dir" in reported:
-        return Path(reported["Dir"])
+def _download(context: BuildContext, pin: pins.Pin, *, cwd: Path) -> Path:
+    # The working directory is outside any module, so that Go reads no go.mod.
+    argv: list[str | Path] = [context.go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
+    child_environ = environment.go_environment(context.environ)
+    done = context.run(argv, environ=child_environ, cwd=cwd, timeout=_DOWNLOAD_TIMEOUT_S)
+    report = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
+    if done.returncode == 0 and "Dir" in report:
+        return Path(report["Dir"])
     raise ToolError(
         f"Go cannot download {pin.module} {pin.version}",
-        hint="check the network, GOPROXY and the proxy variables",
-        details=(reported.get("Error") or done.stderr).strip().splitlines()[-_LAST_LINES:],
+        hint="check the network, GOPROXY and HTTPS_PROXY",
+        details=(report.get("Error") or done.stderr).strip().splitlines()[-_LAST_LINES:],
     )
 
 
 def _writable_copy(module: Path, copy: Path) -> Path:
-    # The module cache is read-only, and Go honours a module's own `replace` lines only when it is the main module.
+    # The module cache is read-only, and Go applies a module's `replace` lines only when it is the main module.
     shutil.copytree(module, copy, copy_function=shutil.copyfile)
     for folder, _, _ in os.walk(copy):
         Path(folder).chmod(stat.S_IRWXU)
     return copy
 
 
-def _counting(last: collections.deque[str], advance: Callable[[int], None]) -> Callable[[str], None]:
+def _line_counter(last: collections.deque[str], advance: Callable[[int], None]) -> Callable[[str], None]:
     def on_line(line: str) -> None:
         last.append(line)
         advance(1)

@@ -1,4 +1,4 @@
-"""Asks a Packer for its version and its plugins, or remembers what it said. Starts it by the runner it is given."""
+"""Finds out a Packer's version and plugins: runs it with the given runner, or takes an answer from the cache."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final
 from packaging.version import Version
 
 from imagegen.build import environment
-from imagegen.build.memory import Memory, question
+from imagegen.build.answer_cache import AnswerCache, cache_key
 from imagegen.build.toolchain import Plugin, release
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.build.process import Run
+    from imagegen.build.process import ProgramRunner
 
-# A version is said in a tenth of a second. For its list Packer reads every plugin, hundreds of megabytes: one second.
+# A version is output in a tenth of a second. For its list Packer reads every plugin, hundreds of megabytes: one second.
 _VERSION_TIMEOUT_S: Final = 10
 _PLUGINS_TIMEOUT_S: Final = 20
 _VERSION_LINE = re.compile(r"(?m)^Packer v(\S+)")
@@ -27,52 +27,54 @@ _PLUGIN_FILE = re.compile(r"packer-plugin-(?P<name>[a-z0-9-]+)_v(?P<version>[^_]
 
 @dataclasses.dataclass(frozen=True)
 class PluginFolder:
-    """The plugins of one PACKER_PLUGIN_PATH by their source: of each the newest release."""
+    """The plugins of one PACKER_PLUGIN_PATH by their source: the newest release of each."""
 
     root: Path | None
     plugins: Mapping[str, Plugin]
 
 
-def packer_version(packer: Path, *, environ: Mapping[str, str], run: Run, memory: Memory) -> str | None:
-    """The version, or None where the program of that name is not this Packer (cracklib has one too)."""
-    key = question("version", packer)
-    answer = memory.recall(key)
+def packer_version(packer: Path, *, environ: Mapping[str, str], run: ProgramRunner, cache: AnswerCache) -> str | None:
+    """The version; None if the program is another `packer`, such as cracklib's."""
+    key = cache_key("version", packer)
+    answer = cache.get(key)
     if answer is None:
         child_environ = environment.packer_probe_environment(environ)
         done = run([packer, "version"], environ=child_environ, timeout=_VERSION_TIMEOUT_S)
         match = _VERSION_LINE.search(done.stdout)
         answer = match[1] if done.returncode == 0 and match else ""
-        memory.remember(key, answer, [packer])
+        cache.put(key, answer, [packer])
     return answer or None
 
 
-def installed_plugins(packer: Path, *, environ: Mapping[str, str], run: Run, memory: Memory) -> PluginFolder:
-    """The plugins that this Packer sees under this environment."""
+def installed_plugins(
+    packer: Path, *, environ: Mapping[str, str], run: ProgramRunner, cache: AnswerCache
+) -> PluginFolder:
+    """The plugins that this Packer finds in this environment."""
     child_environ = environment.packer_probe_environment(environ)
     names = ("PACKER_PLUGIN_PATH", "PACKER_CONFIG_DIR", "PACKER_CONFIG", "HOME", "XDG_CONFIG_HOME")
-    key = question("plugins", packer, *(child_environ.get(name, "") for name in names))
-    answer = memory.recall(key)
+    key = cache_key("plugins", packer, *(child_environ.get(name, "") for name in names))
+    answer = cache.get(key)
     if answer is not None:
         return parse_plugins(answer)
 
-    def ask() -> str:
+    def list_plugins() -> str:
         done = run([packer, "plugins", "installed"], environ=child_environ, timeout=_PLUGINS_TIMEOUT_S)
         return done.stdout if done.returncode == 0 else ""
 
-    said = ask()
-    folder = parse_plugins(said)
+    output = list_plugins()
+    folder = parse_plugins(output)
     if folder.plugins:
-        # The folders tell of a plugin that was added or removed; where there is none, it is asked again.
+        # The times of these folders show whether a plugin was added or removed. Without a plugin nothing is cached.
         files = [plugin.path for plugin in folder.plugins.values()]
         owners = {file.parents[1] for file in files}
         beside = {path for owner in owners for path in owner.iterdir() if path.is_dir()}
-        # Another run may be installing one just now: what it says once more must be what it said.
-        memory.remember(key, said, sorted({packer, *files, *owners, *beside}), still=lambda: ask() == said)
+        # Another run may be installing a plugin now: a second list must be the same as the first.
+        cache.put(key, output, sorted({packer, *files, *owners, *beside}), is_current=lambda: list_plugins() == output)
     return folder
 
 
 def parse_plugins(output: str) -> PluginFolder:
-    """What `packer plugins installed` prints, one path a line: host/owner/name/packer-plugin-name_version_system."""
+    """Parse `packer plugins installed`, one path a line: host/owner/name/packer-plugin-name_version_system."""
     plugins: dict[str, Plugin] = {}
     root = None
     for line in output.splitlines():

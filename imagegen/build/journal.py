@@ -1,8 +1,8 @@
-"""Says on disk which run started what in which cloud, and how it ended: one file for each run, lines only added.
+"""Records what each run started in which cloud, and how the run ended: one file for each run, to which lines are added.
 
-A run holds a lock on its file for as long as it lives, and the system drops the lock when the process dies, however it
-dies: a process id alone would soon be another process's. The lock is this module's own, because the filelock package
-cannot ask whether a lock is held without taking it from the run that comes. Touches the journal's folder only.
+A run locks its file for as long as it lives, and the system releases the lock however the process dies. A process id
+alone is not enough, because the system uses it again. The filelock package cannot tell whether a lock is held without
+taking it, so this module has locks of its own. Touches the journal's folder only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
 import pydantic
 
-from imagegen.build.folder_lock import no_locks
+from imagegen.build.folder_lock import lock_error
 from imagegen.errors import ToolError
 from imagegen.files import read_file
 
@@ -39,7 +39,7 @@ _LIMIT: Final = 1024 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """What is known of a run before it makes anything; `place` is what the cloud's provider needs to look there."""
+    """What is known of a run before it makes anything. `place` is what its provider needs to find leftovers."""
 
     __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid", "strict": True}
 
@@ -52,11 +52,11 @@ class Entry:
     host: str = dataclasses.field(default_factory=lambda: this_host())
     pid: int = dataclasses.field(default_factory=os.getpid)
     on_error: str = "cleanup"
-    """What Packer was told to do with its machine when the build fails; journals of earlier versions do not say it."""
+    """Packer's -on-error option for this run. Journals of earlier versions do not have it."""
     claim: str = ""
-    """What no other run may make meanwhile, where the cloud takes a name once; empty where names differ anyway."""
+    """A name that the cloud accepts once, so that no other run may use it meanwhile; empty where names are unique."""
     provider: str = ""
-    """The target's cloud; journals of earlier versions do not say it, because a target had its cloud's name."""
+    """The target's provider. Journals of earlier versions do not have it: a target had its provider's name."""
 
     @property
     def cloud(self) -> str:
@@ -65,7 +65,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class RecordedRun:
-    """A run as its journal tells it. `is_here`: it ran on this machine, and only then `is_alive` says anything."""
+    """A run as its journal describes it. `is_alive` is known only for runs of this machine (`is_here`)."""
 
     file: Path
     entry: Entry
@@ -78,14 +78,14 @@ class RecordedRun:
         return self.is_here and not self.is_alive and self.ended not in (BUILT, CLEANED)
 
     @property
-    def keeps(self) -> bool:
-        """Whether somebody wants to look into what it left."""
+    def keeps_leftovers(self) -> bool:
+        """Whether the user wants to inspect what the run left."""
         return self.entry.on_error != "cleanup" and self.ended not in (BUILT, LEFT, CLEANED)
 
 
 def this_host() -> str:
-    """The machine's name, with its id where it has one: names repeat."""
-    # A container need not have the file; one that cannot be read is none.
+    """The machine's name with its id, if it has one: two machines may have the same name."""
+    # A container may not have the file. A file that cannot be read counts as missing.
     with contextlib.suppress(OSError):
         return f"{platform.node()}/{_MACHINE_ID.read_text().strip()}"
     return platform.node()
@@ -93,7 +93,7 @@ def this_host() -> str:
 
 @contextlib.contextmanager
 def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterator[Entry]:
-    """The run is in the journal before anything is started, and so is how it ended, if that can be written still."""
+    """Record a run before it starts anything, and at the end how it ended, if the journal can still be written."""
     folder.mkdir(parents=True, exist_ok=True)
     file = file_of(folder, entry.run_id)
     with file.open("xb") as handle:
@@ -112,49 +112,49 @@ def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterato
 
 
 def file_of(folder: Path, run_id: str) -> Path:
-    """Where a run is recorded."""
+    """The file in which a run is recorded."""
     return folder / f"{run_id}.jsonl"
 
 
 def close(run: RecordedRun, warn: Callable[[str], None]) -> None:
-    """Nothing of this run is left: nobody needs to look again."""
+    """Record that the run has left nothing, so that no later run looks again."""
     add_end(run.file, CLEANED, warn)
 
 
 def add_end(file: Path, how: str, warn: Callable[[str], None]) -> None:
-    """What became of a run after its end; the last word counts."""
+    """Record how a run ended. The last entry counts."""
     try:
         with file.open("ab") as handle:
-            # After a last line that was cut off, this one is still a line of its own.
+            # The last line may be cut off: start a new one.
             handle.write(b"\n")
             _append(handle, {"event": "ended", "how": how})
     except OSError as fault:
-        warn(f"{file} cannot be written, and what became of the run ({how}) is not known later: {fault.strerror}")
+        warn(f"{file} cannot be written, so later runs will not know that the run ended as {how!r}: {fault.strerror}")
 
 
 def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
-    """Every run below `out`, oldest first; a journal that cannot be read is named and passed over."""
+    """Every run below `out`, oldest first. A journal that cannot be read is skipped with a warning."""
     files = sorted(out.glob("*/journal/*.jsonl"), key=lambda file: file.name)
     runs = []
     for file in files:
         try:
             runs.append(_read(file))
         except OSError as fault:
-            warn(f"{file} is passed over, it cannot be read: {fault.strerror}")
+            warn(f"skipping {file}: it cannot be read: {fault.strerror}")
         except ToolError as fault:
-            warn(f"{fault.message}; it is passed over")
+            warn(f"skipping a journal: {fault.message}")
     return [run for run in runs if run is not None]
 
 
 def _read(file: Path) -> RecordedRun | None:
-    # Before it is opened for its lock: a pipe would wait for whoever writes to it.
+    # Checked before it is opened for its lock: opening a pipe waits for its writer.
     read_file(file, limit=_LIMIT, error=ToolError)
     with file.open("rb") as handle:
         alive = not _lock(handle, file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         events = list(_events(read_file(file, limit=_LIMIT, error=ToolError).splitlines()))
     started = next((event for event in events if event.get("event") == "started"), None)
     if started is None:
-        # Killed while it wrote its first line: nothing was started.
+        # The run was killed while it wrote its first line, so it started nothing.
         return None
     entry = _entry(file, {name: value for name, value in started.items() if name != "event"})
     ended = [str(event.get("how", "")) for event in events if event.get("event") == "ended"]
@@ -163,33 +163,33 @@ def _read(file: Path) -> RecordedRun | None:
 
 
 def _entry(file: Path, facts: dict[str, object]) -> Entry:
-    """Closed and typed: what is no run's must not decide what is removed."""
+    """Validate an entry strictly, because it decides what is removed."""
     try:
-        # As JSON, because from a dictionary nothing strict makes a dataclass.
+        # As JSON, because in strict mode pydantic makes no dataclass from a dictionary.
         entry = pydantic.TypeAdapter(Entry).validate_json(json.dumps(facts))
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise ToolError(f"{file} is not the journal of a run: {where}: {first['msg']}") from None
+        raise ToolError(f"{file} is not a valid journal: {where}: {first['msg']}") from None
     if file.stem != entry.run_id:
-        raise ToolError(f"{file} is not the journal of a run: it names run {entry.run_id!r}")
+        raise ToolError(f"{file} is not a valid journal: it is named after another run than {entry.run_id!r}")
     return entry
 
 
 def _lock(handle: IO[bytes], file: Path, operation: int) -> bool:
-    """Whether the lock could be had."""
+    """Whether the lock was acquired."""
     try:
         fcntl.flock(handle, operation)
     except BlockingIOError:
         return False
     except OSError as fault:
-        raise no_locks(file, fault) from fault
+        raise lock_error(file, fault) from fault
     return True
 
 
 def _events(lines: Iterable[bytes]) -> Iterator[dict[str, object]]:
     for line in lines:
-        # The last line of a run that was killed may be half of one.
+        # The last line of a killed run may be incomplete.
         with contextlib.suppress(ValueError, RecursionError):
             event = json.loads(line)
             if isinstance(event, dict):
@@ -197,11 +197,11 @@ def _events(lines: Iterable[bytes]) -> Iterator[dict[str, object]]:
 
 
 def _end(handle: IO[bytes], file: Path, how: str, warn: Callable[[str], None]) -> None:
-    # What the run itself ended with is what counts, also on a disk that is full.
+    # A full disk must not hide the error that ended the run.
     try:
         _append(handle, {"event": "ended", "how": how})
     except OSError as fault:
-        warn(f"how the run ended ({how}) could not be written to {file}: {fault.strerror}")
+        warn(f"{file} cannot be written, so the run is recorded without its end ({how}): {fault.strerror}")
 
 
 def _append(handle: IO[bytes], event: dict[str, object]) -> None:
@@ -211,7 +211,7 @@ def _append(handle: IO[bytes], event: dict[str, object]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    # A file is not there after a power cut before its folder is.
+    # Without this a power cut can lose the new file although its content is synced.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,7 +1,7 @@
-"""Checks OpenPGP signatures of HashiCorp's form: detached, version 4, RSA, made by a signing subkey (RFC 4880). Pure.
+"""Verifies OpenPGP signatures of HashiCorp's form: detached, version 4, RSA, made by a signing subkey (RFC 4880). Pure.
 
-RSA itself is the cryptography package's. A ready OpenPGP library would be shorter here, but those that read strictly
-refuse genuine signatures of HashiCorp: their tool writes the length of a number without its leading zero bits cut off.
+RSA comes from the cryptography package. Strict OpenPGP libraries reject genuine signatures of HashiCorp, because
+HashiCorp's tool counts the leading zero bits of a number in its length.
 """
 
 from __future__ import annotations
@@ -41,45 +41,45 @@ _UNDERSTOOD: Final = frozenset(
 
 
 class SignatureError(Exception):
-    """The bytes are no signature, or it does not hold."""
+    """The bytes are not a signature, or the signature is not valid."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Certificate:
-    """A public key with the subkeys that it lets sign."""
+    """A public key with its signing subkeys."""
 
     fingerprint: str
     signers: tuple[_Signer, ...]
 
     def verify(self, data: bytes, signature: bytes) -> None:
-        """SignatureError unless `signature` holds a signature of `data` by a subkey that was valid when it was made."""
+        """SignatureError unless a subkey that was valid at the time has signed `data`."""
         reasons = []
         for tag, body in _packets(signature):
             if tag != _SIGNATURE:
                 raise SignatureError("it is not a detached signature")
-            made = _read_signature(body)
+            parsed = _read_signature(body)
             try:
-                self._verify_one(data, made)
+                self._verify_one(data, parsed)
             except SignatureError as error:
                 reasons.append(str(error))
             else:
                 return
         raise SignatureError("; ".join(reasons) or "it is empty")
 
-    def _verify_one(self, data: bytes, made: _Signature) -> None:
-        if made.kind != _DETACHED:
+    def _verify_one(self, data: bytes, parsed: _Signature) -> None:
+        if parsed.kind != _DETACHED:
             raise SignatureError("it is not a signature of a file")
-        signer = next((signer for signer in self.signers if signer.key.fingerprint.endswith(made.issuer)), None)
-        if signer is None or not made.issuer:
-            raise SignatureError(f"it was made by the key {made.issuer or 'of nobody'}, not by {self.fingerprint}")
-        if not signer.key.created <= made.created < signer.expires:
-            raise SignatureError(f"its key {made.issuer} was not valid when it was made")
-        if not made.holds(data, signer.key):
-            raise SignatureError("it does not fit the file")
+        signer = next((signer for signer in self.signers if signer.key.fingerprint.endswith(parsed.issuer)), None)
+        if signer is None or not parsed.issuer:
+            raise SignatureError(f"it was made by the key {parsed.issuer or '(unnamed)'}, not by {self.fingerprint}")
+        if not signer.key.created <= parsed.created < signer.expires:
+            raise SignatureError(f"its key {parsed.issuer} was not valid when the signature was made")
+        if not parsed.is_valid_for(data, signer.key):
+            raise SignatureError("it does not match the file")
 
 
 def read_certificate(armored: str) -> Certificate:
-    """The certificate in an armored public key; only what the primary key itself has signed counts."""
+    """The certificate in an armored public key. Only statements that the primary key has signed count."""
     primary: _Key | None = None
     signers: dict[str, tuple[int, _Signer]] = {}
     owner = b""
@@ -91,16 +91,16 @@ def read_certificate(armored: str) -> Certificate:
         elif tag == _SUBKEY:
             owner = body
         elif tag == _SIGNATURE and primary is not None:
-            made = _read_signature(body)
-            if owner and made.kind == _SUBKEY_BINDING:
+            parsed = _read_signature(body)
+            if owner and parsed.kind == _SUBKEY_BINDING:
                 key = _read_key(owner)
-                if not made.holds(primary.hashed + key.hashed, primary):
+                if not parsed.is_valid_for(primary.hashed + key.hashed, primary):
                     raise SignatureError(f"the primary key has not signed its subkey {key.fingerprint}")
-                # Of several bindings the newest says how long the subkey lives.
-                if made.created >= signers.get(key.fingerprint, (0,))[0]:
-                    signers[key.fingerprint] = (made.created, _Signer(key, made.key_ends(key), made.may_sign))
-            elif owner or made.kind not in _ABOUT_PRIMARY:
-                raise SignatureError(f"a signature of type {made.kind:#x} is not supported in a public key")
+                # Of several bindings, the newest sets when the subkey expires.
+                if parsed.created >= signers.get(key.fingerprint, (0,))[0]:
+                    signers[key.fingerprint] = (parsed.created, _Signer(key, parsed.key_ends(key), parsed.may_sign))
+            elif owner or parsed.kind not in _ABOUT_PRIMARY:
+                raise SignatureError(f"a signature of type {parsed.kind:#x} is not supported in a public key")
         else:
             raise SignatureError(f"a packet of type {tag} is not supported in a public key")
     if primary is None:
@@ -117,7 +117,7 @@ class _Key:
 
     @property
     def hashed(self) -> bytes:
-        """How a key takes part in fingerprints and signatures."""
+        """The bytes of the key that fingerprints and signatures hash."""
         return b"\x99" + len(self.body).to_bytes(2) + self.body
 
     @property
@@ -137,25 +137,25 @@ class _Signature:
     kind: int
     hash: str
     trailer: bytes
-    proven: Mapping[int, bytes]
-    """The subpackets that are part of what is signed."""
+    signed_fields: Mapping[int, bytes]
+    """The subpackets that the signature covers."""
     issuer: str
     number: int
 
     @property
     def created(self) -> int:
-        return int.from_bytes(self.proven[_CREATED])
+        return int.from_bytes(self.signed_fields[_CREATED])
 
     @property
     def may_sign(self) -> bool:
-        return bool(int.from_bytes(self.proven.get(_FLAGS, b"")[:1]) & _MAY_SIGN)
+        return bool(int.from_bytes(self.signed_fields.get(_FLAGS, b"")[:1]) & _MAY_SIGN)
 
     def key_ends(self, key: _Key) -> float:
-        """When the key that this binding is about expires, in seconds since 1970."""
-        lifetime = int.from_bytes(self.proven.get(_KEY_EXPIRES, b""))
+        """When the key of this binding expires, in seconds since 1970."""
+        lifetime = int.from_bytes(self.signed_fields.get(_KEY_EXPIRES, b""))
         return key.created + lifetime if lifetime else float("inf")
 
-    def holds(self, data: bytes, key: _Key) -> bool:
+    def is_valid_for(self, data: bytes, key: _Key) -> bool:
         public = rsa.RSAPublicNumbers(key.exponent, key.modulus).public_key()
         if self.number >= key.modulus:
             return False
@@ -169,7 +169,7 @@ class _Signature:
 
 
 class _Reader:
-    """Takes bytes from the front, and never more than there are."""
+    """Reads bytes from the front. Reading beyond the end is an error."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -181,7 +181,7 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count > self.rest:
-            raise SignatureError("it is cut short")
+            raise SignatureError("it is truncated")
         self._at += count
         return self._data[self._at - count : self._at]
 
@@ -242,17 +242,17 @@ def _read_signature(body: bytes) -> _Signature:
     if (version, algorithm) != (4, _RSA) or method not in _HASHES:
         raise SignatureError("only RSA signatures of version 4 with SHA-2 are supported")
     hashed = reader.take(reader.number(2))
-    proven = dict(_subpackets(hashed))
-    claimed = dict(_subpackets(reader.take(reader.number(2))))
-    reader.take(2)  # the first octets of the digest, a shortcut for who reads many signatures
-    if len(proven.get(_CREATED, b"")) != 4 or _SIGNATURE_EXPIRES in proven:
+    signed_fields = dict(_subpackets(hashed))
+    unsigned_fields = dict(_subpackets(reader.take(reader.number(2))))
+    reader.take(2)  # the first octets of the digest, which only speed up a check of many keys
+    if len(signed_fields.get(_CREATED, b"")) != 4 or _SIGNATURE_EXPIRES in signed_fields:
         raise SignatureError("a signature without a date, or that expires, is not supported")
     signed = body[: 6 + len(hashed)]
     trailer = signed + b"\x04\xff" + len(signed).to_bytes(4)
-    # Who made it need not be proven: it only says which key to try.
-    named = {**claimed, **proven}
+    # The issuer need not be signed: it only says which key to try.
+    named = {**unsigned_fields, **signed_fields}
     issuer = named.get(_ISSUER_FINGERPRINT, b"")[1:] or named.get(_ISSUER, b"")
-    return _Signature(kind, _HASHES[method], trailer, proven, issuer.hex().upper(), reader.integer())
+    return _Signature(kind, _HASHES[method], trailer, signed_fields, issuer.hex().upper(), reader.integer())
 
 
 def _subpackets(data: bytes) -> Iterator[tuple[int, bytes]]:

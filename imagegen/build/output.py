@@ -1,4 +1,4 @@
-"""Takes in what Packer says during one build: keeps what the outcome needs, logs all, and hands on progress."""
+"""Reads Packer's output during one build: logs it, passes progress on, and keeps what the result needs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
 from imagegen.build.failure import build_failure
-from imagegen.build.log import record_text, said_text
-from imagegen.build.packer_output import Record, Said, plain, read_line
+from imagegen.build.log import output_text, record_text
+from imagegen.build.packer_output import OutputLine, Record, plain, read_line
 from imagegen.build.scrub import scrub
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _SHOWN_ERRORS: Final = 5
 _EPILOGUE: Final = ("==> ", "--> ")
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
 # What Packer says after this is clean-up: the reason for a failure stands before it.
-_TIDYING: Final = "Provisioning step had errors"
+_CLEANING_UP: Final = "Provisioning step had errors"
 # How Packer says that it leaves everything as it is, after a failure and after an interrupt.
 _ABORTED = re.compile(
     r'Step "\w+" failed, aborting\.\.\.|Interrupted, aborting\.\.\.|aborted: skipping cleanup of step '
@@ -42,7 +42,7 @@ _DEBUG_LINE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ")
 
 @dataclasses.dataclass(frozen=True)
 class BuiltArtifact:
-    """What a build made, in Packer's words: the plugin decides what an id looks like."""
+    """The artifact as Packer reports it: the id is `region:ami,…` on AWS and a resource id on Azure."""
 
     artifact_id: str
     builder: str
@@ -50,8 +50,8 @@ class BuiltArtifact:
     text: str
 
 
-class Hearing:
-    """Takes in the lines of one build: keeps what the outcome needs, logs all, and hands progress to the display."""
+class BuildOutput:
+    """Reads the lines of one build: logs them, passes progress to the display, and keeps what the result needs."""
 
     def __init__(
         self,
@@ -70,55 +70,55 @@ class Hearing:
         self._tail: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
         self._errors: list[str] = []
         self._parts: dict[tuple[str, str], dict[str, str]] = {}
-        self.blame: ResourceEvent | PhaseEvent | None = None
+        self.culprit: ResourceEvent | PhaseEvent | None = None
         self._cancelled_cleanly = False
         self.aborted = False
-        """Whether Packer left everything as it was, as it had been told."""
-        self._tidying = False
-        self._made_something = False
+        """Whether Packer cleaned nothing up, because the user told it so."""
+        self._cleaning_up = False
+        self._summary_began = False
 
-    def hear(self, line: str) -> None:
-        """A line of standard output."""
+    def add_line(self, line: str) -> None:
+        """Read a line of standard output."""
         match read_line(line):
             case Record() as record:
-                self._note(dataclasses.replace(record, data=tuple(map(self._scrubbed, record.data))))
-            case said:
-                for one in said:
-                    self._listen(one)
+                self._add_record(dataclasses.replace(record, data=tuple(map(self._scrub, record.data))))
+            case lines:
+                for output in lines:
+                    self._read_output(output)
 
-    def hear_error(self, line: str) -> None:
-        """A line of standard error: Packer's debug log, or what it says when it cannot even start."""
+    def add_error_line(self, line: str) -> None:
+        """Read a line of standard error: Packer's debug log, or its error where it cannot start."""
         if _DEBUG_LINE.match(line):
-            self._log.write(self._scrubbed(line))
+            self._log.write(self._scrub(line))
         else:
-            self.hear(line)
+            self.add_line(line)
 
     @property
     def cleaned_up(self) -> bool:
-        """Whether Packer, when it was interrupted, cleaned up."""
+        """Whether Packer cleaned up after an interrupt."""
         return self._cancelled_cleanly and not self.aborted
 
     @property
     def traced(self) -> tuple[str, ...]:
-        """What Packer named of what it made in the account, in that order."""
+        """The names of what Packer made in the account, as its output has them, in order."""
         return tuple(self._traced)
 
     @property
     def artifact(self) -> BuiltArtifact | None:
-        """The builder's: post-processors' come after it."""
+        """The builder's artifact. Those of post-processors come after it."""
         for (target, _), parts in self._parts.items():
             if "id" in parts:
                 return BuiltArtifact(parts["id"], parts.get("builder-id", ""), target, parts.get("string", ""))
         return None
 
     def failure(self, log: Path, why: str = "", hint: str = "") -> BuildError:
-        """The error that says what failed."""
+        """The error for a build that failed."""
         errors = [*([why] if why else []), *self._errors]
         return build_failure(
-            blame=self.blame, errors=errors[:_SHOWN_ERRORS], tail=tuple(self._tail), log=log, hint=hint
+            culprit=self.culprit, errors=errors[:_SHOWN_ERRORS], tail=tuple(self._tail), log=log, hint=hint
         )
 
-    def _note(self, record: Record) -> None:
+    def _add_record(self, record: Record) -> None:
         self._log.write(record_text(record))
         if record.type == "error" and record.data:
             self._errors.append(" ".join(plain(record.data[0]).split()))
@@ -126,56 +126,56 @@ class Hearing:
             number, name, value = record.data[:3]
             self._parts.setdefault((record.target, number), {})[name] = value
 
-    def _listen(self, said: Said) -> None:
-        # An event is read before it is scrubbed: what is cut out of a text must not break the JSON around it.
-        event = parse_event(said.text.strip()) if said.target else None
-        said = dataclasses.replace(said, text=self._scrubbed(said.text))
-        self._log.write(said_text(said))
+    def _read_output(self, output: OutputLine) -> None:
+        # Scrubbed after parsing: hiding a secret before could break the JSON around it.
+        event = parse_event(output.text.strip()) if output.target else None
+        output = dataclasses.replace(output, text=self._scrub(output.text))
+        self._log.write(output_text(output))
         match event:
             case None:
-                self._prose(said)
+                self._add_text(output)
                 return
             case BrokenEvent():
-                event = dataclasses.replace(event, text=self._scrubbed(event.text), why=self._scrubbed(event.why))
+                event = dataclasses.replace(event, text=self._scrub(event.text), why=self._scrub(event.why))
                 self._tail.append(f"{event.why}: {event.text}")
             case ResourceEvent() | PhaseEvent():
-                event = dataclasses.replace(event, reason=self._scrubbed(event.reason))
-                self._judge(event)
+                event = dataclasses.replace(event, reason=self._scrub(event.reason))
+                self._find_culprit(event)
             case ArtifactEvent() | ReportEvent():
                 pass
-        self._display.event(event)
+        self._display.show_event(event)
 
-    def _judge(self, event: ResourceEvent | PhaseEvent) -> None:
+    def _find_culprit(self, event: ResourceEvent | PhaseEvent) -> None:
         if isinstance(event, PhaseEvent) and event.status == "finished":
-            self.blame = None  # the provisioner was run again, and what had failed came right
-        elif event.status == "failed" and not isinstance(self.blame, ResourceEvent):
-            # The resource is the better answer; the phase that then fails for it repeats it.
-            self.blame = event
+            self.culprit = None  # Packer ran the provisioner again, and now it succeeded
+        elif event.status == "failed" and not isinstance(self.culprit, ResourceEvent):
+            # A resource is more precise than its phase, which fails after it.
+            self.culprit = event
 
-    def _prose(self, said: Said) -> None:
-        self._tidying = self._tidying or said.text.startswith(_TIDYING)
-        if not self._tidying and said.text.strip() and (said.target or not said.text.startswith(_EPILOGUE)):
-            self._tail.append(said.text.rstrip())
-        self._cancelled_cleanly = self._cancelled_cleanly or said.text.startswith(_CANCELLED_CLEANLY)
-        self.aborted = self.aborted or bool(_ABORTED.match(said.text))
-        self._traced |= dict.fromkeys(self._traces.findall(said.text))
-        if not said.target and said.error and said.text.startswith("Error: "):
-            self._errors.append(said.text.removeprefix("Error: "))
-        self._summarise(said)
-        self._display.said(said)
-        if self._on_question is not None and (failed := _FAILED_STEP.fullmatch(said.text)):
+    def _add_text(self, output: OutputLine) -> None:
+        self._cleaning_up = self._cleaning_up or output.text.startswith(_CLEANING_UP)
+        if not self._cleaning_up and output.text.strip() and (output.target or not output.text.startswith(_EPILOGUE)):
+            self._tail.append(output.text.rstrip())
+        self._cancelled_cleanly = self._cancelled_cleanly or output.text.startswith(_CANCELLED_CLEANLY)
+        self.aborted = self.aborted or bool(_ABORTED.match(output.text))
+        self._traced |= dict.fromkeys(self._traces.findall(output.text))
+        if not output.target and output.error and output.text.startswith("Error: "):
+            self._errors.append(output.text.removeprefix("Error: "))
+        self._add_summary(output)
+        self._display.show_output(output)
+        if self._on_question is not None and (failed := _FAILED_STEP.fullmatch(output.text)):
             self._on_question(failed["step"])
 
-    def _summarise(self, said: Said) -> None:
-        """Take what Packer tells people at the end, and machines in records of their own."""
-        if not said.target and said.text.startswith(_ARTIFACTS):
-            self._made_something = True
-        elif summary := _SUMMARY.fullmatch(said.text):
-            if self._made_something:
+    def _add_summary(self, output: OutputLine) -> None:
+        """Read the summary at the end: without -machine-readable it is the only place that names the artifact."""
+        if not output.target and output.text.startswith(_ARTIFACTS):
+            self._summary_began = True
+        elif summary := _SUMMARY.fullmatch(output.text):
+            if self._summary_began:
                 number = str(len(self._parts))
                 self._parts[summary["target"], number] = {"id": summary["text"], "string": summary["text"]}
             elif self._on_question is not None:
                 self._errors.append(summary["text"])
 
-    def _scrubbed(self, text: str) -> str:
+    def _scrub(self, text: str) -> str:
         return scrub(text, self._secrets)

@@ -1,4 +1,4 @@
-"""Runs Packer on a rendered tree: validates it, builds it, answers with the artifact or an error that says what failed.
+"""Runs Packer on a rendered tree: validates and builds it, and returns the artifact or raises an error with the cause.
 
 Writes the log; touches nothing else on this machine.
 """
@@ -10,39 +10,39 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from imagegen.build import environment, process
-from imagegen.build.hearing import BuiltArtifact, Hearing
-from imagegen.build.keeper import Grace
 from imagegen.build.log import BuildLog
+from imagegen.build.output import BuildOutput, BuiltArtifact
 from imagegen.build.scrub import scrub
+from imagegen.build.supervisor import Grace
 from imagegen.errors import RefusedError, ToolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from imagegen.build.process import BuildStream, Run
+    from imagegen.build.process import PackerStreamer, ProgramRunner
     from imagegen.build.progress import Display
     from imagegen.build.toolchain import Toolchain
 
 _VALIDATE_TIMEOUT_S: Final = 300
 _A_YEAR_S: Final = 365.0 * 24 * 3600
-_DEBUGGING: Final = frozenset({"PACKER_LOG"})
+_DEBUG_VARIABLES: Final = frozenset({"PACKER_LOG"})
 # A cloud takes minutes to delete a machine, and Packer says nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
 
 
 @dataclasses.dataclass(frozen=True)
 class CloudSide:
-    """What a run of Packer has to know of its cloud."""
+    """What a run of Packer needs to know about its cloud."""
 
     names: frozenset[str] = frozenset()
-    """The environment variables that Packer sees; one that ends in `*` names all that begin so."""
+    """The environment variables that Packer sees. A name that ends with `*` is a prefix."""
     secret_names: frozenset[str] = frozenset()
-    """Variables that hold secrets and whose names do not say so."""
+    """Variables that hold secrets although their names do not show it."""
     traces: str = "(?!)"
-    """A regular expression for the names of what Packer makes in the account besides the image."""
+    """A regular expression for the names of the temporary resources that Packer makes in the account."""
     advice: str = ""
-    """How to reach and remove these, where Packer did not."""
+    """How to find and delete the resources that Packer did not delete."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,15 +50,15 @@ class OnError:
     """What Packer does with its machine when a build fails."""
 
     choice: str = "cleanup"
-    """`cleanup`, `abort` or `ask`, in Packer's words."""
+    """Packer's option: `cleanup`, `abort` or `ask`."""
     ask: Callable[[str], str] | None = None
-    """For `ask`: told the step that failed, it answers c, a or r, as Packer's question has it."""
+    """For `ask`: takes the step that failed and returns Packer's answer: c, a or r."""
 
     @property
     def flags(self) -> list[str]:
-        """The options of `packer build`; Packer does not ask where it is machine-readable."""
-        form = [] if self.ask else ["-machine-readable"]
-        return [*form, f"-on-error={self.choice}"]
+        """The options of `packer build`. With -machine-readable Packer does not ask."""
+        output_format = [] if self.ask else ["-machine-readable"]
+        return [*output_format, f"-on-error={self.choice}"]
 
 
 def validate_tree(
@@ -67,20 +67,21 @@ def validate_tree(
     *,
     environ: Mapping[str, str],
     cloud: CloudSide = CloudSide(),
-    run: Run = process.run,
+    run: ProgramRunner = process.run,
 ) -> None:
-    """RefusedError with Packer's words unless the tree is formatted and valid."""
+    """RefusedError with Packer's messages unless the tree is formatted and valid."""
     child_environ = environment.build_environment(environ, tools.environment, {}, cloud.names | cloud.secret_names)
     secrets = environment.secret_values(environ, cloud.secret_names)
-    for words, what in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
-        argv = [tools.packer, *words, "."]
+    for arguments, quality in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
+        argv = [tools.packer, *arguments, "."]
         try:
             done = run(argv, environ=child_environ, cwd=tree, timeout=_VALIDATE_TIMEOUT_S)
         except TimeoutError as overdue:
             raise ToolError(str(overdue)) from overdue
         if done.returncode != 0:
-            said = [scrub(line, secrets) for line in (done.stdout + done.stderr).splitlines()]
-            raise RefusedError(f"the tree in {tree} is not {what}", details=[line for line in said if line.strip()])
+            messages = [scrub(line, secrets) for line in (done.stdout + done.stderr).splitlines()]
+            details = [line for line in messages if line.strip()]
+            raise RefusedError(f"the tree in {tree} is not {quality}", details=details)
 
 
 def build_tree(
@@ -94,49 +95,49 @@ def build_tree(
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
     on_error: OnError | None = None,
-    stream: BuildStream = process.stream,
+    stream: PackerStreamer = process.stream,
 ) -> BuiltArtifact:
     """Build the image. BuildError where that fails; KeyboardInterrupt once Packer has cleaned up after a Ctrl-C."""
     on_error = on_error or OnError()
     ask = on_error.ask
     argv: list[str | Path] = [tools.packer, "build", *on_error.flags, "-color=false", "."]
-    names = cloud.names | cloud.secret_names | _DEBUGGING
+    names = cloud.names | cloud.secret_names | _DEBUG_VARIABLES
     secrets = environment.secret_values({**environ, **variables}, cloud.secret_names)
     log.parent.mkdir(parents=True, exist_ok=True)
     with BuildLog(log) as file, contextlib.ExitStack() as opened:
         terminal = opened.enter_context(process.Terminal()) if ask else None
         on_question = (lambda step: terminal.answer(ask(step))) if ask and terminal else None
-        hearing = Hearing(file, display, secrets, cloud.traces, on_question)
+        output = BuildOutput(file, display, secrets, cloud.traces, on_question)
         try:
             code = stream(
                 argv,
                 environ=environment.build_environment(environ, tools.environment, variables, names),
                 cwd=tree,
-                # Who is asked may take any time to answer.
+                # The user may take any time to answer a question.
                 timeout=_A_YEAR_S if ask else timeout_s,
-                on_line=hearing.hear,
-                on_error_line=hearing.hear_error,
+                on_line=output.add_line,
+                on_error_line=output.add_error_line,
                 grace=CLEAN_UP,
                 orphan=process.Orphan(CLEAN_UP, log, secrets),
                 terminal=terminal,
             )
         except KeyboardInterrupt:
-            if not hearing.cleaned_up:
-                for line in (*_remains(hearing, tree, cloud).splitlines(), f"the full log: {log}"):
+            if not output.cleaned_up:
+                for line in (*_leftovers_hint(output, tree, cloud).splitlines(), f"the full log: {log}"):
                     display.warn(line)
             raise
         except TimeoutError as overdue:
-            hint = "" if hearing.cleaned_up else _remains(hearing, tree, cloud)
-            raise hearing.failure(log, str(overdue), hint) from overdue
-    if code != 0 or hearing.blame is not None:
-        raise hearing.failure(log, hint=_remains(hearing, tree, cloud) if hearing.aborted else "")
-    if hearing.artifact is None:
-        raise hearing.failure(log, "it ended well and made no artifact")
-    return hearing.artifact
+            hint = "" if output.cleaned_up else _leftovers_hint(output, tree, cloud)
+            raise output.failure(log, str(overdue), hint) from overdue
+    if code != 0 or output.culprit is not None:
+        raise output.failure(log, hint=_leftovers_hint(output, tree, cloud) if output.aborted else "")
+    if output.artifact is None:
+        raise output.failure(log, "it ended with code 0 but made no artifact")
+    return output.artifact
 
 
-def _remains(hearing: Hearing, tree: Path, cloud: CloudSide) -> str:
-    """What is left of a build that was not cleaned up, as far as Packer named it, and what to do with it."""
-    named = ", ".join(hearing.traced)
-    what = f"Packer did not remove {named}" if named else "Packer did not say whether it removed everything"
-    return "\n".join([f"{what} (built from {tree})", *([cloud.advice] if cloud.advice else [])])
+def _leftovers_hint(output: BuildOutput, tree: Path, cloud: CloudSide) -> str:
+    """The hint for a build that was not cleaned up: what Packer named and did not delete, and what to do."""
+    named = ", ".join(output.traced)
+    problem = f"Packer did not delete {named}" if named else "Packer did not report whether it deleted everything"
+    return "\n".join([f"{problem} (built from {tree})", *([cloud.advice] if cloud.advice else [])])

@@ -1,8 +1,8 @@
-r"""Reads what `packer -machine-readable` writes: one line in, one record out. Pure.
+r"""Parses the lines that `packer -machine-readable` writes. Pure.
 
-The format is `time,target,type,data…`. A comma in data is written `%!(PACKER_COMMA)`, a line break `\n`; a backslash is
-not escaped, so that `C:\new` and a line break look alike. What a build says is prefixed with its name on every line, so
-there a line break is known by the prefix that follows it, and every other `\n` is what it looks like.
+The format is `time,target,type,data…`. A comma in data is written `%!(PACKER_COMMA)`, a line break `\n`. A backslash is
+not escaped, so that `C:\new` and a line break look alike. Packer prefixes every line of a build with the build's name,
+so a `\n` before such a prefix is a line break, and every other `\n` is a backslash and an n.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _PREFIX = re.compile(r"(?P<prefix>(?:==>|   ) (?P<target>[A-Za-z0-9_.-]+): )")
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
-    """One line that Packer, a builder or the guest said."""
+class OutputLine:
+    """One line that Packer, a builder or the guest printed."""
 
     text: str
     target: str = ""
@@ -36,30 +36,30 @@ class Record:
     data: tuple[str, ...]
 
 
-def read_line(line: str) -> tuple[Said, ...] | Record:
-    """A record, or the lines that a `ui` record holds. A line of another shape was said as it is.
+def read_line(line: str) -> tuple[OutputLine, ...] | Record:
+    """A record, or the lines of a `ui` record. A line in another format is output as it is.
 
-    Such are crashes, and everything that Packer says to people: it cannot ask and be machine-readable at once.
+    Other formats are crashes, and all output without -machine-readable, with which Packer cannot ask.
     """
     match = _RECORD.fullmatch(line)
     if match is None:
         line = _QUESTION.sub("", line)
-        spoken = _PREFIX.match(line)
-        return (Said(line[spoken.end() :], spoken["target"]) if spoken else Said(line),)
+        prefix = _PREFIX.match(line)
+        return (OutputLine(line[prefix.end() :], prefix["target"]) if prefix else OutputLine(line),)
     data = tuple(part.replace(_COMMA, ",") for part in match["data"].split(","))
     if match["type"] != "ui" or len(data) != 2:
         return Record(match["type"], match["target"], data)
-    return _said(data[1], error=data[0] == "error")
+    return _ui_lines(data[1], error=data[0] == "error")
 
 
 def plain(text: str) -> str:
-    """Data with its line breaks, where no prefix tells them from a backslash and an n."""
+    """Data with its line breaks, where no prefix distinguishes them from a backslash and an n."""
     return text.replace("\\r", "").replace("\\n", "\n")
 
 
-def _said(text: str, *, error: bool) -> tuple[Said, ...]:
+def _ui_lines(text: str, *, error: bool) -> tuple[OutputLine, ...]:
     match = _PREFIX.match(text)
     if match is None:
-        return tuple(Said(line, error=error) for line in plain(text).splitlines() if line.strip())
+        return tuple(OutputLine(line, error=error) for line in plain(text).splitlines() if line.strip())
     lines = text[match.end() :].split("\\n" + match["prefix"])
-    return tuple(Said(line.removesuffix("\\r"), match["target"], error) for line in lines)
+    return tuple(OutputLine(line.removesuffix("\\r"), match["target"], error) for line in lines)

@@ -1,5 +1,5 @@
-"""Puts plugins into the cache: downloaded by Packer, or built before. Packer itself installs them, beside, and then
-they are moved there.
+"""Puts plugins into the cache, downloaded by Packer or built from source. Packer installs them in a temporary folder,
+from which they are moved into the cache.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.build.pins import NeededPlugin
-    from imagegen.build.process import Completed, Run
+    from imagegen.build.process import Completed, ProgramRunner
 
 _INSTALL_TIMEOUT_S: Final = 120
 # An archive of sixty megabytes; on a slower line than this allows it is about as fast to build the plugin.
@@ -26,8 +26,8 @@ _LAST_LINES: Final = 20
 _WRONG_BYTES: Final = "did not match"
 
 
-class Shop(Protocol):
-    """What installing needs."""
+class InstallContext(Protocol):
+    """What the installation needs."""
 
     @property
     def cache(self) -> Path:
@@ -38,7 +38,7 @@ class Shop(Protocol):
         """The caller's environment."""
 
     @property
-    def run(self) -> Run:
+    def run(self) -> ProgramRunner:
         """What runs Packer."""
 
 
@@ -47,49 +47,49 @@ def plugin_folder(cache: Path) -> Path:
     return cache / "plugins"
 
 
-def install_released(plugin: NeededPlugin, *, packer: Path, shop: Shop) -> None:
+def install_released(plugin: NeededPlugin, *, packer: Path, context: InstallContext) -> None:
     """Let Packer download a plugin at its pinned version; it checks the sha256. UnreachableError where it cannot."""
-    words = [plugin.source, plugin.pin.version]
+    arguments = [plugin.source, plugin.pin.version]
     try:
-        done = _install(words, packer, shop, _FETCH_TIMEOUT_S)
+        done = _install(arguments, packer, context, _FETCH_TIMEOUT_S)
     except TimeoutError as error:
         raise UnreachableError(f"Packer did not download the plugin {plugin.name} in time") from error
     if done.returncode != 0:
-        said = _tail(done)
-        if any(_WRONG_BYTES in line for line in said):
+        output = _tail(done)
+        if any(_WRONG_BYTES in line for line in output):
             raise VerificationError(
-                f"the plugin {plugin.name} that Packer downloads has a wrong checksum", details=said
+                f"the plugin {plugin.name} that Packer downloads has the wrong checksum", details=output
             )
-        reason = said[-1].strip(" \t*") if said else "no reason given"
+        reason = output[-1].strip(" \t*") if output else "no reason given"
         raise UnreachableError(f"Packer cannot download the plugin {plugin.name}: {reason}")
 
 
-def install_built(binary: Path, plugin: NeededPlugin, *, packer: Path, shop: Shop) -> None:
+def install_built(binary: Path, plugin: NeededPlugin, *, packer: Path, context: InstallContext) -> None:
     """Let Packer install a plugin that was built here."""
-    done = _install(["--path", binary, plugin.source], packer, shop, _INSTALL_TIMEOUT_S)
+    done = _install(["--path", binary, plugin.source], packer, context, _INSTALL_TIMEOUT_S)
     if done.returncode != 0:
-        raise ToolError(f"Packer refuses the plugin {plugin.name} just built", details=_tail(done))
+        raise ToolError(f"Packer rejects the plugin {plugin.name} that was built here", details=_tail(done))
 
 
-def _install(words: Sequence[str | Path], packer: Path, shop: Shop, timeout: float) -> Completed:
-    with tempfile.TemporaryDirectory(prefix=".building-", dir=shop.cache) as temporary:
+def _install(arguments: Sequence[str | Path], packer: Path, context: InstallContext, timeout: float) -> Completed:
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=context.cache) as temporary:
         installed = Path(temporary, "plugins")
         installed.mkdir()
         child_environ = {
-            **environment.packer_probe_environment(shop.environ),
+            **environment.packer_probe_environment(context.environ),
             "PACKER_PLUGIN_PATH": str(installed),
             "PACKER_CONFIG_DIR": temporary,
-            # Packer unpacks a plugin in the folder for temporary files first, under a name that others can guess.
+            # Packer unpacks a plugin in the temporary folder under a name that other users can guess.
             "TMPDIR": temporary,
         }
-        done = shop.run([packer, "plugins", "install", *words], environ=child_environ, timeout=timeout)
+        done = context.run([packer, "plugins", "install", *arguments], environ=child_environ, timeout=timeout)
         if done.returncode == 0:
-            _move_files(installed, plugin_folder(shop.cache))
+            _move_files(installed, plugin_folder(context.cache))
     return done
 
 
 def _move_files(source: Path, target: Path) -> None:
-    # The checksum first: a plugin without one is not believed, and a checksum without a plugin is not seen.
+    # The checksum first: Packer rejects a plugin without a checksum, and ignores a checksum without a plugin.
     files = [file for file in source.rglob("*") if file.is_file()]
     for file in sorted(files, key=lambda file: (not file.name.endswith("_SHA256SUM"), file.name)):
         place = target / file.relative_to(source)

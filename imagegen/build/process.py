@@ -1,8 +1,8 @@
-"""The only place that starts processes: an argv and an environment come in, output and an exit code go out.
+"""The only module that starts processes: it takes an argv and an environment, and returns output and an exit code.
 
-Every program has a keeper (`keeper.py`) as its parent, which outlives this process when that is killed. It leads a
-process group of its own, sees exactly the environment it is given and nothing on its standard input, takes signals as
-a program does by default, has a deadline, and leaves nothing running behind.
+Each program has a supervisor (`supervisor.py`) as its parent, which survives when this process is killed. The program
+leads its own process group, has exactly the given environment, an empty standard input and the default signal
+handlers, has a deadline, and leaves no process behind.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from imagegen.build import keeper
+from imagegen.build import supervisor
 from imagegen.build.pump import Pump
 from imagegen.build.stopping import stop_signals
 from imagegen.errors import ToolError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # For programs that have nothing to clean up but themselves.
-SHORT_GRACE: Final = keeper.Grace(least_s=10)
+SHORT_GRACE: Final = supervisor.Grace(least_s=10)
 # How long output is read after a program's end: a descendant that left its group may hold it open.
 _DRAIN_S: Final = 5.0
 _ANSWER_SIZE: Final = 64
@@ -39,7 +39,7 @@ _ANSWER_SIZE: Final = 64
 
 @dataclasses.dataclass(frozen=True)
 class Completed:
-    """A child that has ended."""
+    """The result of a process that has ended."""
 
     returncode: int
     stdout: str
@@ -48,15 +48,15 @@ class Completed:
 
 @dataclasses.dataclass(frozen=True)
 class Orphan:
-    """How a program goes on when imagegen is killed: it is interrupted, has this grace, and its output is logged."""
+    """What happens to a program when imagegen is killed: it is interrupted, may clean up, and its output is logged."""
 
-    grace: keeper.Grace = dataclasses.field(default_factory=keeper.Grace)
+    grace: supervisor.Grace = dataclasses.field(default_factory=supervisor.Grace)
     log: Path | None = None
     secrets: tuple[str, ...] = ()
 
 
 class Terminal:
-    """A terminal on which a program may ask; this process answers in a person's place."""
+    """A terminal on which a program may ask questions, and on which this process answers."""
 
     def __init__(self) -> None:
         self.ends: list[int] = []
@@ -79,8 +79,8 @@ class Terminal:
             os.close(end)
 
 
-class Run(Protocol):
-    """What `run` looks like to those who let a test put another in its place."""
+class ProgramRunner(Protocol):
+    """The type of `run`, which a test may replace."""
 
     def __call__(
         self, argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
@@ -88,23 +88,8 @@ class Run(Protocol):
         """Run a program to its end."""
 
 
-class Stream(Protocol):
-    """What `stream` looks like to those who let a test put another in its place."""
-
-    def __call__(
-        self,
-        argv: Sequence[str | Path],
-        *,
-        environ: Mapping[str, str],
-        cwd: Path | None,
-        timeout: float,
-        on_line: Callable[[str], None],
-    ) -> int:
-        """Run a program to its end, line by line."""
-
-
-class BuildStream(Protocol):
-    """What `stream` looks like to a build."""
+class PackerStreamer(Protocol):
+    """The type of `stream` as `packer build` needs it, which a test may replace."""
 
     def __call__(
         self,
@@ -115,22 +100,22 @@ class BuildStream(Protocol):
         timeout: float,
         on_line: Callable[[str], None],
         on_error_line: Callable[[str], None],
-        grace: keeper.Grace,
+        grace: supervisor.Grace,
         orphan: Orphan,
         terminal: Terminal | None,
     ) -> int:
-        """Run a program that cleans up to its end, line by line."""
+        """Run a program that may clean up, and handle its output line by line."""
 
 
 def run(
     argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
 ) -> Completed:
-    """Run a short program. TimeoutError when it does not end in time; it is then killed with all its children."""
+    """Run a short program. If it does not end in time, kill it with all its children and raise TimeoutError."""
     with stop_signals(), _Child(argv, environ, cwd, Orphan()) as child:
         try:
             stdout, stderr = child.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as overdue:
-            raise TimeoutError(_overdue(argv, timeout)) from overdue
+            raise TimeoutError(_timeout_message(argv, timeout)) from overdue
         code = child.wait()
     return Completed(code, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
@@ -144,51 +129,51 @@ def stream(
     on_line: Callable[[str], None],
     on_error_line: Callable[[str], None] | None = None,
     watch: Callable[[], None] | None = None,
-    grace: keeper.Grace = SHORT_GRACE,
+    grace: supervisor.Grace = SHORT_GRACE,
     orphan: Orphan = Orphan(),
     terminal: Terminal | None = None,
 ) -> int:
-    """Run a long program and hand on each line of its output as it comes.
+    """Run a long program and pass on each line of its output at once.
 
-    Lines of its standard error go to `on_error_line`, or among the others where that is not given. `watch` is called
-    again and again while the program runs; like a failing `on_line` it ends the run by raising. A `terminal` is the
+    Lines of its standard error go to `on_error_line`, or to `on_line` where that is not given. `watch` is called
+    repeatedly while the program runs. An exception of `watch` or `on_line` ends the program. A `terminal` is the
     program's /dev/tty.
 
-    Ctrl-C, SIGTERM, a lost terminal, the deadline (TimeoutError) and an exception of `on_line` all end the same way:
-    the group gets one SIGINT, lines are still handed on during its grace, whatever then remains is killed, and the
+    Ctrl-C, SIGTERM, a closed terminal, the deadline (TimeoutError) and such an exception all end the program the same
+    way: its group gets one SIGINT, lines are still passed on during its grace period, what remains is killed, and the
     exception is raised. A second Ctrl-C kills at once.
     """
     with stop_signals(), contextlib.ExitStack() as closing:
         with contextlib.ExitStack() as theirs:
-            heard = {}
+            listeners = {}
             written = []
             for listener in (on_line, *([on_error_line] if on_error_line else [])):
                 reading, writing = os.pipe()
                 closing.callback(os.close, reading)
                 theirs.callback(os.close, writing)
-                heard[reading] = listener
+                listeners[reading] = listener
                 written.append(writing)
             ends = (written[0], written[-1])
-            child = closing.enter_context(_Child(argv, environ, cwd, orphan, list(heard), ends, terminal))
-        pump = Pump(heard)
+            child = closing.enter_context(_Child(argv, environ, cwd, orphan, list(listeners), ends, terminal))
+        pump = Pump(listeners)
         closing.callback(pump.close)
         deadline = time.monotonic() + timeout
         try:
             pump.until_end(lambda: child.read_until(deadline), watch)
             if not child.has_ended(deadline):
-                raise TimeoutError(_overdue(argv, timeout))
+                raise TimeoutError(_timeout_message(argv, timeout))
         except BaseException:
-            child.order(keeper.INTERRUPT)
+            child.send(supervisor.INTERRUPT)
             stopped = time.monotonic()
-            pump.until_end(lambda: child.read_until(grace.ends(stopped, pump.heard_at)))
+            pump.until_end(lambda: child.read_until(grace.deadline(stopped, pump.last_output_at)))
             raise
         finally:
-            child.order(keeper.KILL)
+            child.send(supervisor.KILL)
         return child.wait()
 
 
 class _Child:
-    """A program behind its keeper; it has ended when this context is left."""
+    """A program and its supervisor. The program has ended when this context ends."""
 
     def __init__(
         self,
@@ -201,15 +186,15 @@ class _Child:
         terminal: Terminal | None = None,
     ) -> None:
         task = _task(argv, environ, orphan, read, terminal)
-        self._leash, theirs = socket.socketpair()
+        self._control, theirs = socket.socketpair()
         self._rest = b""
         self._code = -int(signal.SIGKILL)
         self._ended_at = math.inf
         with contextlib.ExitStack() as unwinding, theirs:
-            unwinding.callback(self._leash.close)
+            unwinding.callback(self._control.close)
             try:
                 self.process = subprocess.Popen(  # noqa: S603 - no shell; a program of this package
-                    [sys.executable, "-I", "-S", keeper.__file__],
+                    [sys.executable, "-I", "-S", supervisor.__file__],
                     stdin=theirs.fileno(),
                     stdout=written[0],
                     stderr=written[1],
@@ -220,7 +205,7 @@ class _Child:
                 )
                 unwinding.callback(self._close)
                 theirs.close()
-                self._leash.sendall(task.line())
+                self._control.sendall(task.line())
                 group = self._started()
             except OSError as fault:
                 where = f" in {cwd}" if cwd is not None else ""
@@ -238,14 +223,14 @@ class _Child:
         error: BaseException | None,
         traceback: types.TracebackType | None,
     ) -> None:
-        self.order(keeper.KILL)
+        self.send(supervisor.KILL)
         self._reaper.join()
         self._closing.close()
 
-    def order(self, word: bytes) -> None:
-        """Tell the keeper to interrupt or to kill the program, unless it has ended."""
+    def send(self, command: bytes) -> None:
+        """Tell the supervisor to interrupt or to kill the program, unless it has ended."""
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self._leash.sendall(word)
+            self._control.sendall(command)
 
     def wait(self) -> int:
         """The program's exit code, when it has ended."""
@@ -253,17 +238,17 @@ class _Child:
         return self._code
 
     def read_until(self, deadline: float) -> float:
-        """Until when the output is read: the deadline, or shortly after the program's end."""
+        """When to stop reading the output: at the deadline, or shortly after the program's end."""
         return min(deadline, self._ended_at + _DRAIN_S)
 
     def has_ended(self, deadline: float) -> bool:
-        """Whether the program ends before the deadline."""
+        """Wait for the program's end until the deadline; whether it has ended."""
         self._reaper.join(max(0.0, deadline - time.monotonic()))
         return not self._reaper.is_alive()
 
     def _close(self) -> None:
-        # A keeper that is still there ends its program for this.
-        self._leash.close()
+        # A supervisor that still runs ends its program when this socket closes.
+        self._control.close()
         self.process.wait()
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
@@ -279,7 +264,7 @@ class _Child:
     def _answer(self) -> str:
         while b"\n" not in self._rest:
             try:
-                data = self._leash.recv(_ANSWER_SIZE)
+                data = self._control.recv(_ANSWER_SIZE)
             except ConnectionResetError:
                 data = b""
             if not data:
@@ -293,7 +278,7 @@ class _Child:
         if answer:
             self._code = int(answer.removeprefix("ended "))
         else:
-            # Somebody killed the keeper; what it kept must not outlive it.
+            # The supervisor was killed: kill its program too.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(group, signal.SIGKILL)
         self._ended_at = time.monotonic()
@@ -305,9 +290,9 @@ def _task(
     orphan: Orphan,
     read: Sequence[int],
     terminal: Terminal | None,
-) -> keeper.Task:
-    said = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-    task = keeper.Task([os.fsencode(part) for part in argv], said)
+) -> supervisor.Task:
+    encoded = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
+    task = supervisor.Task([os.fsencode(part) for part in argv], encoded)
     task.outputs = list(read)
     task.terminal = terminal.ends if terminal else []
     task.grace = orphan.grace
@@ -316,5 +301,5 @@ def _task(
     return task
 
 
-def _overdue(argv: Sequence[str | Path], timeout: float) -> str:
+def _timeout_message(argv: Sequence[str | Path], timeout: float) -> str:
     return f"{' '.join(str(part) for part in argv[:3])} did not end within {timeout:g} s"

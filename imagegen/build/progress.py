@@ -1,4 +1,4 @@
-"""Shows a build while it runs: events and Packer's own steps come in, lines or a live drawing on the console go out."""
+"""Shows the progress of a build: prints a line for each event and Packer step, or draws on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import Said
+    from imagegen.build.packer_output import OutputLine
     from imagegen.console import Console
 
 _BAD = frozenset({"failed", "drifted"})
@@ -31,16 +31,16 @@ _NOISE = ("Adding tag: ", "-> ", "Setting a ")
 
 
 class Display(Protocol):
-    """What the run of Packer tells as it goes."""
+    """Where a run of Packer reports its progress."""
 
-    def event(self, event: GuestEvent) -> None:
-        """The guest said so."""
+    def show_event(self, event: GuestEvent) -> None:
+        """Show an event of the guest."""
 
-    def said(self, said: Said) -> None:
-        """Packer, a builder or a guest's program said this."""
+    def show_output(self, output: OutputLine) -> None:
+        """Show a line of Packer, of a builder or of a program on the guest."""
 
     def warn(self, text: str) -> None:
-        """Something that must be read."""
+        """Show a warning."""
 
 
 @contextlib.contextmanager
@@ -58,44 +58,44 @@ def show_build(console: Console, target: str, *, drawn: bool = True) -> Iterator
             console.say(line)
 
 
-class _Prose:
-    """Tells Packer's own steps from the guest's prose: both look alike, but only Packer speaks between phases."""
+class _PackerSteps:
+    """Picks Packer's own steps out of the output. The guest's output looks the same, but comes only within phases."""
 
     def __init__(self) -> None:
         self._in_phase = False
         self._last = ""
 
-    def event(self, event: GuestEvent) -> None:
+    def show_event(self, event: GuestEvent) -> None:
         if isinstance(event, PhaseEvent):
             self._in_phase = event.status == "started"
 
-    def step(self, said: Said) -> str:
-        """The step that Packer is at, when this is a new one."""
-        text = said.text.strip()
-        if self._in_phase or not said.target or not text or text == self._last or text.startswith(_NOISE):
+    def step(self, output: OutputLine) -> str:
+        """The step that Packer begins with this line, or an empty string."""
+        text = output.text.strip()
+        if self._in_phase or not output.target or not text or text == self._last or text.startswith(_NOISE):
             return ""
         self._last = text
         return text
 
 
 class LineDisplay:
-    """A line for each phase, each resource that was not simply in order, and each of Packer's steps."""
+    """Prints a line for each phase, each resource that was not ok, and each of Packer's steps."""
 
     def __init__(self, console: Console, target: str) -> None:
         self._console = console
         self._target = target
-        self._prose = _Prose()
+        self._packer_steps = _PackerSteps()
 
-    def event(self, event: GuestEvent) -> None:
-        self._prose.event(event)
+    def show_event(self, event: GuestEvent) -> None:
+        self._packer_steps.show_event(event)
         text = describe(event)
         if isinstance(event, BrokenEvent):
             self.warn(text)
         elif text:
             self._console.say(f"{self._target}  {text}")
 
-    def said(self, said: Said) -> None:
-        step = self._prose.step(said)
+    def show_output(self, output: OutputLine) -> None:
+        step = self._packer_steps.step(output)
         if step:
             self._console.say(f"{self._target}  packer  {step}")
 
@@ -104,15 +104,15 @@ class LineDisplay:
 
 
 def describe(event: GuestEvent) -> str:
-    """An event as one line; empty for a resource that was in order, which the phase's end counts."""
+    """An event as one line. Empty for a resource that was ok: the end of the phase has the count."""
     match event:
         case PhaseEvent(status="started"):
             return f"{event.phase}  {counted(event.resources, 'resource')}"
         case PhaseEvent(status="finished"):
-            restart = ", restart due" if event.restart else ""
-            return f"{event.phase}  finished: {_counts(event)}{restart}  {_took(event.ms)}"
+            restart = ", restart needed" if event.restart else ""
+            return f"{event.phase}  finished: {_counts(event)}{restart}  {_duration(event.ms)}"
         case PhaseEvent():
-            return f"{event.phase}  failed: {event.reason}  {_took(event.ms)}"
+            return f"{event.phase}  failed: {event.reason}  {_duration(event.ms)}"
         case ArtifactEvent(status="fetching"):
             return f"fetching {event.name} ({size(event.size)})"
         case ArtifactEvent():
@@ -121,15 +121,15 @@ def describe(event: GuestEvent) -> str:
             return ""
         case ResourceEvent():
             reason = f": {event.reason}" if event.reason and event.status != "changed" else ""
-            return f"{event.phase}  {event.status} {event.id}{reason}  {_took(event.ms)}"
+            return f"{event.phase}  {event.status} {event.id}{reason}  {_duration(event.ms)}"
         case ReportEvent():
             return "the machine wrote its report"
         case BrokenEvent():
-            return f"the guest sent an event that is none ({event.why}): {event.text}"
+            return f"the guest sent an invalid event ({event.why}): {event.text}"
 
 
 def size(count: int) -> str:
-    """Bytes as people read them."""
+    """A number of bytes as text: `12 kB`, `3.4 MB`."""
     if count < 1_000_000:
         return f"{count / 1000:.0f} kB"
     return f"{count / 1_000_000:.1f} MB"
@@ -137,7 +137,7 @@ def size(count: int) -> str:
 
 @dataclasses.dataclass
 class _Phase:
-    """What the drawing knows of a phase; the one thing here that changes in place, under the display's lock."""
+    """The state of a phase in the drawing. It is changed in place, under the display's lock."""
 
     name: str
     resources: int
@@ -151,28 +151,28 @@ class _Phase:
 
 
 class LiveDisplay:
-    """Draws phases with their counts, what is being done, and the time; failures and warnings stay above it."""
+    """Draws phases with their counts, the current step and the time. Failures and warnings stay above the drawing."""
 
     def __init__(self, console: Console, target: str) -> None:
         self._console = console
         self._target = target
-        self._prose = _Prose()
+        self._packer_steps = _PackerSteps()
         self._phases: dict[str, _Phase] = {}
         self._current = "starting Packer"
         self._began = time.monotonic()
         self._lock = threading.Lock()
 
-    def event(self, event: GuestEvent) -> None:
-        self._prose.event(event)
+    def show_event(self, event: GuestEvent) -> None:
+        self._packer_steps.show_event(event)
         with self._lock:
-            self._take(event)
+            self._update(event)
         if isinstance(event, BrokenEvent):
             self.warn(describe(event))
         elif isinstance(event, (ResourceEvent, PhaseEvent)) and event.status in _BAD:
             self._console.say(f"{self._target}  {describe(event)}")
 
-    def said(self, said: Said) -> None:
-        step = self._prose.step(said)
+    def show_output(self, output: OutputLine) -> None:
+        step = self._packer_steps.step(output)
         if step:
             with self._lock:
                 self._current = f"packer: {step}"
@@ -181,7 +181,7 @@ class LiveDisplay:
         self._console.warn(f"{self._target}  {text}")
 
     def drawing(self) -> RenderableType:
-        """The whole drawing; every row is cut to the terminal's width."""
+        """The drawing. Each row is cut to the terminal's width."""
         with self._lock:
             rows = [self._row(phase) for phase in self._phases.values()]
             took = seconds(time.monotonic() - self._began)
@@ -192,11 +192,11 @@ class LiveDisplay:
         return Group(*rows)
 
     def summary(self) -> list[str]:
-        """What stays on the terminal when the drawing is gone."""
+        """The lines that stay on the terminal after the drawing."""
         with self._lock:
             return [f"{self._target}  {_phase_text(phase)}" for phase in self._phases.values()]
 
-    def _take(self, event: GuestEvent) -> None:
+    def _update(self, event: GuestEvent) -> None:
         match event:
             case PhaseEvent(status="started"):
                 self._phases[event.phase] = _Phase(event.phase, event.resources)
@@ -224,9 +224,9 @@ class LiveDisplay:
 
 
 def _phase_text(phase: _Phase) -> str:
-    took = _took(phase.ms) if phase.status != "started" else seconds(time.monotonic() - phase.began)
+    took = _duration(phase.ms) if phase.status != "started" else seconds(time.monotonic() - phase.began)
     bad = f", {phase.bad} failed" if phase.bad else ""
-    restart = ", restart due" if phase.restart else ""
+    restart = ", restart needed" if phase.restart else ""
     done = f"{phase.done}/{phase.resources}" if phase.status == "started" else phase.status
     return f"{phase.name}  {done}, {phase.changed} changed{bad}{restart}  {took}"
 
@@ -235,5 +235,5 @@ def _counts(event: PhaseEvent) -> str:
     return f"{event.changed} changed, {event.resources - event.changed} ok"
 
 
-def _took(ms: int) -> str:
+def _duration(ms: int) -> str:
     return seconds(ms / 1000)

@@ -1,4 +1,4 @@
-"""Hands on a child's output line by line, with a deadline, while the child runs and while it cleans up."""
+"""Passes on a process's output line by line, with a deadline, while the process runs and while it cleans up."""
 
 from __future__ import annotations
 
@@ -29,44 +29,44 @@ class Pump:
         self._open = len(outputs)
         self._failed = False
         self._stopped, self._stop = os.pipe()
-        self.heard_at = clock()
-        """When the child last said something."""
+        self.last_output_at = clock()
+        """When the process last printed something."""
         self._threads = [threading.Thread(target=self._read, args=item) for item in outputs.items()]
         for thread in self._threads:
             thread.start()
 
-    def until_end(self, ends: Callable[[], float], watch: Callable[[], None] | None = None) -> bool:
-        """Hand on lines until the child has said everything; false when it takes beyond the time that `ends` says."""
+    def until_end(self, deadline: Callable[[], float], watch: Callable[[], None] | None = None) -> bool:
+        """Pass on lines until the end of the output. Returns False if the deadline comes first."""
         while True:
             if watch is not None:
                 watch()
             with self._changed:
-                left = ends() - self._clock()
+                left = deadline() - self._clock()
                 if left <= 0:
                     return False
-                # What `ends` says may change meanwhile.
+                # The deadline may change meanwhile.
                 if not self._changed.wait_for(lambda: self._lines or not self._open, timeout=min(left, _WATCH_S)):
                     continue
                 if not self._lines:
                     return True
                 on_line, line = self._lines.popleft()
-            self._hand_on(on_line, line)
+            self._pass_on(on_line, line)
 
     def close(self) -> None:
-        """Read no more: a descendant that left the program's group may hold its output open for ever."""
+        """Stop reading: a child process that left the program's group may hold the output open for ever."""
         os.write(self._stop, b"-")
         for thread in self._threads:
             thread.join()
         os.close(self._stopped)
         os.close(self._stop)
 
-    def _hand_on(self, on_line: Callable[[str], None], line: str) -> None:
+    def _pass_on(self, on_line: Callable[[str], None], line: str) -> None:
         if self._failed:
             return
         try:
             on_line(line)
         except Exception:
-            # Raised once, it ends the run; raised again for each later line, it would cut the child's clean-up short.
+            # Raised only once, which ends the program. Raised again, it would cut the program's clean-up short.
             self._failed = True
             raise
 
@@ -81,7 +81,7 @@ class Pump:
             if not data and rest:
                 lines.append(rest)
             with self._changed:
-                self.heard_at = self._clock()
+                self.last_output_at = self._clock()
                 self._lines.extend((on_line, line.removesuffix("\r")) for line in lines)
                 self._open -= not data
                 self._changed.notify()

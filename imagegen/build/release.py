@@ -1,6 +1,6 @@
-"""Fetches Packer's official release at the pinned version, checked by HashiCorp's signature, into the cache.
+"""Downloads the pinned official release of Packer into the cache, and verifies HashiCorp's signature.
 
-Touches the network and the cache folder. What appears in the cache is complete and verified.
+Touches the network and the cache folder. Nothing in the cache is partial or unverified.
 """
 
 from __future__ import annotations
@@ -43,30 +43,30 @@ _MACHINES: Final = {
 }
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 _HINT: Final = (
-    "something between here and HashiCorp changes files: find out what; a Packer of your own is used instead where it "
-    "is on PATH (https://developer.hashicorp.com/packer/install)"
+    "something changes files on their way from HashiCorp: find out what; if you install Packer yourself and it is on "
+    "PATH, it is used instead (https://developer.hashicorp.com/packer/install)"
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class OfficialReleases:
-    """What HashiCorp publishes, believed where the key with this fingerprint signed it."""
+    """HashiCorp's releases. Only those that the key with this fingerprint signed are used."""
 
     key_file: Path = _KEY_FILE
     fingerprint: str = FINGERPRINT
 
     def check_reachable(self, environ: Mapping[str, str]) -> None:
-        """UnreachableError, within seconds, where HashiCorp's server cannot be had."""
+        """Raise UnreachableError, within seconds, if HashiCorp's server cannot be reached."""
         probe.read_starts([_url("SHA256SUMS")], 1, environ=environ)
 
     def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
-        """Put Packer at `binary`, in a folder of its own; UnreachableError, within seconds, where that is not possible.
+        """Put Packer at `binary`, in a folder of its own. UnreachableError, within seconds, if it cannot be downloaded.
 
-        A signature or checksum that is wrong is a VerificationError: that is no server which is away.
+        A wrong signature or checksum is a VerificationError.
         """
         archive = f"{system_name()}.zip"
         with console.task(f"asking {HOST} for packer {pins.PACKER.version}", None):
-            # The archive is asked for as well: a filter may let texts pass, and no programs.
+            # The archive is probed too: a web filter may pass texts and block programs.
             urls = [_url("SHA256SUMS"), _url("SHA256SUMS.sig"), _url(archive)]
             sums, signature, _ = probe.read_starts(urls, _LARGEST_TEXT, environ=environ)
         self._verify(sums, signature)
@@ -100,14 +100,14 @@ class OfficialReleases:
 
 
 def unpack(archive: Path, into: Path) -> None:
-    """Write the archive's one member with the name of `into` there; whatever else the archive holds is left in it."""
+    """Write the archive's member with the name of `into` to `into`. Other members are ignored."""
     into.parent.mkdir()
     try:
         with zipfile.ZipFile(archive) as opened:
             members = [member for member in opened.infolist() if member.filename == into.name]
             if len(members) != 1:
-                raise VerificationError(f"HashiCorp's archive holds {len(members)} files {into.name}, and not one")
-            # zipfile never unpacks more than the size that is announced.
+                raise VerificationError(f"HashiCorp's archive must hold one file {into.name}, not {len(members)}")
+            # zipfile never unpacks more than the announced size.
             if members[0].file_size > LARGEST_BYTES:
                 raise VerificationError(f"{into.name} in HashiCorp's archive has {members[0].file_size} bytes")
             with opened.open(members[0]) as content, into.open("xb") as file:
@@ -120,12 +120,12 @@ def unpack(archive: Path, into: Path) -> None:
 def _digest(sums: bytes, name: str) -> str:
     digests = re.findall(rf"^([0-9a-f]{{64}})  {re.escape(name)}$", sums.decode(errors="replace"), re.MULTILINE)
     if len(digests) != 1:
-        raise VerificationError(f"{_url('SHA256SUMS')} has {len(digests)} checksums for {name}, and not one")
+        raise VerificationError(f"{_url('SHA256SUMS')} must have one checksum for {name}, not {len(digests)}")
     return str(digests[0])
 
 
 def system_name() -> str:
-    """What HashiCorp calls this machine: `linux_amd64`; UnreachableError where it releases nothing for it."""
+    """HashiCorp's name of this platform, such as `linux_amd64`. UnreachableError if there are no releases for it."""
     system = next((name for name in _SYSTEMS if sys.platform.startswith(name)), "")
     machine = _MACHINES.get(platform.machine().lower(), "")
     if not system or not machine:

@@ -1,4 +1,4 @@
-"""Takes secrets out of lines before they are logged, shown or put into an error. Pure."""
+"""Removes secrets from lines before they are logged, shown or put into an error. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _AUTHORIZATION = re.compile(r"(?i)\b(Bearer|Basic|Negotiate)\s+[A-Za-z0-9+/=._~-
 
 
 def scrub(line: str, secrets: Iterable[str] = ()) -> str:
-    """The line without anything shaped like a secret, and without the values that are known to be some."""
+    """The line without the known secrets, and without anything that looks like a secret."""
     for secret in secrets:
         line = line.replace(secret, HIDDEN)
     line = _SIGNED.sub(rf"\1\2{HIDDEN}", line)

@@ -1,4 +1,4 @@
-"""Builds on the first of the builder's sizes that the cloud can give now."""
+"""Builds on the first of the builder's sizes for which the cloud has capacity."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ if TYPE_CHECKING:
 def build_on_first(
     sizes: Sequence[str], build: Callable[[str], object], *, no_capacity: Set[str], console: Console
 ) -> None:
-    """Call `build` with one size after another for as long as it fails with one of the cloud's words for a lack."""
+    """Call `build` with each size in turn, until it does not fail for lack of capacity.
+
+    `no_capacity` are the cloud's error codes for a lack of capacity.
+    """
     for size, following in itertools.zip_longest(sizes, sizes[1:]):
         try:
             build(size)
             return
         except BuildError as error:
-            lacking = [word for word in sorted(no_capacity) if word in str(error.message)]
-            if following is None or not lacking:
+            codes = [code for code in sorted(no_capacity) if code in str(error.message)]
+            if following is None or not codes:
                 raise
-            for line in (f"{size} cannot be had now ({lacking[0]}): trying {following}", *error.hint.splitlines()):
+            for line in (f"{size} is not available now ({codes[0]}): trying {following}", *error.hint.splitlines()):
                 console.warn(line)

@@ -1,4 +1,4 @@
-"""How much memory this machine can give to builds: what is available, and what a container is allowed. Reads /proc."""
+"""Measures the memory that builds may use: what is available, within a container's limit. Reads /proc and /sys."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+(\d+) kB$")
 
 
 def spare_memory_gb(root: Path = Path("/")) -> float | None:
-    """Gigabytes; None where this system does not say."""
+    """Gigabytes; None if this system does not tell."""
     available = _AVAILABLE.search(_read(root / "proc/meminfo"))
     if available is None:
         return None
@@ -22,5 +22,5 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="ascii")
     except OSError:
-        # Other systems, older kernels, and the root of all control groups do not have it.
+        # Other systems, older kernels and the root control group do not have this file.
         return ""

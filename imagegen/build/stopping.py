@@ -1,4 +1,4 @@
-"""What signals mean while a program runs: stop it and let it clean up, or, from a person who repeats it, at once."""
+"""Handles signals while a program runs: the first stops it and lets it clean up, a second Ctrl-C ends it at once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 # A second SIGINT that comes sooner is the first one's echo: a terminal signals `make` and imagegen, and some tools
 # pass on what their children got already.
-MOMENT_S = 1.0
+DUPLICATE_WITHIN_S = 1.0
 
 
-class StopWish:
-    """Raises KeyboardInterrupt for the first signal, and again for a SIGINT that follows a SIGINT after a moment."""
+class StopHandler:
+    """Raises KeyboardInterrupt for the first signal, and for each SIGINT that follows a SIGINT and is no duplicate."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -26,7 +26,7 @@ class StopWish:
         self._interrupted_at: float | None = None
 
     def __call__(self, number: int, _frame: FrameType | None = None) -> None:
-        """Take a signal."""
+        """Handle a signal."""
         now = self._clock()
         first_at = self._interrupted_at
         if number == signal.SIGINT and first_at is None:
@@ -34,18 +34,18 @@ class StopWish:
         if not self._stopping:
             self._stopping = True
             raise KeyboardInterrupt
-        if number == signal.SIGINT and first_at is not None and now - first_at >= MOMENT_S:
+        if number == signal.SIGINT and first_at is not None and now - first_at >= DUPLICATE_WITHIN_S:
             raise KeyboardInterrupt
 
 
 @contextlib.contextmanager
 def stop_signals() -> Iterator[None]:
-    """While a child runs, SIGTERM and a lost terminal are a Ctrl-C, and only Ctrl-C is impatient.
+    """While a program runs, SIGTERM and a closed terminal act like Ctrl-C. Only a second Ctrl-C kills.
 
-    Signals that this process was started to ignore stay ignored.
+    Signals that this process ignored from its start stay ignored.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may set handlers, and only there do signals arrive
+        yield  # only the main thread may set handlers and receives signals
         return
     usual = {
         signal.SIGINT: signal.default_int_handler,
@@ -53,9 +53,9 @@ def stop_signals() -> Iterator[None]:
         signal.SIGHUP: signal.SIG_DFL,
     }
     replaced = {number: handler for number, handler in usual.items() if signal.getsignal(number) == handler}
-    wish = StopWish()
+    stop = StopHandler()
     for number in replaced:
-        signal.signal(number, wish)
+        signal.signal(number, stop)
     try:
         yield
     finally:

@@ -1,9 +1,9 @@
-"""Stands between imagegen and one program, and ends the program when imagegen is killed.
+"""Supervises one program for imagegen, and ends the program when imagegen is killed.
 
-It is a process of its own, `python -I -S keeper.py`, and imports little, so that it starts fast. Its standard input is
-the leash, a socket: imagegen sends a task and later orders, and the keeper answers with what became of the program.
-A leash that closes while the program runs means that imagegen is gone. The keeper then interrupts the program, goes on
-reading its output, so that it can clean up and the log tells how that went, and kills what is left in the end.
+A separate process, `python -I -S supervisor.py`, which imports little, so that it starts fast. Its standard input is a
+control socket: imagegen sends a task and later commands, and the supervisor reports the start and the exit code.
+If the socket closes while the program runs, imagegen was killed. Then the supervisor interrupts the program and reads
+its output while it cleans up, so that the log is complete, and finally kills what is left.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 import termios
 import time
 
-LEASH = 0
+CONTROL = 0
 INTERRUPT = b"I"
 KILL = b"K"
 _READ_SIZE = 65536
@@ -27,10 +27,10 @@ _RESTORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signa
 
 
 class Grace:
-    """How long an interrupted program may clean up: `least_s`, and then for as long as it says something.
+    """How long an interrupted program may clean up: at least `least_s`, and then until it prints nothing for `quiet_s`.
 
-    It has stopped saying something after `quiet_s` of silence. `last_s` is for a program that runs others: before it is
-    killed it gets a second SIGINT, and so much time to end them.
+    `last_s` is for a program that runs others: before it is killed, it gets a second SIGINT and this much time to end
+    them.
     """
 
     def __init__(self, least_s: float = 0.0, quiet_s: float = 0.0, last_s: float = 0.0) -> None:
@@ -38,29 +38,29 @@ class Grace:
         self.quiet_s = quiet_s
         self.last_s = last_s
 
-    def ends(self, began: float, heard: float) -> float:
-        """When the program is killed that was interrupted at `began` and last said something at `heard`."""
-        return max(began + self.least_s, heard + self.quiet_s)
+    def deadline(self, began: float, last_output: float) -> float:
+        """When to kill a program that was interrupted at `began` and printed its last line at `last_output`."""
+        return max(began + self.least_s, last_output + self.quiet_s)
 
 
 class Task:
-    """What imagegen says at the start: the program, and how it ends when imagegen is killed."""
+    """What imagegen sends at the start: the program, and how to end it when imagegen is killed."""
 
     def __init__(self, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
         self.argv = argv
         self.environ = environ
         self.outputs: list[int] = []
-        """The ends of the program's outputs that imagegen reads."""
+        """The read ends of the program's output pipes."""
         self.terminal: list[int] = []
-        """Both ends of a terminal on which the program may ask: its own end is the last."""
+        """Both ends of a terminal on which the program may ask: the program's end is the last."""
         self.grace = Grace()
         self.log = b""
-        """Where the output goes when imagegen no longer reads it; nowhere without a name."""
+        """The file for the output when imagegen no longer reads it; empty for none."""
         self.secrets: list[str] = []
 
     def line(self) -> bytes:
         """The task as one line for `read_task`."""
-        said = {
+        fields = {
             "argv": [_text(word) for word in self.argv],
             "environ": {_text(name): _text(value) for name, value in self.environ.items()},
             "outputs": self.outputs,
@@ -69,111 +69,111 @@ class Task:
             "log": _text(self.log),
             "secrets": self.secrets,
         }
-        return json.dumps(said).encode() + b"\n"
+        return json.dumps(fields).encode() + b"\n"
 
 
 def read_task() -> Task:
-    """The task from the leash."""
+    """Read the task from the control socket."""
     line = b""
     while not line.endswith(b"\n"):
-        data = os.read(LEASH, _READ_SIZE)
+        data = os.read(CONTROL, _READ_SIZE)
         if not data:
-            sys.exit()  # imagegen was killed before it had said anything
+            sys.exit()  # imagegen was killed before it sent a task
         line += data
-    said = json.loads(line)
-    environ = {_bytes(name): _bytes(value) for name, value in said["environ"].items()}
-    task = Task([_bytes(word) for word in said["argv"]], environ)
-    task.outputs, task.terminal, task.secrets = said["outputs"], said["terminal"], said["secrets"]
-    task.grace, task.log = Grace(*said["grace"]), _bytes(said["log"])
+    fields = json.loads(line)
+    environ = {_bytes(name): _bytes(value) for name, value in fields["environ"].items()}
+    task = Task([_bytes(word) for word in fields["argv"]], environ)
+    task.outputs, task.terminal, task.secrets = fields["outputs"], fields["terminal"], fields["secrets"]
+    task.grace, task.log = Grace(*fields["grace"]), _bytes(fields["log"])
     return task
 
 
-class Keeper:
-    """One running program."""
+class Supervisor:
+    """Supervises one running program."""
 
-    def __init__(self, task: Task, pid: int, woken: int) -> None:
+    def __init__(self, task: Task, pid: int, wakeup: int) -> None:
         self._task = task
         self._pid = pid
-        self._woken = woken
-        self._rests = dict.fromkeys(task.outputs, b"")
+        self._wakeup = wakeup
+        self._incomplete = dict.fromkeys(task.outputs, b"")
         self._interrupted = False
-        self._alone_since = 0.0
-        self._heard = 0.0
-        self._second_at = 0.0
+        self._orphaned_at = 0.0
+        self._last_output = 0.0
+        self._second_interrupt_at = 0.0
         self._killed = False
 
-    def keep(self) -> int:
-        """Obey until the program has ended, and answer with its exit code; nothing is left of its group then."""
+    def wait(self) -> int:
+        """Handle commands until the program ends, kill the rest of its process group, and return its exit code."""
         status = None
         while status is None:
             ready, _, _ = select.select(self._watched(), [], [], self._time_left())
-            if self._woken in ready:
-                os.read(self._woken, _READ_SIZE)
+            if self._wakeup in ready:
+                os.read(self._wakeup, _READ_SIZE)
                 pid, found = os.waitpid(self._pid, os.WNOHANG)
                 status = found if pid else None
-            if LEASH in ready:
-                self._obey(_read(LEASH))
-            for output in self._rests.keys() & ready:
-                self._listen(output)
+            if CONTROL in ready:
+                self._handle(_read(CONTROL))
+            for output in self._incomplete.keys() & ready:
+                self._read_output(output)
             if self._time_left() == 0:
                 self._kill()
         self._signal(signal.SIGKILL)
-        while self._alone_since and (ready := select.select([*self._rests], [], [], 0)[0]):
+        while self._orphaned_at and (ready := select.select([*self._incomplete], [], [], 0)[0]):
             for output in ready:
-                self._listen(output)
+                self._read_output(output)
         return os.waitstatus_to_exitcode(status)
 
     def _watched(self) -> list[int]:
-        return [self._woken, *(self._rests if self._alone_since else [LEASH])]
+        return [self._wakeup, *(self._incomplete if self._orphaned_at else [CONTROL])]
 
     def _time_left(self) -> float | None:
         grace = self._task.grace
         if self._killed:
             return None
-        if self._second_at:
-            end = self._second_at + grace.last_s
-        elif self._alone_since:
-            end = grace.ends(self._alone_since, self._heard)
+        if self._second_interrupt_at:
+            end = self._second_interrupt_at + grace.last_s
+        elif self._orphaned_at:
+            end = grace.deadline(self._orphaned_at, self._last_output)
         else:
             return None
         return max(0.0, end - time.monotonic())
 
-    def _obey(self, orders: bytes) -> None:
-        if not orders:
-            self._alone_since = self._heard = time.monotonic()
+    def _handle(self, commands: bytes) -> None:
+        if not commands:
+            self._orphaned_at = self._last_output = time.monotonic()
             self._interrupt()
-        elif KILL in orders:
-            # Told again while a program that runs others ends them: its time is not cut short.
-            if not self._second_at:
+        elif KILL in commands:
+            # After the second SIGINT the program ends its children: another command does not shorten that time.
+            if not self._second_interrupt_at:
                 self._kill()
         else:
             self._interrupt()
 
     def _interrupt(self) -> None:
-        # Once: to a program that runs others, a second one means that nobody wants to wait.
+        # Only once: a program that runs others stops waiting for them at the second SIGINT.
         if not self._interrupted:
             self._interrupted = True
             self._signal(signal.SIGINT)
 
     def _kill(self) -> None:
-        if self._task.grace.last_s and not self._second_at:
-            self._second_at = time.monotonic()
+        if self._task.grace.last_s and not self._second_interrupt_at:
+            self._second_interrupt_at = time.monotonic()
             self._signal(signal.SIGINT)
         else:
             self._killed = True
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        # Nobody is left of the group: that is what is wanted. macOS answers EPERM where only zombies are left of it.
+        # The group may be gone already. macOS answers EPERM where only zombies are left of it.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._pid, number)
 
-    def _listen(self, output: int) -> None:
+    def _read_output(self, output: int) -> None:
         data = os.read(output, _READ_SIZE)
-        self._heard = time.monotonic()
-        *lines, rest = (self._rests.pop(output) + data).split(b"\n")
+        self._last_output = time.monotonic()
+        *lines, rest = (self._incomplete.pop(output) + data).split(b"\n")
         if data:
-            self._rests[output] = rest
+            self._incomplete[output] = rest
         elif rest:
             lines.append(rest)
         if lines and self._task.log:
@@ -181,11 +181,11 @@ class Keeper:
 
 
 def _write_log(task: Task, lines: list[str]) -> None:
-    """Write lines to the log as imagegen would have; imported only now, when nobody waits for a start."""
+    """Write lines to the log as imagegen would. Imports its modules only here, because they would delay each start."""
     sys.path.append(os.path.abspath(f"{__file__}/../../.."))  # noqa: PTH100 - pathlib is slow to import
     from imagegen.build.log import BuildLog, log_texts
 
-    # A program must be able to clean up where its log has no room left.
+    # A full disk must not stop the program's clean-up.
     with contextlib.suppress(OSError), BuildLog(task.log, append=True) as log:
         for line in lines:
             for text in log_texts(line, task.secrets):
@@ -196,29 +196,29 @@ def _start(task: Task) -> int:
     if task.terminal:
         # This process leads the session, so the terminal becomes the program's /dev/tty.
         fcntl.ioctl(task.terminal[-1], termios.TIOCSCTTY, 0)
-    quiet = (os.POSIX_SPAWN_OPEN, LEASH, os.devnull, os.O_RDONLY, 0)
+    quiet = (os.POSIX_SPAWN_OPEN, CONTROL, os.devnull, os.O_RDONLY, 0)
     pid = os.posix_spawn(task.argv[0], task.argv, task.environ, file_actions=[quiet], setpgroup=0, setsigdef=_RESTORED)
     if task.terminal:
         os.tcsetpgrp(task.terminal[-1], pid)
     return pid
 
 
-def _hold(task: Task) -> None:
-    """Keep what imagegen handed over to this process: the program must not inherit it."""
+def _keep_from_program(task: Task) -> None:
+    """Keep the program from inheriting the descriptors that imagegen passed to this process."""
     for descriptor in (*task.outputs, *task.terminal):
         os.set_inheritable(descriptor, False)
 
 
-def _woken_by_children() -> int:
-    woken, wake = os.pipe()
+def _wake_on_child_exit() -> int:
+    wakeup, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    return woken
+    return wakeup
 
 
-def _let_go() -> None:
-    """Give up the program's output, whose end imagegen would otherwise never see."""
+def _close_outputs() -> None:
+    """Close this process's copies of the program's outputs: otherwise imagegen would never see their end."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (1, 2):
         os.dup2(null, descriptor)
@@ -228,12 +228,12 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, _READ_SIZE)
     except ConnectionResetError:
-        return b""  # imagegen was killed with an answer unread
+        return b""  # imagegen was killed before it read an answer
 
 
-def _tell(answer: str) -> None:
+def _send(answer: str) -> None:
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        os.write(LEASH, f"{answer}\n".encode())
+        os.write(CONTROL, f"{answer}\n".encode())
 
 
 def _text(data: bytes) -> str:
@@ -250,16 +250,16 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     task = read_task()
-    _hold(task)
-    woken = _woken_by_children()
+    _keep_from_program(task)
+    wakeup = _wake_on_child_exit()
     try:
         pid = _start(task)
     except OSError as fault:
-        _tell(f"fault {fault.errno}")
+        _send(f"fault {fault.errno}")
         return
-    _let_go()
-    _tell(f"started {pid}")
-    _tell(f"ended {Keeper(task, pid, woken).keep()}")
+    _close_outputs()
+    _send(f"started {pid}")
+    _send(f"ended {Supervisor(task, pid, wakeup).wait()}")
 
 
 if __name__ == "__main__":

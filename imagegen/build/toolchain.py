@@ -1,4 +1,4 @@
-"""What `find_tools` answers: where Packer and its plugins are, and what their environment must say. Values only."""
+"""The result of `find_tools`: the paths of Packer and its plugins, and their environment. Values only."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Plugin:
 
 @dataclasses.dataclass(frozen=True)
 class Toolchain:
-    """A Packer that is new enough, with the plugins it sees."""
+    """A Packer that is new enough, with its plugins."""
 
     packer: Path
     packer_version: str
@@ -32,12 +32,12 @@ class Toolchain:
 
     @property
     def path_entry(self) -> Path:
-        """The folder that PATH needs for `packer` to be this one."""
+        """The folder to put first on PATH, so that `packer` is this one."""
         return self.packer.parent
 
 
 def release(version: str) -> Version | None:
-    """The version of a release; None for anything else: Packer's constraints refuse a pre-release."""
+    """The version of a release; None for anything else, because Packer's constraints reject a pre-release."""
     try:
         found = Version(version)
     except InvalidVersion:
@@ -52,11 +52,11 @@ def is_at_least(version: str, lowest: str) -> bool:
 
 
 def tool_exports(tools: Toolchain) -> dict[str, str]:
-    """The variables that make a plain `packer` behave as this toolchain; PATH is for the caller to extend."""
+    """The variables that make a plain `packer` use this toolchain. The caller extends PATH."""
     return dict(tools.environment)
 
 
 def tool_exports_text(tools: Toolchain) -> str:
-    """The same as lines for a POSIX shell to evaluate, PATH included."""
+    """The same variables and PATH as lines for a POSIX shell."""
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(tool_exports(tools).items())]
     return "\n".join([*lines, f'export PATH={shlex.quote(str(tools.path_entry))}:"$PATH"']) + "\n"

@@ -1,4 +1,4 @@
-"""Names the files of one build's folder."""
+"""The paths of the files in one build's folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class BuildFolder:
-    """Where the parts of one build lie: out/<name>/<id>/."""
+    """The folder of one build: out/<name>/<id>/."""
 
     root: Path
 
@@ -27,27 +27,27 @@ class BuildFolder:
 
     @property
     def log(self) -> Path:
-        """All that Packer said."""
+        """The log of Packer's output."""
         return self.root / "packer.log"
 
     @property
     def journal(self) -> Path:
-        """Which runs started what, for this config."""
+        """The journals of the runs of this config."""
         return self.root.parent / "journal"
 
     @property
     def report(self) -> Path:
-        """What the guest found on itself."""
+        """The guest's report."""
         return self.root / "report.json"
 
     @contextlib.contextmanager
     def claimed(self) -> Iterator[None]:
-        """Nobody else uses it meanwhile: another build of the image would delete this one's report and log."""
+        """Lock the folder: another build of the image would delete this one's report and log."""
         with locked(self.root / ".lock", wait_s=0, waiting=self._refuse_second_run):
             yield
 
     def _refuse_second_run(self) -> None:
         raise RefusedError(
             f"another run is using {self.root}: it builds or publishes the same image",
-            hint="wait until it has ended, or name another folder with --out",
+            hint="wait until it ends, or use another folder with --out",
         )

@@ -51,7 +51,7 @@ def _judge_one(leftover: Leftover, runs: Mapping[str, RecordedRun], now: datetim
     until = moment(leftover.expires_at)
     # Of several runs that wait for an image, the others may go on elsewhere.
     if len(known) == len(run_ids(leftover.run_id)) and all(run.is_here for run in known):
-        keeper = next((run for run in known if run.keeps), None)
+        keeper = next((run for run in known if run.keeps_leftovers), None)
         if keeper and (until is None or now < until):
             return Verdict(leftover, False, f"kept until {leftover.expires_at} (--on-error={keeper.entry.on_error})")
         return Verdict(leftover, True, f"its run is over ({known[0].ended or 'its process died'})")

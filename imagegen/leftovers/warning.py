@@ -28,7 +28,7 @@ def warn_of_leftovers(out: Path, run: Run, console: Console) -> None:
     command = f"imagegen janitor --out {shlex.quote(str(out))} --delete"
     for run_id, leftovers in found.items():
         things = ", ".join(f"{leftover.kind} {leftover.id}" for leftover in leftovers)
-        kept = next((each.entry for each in dead if each.entry.run_id == run_id and each.keeps), None)
+        kept = next((each.entry for each in dead if each.entry.run_id == run_id and each.keeps_leftovers), None)
         how = f"(--on-error={kept.on_error})" if kept else "ended without cleaning up and"
         when = f" after {kept.expires_at}" if kept else ""
         console.warn(f"run {run_id} {how} left {things}: `{command}` removes it{when}")

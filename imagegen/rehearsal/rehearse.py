@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from imagegen import loading
 from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
-from imagegen.build.keeper import Grace
+from imagegen.build.supervisor import Grace
 from imagegen.build.tools import find_tools
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode

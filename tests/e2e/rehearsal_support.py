@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.lock import Lock
     from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import Said
+    from imagegen.build.packer_output import OutputLine
     from imagegen.rehearsal.network.network import Network
     from imagegen.rehearsal.stage import Scene
 
@@ -160,11 +160,11 @@ class _Heard:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def event(self, event: GuestEvent) -> None:
+    def show_event(self, event: GuestEvent) -> None:
         self.lines.append(str(event))
 
-    def said(self, said: Said) -> None:
-        self.lines.append(said.text)
+    def show_output(self, output: OutputLine) -> None:
+        self.lines.append(output.text)
 
     def warn(self, text: str) -> None:
         self.lines.append(text)

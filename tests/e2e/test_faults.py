@@ -44,7 +44,7 @@ CASES = {
         Case(("same-client-token",), ("ami-0123456789abcdef0 in us-west-2 is not there: another copy is made",)),
         Case(
             ("capacity",),
-            ("warning: m6i.large cannot be had now (InsufficientInstanceCapacity): trying m5.large",),
+            ("warning: m6i.large is not available now (InsufficientInstanceCapacity): trying m5.large",),
             ("targets.aws.publish.regions=[]",),
         ),
         Case(
@@ -84,7 +84,7 @@ CASES = {
         ),
         Case(
             ("server-error", "dropped-connection", "throttle", "capacity"),
-            ("warning: Standard_D4s_v5 cannot be had now (SkuNotAvailable): trying Standard_D4as_v5",),
+            ("warning: Standard_D4s_v5 is not available now (SkuNotAvailable): trying Standard_D4as_v5",),
         ),
         Case(
             ("copy-fails",),

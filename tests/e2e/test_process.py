@@ -1,4 +1,4 @@
-"""Children behind their keepers: what they see, how they end, and that nothing of them is left."""
+"""Children behind their supervisors: what they see, how they end, and that nothing of them is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build import process, stopping
-from imagegen.build.keeper import Grace
+from imagegen.build.supervisor import Grace
 from imagegen.errors import ToolError
 from tests.conftest import REPOSITORY
 from tests.e2e.process_support import assert_gone
@@ -240,7 +240,7 @@ def test_a_program_that_runs_others_is_asked_twice_before_it_is_killed(tmp_path:
     assert note.read_text() == "asked twice"
 
 
-def test_a_program_does_not_outlive_a_keeper_that_was_killed() -> None:
+def test_a_program_does_not_outlive_a_supervisor_that_was_killed() -> None:
     code = "import os, signal, time; print(os.getpid()); os.kill(os.getppid(), signal.SIGKILL); time.sleep(60)"
     lines: list[str] = []
     environ = {"PYTHONUNBUFFERED": "1"}
@@ -253,7 +253,7 @@ def test_a_program_does_not_outlive_a_keeper_that_was_killed() -> None:
 _DRIVER = """\
 import pathlib, sys
 from imagegen.build import process
-from imagegen.build.keeper import Grace
+from imagegen.build.supervisor import Grace
 
 log, least_s, program = pathlib.Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
 orphan = process.Orphan(Grace(least_s=least_s), log, ("hunter2hunter2",))
@@ -291,7 +291,7 @@ def _driver(log: Path, least_s: float, program: str) -> list[str]:
 
 
 def _kill_when_it_runs(argv: list[str]) -> list[int]:
-    """The program and its keeper, when imagegen was killed and they have ended."""
+    """The program and its supervisor, when imagegen was killed and they have ended."""
     with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=REPOSITORY, text=True) as driver:  # noqa: S603 - this test's own
         assert driver.stdout is not None
         family = [int(pid) for pid in driver.stdout.readline().split()]
@@ -324,7 +324,7 @@ def test_sigterm_works_where_ctrl_c_was_inherited_as_ignored(tmp_path: Path) -> 
         assert shell.stdout is not None
         lines = sorted([shell.stdout.readline().split(), shell.stdout.readline().split()], key=len)
         pids = [int(pid) for line in lines for pid in line]
-        # The shell says one process, imagegen; the program says two, itself and its keeper.
+        # The shell says one process, imagegen; the program says two, itself and its supervisor.
         imagegen = pids[0]
         os.kill(imagegen, signal.SIGINT)
         os.kill(imagegen, signal.SIGTERM)

@@ -277,7 +277,7 @@ def test_a_quiet_rehearsal_that_fails_says_why(tmp_path: Path) -> None:
     environ = user_environ(tmp_path) | {"PATH": "/usr/bin:/bin"}
     done = _run(words, environ, tmp_path)
     assert (done.returncode, done.stdout) == (ExitCode.TOOL, "")
-    assert "Packer sees no plugin azure >= 2.0.5" in done.stderr
+    assert "Packer finds no plugin azure >= 2.0.5" in done.stderr
     assert "rehearsal in" not in done.stderr
 
 
@@ -373,7 +373,7 @@ def test_a_killed_rehearsal_ends_with_all_its_children_and_the_next_removes_its_
             parent.kill()
         finally:
             guard.cancel()
-    # The two imagegens with their keepers, Packer's two processes and its plugin.
+    # The two imagegens with their supervisors, Packer's two processes and its plugin.
     assert len(running) >= 6, said
     _assert_gone_within(_GONE_S, str(temporary))
     (left,) = temporary.glob("imagegen-rehearsal-*")

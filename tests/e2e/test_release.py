@@ -152,8 +152,8 @@ def holding(*members: tuple[str, bytes]) -> Callable[[Server], object]:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (altered(SUMS), "is not HashiCorp's: it does not fit the file"),
-        (altered(SIGNATURE), "is not HashiCorp's: it does not fit the file"),
+        (altered(SUMS), "is not HashiCorp's: it does not match the file"),
+        (altered(SIGNATURE), "is not HashiCorp's: it does not match the file"),
         (signed_by_another, "is not HashiCorp's: it was made by the key"),
         (altered(ZIP), "but [0-9a-f]{64} is expected"),
         (without_this_system, "has 0 checksums for packer_1.16.0_linux_amd64.zip"),
@@ -161,8 +161,8 @@ def holding(*members: tuple[str, bytes]) -> Callable[[Server], object]:
             lambda server: server.files.update(published(b"no archive").files),
             "cannot be unpacked: File is not a zip file",
         ),
-        (holding(("../packer", PACKER)), "holds 0 files packer, and not one"),
-        (holding(("packer", PACKER), ("packer", b"evil")), "holds 2 files packer, and not one"),
+        (holding(("../packer", PACKER)), "must hold one file packer, not 0"),
+        (holding(("packer", PACKER), ("packer", b"evil")), "must hold one file packer, not 2"),
         (holding(("packer", bytes(3000))), "packer in HashiCorp's archive has 3000 bytes"),
     ],
     ids=["sums", "signature", "signer", "zip", "version", "no-zip", "path", "two", "huge"],

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.build.process import Run
+    from imagegen.build.process import ProgramRunner
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +41,7 @@ echo '{"version":"1.4.5","sdk_version":"0.5.2","api_version":"x5.0","builders":[
 class Shop:
     cache: Path
     environ: Mapping[str, str]
-    run: Run = process.run
+    run: ProgramRunner = process.run
 
 
 def site(digest: str = "") -> dict[str, bytes]:
@@ -70,7 +70,7 @@ def install(files: Mapping[str, bytes], folder: Path) -> Path:
     github = {"api.github.com": lambda _: Response(404), "github.com": lambda _: Response(404)}
     with Network(folder / "network", hosts={HOST: answer, **github}) as network:
         shop = Shop(cache, {"HOME": str(folder), "PATH": "/usr/bin:/bin", **network.environ})
-        plugins.install_released(PLUGINS["azure"], packer=packer, shop=shop)
+        plugins.install_released(PLUGINS["azure"], packer=packer, context=shop)
     return cache
 
 
@@ -84,7 +84,7 @@ def test_packer_downloads_a_plugin_into_the_cache(tmp_path: Path) -> None:
 
 
 def test_a_wrong_checksum_is_no_obstacle_but_a_fault(tmp_path: Path) -> None:
-    with pytest.raises(VerificationError, match="the plugin azure that Packer downloads has a wrong checksum"):
+    with pytest.raises(VerificationError, match="the plugin azure that Packer downloads has the wrong checksum"):
         install(site("0" * 64), tmp_path)
     assert list((tmp_path / "cache").iterdir()) == []
 

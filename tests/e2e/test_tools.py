@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import Said
+    from imagegen.build.packer_output import OutputLine
     from imagegen.build.toolchain import Toolchain
 
 pytestmark = pytest.mark.e2e
@@ -72,13 +72,13 @@ class Recorder:
         self.warnings: list[str] = []
         self.interrupt = interrupt
 
-    def event(self, event: GuestEvent) -> None:
+    def show_event(self, event: GuestEvent) -> None:
         self.events.append(event)
         if self.interrupt and isinstance(event, PhaseEvent):
             os.kill(os.getpid(), signal.SIGINT)
 
-    def said(self, said: Said) -> None:
-        self.spoken.append(said.text)
+    def show_output(self, output: OutputLine) -> None:
+        self.spoken.append(output.text)
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)

@@ -210,7 +210,7 @@ def test_the_second_size_is_taken_where_the_first_cannot_be_had(target: str, tmp
         done = _build(stage, target, tmp_path, "--format", "json")
         assert done.returncode == ExitCode.OK, done.stderr
         assert len(stage.network.machines) == 1
-    assert f"warning: {_FIRST[target]} cannot be had now ({code}): trying {_SECOND[target]}\n" in done.stderr
+    assert f"warning: {_FIRST[target]} is not available now ({code}): trying {_SECOND[target]}\n" in done.stderr
     manifest = json.loads(done.stdout)
     assert manifest["built"]["state"] == "available"
     assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished", "finished"]
@@ -249,4 +249,4 @@ def _assert_failed_for(done: Completed, reason: str) -> None:
     assert (done.returncode, done.stdout) == (ExitCode.BUILD, "")
     [line] = [line for line in done.stderr.splitlines() if line.startswith("error: ", len("00:00:00Z "))]
     assert reason in line
-    assert "cannot be had now" not in done.stderr
+    assert "is not available now" not in done.stderr

@@ -93,7 +93,7 @@ MONOPOLIES = {
     "jinja2": {"imagegen.templating"},
     "click": {"imagegen.cli"},
     "ruamel": {"imagegen.documents"},
-    "fcntl": {"imagegen.build.journal", "imagegen.build.keeper", "imagegen.scratch"},
+    "fcntl": {"imagegen.build.journal", "imagegen.build.supervisor", "imagegen.scratch"},
     "filelock": {"imagegen.build.folder_lock"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
     "cryptography": {"imagegen.build.openpgp", "imagegen.rehearsal"},
@@ -102,8 +102,8 @@ MONOPOLIES = {
     "spnego": {"imagegen.rehearsal"},
     "trustme": {"imagegen.rehearsal"},
 }
-# The keeper is run as a file, without the package on its path; and `validate` must start fast (see `make bench`).
-LAZY = {("imagegen.build.keeper", "imagegen.build.log"), ("imagegen.loading", "imagegen.plan.context")}
+# The supervisor is run as a file, without the package on its path; and `validate` must start fast (see `make bench`).
+LAZY = {("imagegen.build.supervisor", "imagegen.build.log"), ("imagegen.loading", "imagegen.plan.context")}
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
 # What makes a value harmless to print, and the texts that are made of such values only. Exports are for a shell, which
 # has to have them as they are; the schema and the reference hold nothing but imagegen's own words.
@@ -287,7 +287,7 @@ def processes(module: Module) -> list[str]:
         and isinstance(node.value, ast.Name)
         and node.value.id == "os"
         and node.attr.startswith(("exec", "fork", "kill", "popen", "posix_spawn", "spawn", "system", "wait"))
-        and module.name not in ("imagegen.build.process", "imagegen.build.keeper")
+        and module.name not in ("imagegen.build.process", "imagegen.build.supervisor")
     ]
 
 
@@ -475,7 +475,7 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     long_functions: ("imagegen.plan.resolve", "def f() -> None:\n" + "    f()\n" * LONGEST_FUNCTION),
     raw_echoes: ("imagegen.cli.show", "def f(name: str) -> None:\n    click.echo(f'{name}')\n"),
     relative_imports: ("imagegen.plan.resolve", "from . import rules\n"),
-    own_writers: ("imagegen.build.memory", "import tempfile\ntempfile.mkstemp()\n"),
+    own_writers: ("imagegen.build.answer_cache", "import tempfile\ntempfile.mkstemp()\n"),
     lazy_imports: ("imagegen.build.tools", "def f() -> None:\n    import json\n"),
     processes: ("imagegen.rehearsal.rehearse", "import os\nos.kill(1, 9)\n"),
     clouds_names: ("imagegen.build.environment", "NAMES = ('AWS_PROFILE',)\n"),

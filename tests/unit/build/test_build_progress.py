@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
-from imagegen.build.packer_output import Said
+from imagegen.build.packer_output import OutputLine
 from imagegen.build.progress import LineDisplay, LiveDisplay, show_build
 from imagegen.console import Console
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from imagegen.build.progress import Display
 
 _LONG = "kubernetes/file:" + "C:\\a very long folder name\\" * 5
-_STORY: tuple[GuestEvent | Said, ...] = (
-    Said("Creating temporary keypair", "amazon-ebs.x"),
-    Said("Creating temporary keypair", "amazon-ebs.x"),
-    Said("Packer's own, of no build"),
+_STORY: tuple[GuestEvent | OutputLine, ...] = (
+    OutputLine("Creating temporary keypair", "amazon-ebs.x"),
+    OutputLine("Creating temporary keypair", "amazon-ebs.x"),
+    OutputLine("Packer's own, of no build"),
     PhaseEvent("phase-1", "started", 3, 0, False, 0, ""),
-    Said("prose of the guest", "amazon-ebs.x"),
+    OutputLine("prose of the guest", "amazon-ebs.x"),
     ArtifactEvent("containerd", "fetching", 31_400_000),
     ArtifactEvent("containerd", "ready", 31_400_000),
     ResourceEvent("phase-1", "system/feature:Containers", "changed", 1200, "was Available"),
     ResourceEvent("phase-1", "system/registry:x", "ok", 3, ""),
     PhaseEvent("phase-1", "finished", 3, 1, True, 31200, ""),
-    Said("Restarting Machine", "amazon-ebs.x"),
+    OutputLine("Restarting Machine", "amazon-ebs.x"),
     PhaseEvent("phase-2", "started", 1, 0, False, 0, ""),
     ResourceEvent("phase-2", _LONG, "failed", 90_000, "did not come up"),
     BrokenEvent("{", "not JSON"),
@@ -36,10 +36,10 @@ _STORY: tuple[GuestEvent | Said, ...] = (
 
 def tell(display: Display) -> None:
     for part in _STORY:
-        if isinstance(part, Said):
-            display.said(part)
+        if isinstance(part, OutputLine):
+            display.show_output(part)
         else:
-            display.event(part)
+            display.show_event(part)
 
 
 def test_lines_tell_phases_changes_and_packers_steps() -> None:
@@ -50,11 +50,11 @@ def test_lines_tell_phases_changes_and_packers_steps() -> None:
         "aws  phase-1  3 resources",
         "aws  fetching containerd (31.4 MB)",
         "aws  phase-1  changed system/feature:Containers  1.2s",
-        "aws  phase-1  finished: 1 changed, 2 ok, restart due  31s",
+        "aws  phase-1  finished: 1 changed, 2 ok, restart needed  31s",
         "aws  packer  Restarting Machine",
         "aws  phase-2  1 resource",
         f"aws  phase-2  failed {_LONG}: did not come up  1m30s",
-        "warning: aws  the guest sent an event that is none (not JSON): {",
+        "warning: aws  the guest sent an invalid event (not JSON): {",
         "aws  phase-2  failed: as said  1m40s",
         "aws  the machine wrote its report",
     ]
@@ -74,10 +74,10 @@ def test_the_drawing_never_exceeds_the_width(width: int) -> None:
     display = LiveDisplay(console, "aws")
     seen = []
     for part in _STORY:
-        if isinstance(part, Said):
-            display.said(part)
+        if isinstance(part, OutputLine):
+            display.show_output(part)
         else:
-            display.event(part)
+            display.show_event(part)
         with console.terminal.capture() as drawn:
             console.terminal.print(display.drawing())
         seen.append(drawn.get().splitlines())
@@ -90,10 +90,10 @@ def test_the_drawing_counts_and_names_what_is_done() -> None:
     console = Console(io.StringIO(), plain=False, width=80)
     display = LiveDisplay(console, "aws")
     for part in _STORY[3:9]:
-        if isinstance(part, Said):
-            display.said(part)
+        if isinstance(part, OutputLine):
+            display.show_output(part)
         else:
-            display.event(part)
+            display.show_event(part)
     with console.terminal.capture() as drawn:
         console.terminal.print(display.drawing())
     phase, current = drawn.get().splitlines()
@@ -113,7 +113,7 @@ def test_the_end_of_a_drawing_leaves_a_line_for_each_phase() -> None:
         fail()
     lines = [line.strip() for line in output.getvalue().splitlines()]
     assert lines[-2:] == [
-        "aws  phase-1  finished, 1 changed, restart due  31s",
+        "aws  phase-1  finished, 1 changed, restart needed  31s",
         "aws  phase-2  failed, 0 changed, 1 failed  1m40s",
     ]
     assert any("did not come up" in line for line in lines)

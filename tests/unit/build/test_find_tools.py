@@ -252,8 +252,8 @@ def test_a_damaged_memory_only_costs_the_asking(machine: Machine) -> None:
     ("packer", "fault"),
     [
         (None, "packer is not on PATH"),
-        ("Packer v1.13.9\n", "is 1.13.9; 1.14.0 is the oldest that will do"),
-        ("Packer v1.14.0-rc1\n", "is 1.14.0-rc1; 1.14.0 is the oldest"),
+        ("Packer v1.13.9\n", "has version 1.13.9; the lowest supported version is 1.14.0"),
+        ("Packer v1.14.0-rc1\n", "has version 1.14.0-rc1; the lowest supported version is 1.14.0"),
         ("cracklib", "is not HashiCorp's Packer"),
         ("hangs", "bin/packer version did not end within 10 s"),
         (HANGS_LATER, "bin/packer plugins installed did not end within 20 s"),
@@ -335,7 +335,7 @@ def test_a_plugin_with_a_wrong_checksum_is_not_built_instead(machine: Machine) -
         "",
         "Checksums (*sha256.digest) did not match.\nExpected: aa\nGot     : bb\n. Is the checksum file correct ?\n",
     )
-    with pytest.raises(VerificationError, match="the plugin azure that Packer downloads has a wrong checksum"):
+    with pytest.raises(VerificationError, match="the plugin azure that Packer downloads has the wrong checksum"):
         machine.find({"azure": "1.4.5"})
     assert machine.built == []
 
@@ -448,7 +448,7 @@ def test_without_packer_and_go_the_commands_are_told(machine: Machine) -> None:
     with pytest.raises(ToolError) as caught:
         machine.find()
     error = caught.value
-    assert (error.message, error.exit_code) == ("Packer missing or too old", 3)
+    assert (error.message, error.exit_code) == ("Packer is missing or too old", 3)
     assert "install" in error.hint.splitlines()[1]
     assert "  packer plugins install github.com/hashicorp/amazon" in error.hint.splitlines()
     assert "Go" in error.hint.splitlines()[-1]
@@ -501,7 +501,7 @@ def test_a_plugin_newer_than_what_can_be_built_is_for_packer_to_install(machine:
     with pytest.raises(ToolError) as caught:
         machine.find({"azure": "2.0.5"})
     assert machine.built == []
-    assert caught.value.details[-1] == "Packer sees no plugin azure >= 2.0.5"
+    assert caught.value.details[-1] == "Packer finds no plugin azure >= 2.0.5"
     cache = machine.cache
     command = (
         f"PACKER_PLUGIN_PATH={cache}/plugins {cache}/packer-v1.16.0/packer plugins install github.com/hashicorp/azure"
@@ -514,7 +514,7 @@ def test_a_plugin_newer_than_what_can_be_built_is_for_packer_to_install(machine:
 def test_nothing_is_fetched_or_built_when_that_was_not_asked(machine: Machine) -> None:
     machine.program(machine.root / "bin/go", "go")
     machine.releases.here = True
-    with pytest.raises(ToolError, match="Packer missing"):
+    with pytest.raises(ToolError, match="Packer is missing"):
         machine.find(build=False)
     assert (machine.built, machine.releases.asked) == ([], 0)
 
@@ -541,7 +541,7 @@ def test_the_cache_is_where_the_user_keeps_caches(environ: dict[str, str], folde
 
 
 def test_without_a_home_there_is_no_cache() -> None:
-    with pytest.raises(ToolError, match="no place for a cache"):
+    with pytest.raises(ToolError, match="imagegen has no cache folder"):
         cache_folder({})
 
 

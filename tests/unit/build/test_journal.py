@@ -113,7 +113,7 @@ def test_a_journal_that_cannot_be_read_is_named_and_hides_no_other(tmp_path: Pat
     told: list[str] = []
     assert [run.entry for run in read_runs(tmp_path, told.append)] == [entry()]
     [warning] = told
-    assert warning.endswith("20261118t090000z-000000.jsonl is a folder, not a regular file; it is passed over")
+    assert warning.endswith("20261118t090000z-000000.jsonl is a folder, not a regular file")
 
 
 RUN_ID = "20261118t100000z-1a2b3c"
@@ -126,7 +126,7 @@ RUN_ID = "20261118t100000z-1a2b3c"
         (started(place=[]), "place: Input should be an object"),
         (started(pid="42"), "pid: Input should be a valid integer"),
         (started(more=1), "more: Unexpected"),
-        (started(run_id="20261118t100000z-000000"), "it names run '20261118t100000z-000000'"),
+        (started(run_id="20261118t100000z-000000"), "it is named after another run than '20261118t100000z-000000'"),
         ('{"event": "started", "run_id": "x"}', "target: Field required"),
         (started() + "\n" * 2_000_000, "is too large"),
     ],
@@ -140,7 +140,7 @@ def test_what_is_no_journal_of_a_run_is_named_and_hides_no_other(tmp_path: Path,
     [warning] = told
     assert f"{RUN_ID}.jsonl is" in warning
     assert says in warning
-    assert warning.endswith("; it is passed over")
+    assert warning.startswith("skipping a journal: ")
 
 
 def test_a_pipe_among_the_journals_is_not_waited_for(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_pipe_among_the_journals_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(folder(tmp_path) / f"{RUN_ID}.jsonl")
     told: list[str] = []
     assert read_runs(tmp_path, told.append) == []
-    assert "is a pipe, not a regular file; it is passed over" in told[0]
+    assert "is a pipe, not a regular file" in told[0]
 
 
 def test_where_there_are_no_locks_the_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,4 +176,4 @@ def test_on_a_full_disk_a_run_ends_with_its_own_error(tmp_path: Path, monkeypatc
     with pytest.raises(KeyboardInterrupt), recorded(folder(tmp_path), entry(), told.append):
         interrupt()
     [warning] = told
-    assert warning.startswith("how the run ended (interrupted) could not be written to ")
+    assert "jsonl cannot be written, so the run is recorded without its end (interrupted): " in warning

@@ -43,14 +43,14 @@ def flipped(data: bytes, at: int) -> bytes:
 @pytest.mark.parametrize(
     ("sums", "signature", "why"),
     [
-        (SUMS + b"\n", SIGNATURE, "does not fit the file"),
-        (flipped(SUMS, 0), SIGNATURE, "does not fit the file"),
-        (SUMS, flipped(SIGNATURE, -1 + len(SIGNATURE)), "does not fit the file"),
+        (SUMS + b"\n", SIGNATURE, "does not match the file"),
+        (flipped(SUMS, 0), SIGNATURE, "does not match the file"),
+        (SUMS, flipped(SIGNATURE, -1 + len(SIGNATURE)), "does not match the file"),
         # Its date, which is signed too.
-        (SUMS, flipped(SIGNATURE, 14), "does not fit the file"),
+        (SUMS, flipped(SIGNATURE, 14), "does not match the file"),
         (SUMS, flipped(SIGNATURE, 24), "made by the key B0B441097685B677, not by C874"),
-        (SUMS, SIGNATURE[:-1], "cut short"),
-        (SUMS, SIGNATURE[:20], "cut short"),
+        (SUMS, SIGNATURE[:-1], "truncated"),
+        (SUMS, SIGNATURE[:20], "truncated"),
         (SUMS, b"", "empty"),
         (SUMS, b"<html>", "not an OpenPGP packet"),
         (SUMS, b"\xc6" + SIGNATURE[1:], "not a detached signature"),
@@ -72,7 +72,7 @@ def test_a_key_signs_only_while_it_is_valid(certificate: Certificate, field: str
     late = dataclasses.replace(first, key=dataclasses.replace(first.key, created=made + 1))
     signer = {"expires": dataclasses.replace(first, expires=made), "created": late}[field]
     # The fingerprint covers the key's bytes, which stay.
-    with pytest.raises(SignatureError, match="was not valid when it was made"):
+    with pytest.raises(SignatureError, match="was not valid when the signature was made"):
         dataclasses.replace(certificate, signers=(signer,)).verify(SUMS, SIGNATURE)
 
 
@@ -89,7 +89,7 @@ def armored(change: Callable[[bytes], bytes]) -> str:
     [
         # In the modulus of the second subkey, which signs.
         (armored(lambda data: flipped(data, 2400)), "the primary key has not signed its subkey"),
-        (armored(lambda data: data + b"\x88\x00"), "cut short"),
+        (armored(lambda data: data + b"\x88\x00"), "truncated"),
         (armored(lambda data: data + b"\xb4\x01x" + data), "a packet of type 6 is not supported"),
         (armored(lambda _: b""), "not an armored public key"),
         (

@@ -19,9 +19,9 @@ from imagegen.providers import provider
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imagegen.build.hearing import BuiltArtifact
-    from imagegen.build.keeper import Grace
-    from imagegen.build.packer_output import Said
+    from imagegen.build.output import BuiltArtifact
+    from imagegen.build.packer_output import OutputLine
+    from imagegen.build.supervisor import Grace
 
 _TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
 _TARGET = "amazon-ebs.image"
@@ -33,11 +33,11 @@ class Deaf:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def event(self, event: GuestEvent) -> None:
+    def show_event(self, event: GuestEvent) -> None:
         if isinstance(event, BrokenEvent):
             self.told.append(event.why)
 
-    def said(self, said: Said) -> None:
+    def show_output(self, output: OutputLine) -> None:
         """Not looked at here."""
 
     def warn(self, text: str) -> None:
@@ -97,7 +97,7 @@ def build(
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
         assert sorted(environ) == sorted({"CHECKPOINT_DISABLE", "PKR_VAR_a", *sees})
         # A cloud takes minutes to delete a machine, whether or not anybody is there to hear of it.
-        assert [grace.ends(0, heard) for heard in (0, 3600)] == [1200, 3900]
+        assert [grace.deadline(0, heard) for heard in (0, 3600)] == [1200, 3900]
         assert (orphan.grace, orphan.log) == (grace, tmp_path / "logs" / "packer.log")
         for line in errors:
             on_error_line(line)
@@ -135,8 +135,8 @@ def test_the_artifact_is_what_packer_says(tmp_path: Path) -> None:
         ([phase("failed", "the restart was not taken"), _ERROR], 1, "phase-2 failed: the restart was not taken"),
         ([_ERROR], 1, "Packer failed: Script exited with non-zero exit status: 6. Allowed exit codes are: [0 3010]"),
         (["1,,ui,error,Error: Unsupported argument\\n\\n  on x line 1:"], 1, "Packer failed: Unsupported argument"),
-        (["panic: oh no"], 2, "Packer failed and did not say why"),
-        ([said("all is well")], 0, "Packer failed: it ended well and made no artifact"),
+        (["panic: oh no"], 2, "Packer failed without an error message"),
+        ([said("all is well")], 0, "Packer failed: it ended with code 0 but made no artifact"),
         ([resource("failed", "ignored by the tree"), *_ARTIFACT], 0,
          "containerd/service:containerd failed in phase-2: ignored by the tree"),
     ],
@@ -168,7 +168,7 @@ def test_a_broken_event_is_shown_and_kept_for_the_error(tmp_path: Path) -> None:
     display = Deaf()
     with pytest.raises(BuildError) as caught:
         build(tmp_path, [said("imagegen: {nonsense"), _ERROR], 1, display=display)
-    assert display.told == ["not JSON: Expecting property name enclosed in double quotes"]
+    assert display.told == ["invalid JSON: Expecting property name enclosed in double quotes"]
     assert any("{nonsense" in detail for detail in caught.value.details)
 
 
@@ -205,7 +205,7 @@ _MADE = (
     said("Waiting for instance (i-0a1) to become ready..."),
 )
 _CANCELLED = "1,,ui,say,Cleanly cancelled builds after being interrupted."
-_LEFT = "Packer did not remove packer_5f, i-0a1 (built from {tree})\ndelete it by hand"
+_LEFT = "Packer did not delete packer_5f, i-0a1 (built from {tree})\ndelete it by hand"
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,10 @@ _LEFT = "Packer did not remove packer_5f, i-0a1 (built from {tree})\ndelete it b
         ([*_MADE, _CANCELLED], ""),
         (_MADE, _LEFT),
         ([*_MADE, said("Interrupted, aborting...", "error"), _CANCELLED], _LEFT),
-        ([said("Loading")], "Packer did not say whether it removed everything (built from {tree})\ndelete it by hand"),
+        (
+            [said("Loading")],
+            "Packer did not report whether it deleted everything (built from {tree})\ndelete it by hand",
+        ),
     ],
 )
 def test_an_interrupt_is_passed_on_and_what_remains_is_named(tmp_path: Path, lines: list[str], warning: str) -> None:

@@ -18,14 +18,14 @@ def test_the_next_size_is_tried_and_what_the_first_left_is_told() -> None:
     def build(size: str) -> None:
         tried.append(size)
         if size == "large":
-            raise BuildError("Packer failed: NoneLeft, sorry", hint="Packer did not remove packer_1\ndelete it")
+            raise BuildError("Packer failed: NoneLeft, sorry", hint="Packer did not delete packer_1\ndelete it")
 
     console = Console(output, plain=True)
     build_on_first(["large", "small", "tiny"], build, no_capacity={"NoneLeft"}, console=console)
     assert tried == ["large", "small"]
     assert [line.partition(" ")[2] for line in output.getvalue().splitlines()] == [
-        "warning: large cannot be had now (NoneLeft): trying small",
-        "warning: Packer did not remove packer_1",
+        "warning: large is not available now (NoneLeft): trying small",
+        "warning: Packer did not delete packer_1",
         "warning: delete it",
     ]
 

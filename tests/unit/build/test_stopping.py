@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.build.keeper import Grace
 from imagegen.build.pump import Pump
-from imagegen.build.stopping import StopWish, stop_signals
+from imagegen.build.stopping import StopHandler, stop_signals
+from imagegen.build.supervisor import Grace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +44,7 @@ def test_only_a_person_who_repeats_ctrl_c_does_not_wait(
     signals: list[tuple[signal.Signals, float]], raised: list[bool]
 ) -> None:
     clock = Clock()
-    wish = StopWish(clock)
+    wish = StopHandler(clock)
     seen = []
     for number, after in signals:
         clock.now = 100.0 + after
@@ -81,7 +81,7 @@ def test_what_is_ignored_stays_ignored_and_the_rest_stops() -> None:
 
 @pytest.mark.parametrize(("heard", "ends"), [(100.0, 1300.0), (1000.0, 1300.0), (1200.0, 1500.0), (5000.0, 5300.0)])
 def test_grace_lasts_at_least_its_time_and_as_long_as_something_is_said(heard: float, ends: float) -> None:
-    assert Grace(least_s=1200, quiet_s=300).ends(100.0, heard) == ends
+    assert Grace(least_s=1200, quiet_s=300).deadline(100.0, heard) == ends
 
 
 def test_a_pump_knows_when_something_was_said() -> None:
@@ -102,14 +102,14 @@ def test_a_pump_knows_when_something_was_said() -> None:
     assert pump.until_end(lambda: clock.now + 20)
     pump.close()
     os.close(reading)
-    assert (lines, pump.heard_at) == (["one", "two"], 150.0)
+    assert (lines, pump.last_output_at) == (["one", "two"], 150.0)
 
 
 def test_patience_that_is_over_ends_the_pumping() -> None:
     clock = Clock()
     reading, writing = os.pipe()
     pump = Pump({reading: _nothing}, clock)
-    assert not pump.until_end(lambda: Grace(least_s=5).ends(95.0, 90.0))
+    assert not pump.until_end(lambda: Grace(least_s=5).deadline(95.0, 90.0))
     os.close(writing)
     pump.close()
     os.close(reading)

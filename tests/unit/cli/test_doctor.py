@@ -97,7 +97,7 @@ def test_tools_that_are_missing_hide_no_other_check(doctor: Doctor, monkeypatch:
     def missing(**asked: object) -> NoReturn:
         assert asked["build"] is False
         raise ToolError(
-            "Packer missing or too old", hint="run\n  brew install packer", details=["packer is not on PATH"]
+            "Packer is missing or too old", hint="run\n  brew install packer", details=["packer is not on PATH"]
         )
 
     monkeypatch.setattr("imagegen.doctor.find_tools", missing)

@@ -71,5 +71,5 @@ def test_a_run_that_may_keep_its_machine_says_so_and_one_that_asks_has_a_week_mo
 ) -> None:
     usual_s = seconds_of(recorded(plan, tmp_path / "usual"))
     kept = recorded(plan, tmp_path / "kept", OnError(choice))
-    assert (kept.entry.on_error, kept.keeps) == (choice, True)
+    assert (kept.entry.on_error, kept.keeps_leftovers) == (choice, True)
     assert seconds_of(kept) - usual_s == pytest.approx(more_s, abs=60)

@@ -348,7 +348,7 @@ def test_a_second_run_on_the_same_image_is_refused_at_once(
     for error in refused:
         assert error.exit_code == 5
         assert error.message.startswith(f"another run is using {folder}")
-        assert error.hint == "wait until it has ended, or name another folder with --out"
+        assert error.hint == "wait until it ends, or use another folder with --out"
     assert len(refused) == 2
     assert build().published is not None
 
@@ -503,7 +503,7 @@ def test_the_next_run_names_the_machine_that_was_kept_and_when_it_may_go(
     with pytest.raises(BuildError):
         build(on_error=OnError("abort"))
     [kept] = read_runs(tmp_path / "out", pytest.fail)
-    assert kept.keeps
+    assert kept.keeps_leftovers
     until = kept.entry.expires_at
     world.left = [Leftover("instance", "i-1", "us-east-1", "", "running", FIRST, until, "")]
     world.packer_fails = False
