@@ -1,4 +1,4 @@
-"""What people read while imagegen works: lines, warnings and progress on standard error. Data is never among it."""
+"""Prints messages, warnings and progress on standard error. Data goes to standard output."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
-    """The console of a run; `plain` None asks whether standard error is a terminal."""
+    """The console of a run. Without `plain` it is plain unless standard error is a terminal."""
     is_plain = not sys.stderr.isatty() if plain is None else plain
     return Console(sys.stderr, plain=is_plain, quiet=quiet)
 
 
 def seconds(value: float) -> str:
-    """A duration as people read it: `0.4s`, `42s`, `3m07s`, `1h02m`."""
+    """A duration as text: `0.4s`, `42s`, `3m07s`, `1h02m`."""
     if value < 9.95:
         return f"{value:.1f}s"
     whole = round(value)
@@ -41,9 +41,9 @@ def seconds(value: float) -> str:
 
 
 class Console:
-    """Narration. Usable from several threads; text is never read as markup.
+    """Prints messages. Several threads may use it, and text is never read as markup.
 
-    Plain lines begin with the time of day, in UTC as packer.log has it: whoever reads a CI log asks when.
+    Plain lines begin with the time in UTC, as in packer.log: readers of a CI log need it.
     """
 
     def __init__(
@@ -68,30 +68,30 @@ class Console:
             return self._rich
 
     def say(self, text: str) -> None:
-        """Tell something; silent when quiet."""
+        """Print a message, unless the console is quiet."""
         if not self.quiet:
             self._line(text, style=None)
 
     def warn(self, text: str) -> None:
-        """Tell something that should be read even when quiet."""
+        """Print a warning, even if the console is quiet."""
         self._line(f"warning: {text}", style="yellow")
 
     def tell(self, text: str) -> None:
-        """Tell how a command ended, or what should be read before it begins, even when quiet."""
+        """Print a message even if the console is quiet: how a command ended, or what the user must read before it."""
         self._line(text, style=None)
 
     def relay(self, line: str) -> None:
-        """Pass on a line of a child that has a console of its own: it decided already what to say and when it was."""
+        """Print a line of a child process as it is: its own console has added the time and obeyed --quiet."""
         self._write(line, style=None)
 
     @contextlib.contextmanager
     def task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
-        """A piece of work that takes time: a bar towards `total`, or a spinner. Yields what counts it onwards."""
+        """Show a task that takes time: a bar up to `total`, or a spinner. Yields a function that adds to its count."""
         if self.quiet:
-            yield _uncounted
+            yield _ignore_progress
         elif self.plain:
             with self._plain_task(label):
-                yield _uncounted
+                yield _ignore_progress
         else:
             with self._drawn_task(label, total) as advance:
                 yield advance
@@ -114,7 +114,7 @@ class Console:
             self._leave_progress()
 
     def _join_progress(self) -> Progress:
-        # Tasks that run at the same time share one drawing: two would overwrite each other.
+        # Tasks that run at the same time share one drawing, because two would overwrite each other.
         with self._lock:
             if self._progress is None:
                 self._progress = self._new_progress()
@@ -154,5 +154,5 @@ class Console:
             self.terminal.print(line, style=style, markup=False, emoji=False, soft_wrap=True)
 
 
-def _uncounted(_count: int) -> None:
-    """Progress that nobody sees."""
+def _ignore_progress(_count: int) -> None:
+    """Where progress is not shown."""

@@ -1,5 +1,5 @@
-"""The content beside the engine: Packer templates, guest scripts and steps. In a checkout the shipped content is the
-checkout's own folders; installed, the copies inside the package."""
+"""Finds the content: Packer templates, guest scripts and steps. In a checkout these are the checkout's folders, in an
+installed package the copies inside it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class StepRoot:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """Where content is read from: handed to whatever reads it."""
+    """The folders from which content is read."""
 
     packer: Path
     step_roots: tuple[StepRoot, ...]
 
     @property
     def guest(self) -> Path:
-        """The engine's scripts."""
+        """The scripts of the guest engine."""
         return self.packer / "guest"
 
 
@@ -46,7 +46,7 @@ SHIPPED: Final = Contents(PACKER, (StepRoot(ROLES, "ansible-win/roles"),))
 
 
 def read_folder(folder: Path, pattern: str = "**/*") -> dict[str, bytes]:
-    """Every file below a folder by its path with forward slashes, in a fixed order."""
+    """The files below a folder by their paths with forward slashes, in a fixed order."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.glob(pattern))

@@ -1,6 +1,6 @@
-"""What stands in a build's way, asked before it begins: of this machine, and of the cloud. Nothing is made by it.
+"""Checks before a build whether this machine and the cloud are ready for it. Creates nothing.
 
-`build` asks the quick part first and refuses; `imagegen doctor` asks everything and tells it.
+`build` runs the quick checks and refuses to start if one fails. `imagegen doctor` runs and prints all checks.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 
 def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Console) -> list[Check]:
-    """Everything that can be known without a lock: tools, sign-in, regions, sizes, quotas, permissions, names."""
+    """Run all checks that need no lock: tools, sign-in, regions, sizes, quotas, permissions, names."""
     cloud, components = provider(spec.provider), components_of(steps)
     checks = [_tools(spec, components, run, console)]
     with console.task(f"asking {spec.target}", None):
         checks += cloud.quick_checks(spec.settings, run)
         if is_stopped(checks):
-            return [*checks, Check("everything else", UNKNOWN, "was not asked: the above comes first")]
+            return [*checks, Check("everything else", UNKNOWN, "not checked: correct the above first")]
         request = cloud.base_request(spec.settings, spec.offered_image)
         return checks + cloud.thorough_checks(spec, request, run)
 
 
 def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
-    """Refuse what the quick part shows to be wrong; a warning of what could not be asked, or is not needed now."""
+    """Run the quick checks. A failed check is an error; an unknown one, or one only for publishing, is a warning."""
     with console.task(f"asking {spec.target} whether it can be built", None):
         checks = provider(spec.provider).quick_checks(spec.settings, run)
     wrong = [check for check in checks if check.verdict == WRONG and (with_publish or not check.of_publishing)]
     for check in checks:
         if check.verdict != OK and check not in wrong:
-            kind = "not known: " if check.verdict == UNKNOWN else ""
+            kind = "unknown: " if check.verdict == UNKNOWN else ""
             console.warn(f"{check.subject}: {kind}{check.message}{f' (hint: {check.hint})' if check.hint else ''}")
     if wrong:
         problems = [Problem(check.subject, 0, "", check.message, check.hint) for check in wrong]
@@ -50,15 +50,15 @@ def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool =
 
 
 def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:
-    """Packer and the plugin, as a build would find them; nothing is built now."""
+    """Check Packer and the plugin as a build would find them. Builds nothing."""
     cloud = provider(spec.provider)
     needed = cloud.plugin_for(spec.settings, components)
     try:
         found = find_tools(environ=run.environ, console=console, build=False, needed=[needed])
     except ToolError as error:
         if can_be_provided([needed]):
-            message = "not there yet: `imagegen build` downloads them first, or builds them with Go"
-            return Check("tools", UNKNOWN, message, "run `imagegen tools`, which does it now")
+            message = "not installed yet: `imagegen build` first downloads them, or builds them with Go"
+            return Check("tools", UNKNOWN, message, "run `imagegen tools` to install them now")
         check = failed_check("tools", error)
         return dataclasses.replace(check, message="; ".join([check.message, *error.details]))
     plugin = found.plugins[needed.name]

@@ -1,13 +1,13 @@
-"""What can go wrong: one tree of errors, each with a message, a hint, details and the exit code it ends with.
+"""The tree of errors. Each has a message, a hint, details and an exit code.
 
     ImagegenError
-    +-- ConfigError          2  what was asked cannot be understood, or the command was used wrongly
+    +-- ConfigError          2  the config or the command line is invalid
     +-- ToolError            3  a tool is missing or too old
-    +-- VerificationError    4  bytes are not what they should be
-    +-- RefusedError         5  what was asked is understood and not done
+    +-- VerificationError    4  downloaded bytes are not what they must be
+    +-- RefusedError         5  the request is valid, but imagegen refuses it
     +-- BuildError           6  the build failed
     +-- PublishError         7  publishing is incomplete and can be resumed
-    +-- ConflictError        8  a record says otherwise
+    +-- ConflictError        8  a stored manifest contradicts this one
 
 Library code raises; only `imagegen.cli.main` catches and exits.
 """
@@ -45,7 +45,7 @@ WARNING: Final = "warning"
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Problem:
-    """One thing that is wrong with one place of a file; `rule` is the id of the rule that says so, if one does."""
+    """One thing that is wrong at one place of a file. `rule` is the id of the rule that found it, if any."""
 
     file: str
     line: int
@@ -58,7 +58,7 @@ class Problem:
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}" if self.line else self.file
         message = self.message if self.severity == ERROR else f"{self.severity}: {self.message}"
-        # What was said on the command line is placed by its path already.
+        # For an option of the command line, the place already holds the path.
         path = "" if place == f"--set {self.path}" else self.path
         text = ": ".join(part for part in (place, path, message) if part)
         text = f"{text} [{self.rule}]" if self.rule else text
@@ -66,7 +66,7 @@ class Problem:
 
 
 class InvalidValue(ValueError):
-    """A value that a model does not take: what is wrong with it, and what to write instead."""
+    """A value that a model rejects: what is wrong with it, and what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class InvalidValue(ValueError):
 
 
 class ImagegenError(Exception):
-    """Base of everything a user should read without a traceback."""
+    """Base of all errors that users see without a traceback."""
 
     exit_code = ExitCode.BUG
 
@@ -89,25 +89,25 @@ class ImagegenError(Exception):
 
 
 class ConfigError(ImagegenError):
-    """What was asked cannot be understood; carries every problem found, not just the first."""
+    """The config or the command line is invalid. Holds every problem, not only the first."""
 
     exit_code = ExitCode.USAGE
 
 
 class ToolError(ImagegenError):
-    """A tool is missing or too old; the hint holds the commands that mend it."""
+    """A tool is missing or too old. The hint has the commands that install it."""
 
     exit_code = ExitCode.TOOL
 
 
 class VerificationError(ImagegenError):
-    """Bytes are not what they should be."""
+    """Downloaded bytes are not what they must be."""
 
     exit_code = ExitCode.VERIFICATION
 
 
 class RefusedError(ImagegenError):
-    """Understood, and not done."""
+    """The request is valid, but imagegen refuses it."""
 
     exit_code = ExitCode.REFUSED
 
@@ -125,6 +125,6 @@ class PublishError(ImagegenError):
 
 
 class ConflictError(ImagegenError):
-    """A record with the same name says something else."""
+    """A stored manifest contradicts the new one."""
 
     exit_code = ExitCode.CONFLICT

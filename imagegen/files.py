@@ -1,6 +1,6 @@
-"""Reads files that a user names, within bounds, and writes files and folders so that nobody ever sees half of one.
+"""Reads files that a user names, within limits, and replaces files and folders in one step.
 
-A name may lead to a device without an end, a pipe that nobody writes to, or a file larger than the memory."""
+A user's path may lead to an endless device, a pipe without a writer, or a file larger than the memory."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ _KINDS: Final = {
 
 
 def check_name(path: Path) -> None:
-    """Refuses a name that is no text: it could be written neither into a plan nor into a manifest."""
+    """Reject a file name that is not UTF-8: a plan or a manifest could not hold it."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
         shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-        raise ConfigError(f"the name {shown} is not UTF-8", hint="rename it, so that it can be recorded") from None
+        raise ConfigError(f"the name {shown} is not UTF-8", hint="rename the file") from None
 
 
 def read_file(
     path: Path, *, limit: int, shown_as: str | None = None, error: type[ImagegenError] = ConfigError
 ) -> bytes:
-    """The bytes of a regular file of at most `limit` bytes; anything else is an `error` that names the file.
+    """The bytes of a regular file of at most `limit` bytes. Anything else is an `error` that names the file.
 
-    A file that is not there stays a FileNotFoundError: only the caller knows what its absence means."""
+    A missing file is a FileNotFoundError, because only the caller knows what that means."""
     file = shown_as or str(path)
     try:
-        # Opening a pipe waits for its writer, unless it is told not to.
+        # Without O_NONBLOCK, opening a pipe waits for its writer.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
@@ -65,12 +65,12 @@ def read_file(
 def _read(handle: int, file: str, limit: int, error: type[ImagegenError]) -> bytes:
     status = os.fstat(handle)
     if not stat.S_ISREG(status.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
-        raise error(f"{file} is {kind}, not a regular file", hint="name a regular file")
+        kind = _KINDS.get(stat.S_IFMT(status.st_mode), "a special file")
+        raise error(f"{file} is {kind}, not a regular file", hint="give the path of a regular file")
     if status.st_size > limit:
         raise _too_large(file, f"{status.st_size}", limit, error)
     data = bytearray()
-    # The size may be 0 for what the kernel makes while it is read, and the file may grow.
+    # The kernel reports size 0 for files that it generates, and a file may grow while it is read.
     while chunk := os.read(handle, min(_CHUNK, limit + 1 - len(data))):
         data += chunk
         if len(data) > limit:
@@ -79,13 +79,13 @@ def _read(handle: int, file: str, limit: int, error: type[ImagegenError]) -> byt
 
 
 def _too_large(file: str, size: str, limit: int, error: type[ImagegenError]) -> ImagegenError:
-    return error(f"{file} is too large: it has {size} bytes, and at most {limit} are read", hint="name a smaller file")
+    return error(f"{file} is too large: it has {size} bytes, at most {limit} are allowed", hint="use a smaller file")
 
 
 @contextlib.contextmanager
 def replacing(file: Path, *, mode: int = _FILE_MODE) -> Iterator[IO[bytes]]:
-    """A new file, which takes the place of `file` once the block ends and its bytes are on the disk."""
-    # mkstemp makes it with mode 0600, under a name that no other run uses.
+    """A new file that replaces `file` when the block ends and its bytes are on the disk."""
+    # mkstemp uses mode 0600 and a name that no other run uses.
     handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
     new = Path(name)
     try:
@@ -100,7 +100,7 @@ def replacing(file: Path, *, mode: int = _FILE_MODE) -> Iterator[IO[bytes]]:
 
 
 def write_file(file: Path, content: bytes) -> None:
-    """Make `file` hold exactly `content`, whole or not at all; untouched when it already does."""
+    """Replace the content of `file` in one step. A file that has this content already is not touched."""
     if file.is_file() and file.read_bytes() == content:
         return
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -109,13 +109,13 @@ def write_file(file: Path, content: bytes) -> None:
 
 
 def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:
-    """Make `folder` hold exactly `tree`; untouched when it already does.
+    """Make `folder` hold exactly the files of `tree`. A folder that holds them already is not touched.
 
-    The new content is complete beside `folder` before it takes its place. Two renames are needed where a folder is
-    replaced: between them there is no folder, never a mixture.
+    The new folder is complete before it replaces the old one. That takes two renames. Between them the folder is
+    missing, but it never holds a mixture.
     """
-    paths = {key: _checked(key) for key in tree}
-    if _holds(folder, {path.as_posix(): tree[key] for key, path in paths.items()}):
+    paths = {key: _check_path(key) for key in tree}
+    if _has_exactly(folder, {path.as_posix(): tree[key] for key, path in paths.items()}):
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
@@ -128,7 +128,7 @@ def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:
 
 
 def replace_folder(new: Path, folder: Path, old: Path) -> None:
-    """Put a finished folder in its place; what was there goes to `old`, and comes back where that fails."""
+    """Move the folder `new` to `folder`. An existing folder is moved to `old`, and back if that fails."""
     replaced = folder.exists()
     if replaced:
         folder.rename(old)
@@ -140,11 +140,11 @@ def replace_folder(new: Path, folder: Path, old: Path) -> None:
         raise
 
 
-def _checked(key: str) -> PurePosixPath:
+def _check_path(key: str) -> PurePosixPath:
     path = PurePosixPath(key)
     plain = path.as_posix() == key and path.parts and not path.is_absolute()
     if not plain or ".." in path.parts or "\\" in key or "\0" in key:
-        raise ValueError(f"not the name of a file inside a tree: {key!r}")
+        raise ValueError(f"not a valid path of a file in a tree: {key!r}")
     return path
 
 
@@ -160,7 +160,7 @@ def _write(root: Path, path: PurePosixPath, content: bytes) -> None:
     file.chmod(_FILE_MODE)
 
 
-def _holds(folder: Path, tree: Mapping[str, bytes]) -> bool:
+def _has_exactly(folder: Path, tree: Mapping[str, bytes]) -> bool:
     if not folder.is_dir():
         return False
     seen = set()

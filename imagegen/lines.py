@@ -1,9 +1,9 @@
-"""Makes a value safe to print: one line, without control characters, and no command to a CI runner that reads the log.
+"""Makes a value safe to print: one line, without control characters, and without commands for a CI runner.
 
-Whatever people read goes through here, last: names of files, keys and values are chosen by whoever wrote the config,
-and a newline in one of them would let it write lines of its own.
+All output for people goes through here last. The author of a config chooses names of files, keys and values, and a
+newline in one of them could forge lines of output.
 
-Commands are what makes a runner act, and all of these are broken:
+A CI runner reads these commands from its log. They are broken up here:
 
 * GitHub Actions, and Gitea's and Forgejo's runners: `::name::` at the start of a line, `##[name]` anywhere
   (https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs);
@@ -11,9 +11,9 @@ Commands are what makes a runner act, and all of these are broken:
   (their documentation calls these logging commands);
 * TeamCity: `##teamcity[name]` (https://www.jetbrains.com/help/teamcity/service-messages.html);
 * GitLab, Travis and Buildkite: `section_start:`, `travis_fold:` and `ESC ]1338;` need a carriage return or an escape
-  character, which no value keeps.
+  character, which are replaced in every value.
 
-Buildkite's `---`, `+++` and `~~~` at the start of a line only fold the log: they stay as they are.
+Buildkite's `---`, `+++` and `~~~` at the start of a line only fold the log, so they stay.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 # Everything that ends a line, moves a cursor, turns the direction of a text, hides, or is no character; not the tab.
-_UNSEEN: Final = (
+_INVISIBLE: Final = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
 )
 
@@ -34,24 +34,24 @@ _BRACKETED_COMMAND: Final = r"(##\w*)\["
 
 
 def one_line(text: str) -> str:
-    r"""The text as one line: a newline is shown as `\n`, an escape character as `\x1b`."""
-    # Compiled when they are first needed, which is seldom: what is printable is none of these.
+    r"""The text as one line: a newline becomes `\n`, an escape character `\x1b`."""
+    # Compiled when it is first needed, which is rare: printable characters need no replacement.
     if not text.isprintable():
-        text = re.sub(_UNSEEN, _escaped, text)
+        text = re.sub(_INVISIBLE, _escaped, text)
     if text.lstrip().startswith("::"):
         text = re.sub(_COMMAND, r"\1\\x3a", text)
     return without_brackets(text, r"\x5b")
 
 
 def without_brackets(text: str, bracket: str) -> str:
-    """The text with `bracket` in place of the one that makes a command of `##[`, `##vso[` and their like."""
+    """The text with `bracket` instead of the `[` of commands such as `##[` and `##vso[`."""
     if "##" not in text:
         return text
     return re.sub(_BRACKETED_COMMAND, lambda found: f"{found[1]}{bracket}", text)
 
 
 def joined(lines: Iterable[str]) -> str:
-    """A text of several lines, each safe."""
+    """Several lines as one text. Each line is made safe."""
     return "\n".join(map(one_line, lines))
 
 

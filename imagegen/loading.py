@@ -1,4 +1,4 @@
-"""A config in; everything that later stages need of it, or every problem at once, out: form, rules, specs, steps.
+"""Loads a config: checks its form and rules, settles its targets, and reports every problem at once.
 
 The first stage of the pipeline, and all that `imagegen validate` needs.
 """
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """The words of a command: a config, what --set says instead of it, and the day on which it is judged."""
+    """What a command requests: a config, the values of --set, and the date for which its rules are checked."""
 
     file: Path
     today: datetime.date
@@ -46,7 +46,7 @@ class Asked:
 
 @dataclasses.dataclass(frozen=True)
 class Loaded:
-    """A config that holds together."""
+    """A valid config, with everything that later stages need."""
 
     file: Path
     contents: Contents
@@ -54,23 +54,23 @@ class Loaded:
     specs: Mapping[str, Spec]  # by target
     document: Document
     warnings: tuple[Problem, ...]
-    """What works and should be known."""
+    """The warnings of its rules."""
     awaited: tuple[Problem, ...]
-    """What it asks for that is not built yet; a plan of it is refused."""
+    """Its settings that are not implemented yet. A plan with one of them is refused."""
 
     @functools.cached_property
     def steps(self) -> Mapping[str, Step]:
-        """The steps it may use."""
+        """The steps that it may use, by name."""
         return load_steps(self.contents)
 
 
 def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
-    """The steps, read only where something asks for them."""
+    """The steps by name. They are read only when they are needed."""
     return discover.load_steps(contents.step_roots)
 
 
 def load(asked: Asked) -> Loaded:
-    """What was asked, or every problem of it: of its form and of its meaning at once."""
+    """Load a config. One error holds all its problems, those of its form and those of its rules."""
     check_parts(asked.contents.step_roots)
     own = functools.partial(with_own_steps, asked.contents)
     read = read_config(
@@ -83,26 +83,26 @@ def load(asked: Asked) -> Loaded:
         subject = RuleInput(config, read.document, asked.today, steps, specs)
         problems += broken_rules(subject, unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
-            # The one rule for which steps are evaluated: Jinja and the kinds would be a tenth of `validate`'s time.
+            # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
             from imagegen.plan.context import refused_hosts
 
             problems += refused_hosts(specs.values(), read.document, steps())
-    wrong = sum(problem.severity == ERROR for problem in problems)
-    if wrong or config is None:
-        warned = len(problems) - wrong
-        also = f" and {counted(warned, 'warning')}" if warned else ""
-        raise ConfigError(f"{asked.file}: {counted(wrong, 'problem')}{also}", problems=problems)
+    errors = sum(problem.severity == ERROR for problem in problems)
+    if errors or config is None:
+        warnings = len(problems) - errors
+        also = f" and {counted(warnings, 'warning')}" if warnings else ""
+        raise ConfigError(f"{asked.file}: {counted(errors, 'problem')}{also}", problems=problems)
     missing = awaited(config, specs, read.document)
     return Loaded(asked.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 
 def override_names(contents: Contents = SHIPPED) -> list[str]:
-    """The names by which a config moves artifacts: those of the steps, and of the steps that are not built yet."""
+    """The names of all overrides: those of the steps, and those of steps that are not implemented yet."""
     return sorted({*discover.override_names(load_steps(contents)), *awaited_names()})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:
-    """The target of that name or, where none has it, every target on the cloud of that name; without a name all."""
+    """The target with this name, or else all targets of the provider with this name. Without a name all targets."""
     if name is None or name in loaded.specs:
         return [name] if name else list(loaded.specs)
     found = [target for target, spec in loaded.specs.items() if spec.provider == name]
@@ -114,6 +114,6 @@ def find_targets(loaded: Loaded, name: str | None) -> list[str]:
 
 
 def awaited_for(loaded: Loaded, targets: Collection[str]) -> list[Problem]:
-    """What is not built yet and stands in the way of these targets."""
+    """The settings that are not implemented yet and that these targets need."""
     others = tuple(f"targets.{name}." for name in loaded.specs if name not in targets)
     return [problem for problem in loaded.awaited if not problem.path.startswith(others)]

@@ -1,4 +1,4 @@
-"""Folders for as long as one run works in them, and the removal of those that killed runs left."""
+"""Temporary folders that are removed at the end of a run, or by the next run if a run was killed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _SURELY_ABANDONED_S: Final = 3600
 
 @contextlib.contextmanager
 def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
-    """A new folder below `parent`, removed at the end; a killed run's of this prefix is removed by the next."""
+    """A new folder below `parent`, removed at the end. Also removes the folders of killed runs with this prefix."""
     _remove_abandoned(parent, prefix)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name:
         folder = Path(name)
         making = folder / f"{_HELD}.new"
         with making.open("wb") as handle:
-            # Locked before it has its name: nobody can see it without the lock. The system drops that with the process.
+            # Locked before the rename, so the file never has its name without the lock. The lock ends with the process.
             fcntl.flock(handle, fcntl.LOCK_EX)
             making.rename(folder / _HELD)
             yield folder
@@ -35,10 +35,10 @@ def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
 
 def _remove_abandoned(parent: Path, prefix: str) -> None:
     for folder in parent.glob(f"{prefix}*"):
-        # Another run may be removing it too, or be alive.
+        # Another run may be removing the folder too, or may still use it.
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
             status = folder.lstat()
-            # Other users may have the same temporary folder.
+            # Other users may share the folder for temporary files.
             if status.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
                 continue
             held = folder / _HELD
@@ -47,5 +47,5 @@ def _remove_abandoned(parent: Path, prefix: str) -> None:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     shutil.rmtree(folder)
             elif time.time() - status.st_mtime > _SURELY_ABANDONED_S:
-                # Killed while it was made.
+                # The run was killed while it made the folder.
                 shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""The one Jinja environment: sandboxed, strict about what is undefined, blind to all but what it is given."""
+"""The only Jinja environment: sandboxed, strict about undefined names, and without access to anything else."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ _WHOLE = re.compile(r"^\{\{((?:(?!\}\}).)*)\}\}$", re.DOTALL)
 
 
 class TemplateError(Exception):
-    """A template could not be evaluated; the message says why in one line."""
+    """A template cannot be evaluated. The message says why in one line."""
 
 
 class UnknownNameError(TemplateError):
-    """A template names something that it was not given."""
+    """A template uses an undefined name."""
 
 
 def _block_name(value: object) -> str:
-    """A name that may stand in HCL text: a letter, then letters, digits, dashes."""
+    """A name that is safe in HCL: a lower-case letter, then letters, digits, dashes and underscores."""
     text = str(value)
     if not re.fullmatch(r"[a-z][a-z0-9_-]*", text):
-        raise TemplateError(f"{text!r} cannot be a block name")
+        raise TemplateError(f"{text!r} is not a valid block name")
     return text
 
 
 def _hcl_string(value: object) -> str:
-    """A literal HCL string: quoted, and without a template of HCL's own."""
+    """A literal HCL string: in quotes, and without HCL's template marks."""
     text = str(value)
     if not re.fullmatch(r"[ -~]*", text) or "${" in text or "%{" in text:
-        raise TemplateError(f"{text!r} cannot be a literal string")
+        raise TemplateError(f"{text!r} is not a valid literal string")
     return json.dumps(text)
 
 
 @cache
 def _environment() -> jinja2.sandbox.SandboxedEnvironment:
-    # autoescape is for HTML; what is rendered here is HCL, TOML and configuration files.
+    # autoescape is for HTML. These templates are HCL, TOML and configuration files.
     environment = jinja2.sandbox.SandboxedEnvironment(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -71,7 +71,7 @@ def _expression(text: str) -> TemplateExpression:
 
 
 def render_text(template: str, context: Mapping[str, object]) -> str:
-    """A whole text."""
+    """Render a template to text."""
     try:
         return _template(template).render(context)
     except jinja2.UndefinedError as error:
@@ -80,8 +80,8 @@ def render_text(template: str, context: Mapping[str, object]) -> str:
         raise TemplateError(_in_one_line(error)) from None
 
 
-def render_value(value: object, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - of the type that the value is
-    """A value of a data file: texts are rendered, and a text that is one whole expression keeps its type."""
+def render_value(value: object, context: Mapping[str, object]) -> object:  # noqa: ANN401 - whatever YAML can hold, in and out
+    """Render the strings in a value of a data file. A string that is one expression keeps the expression's type."""
     if isinstance(value, dict):
         return {key: render_value(item, context) for key, item in value.items()}
     if isinstance(value, list):
@@ -92,8 +92,8 @@ def render_value(value: object, context: Mapping[str, object]) -> Any:  # noqa: 
     return evaluate(whole.group(1), context) if whole else render_text(value, context)
 
 
-def evaluate(expression: str, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - an expression may be of any type
-    """The value of one expression; something undefined is an error here too."""
+def evaluate(expression: str, context: Mapping[str, object]) -> object:  # noqa: ANN401 - an expression may be of any type
+    """The value of one expression. An undefined value is an error."""
     try:
         result = _expression(expression.strip())(**context)
     except jinja2.UndefinedError as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import shutil
 import textwrap
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from imagegen.cli.show import print_json
-from imagegen.documents.problems import nearest
+from imagegen.documents.problems import closest, nearest
 from imagegen.errors import ConfigError
 from imagegen.lines import joined
 
@@ -25,9 +24,8 @@ def check_known(what: str, name: str, known: list[str]) -> None:
     if name in known:
         return
     # The whole list is a verb of its own: only what is near is worth a hint.
-    close = difflib.get_close_matches(name, known, n=1)
     listed_by = f"`imagegen {'catalog' if what == 'table' else 'rules'}` lists them"
-    raise ConfigError(f"there is no {what} {name!r}", hint=nearest(name, close) if close else listed_by)
+    raise ConfigError(f"there is no {what} {name!r}", hint=nearest(name, known) if closest(name, known) else listed_by)
 
 
 def print_as(shown: object, lines: Iterable[str], form: str) -> None:

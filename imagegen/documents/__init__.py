@@ -1,1 +1,1 @@
-"""YAML files with the line of every value, and a model's complaints about them in plain words."""
+"""YAML files with the line of every value, and messages for values that a model rejects."""

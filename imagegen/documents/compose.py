@@ -1,4 +1,4 @@
-"""A config file and `--set` values in, one document out, with the place of every value: `extends:` is followed here.
+"""Composes a config of the files that it extends, itself and the values of `--set`, with the place of every value.
 
 Reads the files that a config extends, all of them in its repository."""
 
@@ -42,51 +42,50 @@ _NEXT: Final = rf"(?s)\.{_WORD}|{_BRACKETS}"
 
 _NOTHING: Final = ("null", "~")
 
-_PATH_HINT: Final = 'write it as in targets.prod.publish.regions[0], and a key with a point as in tags["a.b"]'
-_VALUE_HINT: Final = 'the value is one line of YAML: 5, true, null, [a, b], {a: 1}, "a text"'
+_PATH_HINT: Final = 'write a path such as targets.aws.publish.regions[0], or tags["a.b"] for a key with a dot'
+_VALUE_HINT: Final = 'write the value as one line of YAML, such as 5, true, null, [a, b], {a: 1} or "a string"'
 
 
 def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath], bool]) -> Document:
-    """The config at `path`, laid over what it extends, with the values of `--set` over all.
+    """Merge the files that a config extends, the config at `path`, and the values of `--set`, in this order.
 
-    Keys and values merge key by key; null takes away what stands below it; anything else replaces it. Each file counts
-    once, before everything that extends it. `is_text` tells where the model wants a text: there a value of `--set`
+    Maps merge key by key. Null removes the value of an earlier file, and any other value replaces it. Each file is
+    merged once, before the files that extend it. `is_text` tells which values must be strings: there a value of `--set`
     needs no quotes."""
     check_name(path)
     own = read_yaml(path)
-    # A document that is no config is for the reader of configs to refuse.
+    # The caller rejects a document that is not a config.
     if not isinstance(own.data, dict) or not (sets or EXTENDS in own.data):
         return own
     data: dict[str, object] = {}
     places: dict[YamlPath, Place] = {(): Place(own.file, 1)}
     for layer in _layers(own):
         above = {key: value for key, value in layer.data.items() if key != EXTENDS}
-        # A section that only gets more keys stays where it was said: what is wrong with the rest is to be mended there.
+        # A section that only gets more keys keeps its place: errors in its other keys are corrected there.
         kept = {at: places[at] for at in _extended_sections(data, above, ())}
-        data = _laid_over(data, above)
+        data = _merge(data, above)
         places |= {at: Place(layer.file, line) for at, line in layer.lines.items()} | kept
-    data, said = _with_sets(data, places, sets, is_text)
-    # What a later layer replaced has left its place behind; a path that is there was placed by the last that wrote it.
+    data, set_values = _apply_sets(data, places, sets, is_text)
+    # Drop the places of values that a later layer replaced.
     places = {at: places[at] for at in _paths(data, ())}
     return Document(
         own.file,
         data,
         {at: place.line for at, place in places.items()},
         {at: place for at, place in places.items() if place.file != own.file},
-        tuple((dotted(at), value) for at, value in said.items()),
+        tuple((dotted(at), value) for at, value in set_values.items()),
     )
 
 
-def _laid_over(below: dict[str, object], above: dict[str, object]) -> dict[str, object]:
-    merged = dict(below)
-    for key, value in above.items():
-        have = merged.get(key)
-        merged[key] = _laid_over(have, value) if isinstance(have, dict) and isinstance(value, dict) else value
+def _merge(below: object, above: object) -> object:  # noqa: ANN401 - any part of a document
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    merged = below | {key: _merge(below[key], value) if key in below else value for key, value in above.items()}
     return {key: value for key, value in merged.items() if value is not None or key not in above}
 
 
-def _extended_sections(below: object, above: object, at: YamlPath) -> list[YamlPath]:
-    """The sections of a document in which the one above changes nothing; of the others, those within that it leaves."""
+def _extended_sections(below: object, above: object, at: YamlPath) -> list[YamlPath]:  # noqa: ANN401 - as above
+    """The sections of the document below in which the document above changes no existing key."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return []
     found = [
@@ -108,7 +107,7 @@ def _paths(value: object, at: YamlPath) -> Iterator[YamlPath]:
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """What has been read for one config; `layers` are in the order in which they are merged."""
+    """The files read for one config; `layers` are in the order in which they are merged."""
 
     repository: Path
     read: dict[Path, Document]
@@ -117,23 +116,23 @@ class _Reading:
 
 
 def _layers(own: Document) -> list[Document]:
-    """The documents that make up a config, itself last."""
+    """The documents that make up a config. The config itself is the last."""
     file = Path(own.file)
     reading = _Reading(_repository(_real(file.parent)), {_real(file): own}, [], [])
     _follow(own, {_real(file): own.file}, reading)
     if reading.problems:
-        # A file that cannot be read is tried again by the next that extends it.
+        # As a set: a file that cannot be read is reported again by each file that extends it.
         raise ConfigError(f"{own.file} cannot be composed", problems=set(reading.problems))
     return reading.layers
 
 
 def _follow(document: Document, chain: dict[Path, str], reading: _Reading) -> None:
-    """Adds what a document extends to the layers, and then itself; `chain` are the files that led here."""
+    """Add the files that a document extends to the layers, then the document; `chain` are the files that led here."""
     for at, text in _extended(document, reading):
         path = _beside(document.file, text)
         real = _real(path)
-        if wrong := _wrong_with(text, path, chain, reading):
-            reading.problems.append(document.problem(at, *wrong))
+        if fault := _find_fault(text, path, chain, reading):
+            reading.problems.append(document.problem(at, *fault))
         elif real not in reading.read:
             try:
                 reading.read[real] = read_yaml(path)
@@ -145,64 +144,64 @@ def _follow(document: Document, chain: dict[Path, str], reading: _Reading) -> No
 
 
 def _extended(document: Document, reading: _Reading) -> Iterator[tuple[YamlPath, str]]:
-    """The paths under `extends` and where each stands."""
+    """The paths under `extends`, each with its place."""
     if not isinstance(document.data, dict):
-        reading.problems.append(document.problem((), "must be keys and values"))
+        reading.problems.append(document.problem((), "must be a map"))
         return
-    asked = document.data.get(EXTENDS, [])
-    entries = enumerate(asked) if isinstance(asked, list) else [(None, asked)]
+    extends = document.data.get(EXTENDS, [])
+    entries = enumerate(extends) if isinstance(extends, list) else [(None, extends)]
     for index, text in entries:
         at: YamlPath = (EXTENDS,) if index is None else (EXTENDS, index)
         if isinstance(text, str) and text:
             yield at, text
         else:
-            reading.problems.append(document.problem(at, "must be a path or a list of paths", "for example base.yaml"))
+            reading.problems.append(document.problem(at, "must be a path or a list of paths", "such as base.yaml"))
 
 
-def _wrong_with(text: str, path: Path, chain: dict[Path, str], reading: _Reading) -> tuple[str, str] | None:
+def _find_fault(text: str, path: Path, chain: dict[Path, str], reading: _Reading) -> tuple[str, str] | None:
     """Why a path cannot be extended, and what to do."""
     real = _real(path)
     if Path(text).is_absolute():
-        return f"{text} is an absolute path", "write it relative to the folder of this file"
+        return f"{text} is an absolute path", "write a path relative to the folder of this file"
     if not real.is_relative_to(reading.repository):
-        return f"{text} leaves {reading.repository}", "a config extends what lies in its own repository"
+        return f"{text} is outside {reading.repository}", "a config can extend only files of its own repository"
     if real in chain:
         files = list(chain)
-        circle = [chain[file] for file in files[files.index(real) :]]
-        return f"extends itself: {' -> '.join([*circle, circle[0]])}", "remove one of these"
+        cycle = [chain[file] for file in files[files.index(real) :]]
+        return f"extends itself: {' -> '.join([*cycle, cycle[0]])}", "remove one of these"
     if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises where a name is too long to be one
-        return f"there is no file {path}", "the path is relative to the folder of this file"
+        return f"the file {path} does not exist", "write a path relative to the folder of this file"
     if len(chain) > MAX_LEVELS:
         return f"more than {MAX_LEVELS} levels of files extend each other", "extend fewer levels"
     if real not in reading.read and len(reading.read) >= MAX_FILES:
-        return f"more than {MAX_FILES} files make up one config", "join some of them"
+        return f"more than {MAX_FILES} files make up one config", "merge some of them"
     if sum(len(document.lines) for document in reading.read.values()) > MAX_VALUES:
-        return f"the files that make up one config have more than {MAX_VALUES} values", "extend less"
+        return f"the files that make up one config have more than {MAX_VALUES} values", "extend fewer files"
     return None
 
 
 def _beside(file: str, text: str) -> Path:
-    """A path beside a file, without `..` where that is the same file."""
+    """A path relative to a file's folder, without `..` where that leads to the same file."""
     path = Path(file).parent / text
     short = Path(os.path.normpath(path))
     return short if _real(short) == _real(path) else path
 
 
 def _real(path: Path) -> Path:
-    # Path.resolve raises for links in a circle before Python 3.13.
+    # Path.resolve raises for circular links before Python 3.13.
     return Path(os.path.realpath(path))
 
 
 def _repository(folder: Path) -> Path:
-    # A work tree has a file .git, a clone has a folder.
+    # In a work tree .git is a file, in a clone a folder.
     return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".git")), folder)
 
 
 def parse_path(text: str) -> YamlPath:
-    """What `dotted` wrote, or people, as a path; anything else is a ConfigError."""
+    """Parse a path as `dotted` or a user writes it. Anything else is a ConfigError."""
     path, rest = _leading_path(text)
     if rest or not path:
-        raise ConfigError(f"{short(text)!r} is not a path into a config", hint=_PATH_HINT)
+        raise ConfigError(f"{short(text)!r} is not a valid path of a value", hint=_PATH_HINT)
     return path
 
 
@@ -215,32 +214,32 @@ def _leading_path(text: str) -> tuple[YamlPath, str]:
     return path, text
 
 
-def _with_sets(
+def _apply_sets(
     data: dict[str, object], places: dict[YamlPath, Place], sets: Sequence[str], is_text: Callable[[YamlPath], bool]
 ) -> tuple[dict[str, object], dict[YamlPath, object]]:
-    """The data with every value of `--set`, and those that no later one replaced; `places` learns where they stand."""
+    """The data with the values of `--set`, and the values that no later one replaced. Adds to `places`."""
     problems: list[Problem] = []
-    said: dict[YamlPath, object] = {}
+    set_values: dict[YamlPath, object] = {}
     for text in sets:
         where = "--set"
         try:
-            # Bytes that a shell passed and that are no UTF-8 are lone halves here; as bytes again they are refused.
-            said_so = plain_text(text.encode("utf-8", "surrogatepass"), where)
-            where = f"--set {short(said_so.partition('=')[0])}"
-            path, raw = _split(said_so)
+            # Python passes bytes of a shell that are not UTF-8 as lone surrogates. As bytes again they are rejected.
+            option = plain_text(text.encode("utf-8", "surrogatepass"), where)
+            where = f"--set {short(option.partition('=')[0])}"
+            path, raw = _split(option)
             where = f"--set {dotted(path)}"
             value = _value(raw, where, wants_text=is_text(path))
             changed = _put(data, path, value, ())
         except ConfigError as error:
-            problems.append(_told(error, where))
+            problems.append(_set_problem(error, where))
             continue
         made = [path[:end] for end in range(1, len(path)) if _at(data, path[:end]) is None]
         places |= dict.fromkeys([*made, *_paths(value, path)], Place(where, 0))
-        said = {at: old for at, old in said.items() if at[: len(path)] != path} | {path: value}
+        set_values = {at: old for at, old in set_values.items() if at[: len(path)] != path} | {path: value}
         data = changed
     if problems:
-        raise ConfigError("what --set says cannot be used", problems=problems)
-    return data, said
+        raise ConfigError("a value of --set cannot be used", problems=problems)
+    return data, set_values
 
 
 def _split(text: str) -> tuple[YamlPath, str]:
@@ -249,11 +248,11 @@ def _split(text: str) -> tuple[YamlPath, str]:
     if "=" not in text:
         raise ConfigError("has no value", hint="write --set path=value")
     if not rest.startswith("=") or not path:
-        raise ConfigError("is not a path into a config", hint=_PATH_HINT)
+        raise ConfigError("is not a valid path of a value", hint=_PATH_HINT)
     if len(path) > MAX_DEPTH:
-        raise ConfigError(f"is more than {MAX_DEPTH} deep", hint=_PATH_HINT)
+        raise ConfigError(f"is a path of more than {MAX_DEPTH} keys", hint=_PATH_HINT)
     if path[0] == EXTENDS:
-        raise ConfigError("is said in a file only", hint="write a small config that extends what is wanted")
+        raise ConfigError("can be set in a file only", hint="write a small config with this key")
     return path, rest.removeprefix("=")
 
 
@@ -263,13 +262,13 @@ def _value(raw: str, where: str, *, wants_text: bool) -> object:
         return raw
     document = parse_yaml(raw.encode(), where)
     if document.lines and isinstance(document.data, (dict, list)) and not raw.lstrip().startswith(("{", "[")):
-        raise ConfigError("a list or keys and values need brackets here", hint=_VALUE_HINT)
-    # Nothing at all is null, as it is behind a key.
+        raise ConfigError("a list or a map needs brackets here", hint=_VALUE_HINT)
+    # An empty value is null, as in a file.
     return document.data if document.lines else None
 
 
-def _told(error: ConfigError, where: str) -> Problem:
-    """A complaint about one `--set`; it has no line to point to, so all that is wrong with it is said at once."""
+def _set_problem(error: ConfigError, where: str) -> Problem:
+    """The problem of one `--set`. It has no lines, so one problem holds all that is wrong with it."""
     message = error.message.removeprefix(where).strip()
     reasons = "; ".join(problem.message for problem in error.problems)
     return Problem(where, 0, "", f"{message}: {reasons}" if reasons else message, error.hint or _VALUE_HINT)
@@ -281,14 +280,14 @@ def _at(value: Any, path: YamlPath) -> object:  # noqa: ANN401 - any part of a d
     return value
 
 
-def _put(value: object, path: YamlPath, new: object, at: YamlPath) -> Any:  # noqa: ANN401 - of the type that the value is
-    """A document with another value at a path; only what is on the way there is made anew."""
+def _put(value: object, path: YamlPath, new: object, at: YamlPath) -> object:  # noqa: ANN401 - any part of a document
+    """A document with a new value at a path. It shares the parts outside this path with the old document."""
     if not path:
         return new
     part, rest = path[0], path[1:]
     if isinstance(part, int):
         if not isinstance(value, list):
-            raise ConfigError(f"{dotted(at) or 'the config'} is not a list", hint="set the whole of it: path=[a, b]")
+            raise ConfigError(f"{dotted(at) or 'the config'} is not a list", hint="set the whole value: path=[a, b]")
         if part >= len(value):
             raise ConfigError(
                 f"{dotted(at)} has {counted(len(value), 'item')}, counted from 0", hint="set the whole list"
@@ -296,7 +295,7 @@ def _put(value: object, path: YamlPath, new: object, at: YamlPath) -> Any:  # no
         return [*value[:part], _put(value[part], rest, new, (*at, part)), *value[part + 1 :]]
     inside = {} if value is None else value
     if not isinstance(inside, dict):
-        raise ConfigError(f"{dotted(at)} has no keys, so none can be set in it", hint=f"set {dotted(at)} itself")
+        raise ConfigError(f"{dotted(at)} is not a map, so no key can be set in it", hint=f"set {dotted(at)} itself")
     if new is None and not rest:
         return {key: other for key, other in inside.items() if key != part}
     return inside | {part: _put(inside.get(part), rest, new, (*at, part))}

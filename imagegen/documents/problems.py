@@ -1,8 +1,7 @@
-"""Turns a model's complaints about a document into problems with places, plain words and the nearest known name."""
+"""Turns the validation errors of a model into problems with their places, clear messages and hints."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
 
-# How alike two names must be for one to be offered for the other.
-_CLOSE: Final = 0.6
+# A typing slip is one edit of a short name, and at most two of a longer one.
+_SHORT_NAME: Final = 4
+_WIDEST_LIST: Final = 200
 # What older YAML took for true and false.
-_SPOKEN: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
+_OLD_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _LONGEST_QUOTE: Final = 100
 # Keys whose items have another name than the key without its s.
 _SINGULAR: Final = {"allowed_cidrs": "network", "allowed_hosts": "host", "registry_mirrors": "mirror"}
@@ -34,12 +34,12 @@ _SINGULAR: Final = {"allowed_cidrs": "network", "allowed_hosts": "host", "regist
 def model_problems(
     error: pydantic.ValidationError, document: Document, model: type[pydantic.BaseModel], under: YamlPath = ()
 ) -> list[Problem]:
-    """A model's complaints as problems with places; `under` is where in the document the model's data stands."""
+    """A model's validation errors as problems. `under` is the path of the model's data in the document."""
     problems: dict[tuple[YamlPath, str], Problem] = {}
-    found = [(item, place_of(item, document, under)) for item in error.errors(include_url=False)]
-    misspelt = {_meant(item["loc"], model) for item, _ in found if item["type"] == "extra_forbidden"}
-    for item, location in found:
-        # Said once: the misspelt key's own hint names the one that is missing.
+    errors = [(item, place_of(item, document, under)) for item in error.errors(include_url=False)]
+    misspelt = {_meant(item["loc"], model) for item, _ in errors if item["type"] == "extra_forbidden"}
+    for item, location in errors:
+        # Reported once: the hint of the misspelt key names the missing key.
         if item["type"] == "missing" and item["loc"] in misspelt:
             continue
         message, hint = _describe(item, location, model)
@@ -48,8 +48,8 @@ def model_problems(
     return list(problems.values())
 
 
-def place_of(item: ErrorDetails, document: Document, under: YamlPath = ()) -> YamlPath:
-    """Where a complaint stands. pydantic names the tried member of a union too; the document knows no such key."""
+def place_of(item: object, document: Document, under: YamlPath = ()) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails
+    """The path of an error in the document. pydantic's own path also names members of unions."""
     kept: YamlPath = ()
     parts = item["loc"]
     if item["type"] == "union_tag_invalid":
@@ -84,7 +84,8 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return f"must be a string, not the number {given}", f'write "{given}"'
         case "union_tag_not_found":
             key, known = context["discriminator"].strip("'"), known_keys(model, tried[:-1])
-            hint = nearest(str(location[-1]), known) if _close(str(location[-1]), known) else f"write {key}: {known[0]}"
+            name = str(location[-1])
+            hint = nearest(name, known) if closest(name, known) else f"write {key}: {known[0]}"
             return f"must say its {key}: {' or '.join(known)}", hint
         case "union_tag_invalid":
             known = re.findall("'([^']*)'", str(context["expected_tags"]))
@@ -94,7 +95,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
-            meant = _SPOKEN.get(given) if isinstance(given, str) and kind == "bool_type" else None
+            meant = _OLD_BOOLEANS.get(given) if isinstance(given, str) and kind == "bool_type" else None
             hint = f"write {meant}" if meant else ""
             return f"must be {wanted}, not {_type_of(given)}", hint
         case "greater_than_equal":
@@ -111,17 +112,17 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return message[:1].lower() + message[1:], ""
 
 
-def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:
-    """Why a string does not match its pattern, with the string that was probably meant, or an example."""
+def _describe_mismatch(item: object, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - as above
+    """Why a string does not match its pattern, with the string that was probably meant or an example as the hint."""
     given, pattern, tried = item["input"], item["ctx"]["pattern"], item["loc"]
     if _without_secrets(given) != given:
-        hint = "leave it out: what is rendered, logged and recorded holds no secret"
-        return f"{quoted(_without_secrets(given))} has a user, a query or a fragment in it", hint
+        hint = "remove it: rendered files, logs and manifests must not hold secrets"
+        return f"{quoted(_without_secrets(given))} must not have a user, a query or a fragment", hint
     is_https = pattern.startswith("^https://")
     if is_https and not given.startswith("https://"):
         return f"{quoted(given)} must start with https://", _form(model, tried, pattern)
     if str(item["loc"][-1]).endswith("_env"):
-        # Where a secret's variable is to be named, the secret itself is easily put: it is not shown.
+        # The value is not shown: users may write the secret itself instead of its variable.
         return "this is not a valid name of an environment variable", _form(model, tried, pattern)
     if (meant := _meant_string(given, pattern)) is not None:
         hint = f'write "{meant}"'
@@ -131,7 +132,7 @@ def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydan
 
 
 def _meant_string(given: str, pattern: str) -> str | None:
-    """The string that matches after the smallest change that people forget to make."""
+    """The string with a common mistake corrected, if it matches then."""
     for meant in (given.strip(), given.removeprefix("v"), given.lower(), given.rstrip("/"), given.replace("_", "-")):
         if meant != given and re.search(pattern, meant):
             return meant
@@ -139,15 +140,14 @@ def _meant_string(given: str, pattern: str) -> str | None:
 
 
 def _noun(location: YamlPath) -> str:
-    """What messages call the value of a key: the key's own name."""
+    """What messages call the value of a key: the key's name."""
     name = next((str(part) for part in reversed(location) if isinstance(part, str)), "value")
     word = _SINGULAR.get(name) or (name if isinstance(location[-1], str) else name.removesuffix("s"))
     return word.replace("_", " ")
 
 
 def _without_secrets(text: str) -> str:
-    """A text that may be a URL, without the user and the query that it may hold; up to the last @, which a password may
-    hold too, as it may hold a slash."""
+    """A text without the credentials and the query of a URL. They end at the last @: a password may hold @ and /."""
     return re.sub(r"(?s)(?<=://).*@|[?#].*", "", text) if "://" in text else text
 
 
@@ -157,29 +157,64 @@ def _type_of(value: object) -> str:
 
 
 def quoted(value: object) -> str:
-    """A value as a message shows it: so much of it that it is recognised."""
+    """A value as messages show it, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """The hint for a name that is not known: what was probably meant, or everything that is known."""
-    if close := _close(name, known):
-        return f"did you mean {quoted(close[0])}?"
-    return f"known: {', '.join(known)}" if known else ""
+    """The hint for an unknown name: the known name that was probably meant, or the list of known names."""
+    if (meant := closest(name, known)) is not None:
+        return f"did you mean {quoted(meant)}?"
+    return f"known: {_list_names(known)}" if known else ""
 
 
-def _close(name: str, known: Sequence[str]) -> list[str]:
-    return difflib.get_close_matches(name, known, n=1, cutoff=_CLOSE)
+def closest(name: str, known: Sequence[str]) -> str | None:
+    """The known name that differs from `name` by a typing slip or by the order of its words; None if there is none."""
+    slips = 1 if len(name) <= _SHORT_NAME else 2
+    edits = {
+        other: _count_edits(name.lower(), other.lower()) for other in known if abs(len(other) - len(name)) <= slips
+    }
+    best = min(edits, key=lambda other: edits[other], default=None)
+    if best is not None and edits[best] <= slips:
+        return best
+    return next((other for other in known if _words(other) == _words(name)), None)
+
+
+def _count_edits(first: str, second: str) -> int:
+    """How many characters to insert, remove, replace or swap with their neighbour to turn one text into the other."""
+    before: list[int] = []
+    above = list(range(len(second) + 1))
+    for i, left in enumerate(first, 1):
+        row = [i]
+        for j, right in enumerate(second, 1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
+            if i > 1 and j > 1 and (left, first[i - 2]) == (second[j - 2], right):
+                row[j] = min(row[j], before[j - 2] + 1)
+        before, above = above, row
+    return above[-1]
+
+
+def _words(name: str) -> list[str]:
+    return sorted(re.split(r"[^a-z0-9]+", name.lower()))
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Known names as one line. A long list is cut after a name."""
+    text = ", ".join(names)
+    if len(text) <= _WIDEST_LIST:
+        return text
+    return f"{text[: _WIDEST_LIST + 1].rpartition(', ')[0]}, …"
 
 
 def _meant(path: YamlPath, model: type[pydantic.BaseModel]) -> YamlPath:
-    """The place that a misspelt key was probably meant for."""
-    return (*path[:-1], *_close(str(path[-1]), known_keys(model, path[:-1])))
+    """The path with the key that a misspelt key was probably meant for."""
+    meant = closest(str(path[-1]), known_keys(model, path[:-1]))
+    return path[:-1] if meant is None else (*path[:-1], meant)
 
 
 def known_keys(model: type[pydantic.BaseModel], path: YamlPath) -> list[str]:
-    """The keys that a model knows at a place."""
+    """The keys of a model at a path."""
     inner, _ = _at(model, path)
     return list(inner.model_fields) if inner else []
 
@@ -190,7 +225,7 @@ def _description(model: type[pydantic.BaseModel], path: YamlPath) -> str:
 
 
 def _form(model: type[pydantic.BaseModel], path: YamlPath, pattern: str) -> str:
-    """What a right value looks like: the field's own example where it has one."""
+    """What a valid value looks like: the field's example, or else its pattern."""
     field = _at(model, path)[1]
     example = (field.examples or [None])[0] if field else None
     while isinstance(example, (list, dict)):
@@ -201,11 +236,11 @@ def _form(model: type[pydantic.BaseModel], path: YamlPath, pattern: str) -> str:
 def _at(
     model: type[pydantic.BaseModel], path: YamlPath
 ) -> tuple[type[pydantic.BaseModel] | None, pydantic.fields.FieldInfo | None]:
-    """The model that describes a place, and the field there."""
+    """The model at a path, and the field there."""
     current: type[pydantic.BaseModel] | None = model
     found: pydantic.fields.FieldInfo | None = None
     for part in path:
-        # An index, or a key of free choice: the field around it describes what stands there.
+        # An index or a free key: the field around it describes the value.
         if current is None or not isinstance(part, str) or part not in current.model_fields:
             continue
         field = current.model_fields[part]
@@ -214,8 +249,8 @@ def _at(
     return current, found
 
 
-def models_in(annotation: object) -> list[type[pydantic.BaseModel]]:
-    """The sections that a type may hold."""
+def models_in(annotation: object) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
+    """The models in a type."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return [annotation]
     return [model for part in typing.get_args(annotation) for model in models_in(part)]

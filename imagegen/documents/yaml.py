@@ -1,5 +1,5 @@
-"""YAML in, plain data and the place of every value out. Refuses what a config never needs: anchors, tags, directives,
-duplicate keys, deep nesting, huge files. Touches nothing but the file it is given."""
+"""Reads YAML as plain data with the place of every value. Rejects what no config needs: anchors, tags, directives,
+duplicate keys, deep nesting, huge files. Touches only the given file."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _LONGEST_KEY: Final = 1024
 # Python writes no whole number of more than some thousand digits, so one could be read and never shown.
 _LONGEST_NUMBER: Final = 100
 # The parser in Python needs up to a third of a second for this much.
-_MOST_FOR_THE_SLOW_PARSER: Final = 32 * 1024
+_SLOW_PARSER_LIMIT: Final = 32 * 1024
 _LONGEST_QUOTE: Final = 60
 _ESCAPE_HINT: Final = r"a backslash in double quotes begins an escape: use single quotes, as in 'C:\bin'"
 
-_YAMLS_OWN: Final = "tag:yaml.org,2002:"
+_YAML_TAG_PREFIX: Final = "tag:yaml.org,2002:"
 
 # What no editor shows, what ends a line for some readers only, and what is no character at all.
-_UNSEEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
+_INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 # A word without quotes that is no text: https://yaml.org/spec/1.2.2/#103-core-schema, and what YAML 1.1 took for dates.
 _PLAIN: Final = re.compile(
@@ -61,7 +61,7 @@ YamlPath = tuple[str | int, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a value was written: a line of a file, or what was said on the command line (line 0)."""
+    """Where a value was written: a line of a file, or an option of the command line (line 0)."""
 
     file: str
     line: int
@@ -72,10 +72,10 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """YAML as data, and where each value stands.
+    """YAML as data, with the line of each value.
 
-    `lines` has every path; it is a line of `file`, unless `elsewhere` names another place for that path.
-    `sets` are the values that were said on the command line.
+    `lines` has every path. The line is one of `file`, unless `elsewhere` has another place for the path.
+    `sets` are the values of --set.
     """
 
     file: str
@@ -85,7 +85,7 @@ class Document:
     sets: tuple[tuple[str, object], ...] = ()
 
     def place(self, path: YamlPath) -> Place:
-        """The place of a value, or of the nearest thing around it."""
+        """The place of a value, or of the nearest section around it."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.elsewhere.get(path) or Place(self.file, self.lines.get(path, 1))
@@ -100,7 +100,7 @@ class Document:
 
 
 def dotted(path: YamlPath) -> str:
-    """A path as people write it: `targets.prod.publish.regions[0]`, `mirrors["docker.io"]`."""
+    """A path as text: `targets.aws.publish.regions[0]`, `mirrors["docker.io"]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -114,14 +114,12 @@ def dotted(path: YamlPath) -> str:
 
 
 def read_yaml(path: Path, shown_as: str | None = None) -> Document:
-    """The file as a document; every way in which it cannot be read is a ConfigError with its place."""
+    """The file as a document. Any error while reading it is a ConfigError with its place."""
     file = shown_as or str(path)
     try:
         raw = read_file(path, limit=MAX_BYTES, shown_as=file)
     except FileNotFoundError:
-        raise ConfigError(
-            f"{file} does not exist", hint="give the path of a config, for example one of configs/"
-        ) from None
+        raise ConfigError(f"{file} does not exist", hint="give the path of a config, such as one in configs/") from None
     return parse_yaml(raw, file)
 
 
@@ -129,50 +127,50 @@ def parse_yaml(raw: bytes, file: str) -> Document:
     """Bytes as a document."""
     text = plain_text(raw, file)
     try:
-        return _parsed(text, file)
+        return _parse(text, file)
     except ruamel.yaml.error.MarkedYAMLError as error:
         raise _syntax_error(file, error, text) from None
     except (ruamel.yaml.error.YAMLError, ValueError, OverflowError):
-        # What the parsers raise without a place: an escape beyond the last character, a %YAML of thousands of digits.
+        # The parsers raise these without a place, for an escape beyond Unicode or a %YAML with thousands of digits.
         raise ConfigError(
-            f"{file} is not YAML", hint=r"look for a \U in double quotes that is no character, and for a line with %"
+            f"{file} is not valid YAML", hint=r"look for an invalid \U escape in double quotes, and for a line with %"
         ) from None
 
 
 def plain_text(raw: bytes, file: str) -> str:
-    """Bytes as a text of a bearable size, in which every character can be seen."""
+    """Bytes as a text of limited size without invisible characters."""
     if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{file} is too long", hint=f"a file here has at most {MAX_BYTES} bytes")
+        raise ConfigError(f"{file} is too large: it has {len(raw)} bytes", hint=f"write at most {MAX_BYTES} bytes")
     try:
         text = raw.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         line = raw[: error.start].count(b"\n") + 1
-        problem = Problem(file, line, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8 text")
-        raise ConfigError(f"{file} is not text", problems=[problem]) from None
-    if unseen := _UNSEEN.search(text):
-        line = text.count("\n", 0, unseen.start()) + 1
-        problem = Problem(file, line, "", _holds(unseen), "remove it")
-        raise ConfigError(f"{file} is not text", problems=[problem])
+        problem = Problem(file, line, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8")
+        raise ConfigError(f"{file} is not a text file", problems=[problem]) from None
+    if found := _INVISIBLE.search(text):
+        line = text.count("\n", 0, found.start()) + 1
+        problem = Problem(file, line, "", _invisible_message(found), "remove it")
+        raise ConfigError(f"{file} is not a text file", problems=[problem])
     return text
 
 
-def _holds(unseen: re.Match[str]) -> str:
-    return f"the character U+{ord(unseen[0]):04X} is not used here"
+def _invisible_message(found: re.Match[str]) -> str:
+    return f"the character U+{ord(found[0]):04X} is not allowed"
 
 
-def _parsed(text: str, file: str) -> Document:
-    # The parser in C is five times as fast, and refuses a colon inside a plain word in brackets: `[https://…]` is YAML.
-    # What it refuses is judged by the slow one, whose words are the better ones too.
+def _parse(text: str, file: str) -> Document:
+    # The parser in C is five times as fast, but rejects a colon inside a plain word in brackets: `[https://…]` is YAML.
+    # So the slow parser judges what it rejects. Its messages are better too.
     try:
         return _document(text, file, pure=False)
     except ruamel.yaml.error.MarkedYAMLError:
-        if len(text) > _MOST_FOR_THE_SLOW_PARSER:
+        if len(text) > _SLOW_PARSER_LIMIT:
             raise
         return _document(text, file, pure=True)
 
 
 def _document(text: str, file: str, *, pure: bool) -> Document:
-    # Judged before any node is made: nodes forget anchors, tags and directives, and making them has no bounds.
+    # Checked before the nodes are made: nodes do not keep anchors, tags and directives, and have no size limit.
     _check(ruamel.yaml.YAML(typ="safe", pure=pure).parse(text), file)
     root = ruamel.yaml.YAML(typ="safe", pure=pure).compose(text)
     reading = _Reading(file, {}, [])
@@ -182,41 +180,41 @@ def _document(text: str, file: str, *, pure: bool) -> Document:
     return Document(file, data, reading.lines)
 
 
-def _check(events: Iterable[ruamel.yaml.events.Event], file: str) -> None:
-    """One plain document of a bearable size."""
+def _check(events: Iterable[object], file: str) -> None:
+    """Check that this is one plain document of limited size."""
     depth = values = documents = 0
     for event in events:
         if isinstance(event, ruamel.yaml.events.AliasEvent) or getattr(event, "anchor", None):
-            raise _refused(file, event, "anchors and aliases are not used here", "write the value out")
+            raise _rejection(file, event, "anchors and aliases are not allowed", "write the value itself")
         if tag := getattr(event, "tag", None):
-            raise _refused(file, event, "tags are not used here", f"write it without {_short_tag(tag)}")
+            raise _rejection(file, event, "tags are not allowed", f"remove {_short_tag(tag)}")
         if isinstance(event, ruamel.yaml.events.DocumentStartEvent):
             documents += 1
             if event.version or event.tags:
-                raise _refused(file, event, "directives are not used here", "remove the lines that begin with %")
+                raise _rejection(file, event, "directives are not allowed", "remove the lines that begin with %")
             if documents > 1:
-                raise _refused(file, event, "a second document begins here", "keep one document in a file")
+                raise _rejection(file, event, "a second document begins here", "write one document in a file")
         values += isinstance(event, ruamel.yaml.events.NodeEvent)
         depth += isinstance(event, ruamel.yaml.events.CollectionStartEvent)
         depth -= isinstance(event, ruamel.yaml.events.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise ConfigError(f"{file} is nested more than {MAX_DEPTH} deep", hint="nothing here is as deep")
+            raise ConfigError(f"{file} has more than {MAX_DEPTH} levels", hint="remove levels: no config has so many")
         if values > MAX_VALUES:
             raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
 
 
-def _refused(file: str, event: ruamel.yaml.events.Event, message: str, hint: str) -> ConfigError:
+def _rejection(file: str, event: object, message: str, hint: str) -> ConfigError:  # noqa: ANN401 - the parser has no types
     problem = Problem(file, event.start_mark.line + 1, "", message, hint)
     return ConfigError(f"{file} cannot be used", problems=[problem])
 
 
 def short(text: str) -> str:
-    """So much of a text as a message shows of it."""
+    """A text as messages show it, cut if it is long."""
     return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
 
 
 def _short_tag(tag: str) -> str:
-    return short(f"!!{tag.removeprefix(_YAMLS_OWN)}" if tag.startswith(_YAMLS_OWN) else tag)
+    return short(f"!!{tag.removeprefix(_YAML_TAG_PREFIX)}" if tag.startswith(_YAML_TAG_PREFIX) else tag)
 
 
 def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str) -> ConfigError:
@@ -228,19 +226,19 @@ def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str
     )
     hint = "check the indentation and quotes on this line and above"
     if any(row.lstrip(" ").startswith("\t") for row in text.splitlines()[line - 1 : line]):
-        hint = "indent with spaces: YAML takes no tab there"
-    return ConfigError(f"{file} is not YAML", problems=[Problem(file, line, "", f"{within}{problem}", hint)])
+        hint = "indent with spaces: YAML allows no tabs there"
+    return ConfigError(f"{file} is not valid YAML", problems=[Problem(file, line, "", f"{within}{problem}", hint)])
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """What one pass over the nodes of a document has found so far."""
+    """The lines and problems found in the nodes of a document so far."""
 
     file: str
     lines: dict[YamlPath, int]
     problems: list[Problem]
 
-    def refuse(self, node: Node, path: YamlPath, message: str, hint: str) -> None:
+    def add_problem(self, node: object, path: YamlPath, message: str, hint: str) -> None:  # noqa: ANN401 - the parser has no types
         self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message, hint))
 
 
@@ -253,8 +251,7 @@ def _value(node: Node, path: YamlPath, reading: _Reading) -> object:
     try:
         return _characters(node) if node.style else _plain(node.value)
     except ValueError as error:
-        reading.refuse(node, path, *error.args)
-        return None
+        reading.add_problem(node, path, *error.args)
 
 
 def _mapping(node: ruamel.yaml.nodes.MappingNode, path: YamlPath, reading: _Reading) -> dict[str, object]:
@@ -263,10 +260,10 @@ def _mapping(node: ruamel.yaml.nodes.MappingNode, path: YamlPath, reading: _Read
         try:
             key = _key(name)
         except ValueError as error:
-            reading.refuse(name, path, *error.args)
+            reading.add_problem(name, path, *error.args)
             continue
         if key in result:
-            reading.refuse(name, (*path, key), "this key is here twice", "keep one of them")
+            reading.add_problem(name, (*path, key), "duplicate key", "keep one of them")
             continue
         reading.lines[*path, key] = name.start_mark.line + 1
         result[key] = _value(value, (*path, key), reading)
@@ -275,20 +272,20 @@ def _mapping(node: ruamel.yaml.nodes.MappingNode, path: YamlPath, reading: _Read
 
 def _key(node: Node) -> str:
     if not isinstance(node, ruamel.yaml.nodes.ScalarNode) or len(node.value) > _LONGEST_KEY:
-        raise ValueError("a key must be a word", "")
+        raise ValueError("a key must be a string", "")
     if not node.style and node.value == "<<":
-        raise ValueError("merge keys are not used here", "write the keys out")
+        raise ValueError("merge keys are not allowed", "write the keys themselves")
     return _characters(node)
 
 
-def _characters(node: ruamel.yaml.nodes.ScalarNode) -> str:
-    r"""The text of a scalar; JSON writes a character beyond U+FFFF as two halves, `"\ud83d\ude00"`."""
+def _characters(node: object) -> str:  # noqa: ANN401 - as above
+    r"""The text of a scalar. JSON writes a character beyond U+FFFF as two surrogates, `"\ud83d\ude00"`."""
     text: str = node.value
-    # Only an escape in double quotes can hold what the file as a whole may not.
-    if node.style == '"' and (unseen := _UNSEEN.search(text)):
+    # Only an escape in double quotes can hold characters that are not allowed in the file.
+    if node.style == '"' and (found := _INVISIBLE.search(text)):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        if unseen := _UNSEEN.search(text):
-            raise ValueError(_holds(unseen), _ESCAPE_HINT)
+        if found := _INVISIBLE.search(text):
+            raise ValueError(_invisible_message(found), _ESCAPE_HINT)
     return text
 
 
@@ -310,7 +307,7 @@ def _plain(text: str) -> object:
             case _:
                 return text
     except ValueError:
-        raise ValueError(f"{short(text)!r} is not a plain number", "put it in quotes") from None
+        raise ValueError(f"{short(text)!r} is not a valid number", "put it in quotes") from None
 
 
 def _whole(text: str) -> int:
@@ -327,7 +324,7 @@ def _finite(text: str) -> float:
 
 
 class Unquoted(float):
-    """A number with a point that stands without quotes; keeps its spelling so that a message can show it."""
+    """A decimal number or a date without quotes. Keeps its spelling for messages."""
 
     text: str
 

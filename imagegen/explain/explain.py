@@ -1,16 +1,15 @@
-"""Settled specs and the steps in; where each value comes from and why each step is there out. Pure."""
+"""Explains settled specs: the origin of each value, and the reason for each step. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from typing import TYPE_CHECKING
 
 import pydantic
 
 from imagegen.config.fields import keys
-from imagegen.documents.problems import nearest
+from imagegen.documents.problems import closest, nearest
 from imagegen.documents.yaml import dotted
 from imagegen.errors import ConfigError
 from imagegen.explain.model import Explanation, StepReason, Value
@@ -30,7 +29,7 @@ STEPS = "steps"
 
 
 def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
-    """Of targets that are not asked about nothing is said."""
+    """The explanation of these targets only."""
     config, targets = specs[0].config, tuple(spec.target for spec in specs)
     evaluated = {spec.target: evaluate_steps(spec, steps) for spec in specs}
     clouds = {spec.provider for spec in specs}
@@ -41,7 +40,7 @@ def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
     found: dict[YamlPath, Value] = {}
     for spec in specs:
         for value in (*_values(spec, spec.config, (), ""), *_facts(spec)):
-            # Another target's own list has its value there.
+            # Another target may have a value for this path.
             if value.path not in found or found[value.path].value is None:
                 found[value.path] = value
     found |= {value.path: value for value in _options(specs[0], evaluated)}
@@ -66,7 +65,7 @@ def _values(spec: Spec, value: object, at: YamlPath, description: str) -> Iterat
 
 
 def _options(spec: Spec, evaluated: Mapping[str, tuple[EvaluatedStep, ...]]) -> Iterator[Value]:
-    """The options of the operator's own steps, with the defaults that the steps declare."""
+    """The options of the operator's own steps, with their defaults."""
     for step in {item.step.name: item.step for steps in evaluated.values() for item in steps}.values():
         for name, value in options_of(step, spec.config.step_options).items():
             path = ("step_options", step.name, name)
@@ -80,7 +79,7 @@ def _facts(spec: Spec) -> Iterator[Value]:
 
 
 def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Value]) -> Iterator[StepReason]:
-    """Each step once, in the order of the plan, with the targets that have it."""
+    """Each step once, in the order of the plan, with the targets that use it."""
     found: dict[str, tuple[EvaluatedStep, list[str]]] = {}
     for target, steps in evaluated.items():
         for item in steps:
@@ -92,9 +91,9 @@ def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Va
 
 
 def _is_behind(path: str, item: EvaluatedStep) -> bool:
-    """Whether a step reads a value, or takes an artifact from where it says."""
+    """Whether a step reads a value, or gets an artifact from it."""
     for read in item.step.meta.reads:
-        # A section that is left out is one value: what is read in it stands for that.
+        # An omitted section is one value: a step that reads a key of the section reads this value.
         if is_below(path, read) or is_below(read, path):
             return True
     if is_below(path, f"step_options.{item.step.name}"):
@@ -103,35 +102,34 @@ def _is_behind(path: str, item: EvaluatedStep) -> bool:
 
 
 def is_below(path: str, section: str) -> bool:
-    """Whether a dotted path is that section's, or the key itself."""
+    """Whether a dotted path is in a section, or is the section itself."""
     return path == section or path.startswith((f"{section}.", f"{section}["))
 
 
-def narrowed(explanation: Explanation, asked: str) -> Explanation:
-    """Only what is said of one key, section, fact or step; a name that is not known is an error."""
+def narrow(explanation: Explanation, wanted: str) -> Explanation:
+    """The explanation of one key, section, fact or step only. An unknown name is an error."""
     every = [dotted(value.path) for value in explanation.values] + [
         f"{STEPS}.{step.name}" for step in explanation.steps
     ]
-    written, known_keys = asked, {key.path for key in keys()}
-    # Problems name items of lists; a list of values is explained as a whole.
-    if not any(is_below(path, asked) for path in every):
-        asked = re.sub(r"\[[0-9]+\]$", "", asked)
-    # A key of a section that is left out has no value: the section says why.
-    while not any(is_below(path, asked) for path in every):
-        if asked not in known_keys or "." not in asked:
+    written, known_keys = wanted, {key.path for key in keys()}
+    # Problems name items of lists, but a list is explained as a whole.
+    if not any(is_below(path, wanted) for path in every):
+        wanted = re.sub(r"\[[0-9]+\]$", "", wanted)
+    # A key of an omitted section has no value: the section explains it.
+    while not any(is_below(path, wanted) for path in every):
+        if wanted not in known_keys or "." not in wanted:
             raise ConfigError(f"the config has no {written!r}", hint=_nearest(written, explanation))
-        asked = asked.rpartition(".")[0]
+        wanted = wanted.rpartition(".")[0]
     return dataclasses.replace(
         explanation,
-        values=tuple(value for value in explanation.values if is_below(dotted(value.path), asked)),
-        steps=tuple(step for step in explanation.steps if is_below(f"{STEPS}.{step.name}", asked)),
+        values=tuple(value for value in explanation.values if is_below(dotted(value.path), wanted)),
+        steps=tuple(step for step in explanation.steps if is_below(f"{STEPS}.{step.name}", wanted)),
     )
 
 
 def _nearest(written: str, explanation: Explanation) -> str:
-    """What was probably meant, at any depth; else what there is at the top."""
+    """The path that was probably meant, at any depth, or else the list of sections."""
     top = [dotted(value.path[:1]) for value in explanation.values] + [STEPS]
     every = {dotted(value.path[:depth]) for value in explanation.values for depth in range(1, len(value.path) + 1)}
     every |= {STEPS, *(f"{STEPS}.{step.name}" for step in explanation.steps)}
-    close = difflib.get_close_matches(written, sorted(every), n=1)
-    return nearest(written, close or list(dict.fromkeys(top)))
+    return nearest(written, sorted(every) if closest(written, sorted(every)) else list(dict.fromkeys(top)))

@@ -1,4 +1,4 @@
-"""What an explanation says: values with their origins, steps with their reasons. Touches nothing."""
+"""The model of an explanation: values with their origins, steps with their reasons."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """One value that holds for the image."""
+    """One value, its origin and its description."""
 
     path: YamlPath
     value: object
@@ -22,7 +22,7 @@ class Value:
 
 @dataclasses.dataclass(frozen=True)
 class StepReason:
-    """Why a step is in the plan of these targets, and which values it was given to read."""
+    """Why a step is in the plan of these targets, and which values it reads."""
 
     name: str
     summary: str
@@ -30,12 +30,12 @@ class StepReason:
     because: str
     reads: tuple[str, ...]
     values: tuple[Value, ...]
-    """What stands behind `reads`."""
+    """The values of `reads`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """Everything that can be said of a config for some targets."""
+    """The explanation of a config for some targets."""
 
     name: str
     targets: tuple[str, ...]

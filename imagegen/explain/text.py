@@ -1,4 +1,4 @@
-"""An explanation in, text for people or plain data for machines out. Pure."""
+"""Formats an explanation as text for people or as JSON for programs. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDEST_VALUE = 40
 
 
 def explanation_json(explanation: Explanation) -> dict[str, object]:
-    """Everything, for machines."""
+    """The explanation for programs."""
     return {
         "name": explanation.name,
         "targets": list(explanation.targets),
@@ -37,7 +37,7 @@ def explanation_json(explanation: Explanation) -> dict[str, object]:
 
 
 def explanation_text(explanation: Explanation, width: int) -> str:
-    """Values by section, then steps, then what the catalogue's words rest on; at most `width` columns."""
+    """Values by section, then steps, then the sources of catalogue values, in at most `width` columns."""
     notes: list[str] = []
     lines = [f"{explanation.name} for {' and '.join(explanation.targets)}"]
     sections: dict[str, list[Value]] = {}
@@ -58,7 +58,7 @@ def explanation_text(explanation: Explanation, width: int) -> str:
 
 
 def _section(values: list[Value], width: int, notes: list[str]) -> Iterator[str]:
-    """One line a value; a value that is too long for its column stands below its key."""
+    """One line for each value. A value that is too long for its column stands below its key."""
     names = [dotted(value.path[-1:]) for value in values]
     origins = [_who(value.origin, notes) for value in values]
     first = max(len(name) for name in names)

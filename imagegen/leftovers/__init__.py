@@ -1,1 +1,1 @@
-"""What dead runs left in a cloud: judged by the journals of this machine and by the clock, then removed."""
+"""Leftovers of dead runs in a cloud: found, judged by the journals of this machine and their expiry, and removed."""

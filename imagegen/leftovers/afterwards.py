@@ -1,4 +1,4 @@
-"""Looks once, when a run has ended well, whether it left something all the same: Packer's clean-up may have failed."""
+"""Looks for leftovers of a run that succeeded: Packer's clean-up may have failed."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from imagegen.providers import Run
 
 
-def name_own_leftovers(entry: Entry, folder: Path, out: Path, run: Run, console: Console) -> None:
-    """A warning with what is left, and a line in the run's journal, so that later runs name it too.
+def warn_of_own_leftovers(entry: Entry, folder: Path, out: Path, run: Run, console: Console) -> None:
+    """Warn of what this run left, and note it in the run's journal, so that later runs warn of it too.
 
-    What these credentials may not list is said and no warning: the build itself went well.
+    A missing permission to list resources is a message and not a warning, because the build succeeded.
     """
     place, swept = Place(entry.target, entry.cloud, entry.place), Swept()
     left = []
-    with swept.going_on(place):
+    with swept.collect_fault(place):
         found = swept.leftovers(place, run, Deadline(), usual=False)
-        left = [each for each in found if entry.run_id in run_ids(each.run_id)]
+        left = [leftover for leftover in found if entry.run_id in run_ids(leftover.run_id)]
     for _, fault in swept.faults:
-        console.say(f"whether the build left something behind could not be found out: {fault.message}")
+        console.say(f"could not check whether the build left something behind: {fault.message}")
     if left:
         things = ", ".join(f"{leftover.kind} {leftover.id}" for leftover in left)
         command = f"imagegen janitor --out {shlex.quote(str(out))} --delete"
-        console.warn(f"the build ended well and left {things}: `{command}` removes it")
+        console.warn(f"the build succeeded but left {things}: `{command}` removes it")
         journal.add_end(journal.file_of(folder, entry.run_id), journal.LEFT, console.warn)

@@ -1,4 +1,4 @@
-"""Reads the journals of runs in clouds that are known here; any other is named and passed over."""
+"""Reads the journals of runs. Warns of a journal of an unknown provider and skips it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
     runs = []
     for run in journal.read_runs(out, warn):
         if wrong := _fault_of(run.entry):
-            warn(f"{run.file} is passed over: {wrong}")
+            warn(f"skipping {run.file}: {wrong}")
         else:
             runs.append(run)
     return runs

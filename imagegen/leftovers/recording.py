@@ -1,4 +1,4 @@
-"""Puts a run into the journal, with what its builder's resources are recognised by if it dies."""
+"""Records a run in the journal, so that its resources in the cloud can be found if it dies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.build.journal import Entry, recorded
 from imagegen.errors import RefusedError
-from imagegen.leftovers.afterwards import name_own_leftovers
+from imagegen.leftovers.afterwards import warn_of_own_leftovers
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
 from imagegen.providers import provider
@@ -33,35 +33,35 @@ _ANSWER_S: Final = 7 * 24 * 3600
 def in_journal(
     plan: BuildPlan, journal: Path, out: Path, run: Run, console: Console, on_error: OnError | None = None
 ) -> Iterator[Run]:
-    """The run with its expiry, recorded until it ends; what earlier ones below `out` left is named first, and at a good
-    end what this one left.
+    """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below `out` before
+    the run, and of its own if it succeeds.
 
-    Building or only publishing: an image may still be on its way, and nobody may take it for a leftover meanwhile.
+    A run that only publishes is recorded too: otherwise its unfinished images would look like leftovers.
     """
     warn_of_leftovers(out, run, console)
     entry = _entry_for(plan, run, on_error)
     with recorded(journal, entry, console.warn):
         yield dataclasses.replace(run, expires_at=entry.expires_at)
-    name_own_leftovers(entry, journal, out, run, console)
+    warn_of_own_leftovers(entry, journal, out, run, console)
 
 
 def refuse_claimed(out: Path, run: Run) -> None:
-    """Refuse to build what another run of this machine is building under the same name.
+    """Refuse to build an image with a name that another run of this machine is using.
 
-    This run is recorded already: of two that begin at once, each sees the other, and at most one goes on.
+    This run is recorded already. If two runs start at once, each sees the other, and at most one continues.
     """
-    runs = {each.entry.run_id: each for each in read_runs(out, lambda _: None)}
+    runs = {known.entry.run_id: known for known in read_runs(out, lambda _: None)}
     claim = runs[run.id].entry.claim if run.id in runs else ""
     for other in runs.values():
         if claim and other.is_alive and other.entry.run_id != run.id and other.entry.claim == claim:
             raise RefusedError(
-                f"run {other.entry.run_id} on this machine (process {other.entry.pid}) is making {claim} already",
-                hint="wait until it has ended, or choose a number that is made of the time",
+                f"run {other.entry.run_id} on this machine (process {other.entry.pid}) is already making {claim}",
+                hint="wait until it ends, or use a version number that is made from the time",
             )
 
 
 def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
-    """After `expires_at` no Packer of this build runs any more, whichever size it had to take."""
+    """The journal's entry. `expires_at` is after the deadline of Packer, even if it tries every size."""
     cloud = provider(plan.image.provider)
     longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan.settings)) + _MARGIN_S
     choice = on_error.choice if on_error else "cleanup"

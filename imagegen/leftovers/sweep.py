@@ -1,4 +1,4 @@
-"""Looks for leftovers in the places of a config or of the journals, and removes those that may go."""
+"""Finds leftovers in the places of a config or of the journals, and removes those that nobody needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PASSES: Final = 3
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where to look, in the words of the target's provider. `target` is one of those that build there."""
+    """Where to look. The provider understands the details; `target` is one of the targets that build there."""
 
     target: str
     provider: str
@@ -43,7 +43,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a leftover: it stays, would go, is gone, or could not be removed for a reason."""
+    """The result for a leftover: kept, to be removed, removed, or not removable for a reason."""
 
     place: Place
     verdict: Verdict
@@ -57,7 +57,7 @@ class Outcome:
 
 @dataclasses.dataclass
 class Swept:
-    """What was found and what became of it; `faults`: the places where that ended early, or not all could be asked."""
+    """The leftovers and their results. `faults` are the errors of places that could not be searched completely."""
 
     tried: dict[str, Outcome] = dataclasses.field(default_factory=dict)
     listed: dict[str, Outcome] = dataclasses.field(default_factory=dict)
@@ -66,20 +66,20 @@ class Swept:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        return [*self.tried.values(), *(each for each in self.listed.values() if each.id not in self.tried)]
+        return [*self.tried.values(), *(listed for listed in self.listed.values() if listed.id not in self.tried)]
 
     def whole(self, places: Iterable[Place]) -> list[Place]:
-        """Those without a fault."""
+        """The places without a fault."""
         faulty = {place.key for place, _ in self.faults}
         return [place for place in places if place.key not in faulty]
 
     def reachable(self, places: Iterable[Place]) -> list[Place]:
-        """Those of which at least something could be asked."""
+        """The places that could be searched at least in part."""
         return [place for place in places if place.key not in self._lost]
 
     @contextlib.contextmanager
-    def going_on(self, place: Place) -> Iterator[None]:
-        """What is wrong with one place hides no other."""
+    def collect_fault(self, place: Place) -> Iterator[None]:
+        """Collect an error of one place, so that the other places are still searched."""
         try:
             yield
         except ImagegenError as fault:
@@ -87,26 +87,26 @@ class Swept:
             self.add_fault(place, fault)
 
     def add_fault(self, place: Place, fault: ImagegenError) -> None:
-        """Once, also where the place is looked at again."""
-        if (place.key, fault.message) not in ((known.key, told.message) for known, told in self.faults):
+        """Add a fault, unless it is known from an earlier pass."""
+        if (place.key, fault.message) not in ((known.key, error.message) for known, error in self.faults):
             self.faults.append((place, fault))
 
     def leftovers(
         self, place: Place, run: Run, deadline: Deadline | None = None, *, usual: bool = True
     ) -> Sequence[Leftover]:
-        """What is in the place, as far as the cloud tells it; `usual`: also what every build leaves."""
+        """The leftovers in a place, as far as they can be listed. With `usual` also those that every build leaves."""
         cloud = provider(place.provider)
         where = cloud.place_model.model_validate(place.details)
         found = [cloud.leftovers(where, run, deadline)]
         if usual and cloud.usual_leftovers and found[0].is_answered:
             found.append(cloud.usual_leftovers(where, run, deadline))
-        for fault in (fault for each in found for fault in each.faults):
+        for fault in (fault for listing in found for fault in listing.faults):
             self.add_fault(place, fault)
-        return [leftover for each in found for leftover in each.leftovers]
+        return [leftover for listing in found for leftover in listing.leftovers]
 
 
 def configured_place(target: str, settings: TargetSettings, run: Run) -> Place:
-    """Where a config's target builds."""
+    """The place where a target of a config builds."""
     place = provider(settings.provider).place(settings, run)
     return Place(target, settings.provider, place.model_dump(mode="json"))
 
@@ -116,24 +116,23 @@ def place_of(run: RecordedRun) -> Place:
 
 
 def places_of(runs: Iterable[RecordedRun]) -> list[Place]:
-    """Each place once, in the order of the runs."""
+    """The places of runs, each once, in order."""
     return list({place.key: place for place in map(place_of, runs)}.values())
 
 
-def left_by(
+def leftovers_of(
     runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, console: Console
 ) -> tuple[dict[str, list[Leftover]], list[tuple[Place, ImagegenError]]]:
-    """What these runs left, by their ids, and where that could not be found out.
+    """The leftovers of these runs by run id, and the errors of places that could not be searched.
 
-    A run that left nothing is not looked for again once its time is over. A build waits for this: what no cloud
-    answers in time is not found out.
+    Closes the journal of an expired run that left nothing. A build waits for this search, so it has a deadline.
     """
     deadline = Deadline()
     found: dict[str, list[Leftover]] = {dead.entry.run_id: [] for dead in runs}
     swept = Swept()
     places = places_of(runs)
     for place in places:
-        with swept.going_on(place):
+        with swept.collect_fault(place):
             for leftover in swept.leftovers(place, run, deadline):
                 for run_id in found.keys() & set(run_ids(leftover.run_id)):
                     found[run_id].append(leftover)
@@ -142,11 +141,13 @@ def left_by(
     return left, swept.faults
 
 
-def look(places: Sequence[Place], runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int) -> Swept:
-    """What would be done, with nothing done."""
+def preview(
+    places: Sequence[Place], runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int
+) -> Swept:
+    """Find and judge leftovers, and remove nothing."""
     swept = Swept()
     for place in places:
-        with swept.going_on(place):
+        with swept.collect_fault(place):
             going = sum(outcome.verdict.goes for outcome in swept.listed.values())
             _list(swept, place, runs, run, now, limit - going)
     return swept
@@ -160,18 +161,18 @@ def clean_up(
     limit: int,
     console: Console,
 ) -> Swept:
-    """Remove what may go, look again for what that brought to light, and tell the journals of dead runs.
+    """Remove leftovers, search again for what became visible, and close the journals of dead runs.
 
-    The journals are read before each place: a run that began meanwhile may wait for an image there.
+    The journals are read again before each place: a new run may wait for an image there.
     """
     swept = Swept()
     for _ in range(_PASSES):
         swept.listed, before = {}, len(swept.tried)
         for place in swept.reachable(places):
-            with swept.going_on(place):
+            with swept.collect_fault(place):
                 seen = _list(swept, place, read(), run, now, limit - len(swept.tried))
                 going = [outcome for outcome in seen if outcome.verdict.goes]
-                for outcome in _removed(place, going, run, console):
+                for outcome in _remove(place, going, run, console):
                     swept.tried[outcome.id] = outcome
         if len(swept.tried) == before:
             break
@@ -184,16 +185,16 @@ def clean_up(
 def _list(
     swept: Swept, place: Place, runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int
 ) -> list[Outcome]:
-    """What is new here, judged: two configs may build in one account, and what would not go is not tried again."""
-    by_id = {each.entry.run_id: each for each in runs}
+    """Judge the new leftovers of a place. Skips known ones, because two configs may share an account."""
+    by_id = {known_run.entry.run_id: known_run for known_run in runs}
     known = swept.tried.keys() | swept.listed.keys()
-    found = [each for each in swept.leftovers(place, run) if each.id not in known]
+    found = [leftover for leftover in swept.leftovers(place, run) if leftover.id not in known]
     outcomes = [Outcome(place, verdict) for verdict in judge(found, by_id, now, limit)]
     swept.listed |= {outcome.id: outcome for outcome in outcomes}
     return outcomes
 
 
-def _removed(place: Place, going: Sequence[Outcome], run: Run, console: Console) -> Iterator[Outcome]:
+def _remove(place: Place, going: Sequence[Outcome], run: Run, console: Console) -> Iterator[Outcome]:
     here = {outcome.id: outcome for outcome in going}
     if not here:
         return
@@ -208,17 +209,17 @@ def _removed(place: Place, going: Sequence[Outcome], run: Run, console: Console)
 
 
 def _close_journals(
-    looked_at: Sequence[Place],
+    searched: Sequence[Place],
     runs: Sequence[RecordedRun],
     left: Collection[str],
     now: datetime.datetime,
     console: Console,
 ) -> None:
-    """Not before a run's time is over: its Packer may live on, and a cloud shows late what was made."""
-    keys = {place.key for place in looked_at}
+    """Close the journals of expired runs. Before, their Packer may still run, and clouds list new resources late."""
+    keys = {place.key for place in searched}
     for dead in runs:
         until = moment(dead.entry.expires_at)
         is_past = until is not None and until <= now
-        was_looked_for = is_past and place_of(dead).key in keys
-        if dead.may_have_left_something and was_looked_for and dead.entry.run_id not in left:
+        was_searched = is_past and place_of(dead).key in keys
+        if dead.may_have_left_something and was_searched and dead.entry.run_id not in left:
             journal.close(dead, console.warn)

@@ -1,1 +1,1 @@
-"""The record of what was made: its model, and the store that keeps it."""
+"""Manifests: the record of each image, and the store that keeps it."""

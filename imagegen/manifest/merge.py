@@ -1,4 +1,4 @@
-"""Two records of one image as one: how it was made is told once, where it is and what it reported grows. Pure."""
+"""Merges two manifests of one image: keeps how it was made, and adds where it is and what it reported. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:
-    """The old record continued by a later run for the same image."""
-    refuse_conflict(old, new)
+    """The old manifest with what a later run for the same image adds."""
+    reject_conflict(old, new)
     rebuilt = new.built is not None and (old.built is None or old.built.id != new.built.id)
     making = new if rebuilt else old
     report = new.report if new.report is not None else old.report
@@ -38,20 +38,20 @@ def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:
     )
 
 
-def refuse_conflict(old: ImageManifest, new: ImageManifest) -> None:
-    """One place holds one image: the same identity, made of the same bytes, with the same labels."""
+def reject_conflict(old: ImageManifest, new: ImageManifest) -> None:
+    """Raise an error unless both manifests have the same identity, inputs and labels."""
     place = f"{new.name} on {new.target}"
     for what, was, now in (("image id", old.image_id, new.image_id), ("labels", old.labels, new.labels)):
         if was != now:
             raise ConflictError(
-                f"the record of {place} has {what} {was}, and this image has {now}",
-                hint="keep the record: it may be of an image in use; name this image otherwise, or use another store",
+                f"the manifest of {place} has {what} {was}, but this image has {now}",
+                hint="keep the manifest, since its image may be in use; give this image another name or another --out",
             )
     differing = _differing(old.inputs.artifacts, new.inputs.artifacts)
     if differing:
         raise ConflictError(
-            f"the record of {place} says that {new.image_id[:16]} was made of other bytes",
-            hint="one identity can have one set of inputs only: find out which of the two locks is right",
+            f"the manifest of {place} says that {new.image_id[:16]} was made of other artifacts",
+            hint="an image id stands for one set of artifacts: find out which of the two locks is right",
             details=differing,
         )
 
@@ -68,6 +68,6 @@ def _differing(old: Mapping[str, RecordedArtifact], new: Mapping[str, RecordedAr
 def _published(old: RecordedPublish | None, new: RecordedPublish | None) -> RecordedPublish | None:
     if old is None or new is None:
         return new or old
-    # A region that an earlier run published to keeps its image: no run takes one away.
+    # A later run adds regions and never removes the image of an earlier run.
     images = {image.region: image for image in (*old.images, *new.images)}
     return RecordedPublish(version=new.version, images=list(images.values()))

@@ -1,6 +1,6 @@
-"""ImageManifest: what was made of which inputs with which tools, where it is, and what the machine itself reported.
+"""ImageManifest: how an image was made, from which inputs, where it is, and what its machine reported.
 
-Written by a build, re-read by later runs. Holds no secret: a URL with a query or a user in it is refused.
+A build writes it and later runs read it. It holds no secrets: a URL with a query or credentials is rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def _without_secrets(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
     if parts.query or parts.fragment or parts.username is not None:
-        raise ValueError("a recorded URL has no query, no fragment and no user")
+        raise ValueError("a URL in a manifest must not have a query, a fragment or a user")
     return url
 
 
@@ -29,7 +29,7 @@ RecordedUrl = Annotated[str, pydantic.AfterValidator(_without_secrets)]
 
 
 class RecordedArtifact(Strict):
-    """Bytes the image was made of."""
+    """An artifact that the image was made of."""
 
     url: RecordedUrl
     sha256: Sha256
@@ -37,9 +37,9 @@ class RecordedArtifact(Strict):
 
 
 class Inputs(Strict):
-    """What went in. `config_sha256` is of the canonical config: a comment does not change it.
+    """The inputs of an image. `config_sha256` is the digest of the canonical config, so comments do not change it.
 
-    `stated` is what the config says of its policy and of the cluster: ended support that was allowed, values of --set.
+    `stated` holds settings for the policy and the cluster, such as allow_eol, and the values of --set.
     """
 
     config_file: str
@@ -50,21 +50,21 @@ class Inputs(Strict):
 
 
 class Plugin(Strict):
-    """A Packer plugin that took part."""
+    """The Packer plugin that was used."""
 
     name: str
     version: str
 
 
 class Tools(Strict):
-    """What made it."""
+    """The tools that made the image."""
 
     packer: str
     plugin: Plugin
 
 
 class RecordedImage(Strict):
-    """An image as its cloud has it."""
+    """An image in its cloud."""
 
     id: str
     region: str
@@ -77,7 +77,7 @@ class RecordedImage(Strict):
 
 
 class RecordedPublish(Strict):
-    """Where the image can be used from; one image per region."""
+    """Where the image is published: one image per region."""
 
     version: str
     images: list[RecordedImage]
@@ -88,7 +88,7 @@ class RecordedPublish(Strict):
 
 
 class ImageManifest(Strict):
-    """The record of one image on one target."""
+    """The manifest of one image on one target."""
 
     manifest_version: Literal[1] = 1
     name: Name
@@ -101,12 +101,12 @@ class ImageManifest(Strict):
     inputs: Inputs
     versions: dict[str, str]
     tools: Tools | None = None
-    """None where the run that recorded it found the image made already."""
+    """None if the run that wrote the manifest did not build the image but found it."""
     built: RecordedImage | None = None
     published: RecordedPublish | None = None
     report: Json | None = None
     report_missing: str | None = None
-    """Why there is no report; None exactly when there is one."""
+    """Why there is no report; None if there is one."""
     notes: Json = {}
 
     @pydantic.model_validator(mode="before")
@@ -118,5 +118,5 @@ class ImageManifest(Strict):
     @pydantic.model_validator(mode="after")
     def _has_report_or_reason(self) -> Self:
         if (self.report is None) != bool(self.report_missing):
-            raise ValueError("a manifest has either the machine's report or the reason why it is missing")
+            raise ValueError("a manifest must have either the machine's report or the reason why it is missing")
         return self

@@ -1,4 +1,4 @@
-"""One run's results in, the record of its image out. Reads the machine's report, writes nothing."""
+"""Makes the manifest of an image from the results of a run. Reads the machine's report, writes nothing."""
 
 from __future__ import annotations
 

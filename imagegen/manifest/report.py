@@ -1,4 +1,4 @@
-"""report.json, what the machine found on itself at the end of a build: read with distrust, compared with the plan."""
+"""Reads report.json, which the machine writes at the end of a build, and compares it with the plan. Trusts no field."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,7 @@ _LIMIT_BYTES = 32 * 2**20
 
 
 class ReportedPhase(Strict):
-    """A phase as the machine carried it out."""
+    """A phase that the machine ran."""
 
     name: str
     status: Literal["finished"]
@@ -29,7 +29,7 @@ class ReportedPhase(Strict):
 
 
 class ReportedResource(Strict):
-    """A resource that is as planned; one that is not fails the build, and there is no report."""
+    """A resource that is as planned. Any other resource fails the build, so that there is no report."""
 
     id: str
     phase: str
@@ -54,7 +54,7 @@ class GuestReport(Strict):
 
 @dataclasses.dataclass(frozen=True)
 class ExpectedReport:
-    """What the report of one plan must say."""
+    """What the report of a plan must say."""
 
     plan_sha256: str
     name: str
@@ -64,7 +64,7 @@ class ExpectedReport:
 
     @classmethod
     def of(cls, plan: BuildPlan, plan_json: bytes) -> Self:
-        """Of this plan, which the machine had as `plan_json`: every resource, in order."""
+        """The expected report of a plan. `plan_json` is the plan as the machine had it."""
         phases = plan.image.phases
         return cls(
             plan_sha256=hashlib.sha256(plan_json).hexdigest(),
@@ -76,58 +76,58 @@ class ExpectedReport:
 
 
 def read_report(file: Path, expected: ExpectedReport) -> tuple[Json | None, str | None]:
-    """The report as JSON, or why there is none of this plan."""
+    """The report as JSON, or the reason why there is no valid report of this plan."""
     try:
-        told = json.loads(read_file(file, limit=_LIMIT_BYTES))
-        report = GuestReport.model_validate(told)
+        data = json.loads(read_file(file, limit=_LIMIT_BYTES))
+        report = GuestReport.model_validate(data)
     except FileNotFoundError:
-        return None, f"no report of this build is at {file.name}: the image was made by another run"
+        return None, f"there is no {file.name}: another run made the image"
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the whole"
-        return None, f"the report is not one that this version reads: {place}: {first['msg']}"
+        place = ".".join(map(str, first["loc"])) or "the whole report"
+        return None, f"the report is not valid for this version of imagegen: {place}: {first['msg']}"
     except ConfigError as error:
         return None, error.message
     except (ValueError, RecursionError) as error:
-        return None, f"the report is not JSON: {error}"
-    if wrong := _differences(report, expected):
-        return None, f"the report is of another build: {'; '.join(wrong)}"
-    return told, None
+        return None, f"the report is not valid JSON: {error}"
+    if differences := _differences(report, expected):
+        return None, f"the report is of another build: {'; '.join(differences)}"
+    return data, None
 
 
 def judge_report(file: Path, expected: ExpectedReport) -> str | None:
-    """Why the machine's report is rejected, or None: it is of this plan, every resource of it.
+    """Why the machine's report is rejected; None if it is of this plan and has all its resources.
 
-    A rejection is marked beside the report, so that it holds for later runs whatever happens to this one.
+    A rejection is marked beside the report, so that later runs know it even if this run is killed.
     """
     _, why = read_report(file, expected)
     if why is not None:
-        # A report that never arrived leaves an empty file: it is the mark that counts.
+        # The file is empty if no report arrived: its existence is the mark.
         write_file(rejected_report(file), file.read_bytes() if file.is_file() else b"")
     return why
 
 
 def forget_reports(file: Path) -> None:
-    """What an earlier build left says nothing about the one that begins."""
+    """Remove the report and the mark of an earlier build, before a new build begins."""
     for old in (file, rejected_report(file)):
         old.unlink(missing_ok=True)
 
 
 def rejected_report(file: Path) -> Path:
-    """The mark of a rejection, beside the report."""
+    """The file that marks a rejected report."""
     return file.with_suffix(".rejected.json")
 
 
 def _differences(report: GuestReport, expected: ExpectedReport) -> list[str]:
-    pairs = (
+    compared = (
         ("plan_sha256", report.plan_sha256, expected.plan_sha256),
         ("name", report.name, expected.name),
         ("target", report.target, expected.target),
         ("phases", [phase.name for phase in report.phases], expected.phases),
     )
-    wrong = [f"{name} is {was}, expected {wanted}" for name, was, wanted in pairs if was != wanted]
+    differences = [f"{name} is {found}, not {wanted}" for name, found, wanted in compared if found != wanted]
     reported = [resource.id for resource in report.resources]
     if reported != expected.resources:
         odd = sorted(set(reported) ^ set(expected.resources)) or ["their order"]
-        wrong.append(f"its resources are not the plan's: {', '.join(odd[:3])}")
-    return wrong
+        differences.append(f"its resources differ from the plan's: {', '.join(odd[:3])}")
+    return differences

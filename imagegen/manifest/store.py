@@ -13,6 +13,7 @@ from imagegen.build.folder_lock import locked
 from imagegen.canonical import digest
 from imagegen.errors import ConflictError
 from imagegen.files import read_file, write_file
+from imagegen.lines import counted
 from imagegen.manifest.merge import merge
 from imagegen.manifest.model import ImageManifest
 
@@ -28,34 +29,34 @@ _LIMIT_BYTES = 64 * 2**20
 
 @dataclasses.dataclass(frozen=True)
 class Listing:
-    """What a store holds."""
+    """The manifests in a store."""
 
     records: tuple[ImageManifest, ...]
     bad: tuple[ConflictError, ...]
 
-    def refuse_bad(self) -> None:
-        """ConflictError that names every file which is no manifest."""
+    def reject_bad(self) -> None:
+        """Raise a ConflictError that names every file which is not a valid manifest."""
         if self.bad:
             details = [line for error in self.bad for line in (error.message, *(f"  {text}" for text in error.details))]
-            count = "1 file" if len(self.bad) == 1 else f"{len(self.bad)} files"
+            count = counted(len(self.bad), "file")
             raise ConflictError(
                 f"{count} in the store cannot be read as a manifest", hint=self.bad[0].hint, details=details
             )
 
 
 class LocalStore:
-    """Records under one folder. Several runs may write to it at once."""
+    """Manifests in a local folder. Several runs may write to it at once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def path(self, name: str, target: str, image_id: str, labels: Mapping[str, str]) -> Path:
-        """Labelled images have files of their own: a rehearsal's record never meets production's."""
+        """The file of a manifest. Labels are part of its name: a rehearsal never overwrites a production manifest."""
         mark = f"+{digest(dict(labels))[:8]}" if labels else ""
         return self._root / name / target / f"{image_id[:16]}{mark}.json"
 
     def put(self, manifest: ImageManifest) -> ImageManifest:
-        """Record it, or continue the record that is there; what is stored now. ConflictError if the two disagree."""
+        """Store a manifest, merged with an existing one, and return it. ConflictError if they contradict each other."""
         with self._locked():
             path = self._path_of(manifest)
             old = _read(path)
@@ -65,12 +66,12 @@ class LocalStore:
         return kept
 
     def get(self, name: str, target: str, image_id: str, labels: Mapping[str, str]) -> ImageManifest | None:
-        """The record of an image; None when there is none."""
+        """The manifest of an image; None if there is none."""
         found = _read(self.path(name, target, image_id, labels))
         return found if found is not None and found.image_id == image_id else None
 
     def list(self) -> Listing:
-        """All records, newest first, and what is in the store and is none: one bad file hides no other."""
+        """All manifests, newest first, and the errors of all files that are not valid manifests."""
         records: list[ImageManifest] = []
         bad: list[ConflictError] = []
         for path in sorted(self._root.glob("*/*/*.json")):
@@ -84,12 +85,12 @@ class LocalStore:
         return Listing(tuple(records), tuple(bad))
 
     def annotate(self, manifest: ImageManifest, key: str, value: pydantic.JsonValue) -> ImageManifest:
-        """Add a note to the record of this image as it is stored now; what is stored afterwards."""
+        """Add a note to the stored manifest of this image, and return the new manifest."""
         with self._locked():
             path = self._path_of(manifest)
             old = _read(path)
             if old is None or old.image_id != manifest.image_id:
-                raise ConflictError(f"there is no record of {manifest.name} on {manifest.target} to add {key} to")
+                raise ConflictError(f"{manifest.name} has no manifest on {manifest.target} to add {key} to")
             noted = old.model_copy(update={"notes": {**old.notes, key: value}})
             write_file(path, manifest_bytes(noted))
         return noted
@@ -99,23 +100,23 @@ class LocalStore:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        # Reading, merging and writing is one step: of two runs that finish together, none may lose the other's regions.
+        # Read, merge and write under one lock: two runs that end together must not lose each other's regions.
         with locked(self._root / LOCK_FILE, wait_s=LOCK_WAIT_S, waiting=_wait_silently):
             yield
 
 
 def store_in(out: Path) -> LocalStore:
-    """The store of what is built below `out`."""
+    """The store of the images that are built below `out`."""
     return LocalStore(out / "manifests")
 
 
 def manifest_bytes(manifest: ImageManifest) -> bytes:
-    """The manifest as it is written: sorted, so that two stores of one state are byte-identical."""
+    """The manifest as JSON. Keys are sorted, so that equal manifests are byte-identical."""
     return json.dumps(manifest.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
 
 
 def _wait_silently() -> None:
-    """Another run writes a few kilobytes: nobody needs to be told."""
+    """No message: another run holds the lock only while it writes a few kilobytes."""
 
 
 def _read(path: Path) -> ImageManifest | None:
@@ -128,7 +129,7 @@ def _read(path: Path) -> ImageManifest | None:
     except pydantic.ValidationError as error:
         details = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
         raise ConflictError(
-            f"{path} is not a manifest that this version reads",
-            hint="keep it, move it out of the store, and run this again",
+            f"{path} is not a valid manifest for this version of imagegen",
+            hint="move it out of the store, keep it, and run this again",
             details=details,
         ) from None

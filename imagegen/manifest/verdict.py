@@ -1,8 +1,8 @@
-"""Whether an image may be published. Its machine's report is judged once, and the verdict is a tag of the image.
+"""Decides whether an image may be published. Its machine's report is judged once. The verdict is a tag of the image.
 
-The tag tells a run on another machine. Where it is missing, because the run died or was not allowed to write it, the
-report itself decides if it is on this machine, and otherwise the record in the store: an image that nobody has judged
-is not published.
+Runs on other machines read the tag. The tag may be missing, because a run died or had no permission to write it. Then
+the report decides if it is on this machine, and otherwise the manifest in the store. An image without any verdict is
+not published.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Run
 
-_REBUILD: Final = "build again with --rebuild; if the report is wrong again, the image is not what was planned"
+_REBUILD: Final = "build again with --rebuild; if the report is rejected again, the image is not as planned"
 
 
 def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run: Run, console: Console) -> None:
-    """Tag the image that this run built; BuildError where its report was rejected, with the reason."""
-    _mark(plan, built, REJECTED if rejection else ACCEPTED, run, console)
+    """Tag the image that this run built. A rejected report is a BuildError with the reason."""
+    _tag(plan, built, REJECTED if rejection else ACCEPTED, run, console)
     if rejection:
-        raise BuildError(f"the image was built, and is not published: {rejection}", hint=_REBUILD)
+        raise BuildError(f"the image was built but is not published: {rejection}", hint=_REBUILD)
 
 
 def check_found(
@@ -43,47 +43,47 @@ def check_found(
     *,
     with_publish: bool,
 ) -> None:
-    """Refuse an image in the cloud that was rejected, and `with_publish` one that no run has judged."""
+    """Refuse an existing image whose report was rejected, and for publishing also one that no run has judged."""
     if found.report == ACCEPTED:
         return
-    rejection = None if found.report else _reason_here(plan, report)
+    rejection = None if found.report else _find_rejection(plan, report)
     if found.report or rejection:
         if not found.report:
-            _mark(plan, found, REJECTED, run, console)
+            _tag(plan, found, REJECTED, run, console)
         reason = f": {rejection}" if rejection else ""
         raise RefusedError(f"the report of {found.id} was rejected, so it is not used{reason}", hint=_REBUILD)
     if report.exists():
-        _mark(plan, found, ACCEPTED, run, console)
+        _tag(plan, found, ACCEPTED, run, console)
     elif with_publish and not _is_proven(store, plan, found, run):
         raise RefusedError(
-            f"{found.id} is not published: no run has compared its machine's report with the plan",
+            f"{found.id} is not published: its machine's report was never compared with the plan",
             hint="use the --out of the run that built it, or build again with --rebuild",
         )
 
 
 def expected_report(plan: BuildPlan) -> ExpectedReport:
-    """What the machine of this plan must say."""
+    """The report that the machine of this plan must write."""
     return ExpectedReport.of(plan, guest_plan(plan))
 
 
-def _reason_here(plan: BuildPlan, report: Path) -> str | None:
-    """Why the report on this machine is rejected, now or by an earlier run; None without any."""
+def _find_rejection(plan: BuildPlan, report: Path) -> str | None:
+    """Why this run or an earlier run rejects the report on this machine; None if it does not, or there is no report."""
     if rejected_report(report).exists():
         return f"see {rejected_report(report)}"
     return judge_report(report, expected_report(plan)) if report.exists() else None
 
 
 def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: Run) -> bool:
-    """Whether the record of this very image holds its report, or says that it is published."""
+    """Whether the stored manifest of this image has its report, or says that it is published."""
     recorded = store.get(plan.build.name, plan.build.target, plan.image_id, run.labels)
     if recorded is None or recorded.built is None or recorded.built.id != found.id:
         return False
     return recorded.report is not None or recorded.published is not None
 
 
-def _mark(plan: BuildPlan, image: CloudImage, report: str, run: Run, console: Console) -> None:
+def _tag(plan: BuildPlan, image: CloudImage, report: str, run: Run, console: Console) -> None:
     try:
         provider(plan.image.provider).mark(plan, image, report, run)
     except ImagegenError as error:
-        # What the report says is known here; only a run on another machine has to do without it.
-        console.warn(f"{image.id} could not be tagged as {report}, which other machines go by: {error.message}")
+        # Only a warning: runs on this machine have the report itself.
+        console.warn(f"{image.id} could not be tagged as {report}, so other machines will not know: {error.message}")

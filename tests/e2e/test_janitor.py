@@ -263,7 +263,7 @@ def _removed_here(cut: Cut, dead: RecordedRun) -> set[str]:
 
 
 def _look(cut: Cut, runs: list[RecordedRun], now: datetime.datetime) -> list[sweep.Outcome]:
-    return sweep.look([cut.place], runs, cut.run, now, 50).outcomes
+    return sweep.preview([cut.place], runs, cut.run, now, 50).outcomes
 
 
 def _clean_up(
@@ -337,7 +337,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
             _enter(cut, patch)
             settings = config.config.targets.named()["azure"]
             place = sweep.configured_place("azure", settings, cut.run)
-            found = sweep.look([place], [], cut.run, _NOW, 50).outcomes
+            found = sweep.preview([place], [], cut.run, _NOW, 50).outcomes
             # A plain Packer gives its run an id of its own making.
             own = [outcome for outcome in found if outcome.verdict.leftover.run_id.endswith("-packer")]
             assert {outcome.verdict.goes for outcome in own} == {False}

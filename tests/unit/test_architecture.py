@@ -50,7 +50,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "build": {"artifacts", "console", "errors", "files", "lines"},
     "leftovers": {"build", "errors", "providers"},
     "manifest": {
-        *("artifacts", "build", "canonical", "errors", "files", "imagegen", "plan", "providers", "render", "resources"),
+        *("artifacts", "build", "canonical", "errors", "files", "imagegen", "lines", "plan", "providers", "render"),
+        "resources",
     },
     "doctor": {"build", "errors", "plan", "providers"},
     "loading": {"config", "contents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},

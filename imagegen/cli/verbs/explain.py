@@ -38,5 +38,5 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
     specs = [loaded.specs[name] for name in loading.find_targets(loaded, target)]
     explanation = explaining.explain(specs, loaded.steps)
     if path is not None:
-        explanation = explaining.narrowed(explanation, path)
+        explanation = explaining.narrow(explanation, path)
     print_as(explanation_json(explanation), [explanation_text(explanation, terminal_width())], form)

@@ -81,7 +81,7 @@ def janitor(
     if delete:
         swept = sweep.clean_up(places, read, run, now, limit, console)
     else:
-        swept = sweep.look(places, runs, run, now, limit)
+        swept = sweep.preview(places, runs, run, now, limit)
     faults += [fault for _, fault in swept.faults]
     _tell(swept.outcomes, form)
     if places or not faults:

@@ -41,7 +41,7 @@ def manifest_list(folder: Path | None, out: Path, form: str) -> None:
     else:
         for item in found.records:
             click.echo(one_line(manifest_line(item)))
-    found.refuse_bad()
+    found.reject_bad()
 
 
 def _existing(folder: Path) -> Path:
@@ -71,7 +71,7 @@ def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> N
     listing = LocalStore(place / "manifests").list()
     found = [item for item in listing.records if item.image_id.startswith(image_id)]
     if not found:
-        listing.refuse_bad()
+        listing.reject_bad()
     if len(found) != 1:
         what = "no manifest" if not found else counted(len(found), "manifest")
         raise ConfigError(
@@ -79,4 +79,4 @@ def manifest_show(image_id: str, folder: Path | None, out: Path, form: str) -> N
             hint=f"`imagegen manifest list {shlex.quote(str(place))}` shows them",
         )
     print_manifest(found[0], form)
-    listing.refuse_bad()
+    listing.reject_bad()

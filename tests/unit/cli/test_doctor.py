@@ -90,7 +90,7 @@ def test_nothing_else_is_asked_before_the_sign_in_is_right(doctor: Doctor, monke
     answer(monkeypatch, aws, thorough_checks=never)
     code, out = doctor("--target", "aws")
     assert code == 5
-    assert "  unknown  everything else  was not asked" in out
+    assert "  unknown  everything else  not checked: correct the above first" in out
 
 
 def test_tools_that_are_missing_hide_no_other_check(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,10 +104,12 @@ def test_tools_that_are_missing_hide_no_other_check(doctor: Doctor, monkeypatch:
     # A build provides the pinned versions itself: whether they can be had is seen when they are fetched.
     code, out = doctor("--target", "azure")
     assert code == 0
-    assert "  unknown  tools    not there yet: `imagegen build` downloads them first, or builds them with Go\n" in out
-    assert "           hint: run `imagegen tools`, which does it now\n" in out
+    assert (
+        "  unknown  tools    not installed yet: `imagegen build` first downloads them, or builds them with Go\n" in out
+    )
+    assert "           hint: run `imagegen tools` to install them now\n" in out
     code, out = doctor("--target", "azure", "--set", "targets.azure.security_type=TrustedLaunch")
     assert code == 5
-    assert "  wrong    tools    Packer missing or too old; packer is not on PATH\n" in out
+    assert "  wrong    tools    Packer is missing or too old; packer is not on PATH\n" in out
     assert "           hint: run\n             brew install packer\n" in out
     assert "  ok       sizes    offered\n" in out

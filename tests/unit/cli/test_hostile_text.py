@@ -173,7 +173,7 @@ def test_a_name_that_is_no_text_is_refused_before_anything_is_done(run: Run, tmp
     for verb in ("validate", "lock", "plan", "build", "init"):
         code, out, err = run(verb, file)
         assert (code, out) == (2, "")
-        hint = "rename it, so that it can be recorded"
+        hint = "rename the file"
         # Where work may take long, each line says when it was.
         said = re.sub(r"(?m)^\d\d:\d\d:\d\dZ ", "", err)
         assert (said == err) == (verb not in ("lock", "build"))

@@ -108,9 +108,9 @@ def test_it_lists_and_says_what_to_type(cloud: Cloud, janitor: Ran, tmp_path: Pa
     code, lines, told = janitor()
     assert code == 0
     assert lines == [
-        f"may go       aws us-east-1  instance instance-1 node (available) of run {DEAD}: its run is over (failed)",
+        f"may go       aws us-east-1  instance instance-1 node (available) of run {DEAD}: its run has ended (failed)",
         f"stays        aws us-east-1  volume volume-1 node (available) of run {FOREIGN}: "
-        f"may be in use by a run elsewhere until {LATER}",
+        f"a run on another machine may use it until {LATER}",
     ]
     assert told.endswith(" 1 may go: the same command with --delete removes it\n")
     assert cloud.asked == [("look", [])]
@@ -138,7 +138,7 @@ def test_what_will_not_go_is_tried_once_and_is_exit_code_7(cloud: Cloud, janitor
     whole = json.loads("\n".join(lines))
     assert [(each["id"], each["outcome"], each["reason"]) for each in whole] == [
         ("security group-1", "not removed", "DependencyViolation: in use"),
-        ("key pair-1", "removed", "its run is over (failed)"),
+        ("key pair-1", "removed", "its run has ended (failed)"),
     ]
     assert "error: 1 of 2 leftovers could not be removed" in told
     assert [what for what, _ in cloud.asked] == ["look", "remove", "look"]
@@ -150,7 +150,7 @@ def test_the_limit_holds_over_all_passes(cloud: Cloud, janitor: Ran, tmp_path: P
     cloud.brings = {"resource group-1": leftover("soft-deleted key vault")}
     code, lines, _ = janitor("--delete", "--limit", "1")
     assert (code, [line.split()[0] for line in lines]) == (0, ["removed", "stays"])
-    assert lines[1].endswith("more than this run of the janitor may remove (--limit)")
+    assert lines[1].endswith("over the limit of this run (--limit)")
     assert read_runs(tmp_path, pytest.fail)[0].may_have_left_something
 
 
@@ -241,7 +241,7 @@ def test_a_damaged_journal_is_named_and_hides_nothing(
     with recorded(tmp_path / "a" / "journal", entry, pytest.fail):
         code, lines, told = janitor(*words)
     assert (code, [line.split()[0] for line in lines]) == (0, ["removed" if words else "may"])
-    assert told.count(f"{FOREIGN}.jsonl is passed over: {says}") == 1
+    assert told.count(f"{FOREIGN}.jsonl: {says}") == 1
     warned = io.StringIO()
     warn_of_leftovers(tmp_path, Run({}, {}, ""), Console(warned, plain=True))
     assert says in warned.getvalue()

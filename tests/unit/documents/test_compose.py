@@ -178,29 +178,29 @@ def test_null_takes_away(repository: Path) -> None:
     ("said", "shown", "message"),
     [
         ("name", "--set name", "has no value"),
-        ("=1", "--set ", "is not a path into a config"),
-        ("a..b=1", "--set a..b", "is not a path into a config"),
-        (".a=1", "--set .a", "is not a path into a config"),
-        ("a[x]=1", "--set a[x]", "is not a path into a config"),
-        ("a[-1]=1", "--set a[-1]", "is not a path into a config"),
-        ("a[0]b=1", "--set a[0]b", "is not a path into a config"),
-        ("a b=1", "--set a b", "is not a path into a config"),
-        (f"a{'.a' * 20}=1", f"--set a{'.a' * 20}", "is more than 20 deep"),
-        ("extends=x.yaml", "--set extends", "is said in a file only"),
+        ("=1", "--set ", "is not a valid path of a value"),
+        ("a..b=1", "--set a..b", "is not a valid path of a value"),
+        (".a=1", "--set .a", "is not a valid path of a value"),
+        ("a[x]=1", "--set a[x]", "is not a valid path of a value"),
+        ("a[-1]=1", "--set a[-1]", "is not a valid path of a value"),
+        ("a[0]b=1", "--set a[0]b", "is not a valid path of a value"),
+        ("a b=1", "--set a b", "is not a valid path of a value"),
+        (f"a{'.a' * 20}=1", f"--set a{'.a' * 20}", "is a path of more than 20 keys"),
+        ("extends=x.yaml", "--set extends", "can be set in a file only"),
         ("list[2]=1", "--set list[2]", "list has 2 items, counted from 0"),
         ("single[1]=1", "--set single[1]", "single has 1 item, counted from 0"),
         ("gone[0]=1", "--set gone[0]", "gone is not a list"),
         ("[0]=1", "--set [0]", "the config is not a list"),
-        ("name.x=1", "--set name.x", "name has no keys, so none can be set in it"),
-        ("list.x=1", "--set list.x", "list has no keys, so none can be set in it"),
-        ("none.x=1", "--set none.x", "none has no keys, so none can be set in it"),
-        ("a=b: 1", "--set a", "a list or keys and values need brackets here"),
-        ("a=- 1", "--set a", "a list or keys and values need brackets here"),
-        ("a=&x 1", "--set a", "cannot be used: anchors and aliases are not used here"),
-        ("a={b: 1, b: 2}", "--set a", "cannot be used: this key is here twice"),
-        ("a=\x1b", "--set", "is not text: the character U+001B is not used here"),
-        ("a=\udcff", "--set", "is not text: byte 0xed is not UTF-8"),
-        ("a=" + "[" * 21 + "]" * 21, "--set a", "is nested more than 20 deep"),
+        ("name.x=1", "--set name.x", "name is not a map, so no key can be set in it"),
+        ("list.x=1", "--set list.x", "list is not a map, so no key can be set in it"),
+        ("none.x=1", "--set none.x", "none is not a map, so no key can be set in it"),
+        ("a=b: 1", "--set a", "a list or a map needs brackets here"),
+        ("a=- 1", "--set a", "a list or a map needs brackets here"),
+        ("a=&x 1", "--set a", "cannot be used: anchors and aliases are not allowed"),
+        ("a={b: 1, b: 2}", "--set a", "cannot be used: duplicate key"),
+        ("a=\x1b", "--set", "is not a text file: the character U+001B is not allowed"),
+        ("a=\udcff", "--set", "is not a text file: byte 0xed is not UTF-8"),
+        ("a=" + "[" * 21 + "]" * 21, "--set a", "has more than 20 levels"),
     ],
 )
 def test_sets_that_cannot_be(repository: Path, said: str, shown: str, message: str) -> None:
@@ -213,21 +213,21 @@ def test_sets_that_cannot_be(repository: Path, said: str, shown: str, message: s
 def test_quotes_around_a_text_must_be_whole(repository: Path) -> None:
     write(repository, {"config.yaml": "a: 1\n"})
     ((_, _, _, message),) = refused(repository, "config.yaml", 'b="x" and "y"', texts=[("b",)])
-    assert message.startswith("is not YAML: ")
+    assert message.startswith("is not valid YAML: ")
 
 
 @pytest.mark.parametrize(
     ("extends", "path", "message"),
     [
         ("/base.yaml", "extends", "/base.yaml is an absolute path"),
-        ("../../outside.yaml", "extends", "../../outside.yaml leaves {root}"),
-        ("link.yaml", "extends", "link.yaml leaves {root}"),
-        ("folder/../../outside.yaml", "extends", "folder/../../outside.yaml leaves {root}"),
-        ("missing.yaml", "extends", "there is no file configs/missing.yaml"),
-        ("circle.yaml", "extends", "there is no file configs/circle.yaml"),
-        (".", "extends", "there is no file configs"),
-        ("x" * 300, "extends", f"there is no file configs/{'x' * 300}"),
-        ("[missing.yaml, sound.yaml]", "extends[0]", "there is no file configs/missing.yaml"),
+        ("../../outside.yaml", "extends", "../../outside.yaml is outside {root}"),
+        ("link.yaml", "extends", "link.yaml is outside {root}"),
+        ("folder/../../outside.yaml", "extends", "folder/../../outside.yaml is outside {root}"),
+        ("missing.yaml", "extends", "the file configs/missing.yaml does not exist"),
+        ("circle.yaml", "extends", "the file configs/circle.yaml does not exist"),
+        (".", "extends", "the file configs does not exist"),
+        ("x" * 300, "extends", f"the file configs/{'x' * 300} does not exist"),
+        ("[missing.yaml, sound.yaml]", "extends[0]", "the file configs/missing.yaml does not exist"),
         ("[sound.yaml, 5]", "extends[1]", "must be a path or a list of paths"),
         ("", "extends", "must be a path or a list of paths"),
         ("''", "extends", "must be a path or a list of paths"),
@@ -248,7 +248,7 @@ def test_extends_that_cannot_be(repository: Path, extends: str, path: str, messa
 def test_the_nearest_repository_bounds(repository: Path) -> None:
     (repository.parent / ".git").mkdir()
     write(repository, {"config.yaml": "extends: ../outside.yaml\n"})
-    message = f"../outside.yaml leaves {repository.resolve()}"
+    message = f"../outside.yaml is outside {repository.resolve()}"
     assert refused(repository, "config.yaml") == [("config.yaml", 1, "extends", message)]
 
 
@@ -266,10 +266,10 @@ def test_all_that_is_wrong_is_told_at_once(repository: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         composed(repository, "config.yaml")
     assert [str(problem).partition("\n")[0] for problem in caught.value.problems] == [
-        "config.yaml:5: extends[3]: four.yaml is nested more than 20 deep",
-        "one.yaml:2: a: this key is here twice",
-        "three.yaml:1: extends[0]: there is no file missing.yaml",
-        "two.yaml:1: must be keys and values",
+        "config.yaml:5: extends[3]: four.yaml has more than 20 levels",
+        "one.yaml:2: a: duplicate key",
+        "three.yaml:1: extends[0]: the file missing.yaml does not exist",
+        "two.yaml:1: must be a map",
     ]
 
 
@@ -328,7 +328,7 @@ def test_without_a_repository_the_folder_of_the_config_bounds(repository: Path) 
         },
     )
     assert composed(repository, "configs/down.yaml").data == {"a": 1}
-    message = f"../base.yaml leaves {(repository / 'configs').resolve()}"
+    message = f"../base.yaml is outside {(repository / 'configs').resolve()}"
     assert refused(repository, "configs/up.yaml") == [("configs/up.yaml", 1, "extends", message)]
 
 
@@ -351,7 +351,7 @@ def test_a_path_is_read_as_it_was_written(path: YamlPath) -> None:
 
 @pytest.mark.parametrize("text", ["", "a.", "a=1", ".a", "a[", 'a["b]'])
 def test_what_is_no_path(text: str) -> None:
-    with pytest.raises(ConfigError, match="is not a path into a config"):
+    with pytest.raises(ConfigError, match="is not a valid path of a value"):
         parse_path(text)
 
 

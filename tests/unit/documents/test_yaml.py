@@ -124,13 +124,13 @@ def test_depth_is_bounded(depth: int, fine: bool) -> None:
     if fine:
         assert parse_yaml(raw, "f").data["a"] is not None
     else:
-        with pytest.raises(ConfigError, match=f"more than {MAX_DEPTH} deep"):
+        with pytest.raises(ConfigError, match=f"more than {MAX_DEPTH} levels"):
             parse_yaml(raw, "f")
 
 
 def test_size_is_bounded() -> None:
     parse_yaml(b"#" * MAX_BYTES, "f")
-    with pytest.raises(ConfigError, match="f is too long"):
+    with pytest.raises(ConfigError, match="f is too large"):
         parse_yaml(b"#" * (MAX_BYTES + 1), "f")
 
 

@@ -13,7 +13,7 @@ import pytest
 from imagegen import loading
 from imagegen.documents.yaml import dotted
 from imagegen.errors import ConfigError
-from imagegen.explain.explain import explain, is_below, narrowed
+from imagegen.explain.explain import explain, is_below, narrow
 from imagegen.explain.text import explanation_json, explanation_text
 
 if TYPE_CHECKING:
@@ -166,15 +166,15 @@ def test_whatever_a_step_reads_has_a_value(explanation: Explanation) -> None:
     ],
 )
 def test_path_narrows(explanation: Explanation, asked: str, first: str, count: int) -> None:
-    found = narrowed(explanation, asked)
+    found = narrow(explanation, asked)
     assert dotted(found.values[0].path) == first
     assert (len(found.values), found.steps) == (count, ())
 
 
 def test_steps_are_a_path_too(explanation: Explanation) -> None:
-    assert narrowed(explanation, "steps").steps == explanation.steps
-    assert [step.name for step in narrowed(explanation, "steps.system").steps] == ["system"]
-    assert narrowed(explanation, "steps.system").values == ()
+    assert narrow(explanation, "steps").steps == explanation.steps
+    assert [step.name for step in narrow(explanation, "steps.system").steps] == ["system"]
+    assert narrow(explanation, "steps.system").values == ()
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_steps_are_a_path_too(explanation: Explanation) -> None:
 )
 def test_unknown_path_names_the_nearest(explanation: Explanation, asked: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        narrowed(explanation, asked)
+        narrow(explanation, asked)
     assert caught.value.hint.startswith(hint)
 
 
@@ -206,7 +206,7 @@ def test_text_is_readable(explanation: Explanation, width: int) -> None:
 
 
 def test_one_value_is_described(explanation: Explanation) -> None:
-    text = explanation_text(narrowed(explanation, "kubernetes.install_path"), WIDTH)
+    text = explanation_text(narrow(explanation, "kubernetes.install_path"), WIDTH)
     assert text.endswith("\n  Where kubelet, kubeadm, kubectl and crictl lie, without blanks.")
 
 

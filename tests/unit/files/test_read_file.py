@@ -44,10 +44,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Path], str]] = {
     "a folder": (_folder, "{file} is a folder, not a regular file"),
     "a pipe that nobody writes to": (_pipe, "{file} is a pipe, not a regular file"),
     "a device without an end": (_link_to_device, "{file} is a device, not a regular file"),
-    "one byte too many": (_written(LIMIT + 1), "{file} is too large: it has 11 bytes, and at most 10 are read"),
+    "one byte too many": (_written(LIMIT + 1), "{file} is too large: it has 11 bytes, at most 10 are allowed"),
     "a file whose size is told as 0": (
         lambda _: Path("/proc/self/status"),
-        "{file} is too large: it has more than 10 bytes, and at most 10 are read",
+        "{file} is too large: it has more than 10 bytes, at most 10 are allowed",
     ),
     "a name too long": (lambda at: at.with_name("x" * 300), "{file} cannot be read: File name too long"),
     "a name with a null character": (lambda at: at.with_name("\0"), "{file} cannot be read: embedded null byte"),

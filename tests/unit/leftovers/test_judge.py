@@ -45,32 +45,32 @@ def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
 @pytest.mark.parametrize(
     ("left", "goes", "reason"),
     [
-        (leftover("dead", FUTURE), True, "its run is over (its process died)"),
-        (leftover("built", FUTURE), True, "its run is over (built)"),
-        (leftover("alive", PAST), False, "its run is still going on here (process 42)"),
-        (leftover("elsewhere", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
-        (leftover("elsewhere", PAST), True, f"past its time since {PAST}"),
-        (leftover("unknown", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
-        (leftover("unknown", PAST), True, f"past its time since {PAST}"),
+        (leftover("dead", FUTURE), True, "its run has ended (its process died)"),
+        (leftover("built", FUTURE), True, "its run has ended (built)"),
+        (leftover("alive", PAST), False, "its run is still active on this machine (process 42)"),
+        (leftover("elsewhere", FUTURE), False, f"a run on another machine may use it until {FUTURE}"),
+        (leftover("elsewhere", PAST), True, f"expired at {PAST}"),
+        (leftover("unknown", FUTURE), False, f"a run on another machine may use it until {FUTURE}"),
+        (leftover("unknown", PAST), True, f"expired at {PAST}"),
         (leftover("kept", FUTURE), False, f"kept until {FUTURE} (--on-error=abort)"),
-        (leftover("kept", PAST), True, "its run is over (failed)"),
+        (leftover("kept", PAST), True, "its run has ended (failed)"),
         (leftover("kept", ""), False, "kept until"),
         (leftover("asked", FUTURE), False, f"kept until {FUTURE} (--on-error=ask)"),
-        (leftover("kept nothing", FUTURE), True, "its run is over (built)"),
-        (leftover("left", FUTURE), True, "its run is over (built, and left something)"),
+        (leftover("kept nothing", FUTURE), True, "its run has ended (built)"),
+        (leftover("left", FUTURE), True, "its run has ended (built, and left something)"),
         # Of several runs that wait for an image, each alone may keep it.
-        (leftover("alive+dead", PAST), False, "its run is still going on here (process 42)"),
-        (leftover("dead+built", FUTURE), True, "its run is over (its process died)"),
-        (leftover("unknown+dead", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
-        (leftover("unknown+dead", PAST), True, f"past its time since {PAST}"),
-        (leftover("elsewhere+dead", FUTURE), False, f"may be in use by a run elsewhere until {FUTURE}"),
-        (leftover("unknown", "never"), False, "it does not say until when it is used ('never')"),
-        (leftover("unknown", ""), False, "it does not say until when it is used ('')"),
-        (leftover("unknown", "2026-01-01T00:00:00"), False, "it does not say until when it is used"),
-        (leftover("dead", PAST, "image"), False, "run alive here waits for this image"),
-        (leftover("unknown", PAST, "image"), False, "run alive here waits for this image"),
-        (leftover("dead", PAST, "gallery version"), False, "run alive here waits for this image"),
-        (leftover("dead", PAST, "snapshot"), False, "run alive here waits for this image"),
+        (leftover("alive+dead", PAST), False, "its run is still active on this machine (process 42)"),
+        (leftover("dead+built", FUTURE), True, "its run has ended (its process died)"),
+        (leftover("unknown+dead", FUTURE), False, f"a run on another machine may use it until {FUTURE}"),
+        (leftover("unknown+dead", PAST), True, f"expired at {PAST}"),
+        (leftover("elsewhere+dead", FUTURE), False, f"a run on another machine may use it until {FUTURE}"),
+        (leftover("unknown", "never"), False, "it has no valid expiry time ('never')"),
+        (leftover("unknown", ""), False, "it has no valid expiry time ('')"),
+        (leftover("unknown", "2026-01-01T00:00:00"), False, "it has no valid expiry time"),
+        (leftover("dead", PAST, "image"), False, "run alive on this machine waits for this image"),
+        (leftover("unknown", PAST, "image"), False, "run alive on this machine waits for this image"),
+        (leftover("dead", PAST, "gallery version"), False, "run alive on this machine waits for this image"),
+        (leftover("dead", PAST, "snapshot"), False, "run alive on this machine waits for this image"),
     ],
 )
 def test_a_leftover_goes_when_its_run_is_over_or_its_time(left: Leftover, goes: bool, reason: str) -> None:
@@ -83,5 +83,5 @@ def test_no_more_than_the_limit_goes_and_what_stays_is_not_counted() -> None:
     left = [leftover("alive", PAST), *(leftover("dead", PAST, kind) for kind in ("a", "b", "c"))]
     verdicts = judge(left, RUNS, NOW, 2)
     assert [verdict.goes for verdict in verdicts] == [False, True, True, False]
-    assert verdicts[-1].reason == "more than this run of the janitor may remove (--limit)"
+    assert verdicts[-1].reason == "over the limit of this run (--limit)"
     assert [verdict.goes for verdict in judge(left, RUNS, NOW, 0)] == [False] * 4

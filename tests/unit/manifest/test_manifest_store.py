@@ -196,7 +196,7 @@ def test_one_bad_file_hides_no_other(store: LocalStore, tmp_path: Path) -> None:
     listing = store.list()
     assert listing.records == (good,)
     with pytest.raises(ConflictError, match="3 files in the store cannot be read as a manifest") as raised:
-        listing.refuse_bad()
+        listing.reject_bad()
     said = "\n".join(raised.value.details)
     assert all(f"{beside / name}.json" in said for name in ("truncated", "folder", "pipe"))
 
@@ -207,7 +207,7 @@ def test_annotate_adds_to_what_is_stored_now(store: LocalStore) -> None:
     noted = store.annotate(mine, "rehearsal", {"faults": []})
     assert noted == manifest(**REPORT, notes={"rehearsal": {"faults": []}})
     assert store.get("node", "aws", ID, {}) == noted
-    with pytest.raises(ConflictError, match="no record of node on azure"):
+    with pytest.raises(ConflictError, match="node has no manifest on azure"):
         store.annotate(manifest(target="azure"), "x", 1)
 
 
@@ -227,7 +227,7 @@ def test_a_file_that_is_no_record_is_never_overwritten(store: LocalStore, text: 
     path = store.path("node", "aws", ID, {})
     path.parent.mkdir(parents=True)
     path.write_text(text)
-    with pytest.raises(ConflictError, match="is not a manifest that this version reads"):
+    with pytest.raises(ConflictError, match="is not a valid manifest for this version of imagegen"):
         store.put(manifest())
     assert path.read_text() == text
 
@@ -251,7 +251,7 @@ def test_a_record_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("url", ["https://x.test/c?sig=secret", "https://u:p@x.test/c", "https://x.test/c#part"])
 def test_no_url_with_a_secret_is_recorded(url: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match="no query, no fragment and no user"):
+    with pytest.raises(pydantic.ValidationError, match="must not have a query, a fragment or a user"):
         RecordedArtifact(url=url, sha256=SHA, size=1)
 
 
@@ -295,28 +295,28 @@ def reported(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
 
 FAILED = {**reported()["resources"][0], "status": "failed"}
 OF_ANOTHER = "the report is of another build: "
-UNREADABLE = "the report is not one that this version reads: "
+UNREADABLE = "the report is not valid for this version of imagegen: "
 
 
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
         (json.dumps(reported()), None),
-        (None, "no report of this build is at report.json: the image was made by another run"),
+        (None, "there is no report.json: another run made the image"),
         ("[]", f"{UNREADABLE}the whole: "),
-        ("{", "the report is not JSON: "),
+        ("{", "the report is not valid JSON: "),
         ('{"report_version": 1}', f"{UNREADABLE}plan_sha256: Field required"),
-        (json.dumps(reported(plan_sha256=SHA)), f"{OF_ANOTHER}plan_sha256 is {SHA}, expected {'c3' * 32}"),
-        (json.dumps(reported(name="other")), f"{OF_ANOTHER}name is other, expected node"),
-        (json.dumps(reported(target="azure")), f"{OF_ANOTHER}target is azure, expected aws"),
-        (json.dumps(reported(phases=[])), f"{OF_ANOTHER}phases is [], expected ['phase-1']"),
+        (json.dumps(reported(plan_sha256=SHA)), f"{OF_ANOTHER}plan_sha256 is {SHA}, not {'c3' * 32}"),
+        (json.dumps(reported(name="other")), f"{OF_ANOTHER}name is other, not node"),
+        (json.dumps(reported(target="azure")), f"{OF_ANOTHER}target is azure, not aws"),
+        (json.dumps(reported(phases=[])), f"{OF_ANOTHER}phases is [], not ['phase-1']"),
         (
             json.dumps(reported(resources=reported()["resources"][1:])),
-            f"{OF_ANOTHER}its resources are not the plan's: system/feature:Containers",
+            f"{OF_ANOTHER}its resources differ from the plan's: system/feature:Containers",
         ),
         (
             json.dumps(reported(resources=reported()["resources"][::-1])),
-            f"{OF_ANOTHER}its resources are not the plan's: their order",
+            f"{OF_ANOTHER}its resources differ from the plan's: their order",
         ),
         (json.dumps(reported(resources=[FAILED])), f"{UNREADABLE}resources.0.status: "),
     ],

@@ -253,7 +253,7 @@ def test_an_image_whose_run_died_is_judged_by_the_next(
             build(rebuild=True)
         assert world.image == BUILT
         # Nobody but the machine that has its report knows what became of it.
-        with pytest.raises(RefusedError, match="no run has compared its machine's report with the plan"):
+        with pytest.raises(RefusedError, match="its machine's report was never compared with the plan"):
             build(out="of-another-machine")
         if change is _of_another_plan:
             for verb in (publish, build):
@@ -270,9 +270,9 @@ def test_an_image_that_nobody_judged_is_recorded_and_not_published(
 ) -> None:
     world.image = BUILT
     made = build(with_publish=False)
-    assert made.report_missing == "no report of this build is at report.json: the image was made by another run"
+    assert made.report_missing == "there is no report.json: another run made the image"
     for verb in (build, publish):
-        with pytest.raises(RefusedError, match="no run has compared") as raised:
+        with pytest.raises(RefusedError, match="never compared") as raised:
             verb()
         assert "--out" in raised.value.hint
     assert world.published == 0
@@ -288,7 +288,8 @@ def test_where_an_image_cannot_be_tagged_its_record_proves_it(
     world.mark_fails = True
     build(with_publish=False)
     assert (
-        "warning: ami-1 could not be tagged as accepted, which other machines go by: you may not tag" in said.getvalue()
+        "warning: ami-1 could not be tagged as accepted, so other machines will not know: you may not tag"
+        in said.getvalue()
     )
     shutil.rmtree(tmp_path / "out" / "windows-2022-containerd")
     assert publish().published is not None
@@ -450,7 +451,7 @@ def test_what_was_locked_is_counted(
 def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], ImageManifest], said: io.StringIO) -> None:
     world.checks = [Check("regions", UNKNOWN, "UnauthorizedOperation", "allow ec2:DescribeRegions")]
     assert build().published is not None
-    told = "warning: regions: not known: UnauthorizedOperation (hint: allow ec2:DescribeRegions)"
+    told = "warning: regions: unknown: UnauthorizedOperation (hint: allow ec2:DescribeRegions)"
     assert told in said.getvalue()
 
 
@@ -478,7 +479,7 @@ def test_what_a_build_that_ended_well_left_is_named_now_and_by_the_next_run(
     world.left = [left("security group", FIRST), left("usual", FIRST), left("instance", SECOND + "x")]
     assert build().published is not None
     command = f"`imagegen janitor --out {tmp_path / 'out'} --delete` removes it"
-    assert f"warning: the build ended well and left security group security group-1: {command}\n" in said.getvalue()
+    assert f"warning: the build succeeded but left security group security group-1: {command}\n" in said.getvalue()
     said.truncate(0)
     build()
     assert f"run {FIRST} ended without cleaning up and left security group security group-1" in said.getvalue()
@@ -523,7 +524,7 @@ def test_what_another_run_here_is_making_is_not_made_twice(
     answer(monkeypatch, aws, claim=lambda *_: "version 1.2.3 of gal/def")
     with claiming(tmp_path / "out", "20261118t095959z-1a2b3c", "version 1.2.3 of gal/def"):
         with pytest.raises(
-            RefusedError, match=r"20261118t095959z-1a2b3c .* is making version 1\.2\.3 of gal/def already"
+            RefusedError, match=r"20261118t095959z-1a2b3c .* is already making version 1\.2\.3 of gal/def"
         ):
             build()
         # An image that is there is not made, and may be published.

@@ -131,7 +131,7 @@ def test_a_build_that_may_fail_at_the_capture_is_warned_of(monkeypatch: pytest.M
     stage = Stage(monkeypatch, security_type="TrustedLaunchSupported")
     refuse_wrong(spec_of(), stage.run, stage.console)
     said = stage.said.getvalue()
-    assert "warning: image definition gal/def: not known: its security type is TrustedLaunchSupported" in said
+    assert "warning: image definition gal/def: unknown: its security type is TrustedLaunchSupported" in said
 
 
 def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stage) -> None:

@@ -141,7 +141,7 @@ def test_all_places_of_dead_runs_share_one_deadline(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sweep, "provider", lambda _: cloud)
     places = [sweep.Place("aws", "aws", {"region": region, "auth": {}}) for region in ("a", "b")]
     monkeypatch.setattr(sweep, "places_of", lambda _: places)
-    sweep.left_by([], Run({}, {}, ""), None, None)  # type: ignore[arg-type]  # no run is dead, and nothing is told
+    sweep.leftovers_of([], Run({}, {}, ""), None, None)  # type: ignore[arg-type]  # no run is dead, and nothing is told
     assert len(given) == 2
     assert isinstance(given[0], Deadline)
     assert given[0] is given[1]
