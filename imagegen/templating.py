@@ -80,7 +80,7 @@ def render_text(template: str, context: Mapping[str, object]) -> str:
         raise TemplateError(_in_one_line(error)) from None
 
 
-def render_value(value: object, context: Mapping[str, object]) -> object:  # noqa: ANN401 - whatever YAML can hold, in and out
+def render_value(value: object, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - of the type that the value is
     """Render the strings in a value of a data file. A string that is one expression keeps the expression's type."""
     if isinstance(value, dict):
         return {key: render_value(item, context) for key, item in value.items()}
@@ -92,7 +92,7 @@ def render_value(value: object, context: Mapping[str, object]) -> object:  # noq
     return evaluate(whole.group(1), context) if whole else render_text(value, context)
 
 
-def evaluate(expression: str, context: Mapping[str, object]) -> object:  # noqa: ANN401 - an expression may be of any type
+def evaluate(expression: str, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - an expression may be of any type
     """The value of one expression. An undefined value is an error."""
     try:
         result = _expression(expression.strip())(**context)

@@ -77,14 +77,15 @@ def compose(path: Path, sets: Sequence[str] = (), *, is_text: Callable[[YamlPath
     )
 
 
-def _merge(below: object, above: object) -> object:  # noqa: ANN401 - any part of a document
-    if not (isinstance(below, dict) and isinstance(above, dict)):
-        return above
-    merged = below | {key: _merge(below[key], value) if key in below else value for key, value in above.items()}
+def _merge(below: dict[str, object], above: dict[str, object]) -> dict[str, object]:
+    merged = dict(below)
+    for key, value in above.items():
+        have = merged.get(key)
+        merged[key] = _merge(have, value) if isinstance(have, dict) and isinstance(value, dict) else value
     return {key: value for key, value in merged.items() if value is not None or key not in above}
 
 
-def _extended_sections(below: object, above: object, at: YamlPath) -> list[YamlPath]:  # noqa: ANN401 - as above
+def _extended_sections(below: object, above: object, at: YamlPath) -> list[YamlPath]:
     """The sections of the document below in which the document above changes no existing key."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return []
@@ -280,7 +281,7 @@ def _at(value: Any, path: YamlPath) -> object:  # noqa: ANN401 - any part of a d
     return value
 
 
-def _put(value: object, path: YamlPath, new: object, at: YamlPath) -> object:  # noqa: ANN401 - any part of a document
+def _put(value: object, path: YamlPath, new: object, at: YamlPath) -> Any:  # noqa: ANN401 - of the type that the value is
     """A document with a new value at a path. It shares the parts outside this path with the old document."""
     if not path:
         return new

@@ -48,7 +48,7 @@ def model_problems(
     return list(problems.values())
 
 
-def place_of(item: object, document: Document, under: YamlPath = ()) -> YamlPath:  # noqa: ANN401 - pydantic's ErrorDetails
+def place_of(item: ErrorDetails, document: Document, under: YamlPath = ()) -> YamlPath:
     """The path of an error in the document. pydantic's own path also names members of unions."""
     kept: YamlPath = ()
     parts = item["loc"]
@@ -112,7 +112,7 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             return message[:1].lower() + message[1:], ""
 
 
-def _describe_mismatch(item: object, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:  # noqa: ANN401 - as above
+def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseModel]) -> tuple[str, str]:
     """Why a string does not match its pattern, with the string that was probably meant or an example as the hint."""
     given, pattern, tried = item["input"], item["ctx"]["pattern"], item["loc"]
     if _without_secrets(given) != given:
@@ -249,7 +249,7 @@ def _at(
     return current, found
 
 
-def models_in(annotation: object) -> list[type[pydantic.BaseModel]]:  # noqa: ANN401 - any annotation
+def models_in(annotation: object) -> list[type[pydantic.BaseModel]]:
     """The models in a type."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return [annotation]

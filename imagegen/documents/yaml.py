@@ -180,7 +180,7 @@ def _document(text: str, file: str, *, pure: bool) -> Document:
     return Document(file, data, reading.lines)
 
 
-def _check(events: Iterable[object], file: str) -> None:
+def _check(events: Iterable[ruamel.yaml.events.Event], file: str) -> None:
     """Check that this is one plain document of limited size."""
     depth = values = documents = 0
     for event in events:
@@ -203,7 +203,7 @@ def _check(events: Iterable[object], file: str) -> None:
             raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
 
 
-def _rejection(file: str, event: object, message: str, hint: str) -> ConfigError:  # noqa: ANN401 - the parser has no types
+def _rejection(file: str, event: ruamel.yaml.events.Event, message: str, hint: str) -> ConfigError:
     problem = Problem(file, event.start_mark.line + 1, "", message, hint)
     return ConfigError(f"{file} cannot be used", problems=[problem])
 
@@ -238,7 +238,7 @@ class _Reading:
     lines: dict[YamlPath, int]
     problems: list[Problem]
 
-    def add_problem(self, node: object, path: YamlPath, message: str, hint: str) -> None:  # noqa: ANN401 - the parser has no types
+    def add_problem(self, node: Node, path: YamlPath, message: str, hint: str) -> None:
         self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message, hint))
 
 
@@ -252,6 +252,7 @@ def _value(node: Node, path: YamlPath, reading: _Reading) -> object:
         return _characters(node) if node.style else _plain(node.value)
     except ValueError as error:
         reading.add_problem(node, path, *error.args)
+        return None
 
 
 def _mapping(node: ruamel.yaml.nodes.MappingNode, path: YamlPath, reading: _Reading) -> dict[str, object]:
@@ -278,7 +279,7 @@ def _key(node: Node) -> str:
     return _characters(node)
 
 
-def _characters(node: object) -> str:  # noqa: ANN401 - as above
+def _characters(node: ruamel.yaml.nodes.ScalarNode) -> str:
     r"""The text of a scalar. JSON writes a character beyond U+FFFF as two surrogates, `"\ud83d\ude00"`."""
     text: str = node.value
     # Only an escape in double quotes can hold characters that are not allowed in the file.
