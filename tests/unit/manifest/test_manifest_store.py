@@ -303,7 +303,7 @@ UNREADABLE = "the report is not valid for this version of imagegen: "
     [
         (json.dumps(reported()), None),
         (None, "there is no report.json: another run made the image"),
-        ("[]", f"{UNREADABLE}the whole: "),
+        ("[]", f"{UNREADABLE}the whole report: "),
         ("{", "the report is not valid JSON: "),
         ('{"report_version": 1}', f"{UNREADABLE}plan_sha256: Field required"),
         (json.dumps(reported(plan_sha256=SHA)), f"{OF_ANOTHER}plan_sha256 is {SHA}, not {'c3' * 32}"),

@@ -295,7 +295,7 @@ def test_where_an_image_cannot_be_tagged_its_record_proves_it(
     assert publish().published is not None
     # It proves that image and no other.
     world.image = dataclasses.replace(BUILT, id="ami-2")
-    with pytest.raises(RefusedError, match="ami-2 is not published: no run has compared"):
+    with pytest.raises(RefusedError, match="ami-2 is not published: its machine's report was never compared"):
         publish()
 
 
