@@ -2,7 +2,8 @@
 
 Every verb of the command line is a prefix of this story, and `imagegen.loading` is its first stage. What a value is
 called says where it is in it:
-ImageConfig (asked) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (built) -> Published -> ImageManifest.
+ImageConfig (asked) -> PreparedTarget (settled) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (built) ->
+Published -> ImageManifest.
 """
 
 from __future__ import annotations
@@ -26,66 +27,80 @@ from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, Refuse
 from imagegen.files import write_file, write_tree
 from imagegen.leftovers.recording import in_journal, refuse_claimed
 from imagegen.lines import counted
-from imagegen.loading import awaited_for, load
-from imagegen.manifest.record import make_manifest
+from imagegen.loading import awaited_for
+from imagegen.manifest.record import PlannedImage, make_manifest
 from imagegen.manifest.report import forget_reports, judge_report
-from imagegen.manifest.store import store_in
-from imagegen.manifest.verdict import accept_built, check_found, expected_report
+from imagegen.manifest.verdict import accept_built, check_found
 from imagegen.plan.context import artifact_requests, evaluate_steps
 from imagegen.plan.resolve import resolve, unanswered
 from imagegen.providers import provider
-from imagegen.providers.tags import REJECTED
 from imagegen.render.tree import render
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from imagegen.artifacts.request import ArtifactRequest
     from imagegen.build.packer import OnError
     from imagegen.build.toolchain import Toolchain
     from imagegen.console import Console
-    from imagegen.loading import Asked, Loaded
+    from imagegen.loading import Loaded
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
-    from imagegen.providers import CloudImage, Published, Run
+    from imagegen.providers import CloudImage, Provider, Published, Run
+    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
 
 
-def evaluated(loaded: Loaded, target: str) -> tuple[EvaluatedStep, ...]:
-    """The steps for one target; what cannot be made yet is refused by name."""
-    if missing := awaited_for(loaded, [target]):
+@dataclasses.dataclass(frozen=True)
+class PreparedTarget:
+    """One target of a config, ready to be locked and planned."""
+
+    loaded: Loaded
+    spec: Spec
+    steps: tuple[EvaluatedStep, ...]
+
+    @property
+    def name(self) -> str:
+        return self.spec.target
+
+    @property
+    def cloud(self) -> Provider:
+        return provider(self.spec.provider)
+
+
+def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
+    """Evaluate the steps for one target; settings that are not implemented yet are an error."""
+    if missing := awaited_for(loaded, [name]):
         refused = [dataclasses.replace(problem, severity=ERROR) for problem in missing]
         raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
-    return evaluate_steps(loaded.specs[target], loaded.steps)
+    spec = loaded.specs[name]
+    return PreparedTarget(loaded, spec, evaluate_steps(spec, loaded.steps))
 
 
-def read_lock_for(loaded: Loaded, target: str, file: Path) -> Lock:
+def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
     """The lock as it is; incomplete or missing is an error that names the command."""
-    spec = loaded.specs[target]
-    cloud = provider(spec.provider)
-    lock = read_lock(file, {target: cloud.base_form})
-    missing = unanswered(spec, lock, evaluated(loaded, target), cloud)
+    lock = read_lock(file, {target.name: target.cloud.base_form})
+    missing = unanswered(target.spec, lock, target.steps, target.cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
-        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(loaded.file))}`, which looks it up")
+        raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
     return lock
 
 
-def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
+def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
     """The lock with everything answered; what floats is looked up only where it is not answered yet, or on refresh."""
-    old = read_lock(file, {target: provider(loaded.specs[target].provider).base_form for target in targets})
+    old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
     bases = dict(old.base_images) if old else {}
     requests: dict[str, ArtifactRequest] = {}
     for target in targets:
-        requests |= artifact_requests(evaluated(loaded, target))
-        spec = loaded.specs[target]
-        cloud = provider(spec.provider)
-        request = cloud.base_request(spec.settings, spec.offered_image)
-        if refresh or target not in bases or bases[target].request != request:
-            with console.task(f"looking up the base image for {target}", None):
-                bases[target] = cloud.look_up_base(spec.settings, request, run)
+        requests |= artifact_requests(target.steps)
+        name, settings = target.name, target.spec.settings
+        request = target.cloud.base_request(settings, target.spec.offered_image)
+        if refresh or name not in bases or bases[name].request != request:
+            with console.task(f"looking up the base image for {name}", None):
+                bases[name] = target.cloud.look_up_base(settings, request, run)
     cache = cache_folder(run.environ) / "artifacts"
     artifacts = lock_artifacts(requests, old, refresh=refresh, environ=run.environ, cache=cache, console=console)
     lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases)
@@ -95,14 +110,14 @@ def look_up(loaded: Loaded, targets: list[str], file: Path, *, refresh: bool, ru
     return lock
 
 
-def decide(loaded: Loaded, target: str, lock: Lock) -> Decision:
+def decide(target: PreparedTarget, lock: Lock) -> Decision:
     """The plan, and the bytes it speaks of."""
-    packer, spec = loaded.contents.packer, loaded.specs[target]
-    guest = read_folder(loaded.contents.guest)
+    packer, cloud = target.loaded.contents.packer, target.spec.provider
+    guest = read_folder(target.loaded.contents.guest)
     scripts = {"start.ps1": guest.pop("start.ps1")}
-    scripts |= {f"{spec.provider}/{path}": data for path, data in read_folder(packer / spec.provider, "*.ps1").items()}
+    scripts |= {f"{cloud}/{path}": data for path, data in read_folder(packer / cloud, "*.ps1").items()}
     templates = {path: text.decode() for path, text in read_folder(packer, "**/*.j2").items()}
-    return resolve(spec, lock, evaluated(loaded, target), guest, scripts, templates)
+    return resolve(target.spec, lock, target.steps, guest, scripts, templates)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
@@ -140,23 +155,27 @@ def _cloud_side(plan: BuildPlan) -> CloudSide:
     return CloudSide(cloud.environment, secrets, cloud.traces, cloud.advice)
 
 
+def plan_image(target: PreparedTarget, lock: Lock, decision: Decision, out: Path) -> PlannedImage:
+    """Everything that a build of this decision knows before it begins."""
+    config = target.loaded.config.model_dump(mode="json")
+    request = lock.base_images[target.name].request
+    folder = build_folder(decision.plan, out)
+    return PlannedImage(decision.plan, target.loaded.file.name, digest(config), request, folder, out)
+
+
 def build(
-    plan: BuildPlan,
-    tools: Toolchain,
-    folder: BuildFolder,
-    run: Run,
-    console: Console,
-    on_error: OnError | None = None,
+    image: PlannedImage, tools: Toolchain, run: Run, console: Console, on_error: OnError | None = None
 ) -> CloudImage:
     """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
+    plan, folder = image.plan, image.folder
     cloud = provider(plan.image.provider)
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
     if cloud.build_variables:
         variables |= cloud.build_variables(plan, run)
 
-    def attempt(size: str) -> None:
+    def attempt(size: str) -> str:
         with show_build(console, plan.build.target, drawn=not (on_error and on_error.ask)) as display:
-            build_tree(
+            return build_tree(
                 *(tools, folder.tree),
                 environ=run.environ,
                 variables={**variables, "builder_size": size},
@@ -169,16 +188,18 @@ def build(
 
     forget_reports(folder.report)
     try:
-        build_on_first(cloud.builder_sizes(plan.settings), attempt, no_capacity=cloud.no_capacity, console=console)
+        sizes = cloud.builder_sizes(plan.settings)
+        artifact = build_on_first(sizes, attempt, no_capacity=cloud.no_capacity, console=console)
         # Before anything else can fail: the image is in the cloud, where the next run finds it.
-        rejection = judge_report(folder.report, expected_report(plan))
+        rejection = judge_report(folder.report, plan)
     finally:
         if cloud.clean_up:
             cloud.clean_up(plan, variables, run, console)
-    built = find_built(plan, run, console)
-    # Those that are rejected are not this build's: its own has no verdict yet.
-    if built is None or built.report == REJECTED:
-        raise BuildError("Packer ended well, the cloud shows no image with this identity", hint=f"read {folder.log}")
+    # Not looked for by its identity: another machine may have built the same image meanwhile, and judges its own.
+    built = cloud.read_built(plan, artifact, run)
+    if built is None:
+        details = [f"Packer says that it made: {artifact}"]
+        raise BuildError("Packer's output has no id of the image", hint=f"read {folder.log}", details=details)
     accept_built(plan, built, rejection, run, console)
     return built
 
@@ -197,34 +218,14 @@ def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> P
 
 
 def record(
-    loaded: Loaded,
-    lock: Lock,
-    decision: Decision,
-    folder: BuildFolder,
-    tools: Toolchain | None,
-    built: CloudImage,
-    published: Published | None,
-    run: Run,
-    out: Path,
+    image: PlannedImage, run: Run, built: CloudImage, published: Published | None, tools: Toolchain | None
 ) -> ImageManifest:
     """What was made, from which inputs, where it is, and what the guest found on itself."""
-    manifest = make_manifest(
-        plan=decision.plan,
-        config=(loaded.file.name, digest(loaded.config.model_dump(mode="json"))),
-        base_request=lock.base_images[decision.plan.build.target].request,
-        tools=tools,
-        built=built,
-        published=published,
-        report=folder.report,
-        expected=expected_report(decision.plan),
-        run=run,
-    )
-    return store_in(out).put(manifest)
+    return image.store.put(make_manifest(image, run, built, published, tools))
 
 
 def build_and_publish(
-    asked: Asked,
-    target: str,
+    target: PreparedTarget,
     *,
     lock_file: Path,
     out: Path,
@@ -235,49 +236,43 @@ def build_and_publish(
     on_error: OnError | None = None,
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
-    loaded = load(asked)
-    evaluated(loaded, target)
-    refuse_wrong(loaded.specs[target], run, console, with_publish=with_publish)
-    lock = look_up(loaded, [target], lock_file, refresh=False, run=run, console=console)
-    decision = decide(loaded, target, lock)
-    folder = build_folder(decision.plan, out)
+    refuse_wrong(target.spec, run, console, with_publish=with_publish)
+    lock = look_up([target], lock_file, refresh=False, run=run, console=console)
+    decision = decide(target, lock)
+    image = plan_image(target, lock, decision, out)
+    plan, folder = image.plan, image.folder
     with folder.claimed():
         write(render_tree(decision), folder)
-        console.say(f"image {decision.plan.short_id} for {target}: {folder.tree}")
-        tools = find_toolchain(decision.plan, run, console)
-        check(decision.plan, tools, folder, run)
-        with in_journal(decision.plan, folder.journal, out, run, console, on_error) as run:
-            found = None if rebuild else find_built(decision.plan, run, console)
+        console.say(f"image {plan.short_id} for {target.name}: {folder.tree}")
+        tools = find_toolchain(plan, run, console)
+        check(plan, tools, folder, run)
+        with in_journal(plan, folder.journal, out, run, console, on_error) as run:
+            found = None if rebuild else find_built(plan, run, console)
             if found is None:
                 refuse_claimed(out, run)
+                built, made_by = build(image, tools, run, console, on_error), tools
             else:
-                console.say(f"{target} has this image already: {found.id}")
-                check_found(decision.plan, found, folder.report, store_in(out), run, console, with_publish=with_publish)
-            built = found or build(decision.plan, tools, folder, run, console, on_error)
-            made_by = tools if found is None else None
+                console.say(f"{target.name} has this image already: {found.id}")
+                check_found(image, found, run, console, with_publish=with_publish)
+                built, made_by = found, None
             # Recorded before it is published: if publishing fails, the next run completes this record.
-            manifest = record(loaded, lock, decision, folder, made_by, built, None, run, out)
+            manifest = record(image, run, built, None, made_by)
             if with_publish:
-                published = publish(decision.plan, built, run, console)
-                manifest = record(loaded, lock, decision, folder, made_by, built, published, run, out)
+                manifest = record(image, run, built, publish(plan, built, run, console), made_by)
     return manifest
 
 
-def publish_built(
-    asked: Asked, target: str, *, lock_file: Path, out: Path, run: Run, console: Console
-) -> ImageManifest:
+def publish_built(target: PreparedTarget, *, lock_file: Path, out: Path, run: Run, console: Console) -> ImageManifest:
     """Publish what was built before, found by the cloud's own tags."""
-    loaded = load(asked)
-    lock = read_lock_for(loaded, target, lock_file)
-    decision = decide(loaded, target, lock)
-    built = find_built(decision.plan, run, console)
+    lock = read_lock_for(target, lock_file)
+    image = plan_image(target, lock, decide(target, lock), out)
+    built = find_built(image.plan, run, console)
     if built is None:
-        message = f"{target} has no image {decision.plan.short_id}"
-        command = f"imagegen build {shlex.quote(str(asked.file))} --target {target}"
+        message = f"{target.name} has no image {image.plan.short_id}"
+        command = f"imagegen build {shlex.quote(str(target.loaded.file))} --target {target.name}"
         raise PublishError(message, hint=f"run `{command}` first")
-    folder = build_folder(decision.plan, out)
-    with folder.claimed():
-        check_found(decision.plan, built, folder.report, store_in(out), run, console, with_publish=True)
-        with in_journal(decision.plan, folder.journal, out, run, console) as run:
-            published = publish(decision.plan, built, run, console)
-        return record(loaded, lock, decision, folder, None, built, published, run, out)
+    with image.folder.claimed():
+        check_found(image, built, run, console, with_publish=True)
+        with in_journal(image.plan, image.folder.journal, out, run, console) as run:
+            published = publish(image.plan, built, run, console)
+        return record(image, run, built, published, None)

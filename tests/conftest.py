@@ -126,7 +126,7 @@ def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     for target in targets or loaded.config.targets.named():
-        steps = pipeline.evaluated(loaded, target)
+        steps = pipeline.prepare_target(loaded, target).steps
         supplies = make_supplies(steps)
         artifacts |= {name: locked(item, supplies[item.url]) for name, item in artifact_requests(steps).items()}
         spec = loaded.specs[target]
@@ -139,9 +139,13 @@ def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
 class Decided:
     """A config's decision for one target, with what it was made from."""
 
-    loaded: loading.Loaded
+    target: pipeline.PreparedTarget
     lock: Lock
     decision: Decision
+
+    @property
+    def loaded(self) -> loading.Loaded:
+        return self.target.loaded
 
 
 def load_today(file: Path, *sets: str) -> loading.Loaded:
@@ -187,8 +191,8 @@ def _decided_once(file: Path, target: str) -> Decided:
 
 
 def _decided(loaded: loading.Loaded, target: str) -> Decided:
-    lock = make_test_lock(loaded, target)
-    return Decided(loaded, lock, pipeline.decide(loaded, target, lock))
+    lock, prepared = make_test_lock(loaded, target), pipeline.prepare_target(loaded, target)
+    return Decided(prepared, lock, pipeline.decide(prepared, lock))
 
 
 _steps_once = functools.cache(loading.load_steps)

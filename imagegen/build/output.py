@@ -35,19 +35,9 @@ _ABORTED = re.compile(
 # Where it asks: the question itself has no line of its own.
 _FAILED_STEP = re.compile(r'Step "(?P<step>\w+)" failed')
 _ARTIFACTS: Final = "==> Builds finished. The artifacts of successful builds are:"
-_SUMMARY = re.compile(r"--> (?P<target>[A-Za-z0-9_.-]+): (?P<text>.*)")
+_SUMMARY = re.compile(r"--> [A-Za-z0-9_.-]+: (?P<text>.*)")
 # What PACKER_LOG=1 makes Packer and its plugins write to standard error.
 _DEBUG_LINE = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d ")
-
-
-@dataclasses.dataclass(frozen=True)
-class BuiltArtifact:
-    """The artifact as Packer reports it: the id is `region:ami,…` on AWS and a resource id on Azure."""
-
-    artifact_id: str
-    builder: str
-    target: str
-    text: str
 
 
 class BuildOutput:
@@ -69,7 +59,8 @@ class BuildOutput:
         self._traced: dict[str, None] = {}
         self._tail: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
         self._errors: list[str] = []
-        self._parts: dict[tuple[str, str], dict[str, str]] = {}
+        self._ids: list[str] = []
+        self._summary = ""
         self.culprit: ResourceEvent | PhaseEvent | None = None
         self._cancelled_cleanly = False
         self.aborted = False
@@ -104,12 +95,12 @@ class BuildOutput:
         return tuple(self._traced)
 
     @property
-    def artifact(self) -> BuiltArtifact | None:
-        """The builder's artifact. Those of post-processors come after it."""
-        for (target, _), parts in self._parts.items():
-            if "id" in parts:
-                return BuiltArtifact(parts["id"], parts.get("builder-id", ""), target, parts.get("string", ""))
-        return None
+    def artifact(self) -> str:
+        """The id of the builder's artifact or, where Packer's output is not machine-readable, the text about it.
+
+        Both contain the cloud's id of the image. Artifacts of post-processors come after it. Empty without an artifact.
+        """
+        return self._ids[0] if self._ids else self._summary
 
     def failure(self, log: Path, why: str = "", hint: str = "") -> BuildError:
         """The error for a build that failed."""
@@ -122,9 +113,8 @@ class BuildOutput:
         self._log.write(record_text(record))
         if record.type == "error" and record.data:
             self._errors.append(" ".join(plain(record.data[0]).split()))
-        elif record.type == "artifact" and len(record.data) >= 3:
-            number, name, value = record.data[:3]
-            self._parts.setdefault((record.target, number), {})[name] = value
+        elif record.type == "artifact" and record.data[1:2] == ("id",):
+            self._ids += record.data[2:3]
 
     def _read_output(self, output: OutputLine) -> None:
         # Scrubbed after parsing: hiding a secret before could break the JSON around it.
@@ -170,12 +160,10 @@ class BuildOutput:
         """Read the summary at the end: without -machine-readable it is the only place that names the artifact."""
         if not output.target and output.text.startswith(_ARTIFACTS):
             self._summary_began = True
-        elif summary := _SUMMARY.fullmatch(output.text):
-            if self._summary_began:
-                number = str(len(self._parts))
-                self._parts[summary["target"], number] = {"id": summary["text"], "string": summary["text"]}
-            elif self._on_question is not None:
-                self._errors.append(summary["text"])
+        elif self._summary_began and not output.target:
+            self._summary += f"{output.text}\n"
+        elif self._on_question is not None and (summary := _SUMMARY.fullmatch(output.text)):
+            self._errors.append(summary["text"])
 
     def _scrub(self, text: str) -> str:
         return scrub(text, self._secrets)

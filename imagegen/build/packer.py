@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.build import environment, process
 from imagegen.build.log import BuildLog
-from imagegen.build.output import BuildOutput, BuiltArtifact
+from imagegen.build.output import BuildOutput
 from imagegen.build.scrub import scrub
 from imagegen.build.supervisor import Grace
 from imagegen.errors import RefusedError, ToolError
@@ -96,8 +96,8 @@ def build_tree(
     cloud: CloudSide = CloudSide(),
     on_error: OnError | None = None,
     stream: PackerStreamer = process.stream,
-) -> BuiltArtifact:
-    """Build the image. BuildError where that fails; KeyboardInterrupt once Packer has cleaned up after a Ctrl-C."""
+) -> str:
+    """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
     on_error = on_error or OnError()
     ask = on_error.ask
     argv: list[str | Path] = [tools.packer, "build", *on_error.flags, "-color=false", "."]
@@ -131,7 +131,7 @@ def build_tree(
             raise output.failure(log, str(overdue), hint) from overdue
     if code != 0 or output.culprit is not None:
         raise output.failure(log, hint=_leftovers_hint(output, tree, cloud) if output.aborted else "")
-    if output.artifact is None:
+    if not output.artifact:
         raise output.failure(log, "it ended with code 0 but made no artifact")
     return output.artifact
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from imagegen.errors import BuildError
 
@@ -12,21 +12,23 @@ if TYPE_CHECKING:
 
     from imagegen.console import Console
 
+Built = TypeVar("Built")
+
 
 def build_on_first(
-    sizes: Sequence[str], build: Callable[[str], object], *, no_capacity: Set[str], console: Console
-) -> None:
+    sizes: Sequence[str], build: Callable[[str], Built], *, no_capacity: Set[str], console: Console
+) -> Built:
     """Call `build` with each size in turn, until it does not fail for lack of capacity.
 
     `no_capacity` are the cloud's error codes for a lack of capacity.
     """
-    for size, following in itertools.zip_longest(sizes, sizes[1:]):
+    for size, following in itertools.pairwise(sizes):
         try:
-            build(size)
-            return
+            return build(size)
         except BuildError as error:
             codes = [code for code in sorted(no_capacity) if code in str(error.message)]
-            if following is None or not codes:
+            if not codes:
                 raise
             for line in (f"{size} is not available now ({codes[0]}): trying {following}", *error.hint.splitlines()):
                 console.warn(line)
+    return build(sizes[-1])

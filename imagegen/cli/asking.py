@@ -28,33 +28,32 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
     from imagegen.loading import Asked, Loaded
     from imagegen.manifest.model import ImageManifest
+    from imagegen.pipeline import PreparedTarget
 
 
-def choose_targets(loaded: Loaded, target: str | None) -> list[str]:
+def choose_targets(loaded: Loaded, target: str | None) -> list[PreparedTarget]:
     """The targets that are meant, of which there are several only where `target` is their cloud."""
-    found = loading.find_targets(loaded, target)
+    names = loading.find_targets(loaded, target)
     if target is None:
-        _refuse_several(loaded, found)
-    for name in found:
-        # What stands in the way of one is told before any is made.
-        pipeline.evaluated(loaded, name)
-    return found
+        _refuse_several(loaded, names)
+    # What stands in the way of one is told before any is made.
+    return [pipeline.prepare_target(loaded, name) for name in names]
 
 
-def choose_target(loaded: Loaded, target: str | None) -> str:
+def choose_target(loaded: Loaded, target: str | None) -> PreparedTarget:
     """The one target that is meant; what stands in its way is an error."""
     found = choose_targets(loaded, target)
-    _refuse_several(loaded, found)
+    _refuse_several(loaded, [each.name for each in found])
     return found[0]
 
 
-def _refuse_several(loaded: Loaded, found: list[str]) -> None:
-    if len(found) > 1:
-        choices = " or ".join(f"--target {name}" for name in found)
-        raise ConfigError(f"{loaded.file} has the targets {', '.join(found)}", hint=f"choose one: {choices}")
+def _refuse_several(loaded: Loaded, names: list[str]) -> None:
+    if len(names) > 1:
+        choices = " or ".join(f"--target {name}" for name in names)
+        raise ConfigError(f"{loaded.file} has the targets {', '.join(names)}", hint=f"choose one: {choices}")
 
 
-def make_each(targets: list[str], make: Callable[[str], ImageManifest], form: str) -> None:
+def make_each(targets: list[PreparedTarget], make: Callable[[PreparedTarget], ImageManifest], form: str) -> None:
     """Make the image of each target, one after another, and print the manifests.
 
     Where there are several, one that fails does not keep the others from being made; the worst exit code is the end's.
@@ -85,12 +84,12 @@ def lock_file_of(config: Path, lock_file: Path | None, labels: tuple[str, ...]) 
     return file
 
 
-def lock_for(request: Asked, loaded: Loaded, target: str, lock_file: Path | None, *, rehearse: bool) -> Lock:
+def lock_for(request: Asked, target: PreparedTarget, lock_file: Path | None, *, rehearse: bool) -> Lock:
     """The lock of the config; with `rehearse` one that is made of stand-ins now."""
     if not rehearse:
-        return pipeline.read_lock_for(loaded, target, lock_file_of(request.file, lock_file, ()))
+        return pipeline.read_lock_for(target, lock_file_of(request.file, lock_file, ()))
     refuse_lock_file(lock_file)
-    return rehearse_lock(request, target, console=console_for(plain=False, quiet=False))
+    return rehearse_lock(request, target.name, console=console_for(plain=False, quiet=False))
 
 
 def console_for(plain: bool, quiet: bool) -> Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import imagegen
@@ -17,6 +18,7 @@ from imagegen.manifest.model import (
     Tools,
 )
 from imagegen.manifest.report import read_report
+from imagegen.manifest.store import LocalStore, store_in
 from imagegen.providers import provider
 
 if TYPE_CHECKING:
@@ -24,25 +26,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.build.toolchain import Toolchain
-    from imagegen.manifest.report import ExpectedReport
+    from imagegen.build.workspace import BuildFolder
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Published, Run
 
 
+@dataclasses.dataclass(frozen=True)
+class PlannedImage:
+    """What is known of an image before it is built: its plan, what the plan was made from, where its files go."""
+
+    plan: BuildPlan
+    config_file: str
+    config_sha256: str
+    """Of the canonical config."""
+    base_request: Mapping[str, str]
+    folder: BuildFolder
+    out: Path
+
+    @property
+    def store(self) -> LocalStore:
+        """Where it is recorded."""
+        return store_in(self.out)
+
+
 def make_manifest(
-    *,
-    plan: BuildPlan,
-    config: tuple[str, str],
-    base_request: Mapping[str, str],
-    tools: Toolchain | None,
-    built: CloudImage | None,
-    published: Published | None,
-    report: Path,
-    expected: ExpectedReport,
-    run: Run,
+    image: PlannedImage, run: Run, built: CloudImage, published: Published | None, tools: Toolchain | None
 ) -> ImageManifest:
-    """The record. `config` is the file's name and the canonical config's sha256; `tools` None: this run needed none."""
-    told, missing = read_report(report, expected)
+    """The record. `tools` None: this run needed none."""
+    plan = image.plan
+    told, missing = read_report(image.folder.report, plan)
     return ImageManifest(
         name=plan.build.name,
         image_id=plan.image_id,
@@ -51,24 +63,30 @@ def make_manifest(
         labels=dict(run.labels),
         created=run.started,
         imagegen_version=imagegen.__version__,
-        inputs=_inputs(plan, config, base_request),
+        inputs=_inputs(image),
         versions=dict(plan.image.versions),
         tools=_tools(plan.image.provider, tools) if tools else None,
-        built=RecordedImage.of(built) if built else None,
+        built=RecordedImage.of(built),
         published=RecordedPublish.of(published) if published else None,
         report=told,
         report_missing=missing,
     )
 
 
-def _inputs(plan: BuildPlan, config: tuple[str, str], base_request: Mapping[str, str]) -> Inputs:
+def _inputs(image: PlannedImage) -> Inputs:
+    plan = image.plan
     artifacts = {
         name: RecordedArtifact(url=shown_url(plan.build.downloads[name]), sha256=artifact.sha256, size=artifact.size)
         for name, artifact in plan.image.artifacts.items()
     }
-    base = LockedBase(request=dict(base_request), identity=dict(plan.image.base), place=dict(plan.build.base_place))
-    stated = dict(plan.build.stated)
-    return Inputs(config_file=config[0], config_sha256=config[1], base=base, artifacts=artifacts, stated=stated)
+    request, identity, place = image.base_request, plan.image.base, plan.build.base_place
+    return Inputs(
+        config_file=image.config_file,
+        config_sha256=image.config_sha256,
+        base=LockedBase(request=dict(request), identity=dict(identity), place=dict(place)),
+        artifacts=artifacts,
+        stated=dict(plan.build.stated),
+    )
 
 
 def _tools(cloud: str, tools: Toolchain) -> Tools:

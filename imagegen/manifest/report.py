@@ -1,16 +1,16 @@
 """Reads report.json, which the machine writes at the end of a build, and compares it with the plan. Trusts no field."""
 
-import dataclasses
 import hashlib
 import json
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 import pydantic
 
 from imagegen.errors import ConfigError
 from imagegen.files import read_file, write_file
 from imagegen.plan.model import BuildPlan
+from imagegen.render.bundle import guest_plan
 from imagegen.resources.model import Strict
 
 Json = dict[str, pydantic.JsonValue]
@@ -52,30 +52,7 @@ class GuestReport(Strict):
     resources: list[ReportedResource]
 
 
-@dataclasses.dataclass(frozen=True)
-class ExpectedReport:
-    """What the report of a plan must say."""
-
-    plan_sha256: str
-    name: str
-    target: str
-    phases: list[str]
-    resources: list[str]
-
-    @classmethod
-    def of(cls, plan: BuildPlan, plan_json: bytes) -> Self:
-        """The expected report of a plan. `plan_json` is the plan as the machine had it."""
-        phases = plan.image.phases
-        return cls(
-            plan_sha256=hashlib.sha256(plan_json).hexdigest(),
-            name=plan.build.name,
-            target=plan.image.provider,
-            phases=[phase.name for phase in phases],
-            resources=[resource.id for phase in phases for resource in phase.resources()],
-        )
-
-
-def read_report(file: Path, expected: ExpectedReport) -> tuple[Json | None, str | None]:
+def read_report(file: Path, plan: BuildPlan) -> tuple[Json | None, str | None]:
     """The report as JSON, or the reason why there is no valid report of this plan."""
     try:
         data = json.loads(read_file(file, limit=_LIMIT_BYTES))
@@ -90,17 +67,17 @@ def read_report(file: Path, expected: ExpectedReport) -> tuple[Json | None, str 
         return None, error.message
     except (ValueError, RecursionError) as error:
         return None, f"the report is not valid JSON: {error}"
-    if differences := _differences(report, expected):
+    if differences := _differences(report, plan):
         return None, f"the report is of another build: {'; '.join(differences)}"
     return data, None
 
 
-def judge_report(file: Path, expected: ExpectedReport) -> str | None:
+def judge_report(file: Path, plan: BuildPlan) -> str | None:
     """Why the machine's report is rejected; None if it is of this plan and has all its resources.
 
     A rejection is marked beside the report, so that later runs know it even if this run is killed.
     """
-    _, why = read_report(file, expected)
+    _, why = read_report(file, plan)
     if why is not None:
         # The file is empty if no report arrived: its existence is the mark.
         write_file(rejected_report(file), file.read_bytes() if file.is_file() else b"")
@@ -118,16 +95,18 @@ def rejected_report(file: Path) -> Path:
     return file.with_suffix(".rejected.json")
 
 
-def _differences(report: GuestReport, expected: ExpectedReport) -> list[str]:
+def _differences(report: GuestReport, plan: BuildPlan) -> list[str]:
+    phases = plan.image.phases
     compared = (
-        ("plan_sha256", report.plan_sha256, expected.plan_sha256),
-        ("name", report.name, expected.name),
-        ("target", report.target, expected.target),
-        ("phases", [phase.name for phase in report.phases], expected.phases),
+        ("plan_sha256", report.plan_sha256, hashlib.sha256(guest_plan(plan)).hexdigest()),
+        ("name", report.name, plan.build.name),
+        ("target", report.target, plan.image.provider),
+        ("phases", [phase.name for phase in report.phases], [phase.name for phase in phases]),
     )
     differences = [f"{name} is {found}, not {wanted}" for name, found, wanted in compared if found != wanted]
     reported = [resource.id for resource in report.resources]
-    if reported != expected.resources:
-        odd = sorted(set(reported) ^ set(expected.resources)) or ["their order"]
+    planned = [resource.id for phase in phases for resource in phase.resources()]
+    if reported != planned:
+        odd = sorted(set(reported) ^ set(planned)) or ["their order"]
         differences.append(f"its resources differ from the plan's: {', '.join(odd[:3])}")
     return differences

@@ -10,15 +10,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import BuildError, ImagegenError, RefusedError
-from imagegen.manifest.report import ExpectedReport, judge_report, rejected_report
+from imagegen.manifest.report import judge_report, rejected_report
 from imagegen.providers import provider
 from imagegen.providers.tags import ACCEPTED, REJECTED
-from imagegen.render.bundle import guest_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.console import Console
+    from imagegen.manifest.record import PlannedImage
     from imagegen.manifest.store import LocalStore
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import CloudImage, Run
@@ -33,19 +33,11 @@ def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run:
         raise BuildError(f"the image was built but is not published: {rejection}", hint=_REBUILD)
 
 
-def check_found(
-    plan: BuildPlan,
-    found: CloudImage,
-    report: Path,
-    store: LocalStore,
-    run: Run,
-    console: Console,
-    *,
-    with_publish: bool,
-) -> None:
+def check_found(image: PlannedImage, found: CloudImage, run: Run, console: Console, *, with_publish: bool) -> None:
     """Refuse an existing image whose report was rejected, and for publishing also one that no run has judged."""
     if found.report == ACCEPTED:
         return
+    plan, report = image.plan, image.folder.report
     rejection = None if found.report else _find_rejection(plan, report)
     if found.report or rejection:
         if not found.report:
@@ -54,23 +46,18 @@ def check_found(
         raise RefusedError(f"the report of {found.id} was rejected, so it is not used{reason}", hint=_REBUILD)
     if report.exists():
         _tag(plan, found, ACCEPTED, run, console)
-    elif with_publish and not _is_proven(store, plan, found, run):
+    elif with_publish and not _is_proven(image.store, plan, found, run):
         raise RefusedError(
             f"{found.id} is not published: its machine's report was never compared with the plan",
             hint="use the --out of the run that built it, or build again with --rebuild",
         )
 
 
-def expected_report(plan: BuildPlan) -> ExpectedReport:
-    """The report that the machine of this plan must write."""
-    return ExpectedReport.of(plan, guest_plan(plan))
-
-
 def _find_rejection(plan: BuildPlan, report: Path) -> str | None:
     """Why this run or an earlier run rejects the report on this machine; None if it does not, or there is no report."""
     if rejected_report(report).exists():
         return f"see {rejected_report(report)}"
-    return judge_report(report, expected_report(plan)) if report.exists() else None
+    return judge_report(report, plan) if report.exists() else None
 
 
 def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: Run) -> bool:

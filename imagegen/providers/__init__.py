@@ -160,6 +160,11 @@ class Provider(Generic[S, P]):
 
     One whose report was rejected only where there is no other.
     """
+    read_built: Callable[[BuildPlan[S], str, Run], CloudImage | None]
+    """The image whose id is in Packer's artifact, as the cloud shows it; None where there is no id in it.
+
+    An image that the cloud does not show yet is waited for: PublishError where that takes too long.
+    """
     mark: Callable[[BuildPlan[S], CloudImage, str, Run], None]
     """Tags an image of this plan with what became of its machine's report: `accepted` or `rejected`."""
     publish: Callable[[BuildPlan[S], CloudImage, Run, Console], Published]

@@ -23,7 +23,7 @@ def refuse_what_is_not_played(loaded: loading.Loaded, target: str) -> None:
         *_unplayed_settings(loaded, target),
         *_unknown_regions(loaded, target),
         *_pinned_overrides(loaded, target),
-        *unrecorded_releases(pipeline.evaluated(loaded, target)),
+        *unrecorded_releases(pipeline.prepare_target(loaded, target).steps),
     ]:
         raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=problems)
 
@@ -48,7 +48,7 @@ def _unknown_regions(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
 def _pinned_overrides(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
     """Stand-ins are served for every artifact, and none has the bytes that an operator pinned."""
     policy = " --set artifacts.require_sha256=false" if loaded.config.artifacts.require_sha256 else ""
-    requests = [request for step in pipeline.evaluated(loaded, target) for request in step.requests.values()]
+    requests = [request for step in pipeline.prepare_target(loaded, target).steps for request in step.requests.values()]
     for name, url in {request.override: request.url for request in requests if request.sha256}.items():
         message = "a rehearsal serves a stand-in for this artifact, which cannot have the config's sha256"
         hint = f"rehearse without the digest: --set overrides.{name}={url}{policy}"
@@ -67,7 +67,7 @@ def scene_for(loaded: loading.Loaded, target: str, folder: Path) -> Scene:
     return Scene(
         cloud=spec.provider,
         release=config.windows.release,
-        supplies=make_supplies(pipeline.evaluated(loaded, target)),
+        supplies=make_supplies(pipeline.prepare_target(loaded, target).steps),
         tree=tree,
         options=cloud.options(spec.settings, folder),
         user_data=cloud.user_data,

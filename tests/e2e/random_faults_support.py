@@ -118,8 +118,8 @@ class PlayedAws(PlayedCloud):
         self.environ = aws.credentials
         self.home, self.away = home, away
 
-    def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> None:
-        """As Packer leaves it; where it dies too early, on its way, and with the builder's time."""
+    def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> str:
+        """As Packer leaves it; where it dies too early, on its way, and with the builder's time. Its artifact's id."""
         self.made += 1
         name = f"capa-ami-{plan.short_id}-{self.made}"
         image = moto_call.ec2(self.home).register_image(name, "an image")
@@ -129,6 +129,17 @@ class PlayedAws(PlayedCloud):
         image.add_tags({**tags, EXPIRES_AT: variables["expires_at"] if self.packer_dies else NEVER})
         if self.packer_dies:
             self._aws._images._begin(self.home, image, _LOOKS)
+        return f"{self.home}:{image.id}"
+
+    def make_newer(self, plan: BuildPlan, variables: Mapping[str, str]) -> str:
+        """As the Packer of another machine leaves it, a moment later."""
+        artifact = self.make_image(plan, variables)
+        moto_call.ec2(self.home).amis[artifact.rpartition(":")[2]].creation_date += datetime.timedelta(1)
+        return artifact
+
+    def tags(self, artifact: str) -> dict[str, str]:
+        image = moto_call.ec2(self.home).amis[artifact.rpartition(":")[2]]
+        return {tag["key"]: tag["value"] for tag in image.get_tags()}
 
     def check_end(self) -> None:
         """No finished image ever expires."""
@@ -169,8 +180,11 @@ class PlayedAzure(PlayedCloud):
         self.failing = failing
         self._world = azure._world
 
-    def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> None:
-        """As Packer leaves it: captured from a machine that is deallocated and generalised, not in latest yet."""
+    def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> str:
+        """As Packer leaves it: captured from a machine that is deallocated and generalised, not in latest yet.
+
+        Its artifact's id.
+        """
         self.made += 1
         gallery, world = cast("BuildPlan[AzureSettings]", plan).settings.gallery, self._world
         builders = GroupId(world.application.subscription, "builders")
@@ -198,8 +212,17 @@ class PlayedAzure(PlayedCloud):
         }
         call = Call(Request("PUT", arm.HOST, "", body=json.dumps(body).encode()), names)
         versions.put(world, call)
-        while json.loads(versions.get(world, call).body)["properties"]["provisioningState"] == "Creating":
+        while (version := json.loads(versions.get(world, call).body))["properties"]["provisioningState"] == "Creating":
             pass
+        return str(version["id"])
+
+    def make_newer(self, plan: BuildPlan, variables: Mapping[str, str]) -> str:
+        """As the Packer of another machine leaves it, with the next number."""
+        major, minor, patch = variables["gallery_image_version"].split(".")
+        return self.make_image(plan, {**variables, "gallery_image_version": f"{major}.{minor}.{int(patch) + 1}"})
+
+    def tags(self, artifact: str) -> dict[str, str]:
+        return next(dict(it["tags"]) for it in self._world.resources.of_type(versions.VERSION) if it["id"] == artifact)
 
     def usable(self) -> dict[str, int]:
         """How many versions there are in each region that are shown."""
@@ -248,10 +271,10 @@ class Product:
         decide, render = pipeline.decide, pipeline.render_tree
         decisions: dict[bytes, Decision] = {}
 
-        def decide_once(loaded: loading.Loaded, target: str, lock: Lock) -> Decision:
+        def decide_once(target: pipeline.PreparedTarget, lock: Lock) -> Decision:
             data = lock_bytes(lock)
             if data not in decisions:
-                decisions[data] = decide(loaded, target, lock)
+                decisions[data] = decide(target, lock)
             self.plan = decisions[data].plan
             return decisions[data]
 
@@ -262,11 +285,9 @@ class Product:
                 trees[decision.plan.image_id] = render(decision)
             return trees[decision.plan.image_id]
 
-        steps = pipeline.evaluated(loaded, self.target)
+        self.prepared = pipeline.prepare_target(loaded, self.target)
         tools = Toolchain(self.config, "1.16.0", {"amazon": _PLUGIN, "azure": _PLUGIN}, {})
         for name, instead in {
-            "load": lambda _: loaded,
-            "evaluated": lambda *_: steps,
             "decide": decide_once,
             "render_tree": render_once,
             "find_toolchain": lambda *_: tools,
@@ -345,8 +366,7 @@ class Product:
         """`imagegen build`, from its first look to the record."""
         assert self.cloud is not None
         return pipeline.build_and_publish(
-            loading.Asked(self.config, TODAY),
-            self.target,
+            self.prepared,
             lock_file=folder / "lock.json",
             out=folder / "out",
             run=Run({**self.cloud.environ, "HOME": str(folder)}, LABELS, f"2026-11-18T{hour:02}:00:00Z", f"run-{hour}"),
@@ -355,13 +375,14 @@ class Product:
             with_publish=True,
         )
 
-    def _build_tree(self, _tools: object, tree: Path, *, variables: Mapping[str, str], **_rest: object) -> None:
+    def _build_tree(self, _tools: object, tree: Path, *, variables: Mapping[str, str], **_rest: object) -> str:
         assert self.cloud is not None
         assert self.plan is not None
         (tree.parent / "report.json").write_text(json.dumps(report_of(self.plan)))
-        self.cloud.make_image(self.plan, variables)
+        made = self.cloud.make_image(self.plan, variables)
         if self.cloud.packer_dies:
             raise BuildError("Packer was killed")
+        return made
 
 
 def sent_by_botocore(product: Product, make_answer: Callable[[int, bytes], AWSResponse]) -> object:

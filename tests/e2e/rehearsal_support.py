@@ -133,7 +133,7 @@ def _stock_base(config: loading.Loaded, target: str) -> LockedBase:
 
 @functools.cache
 def _rendered(target: str) -> dict[str, bytes]:
-    return pipeline.render_tree(pipeline.decide(loaded(), target, stock_lock(loaded())))
+    return pipeline.render_tree(pipeline.decide(pipeline.prepare_target(loaded(), target), stock_lock(loaded())))
 
 
 def rendered(target: str) -> Tree:

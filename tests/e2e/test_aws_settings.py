@@ -162,6 +162,8 @@ def test_everything_at_once_is_built_found_and_published(network: Network, tmp_p
     console = Console(io.StringIO(), plain=True)
     built = aws.find_built(plan, run).image
     assert built is not None
+    # Of the bare image and its encrypted copy, Packer names the copy.
+    assert aws.read_built(plan, ended.stdout.partition("The artifacts of successful builds are:")[2], run) == built
     assert built.name.startswith("platform-ami-windows-2022-v1.36.2-")
     published = aws.publish(plan, built, run, console)
     assert [image.region for image in published.images] == ["eu-west-1", "us-east-1"]

@@ -242,7 +242,7 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
         assert made == {}
     else:
         assert world.is_finished(made), made
-        plan = pipeline.decide(loaded(), cut.target, stock_lock(loaded())).plan
+        plan = pipeline.decide(pipeline.prepare_target(loaded(), cut.target), stock_lock(loaded())).plan
         assert provider(cut.target).find_built(plan, cut.run).image is not None
 
 
@@ -316,7 +316,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
     scene = scene_of("azure", tmp_path / "out", config)
     options = dataclasses.replace(options_of(scene, AzureOptions), refuses_used=True)
     scene = dataclasses.replace(scene, tree=lambda: tmp_path / "tree", options=options)
-    tree = Tree(pipeline.render_tree(pipeline.decide(config, "azure", stock_lock(config))))
+    tree = Tree(pipeline.render_tree(pipeline.decide(pipeline.prepare_target(config, "azure"), stock_lock(config))))
     # The plugin at hand does what is asked here as well, and leaves its disk behind, for which a newer one is wanted.
     tree.replace("plugins.pkr.hcl", ">= 2.0.0", ">= 1.4.5")
     write_tree(tree.files, tmp_path / "tree")

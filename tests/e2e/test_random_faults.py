@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.errors import ExitCode, ImagegenError
+from imagegen.providers.tags import ACCEPTED, REPORT
 from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws import moto_call
 from imagegen.rehearsal.clouds.aws.images import MadeAmi
@@ -34,10 +35,12 @@ from tests.e2e.random_faults_support import PlayedAzure, Product, sent_by_botoco
 from tests.e2e.rehearsal_support import CONFIG, TARGETS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from botocore.awsrequest import AWSResponse
 
+    from imagegen.plan.model import BuildPlan
     from tests.e2e.random_faults_support import Cloud
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("cloud_descriptions")]
@@ -318,6 +321,31 @@ def test_whatever_goes_wrong_a_rerun_ends_well_and_nothing_is_made_twice(
     assert len(tried) >= _LEAST[product.target]
     assert sum(_LEAST.values()) >= 2_000
     assert (deaths > 0) == (product.target == "aws")
+
+
+@pytest.mark.parametrize("product", TARGETS, indirect=True)
+def test_each_of_two_machines_records_and_judges_its_own_image(
+    product: Product, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: dict[str, dict[str, str]] = {}
+    (tmp_path / "lock.json").write_bytes(lock_bytes(product.lock))
+    with product.open_cloud(tmp_path) as cloud:
+        make_image = cloud.make_image
+
+        def make_two(plan: BuildPlan, variables: Mapping[str, str]) -> str:
+            monkeypatch.setattr(cloud, "make_image", make_image)
+            ours, theirs = make_image(plan, variables), cloud.make_newer(plan, variables)
+            made.update({artifact: cloud.tags(artifact) for artifact in (ours, theirs)})
+            return ours
+
+        monkeypatch.setattr(cloud, "make_image", make_two)
+        manifest = product.build(tmp_path, 10, io.StringIO())
+        ours, theirs = made
+        assert manifest.built is not None
+        assert ours.endswith(manifest.built.id)
+        assert cloud.tags(ours)[REPORT] == ACCEPTED
+        assert cloud.tags(theirs) == made[theirs]
+        assert REPORT not in made[theirs]
 
 
 def _run_with_faults(product: Product, folder: Path, hour: int) -> ImagegenError | None:

@@ -138,6 +138,11 @@ def test_gallery(
     stream = io.StringIO()
     console = Console(stream, plain=True, quiet=True)
 
+    def shown(found: CloudImage | None) -> list[str] | None:
+        if found is None:
+            return None
+        return [found.id, found.region, found.name, found.state, *([found.report] if found.report else [])]
+
     def act() -> Any:  # noqa: ANN401 - whatever JSON the case expects
         if case["verb"] == "number":
             return numbering.next_version(client, plan, run, case.get("chance", 0))
@@ -145,14 +150,9 @@ def test_gallery(
             answer = gallery.find_built(client, plan, run)
             for failure in answer.failed:
                 console.warn(failure)
-            found = answer.image
-            return found and [
-                found.id,
-                found.region,
-                found.name,
-                found.state,
-                *([found.report] if found.report else []),
-            ]
+            return shown(answer.image)
+        if case["verb"] == "built":
+            return shown(gallery.read_built(client, plan, case["artifact"], journal.clock()))
         built = CloudImage("/gal/def/versions/2026.1118.0", "westeurope", "gal/def/2026.1118.0", "available")
         if case["verb"] == "mark":
             return gallery.mark(client, plan, built, "rejected", journal.clock())

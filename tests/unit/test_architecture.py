@@ -82,7 +82,7 @@ MAY_NAME: dict[str, set[str]] = {
     "plan": {"providers", "settle"},
     "doctor": {"console", "settle", "steps"},
     "loading": {"documents"},
-    "pipeline": {"console", "steps"},
+    "pipeline": {"console", "settle", "steps"},
     "rehearsal": {"steps"},
     "cli": {"judging", "plan"},
 }

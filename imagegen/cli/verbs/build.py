@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.manifest.model import ImageManifest
+    from imagegen.pipeline import PreparedTarget
 
 
 @click.command()
@@ -73,19 +74,18 @@ def build(
     asked = config_request(config, sets)
     # The child of a rehearsal says itself that there are warnings.
     loaded = loading.load(asked) if rehearse else load_config(asked)
-    names = asking.choose_targets(loaded, target)
-    rehearsing.check_faults(faults, [loaded.specs[name].provider for name in names], rehearse=rehearse)
+    targets = asking.choose_targets(loaded, target)
+    rehearsing.check_faults(faults, [each.spec.provider for each in targets], rehearse=rehearse)
     told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
     flags = [*(flag for flag, on in told if on), "--on-error", on_error]
     if rehearse:
         rehearsing.refuse_lock_file(lock_file)
 
-    def make(name: str) -> ImageManifest:
+    def make(one: PreparedTarget) -> ImageManifest:
         if rehearse:
-            return rehearsing.rehearse_build(asked, name, out, labels, flags, faults, console)
+            return rehearsing.rehearse_build(asked, one.name, out, labels, flags, faults, console)
         return pipeline.build_and_publish(
-            asked,
-            name,
+            one,
             lock_file=asking.lock_file_of(config, lock_file, labels),
             out=out,
             run=asking.run_with(labels),
@@ -95,4 +95,4 @@ def build(
             on_error=failing,
         )
 
-    asking.make_each(names, make, form)
+    asking.make_each(targets, make, form)

@@ -50,13 +50,12 @@ def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, p
     """
     console, run = asking.console_for(plain, quiet), asking.run_with(())
     loaded = load_config(config_request(config, sets))
-    names = loading.find_targets(loaded, target)
-    steps = {name: pipeline.evaluated(loaded, name) for name in names}
-    found = {name: examine(loaded.specs[name], steps[name], run, console) for name in names}
+    targets = [pipeline.prepare_target(loaded, name) for name in loading.find_targets(loaded, target)]
+    found = {each.name: examine(each.spec, each.steps, run, console) for each in targets}
     is_wrong = any(check.verdict == WRONG for checks in found.values() for check in checks)
     if form == "json":
-        targets = {name: [_as_json(check) for check in checks] for name, checks in found.items()}
-        print_json({"ok": not is_wrong, "targets": targets})
+        told = {name: [_as_json(check) for check in checks] for name, checks in found.items()}
+        print_json({"ok": not is_wrong, "targets": told})
     else:
         for name, checks in found.items():
             click.echo(_checks_text(f"{loaded.config.name} for {name}", checks))

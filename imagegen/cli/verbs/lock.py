@@ -37,9 +37,7 @@ def lock(
     """Look up what floats: base images, and the sha256 and size of every artifact, computed from its bytes."""
     console = asking.console_for(plain, quiet)
     loaded = load_config(config_request(config, sets))
-    targets = loading.find_targets(loaded, target)
-    for name in targets:
-        pipeline.evaluated(loaded, name)
+    targets = [pipeline.prepare_target(loaded, name) for name in loading.find_targets(loaded, target)]
     file = asking.lock_file_of(config, lock_file, labels)
-    pipeline.look_up(loaded, targets, file, refresh=refresh, run=asking.run_with(labels), console=console)
+    pipeline.look_up(targets, file, refresh=refresh, run=asking.run_with(labels), console=console)
     click.echo(one_line(str(file)))

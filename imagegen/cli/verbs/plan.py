@@ -32,10 +32,9 @@ def plan(
       imagegen plan image.yaml --target prod --rehearse
     """
     request = config_request(config, sets)
-    loaded = load_config(request)
-    name = asking.choose_target(loaded, target)
-    lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
-    decision = pipeline.decide(loaded, name, lock)
+    chosen = asking.choose_target(load_config(request), target)
+    lock = asking.lock_for(request, chosen, lock_file, rehearse=rehearse)
+    decision = pipeline.decide(chosen, lock)
     if form == "json":
         print_json(decision.plan.as_json())
     else:

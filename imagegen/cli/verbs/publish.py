@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.manifest.model import ImageManifest
+    from imagegen.pipeline import PreparedTarget
 
 
 @click.command()
@@ -39,12 +40,11 @@ def publish(
 ) -> None:
     """Publish an image that was built before; existing copies are kept."""
     console = asking.console_for(plain, quiet)
-    asked = config_request(config, sets)
-    names = asking.choose_targets(load_config(asked), target)
+    targets = asking.choose_targets(load_config(config_request(config, sets)), target)
     file = asking.lock_file_of(config, lock_file, labels)
 
-    def make(name: str) -> ImageManifest:
+    def make(one: PreparedTarget) -> ImageManifest:
         run = asking.run_with(labels)
-        return pipeline.publish_built(asked, name, lock_file=file, out=out, run=run, console=console)
+        return pipeline.publish_built(one, lock_file=file, out=out, run=run, console=console)
 
-    asking.make_each(names, make, form)
+    asking.make_each(targets, make, form)

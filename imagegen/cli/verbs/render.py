@@ -36,10 +36,9 @@ def render(
     OUT/rehearsal/<name>/<id>/tree.
     """
     request = config_request(config, sets)
-    loaded = load_config(request)
-    name = asking.choose_target(loaded, target)
-    lock = asking.lock_for(request, loaded, name, lock_file, rehearse=rehearse)
-    decision = pipeline.decide(loaded, name, lock)
+    chosen = asking.choose_target(load_config(request), target)
+    lock = asking.lock_for(request, chosen, lock_file, rehearse=rehearse)
+    decision = pipeline.decide(chosen, lock)
     folder = pipeline.build_folder(decision.plan, out / "rehearsal" if rehearse else out)
     # A Packer that is running may still read the tree that is there.
     with folder.claimed():

@@ -39,17 +39,16 @@ def wait_until_available(
 
     def look() -> list[ImageTypeDef] | None:
         nonlocal seen
-        # By filter, not by ImageIds: an id that EC2 does not know yet is then no error.
-        found = ec2.describe_images(Owners=["self"], Filters=[{"Name": "image-id", "Values": [ami]}])["Images"]
-        if not found:
+        found = _look(ec2, ami)
+        if found is None:
             return [] if clock.now() - seen >= APPEARING_LIMIT_S else None
         seen = clock.now()
-        if found[0]["State"] == PENDING:
-            on_pending(found[0])
+        if found["State"] == PENDING:
+            on_pending(found)
             return None
-        if found[0]["State"] != AVAILABLE:
-            raise _failed(found[0], place)
-        return found
+        if found["State"] != AVAILABLE:
+            raise _failed(found, place)
+        return [found]
 
     shown = wait_for(look, limit_s=limit_s, clock=clock, passes=may_pass)
     if shown is None:
@@ -57,11 +56,25 @@ def wait_until_available(
     return shown[0] if shown else None
 
 
+def wait_until_shown(ec2: EC2Client, ami: str, region: str, clock: Clock) -> ImageTypeDef:
+    """The image, in whatever state. Errors are the SDK's; those that pass are waited out."""
+    shown = wait_for(lambda: _look(ec2, ami), limit_s=APPEARING_LIMIT_S, clock=clock, passes=may_pass)
+    if shown is None:
+        raise PublishError(f"{ami} in {region} was built, and EC2 does not show it", hint=RERUN)
+    return shown
+
+
 def source_is_gone(ami: str, region: str) -> PublishError:
     return PublishError(
         f"{ami} in {region} is not there: it was deregistered since it was found",
         hint="run `imagegen build`, which builds another one and publishes that",
     )
+
+
+def _look(ec2: EC2Client, ami: str) -> ImageTypeDef | None:
+    # By filter, not by ImageIds: an id that EC2 does not know yet is then no error.
+    found = ec2.describe_images(Owners=["self"], Filters=[{"Name": "image-id", "Values": [ami]}])["Images"]
+    return found[0] if found else None
 
 
 def _failed(image: ImageTypeDef, place: str) -> PublishError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.providers import CloudImage
@@ -31,6 +32,15 @@ def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[
     found = ec2.describe_images(Owners=["self"], Filters=[{"Name": f"tag:{IMAGE_ID}", "Values": [image_id]}])["Images"]
     same = [image for image in found if is_same_image(tags_of(image), image_id, labels)]
     return sorted(same, key=lambda image: (image["CreationDate"], image["ImageId"]), reverse=True)
+
+
+def ami_of(artifact: str, region: str) -> str | None:
+    """The AMI of this region among those that an artifact of Packer's plugin names: `us-east-1:ami-1,us-west-2:ami-2`.
+
+    In the plugin's text for people a blank follows the colon.
+    """
+    named = re.search(rf"(?<![\w-]){re.escape(region)}: ?(ami-[0-9a-f]+)", artifact)
+    return named[1] if named else None
 
 
 def has_encrypted_disks(image: ImageTypeDef) -> bool:

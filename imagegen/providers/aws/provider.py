@@ -11,6 +11,7 @@ from imagegen.providers import BootFile, Found, Provider
 from imagegen.providers.aws import base, checks, images, removal, source, tags
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
+from imagegen.providers.aws.availability import wait_until_shown
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Settings
@@ -76,6 +77,16 @@ def find_built(plan: Plan, run: Run) -> Found:
         known = images.images_of(clients(region), plan.image_id, run.labels)
     newest = images.newest_usable(image for image in known if images.as_planned(image, settings))
     return Found(images.cloud_image(newest, region) if newest else None)
+
+
+def read_built(plan: Plan, artifact: str, run: Run) -> CloudImage | None:
+    """The AMI of the build region."""
+    region = plan.settings.region
+    ami = images.ami_of(artifact, region)
+    if ami is None:
+        return None
+    with ec2_clients(run.environ, plan.settings.auth) as clients, explained(f"reading {ami} in {region}", PublishError):
+        return images.cloud_image(wait_until_shown(clients(region), ami, region, Clock()), region)
 
 
 def mark(plan: Plan, image: CloudImage, report: str, run: Run) -> None:
@@ -149,6 +160,7 @@ PROVIDER: Final = Provider[Settings, Place](
     image_tags=tags.image_tags,
     source_values=source.source_values,
     find_built=find_built,
+    read_built=read_built,
     mark=mark,
     publish=publish,
     place=place,

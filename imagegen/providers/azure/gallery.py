@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
 from packaging.version import Version
 
@@ -30,6 +31,9 @@ UPDATING = "Updating"
 FAILED = "Failed"
 COMPLETED = "Completed"
 MARK_LIMIT_S = 600.0
+APPEARING_LIMIT_S = 120.0
+# The end of the resource id by which Packer's plugin names what it made, whoever wrote the rest of it in which case.
+_VERSION_ID: Final = re.compile(r"/galleries/[^/\s]+/images/[^/\s]+/versions/(?P<name>[0-9.]+)", re.IGNORECASE)
 
 
 def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: Run) -> Found:
@@ -54,6 +58,30 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: 
 def _failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
     reason, command = reason_of_failure(client, definition, name), definition.deletion(name)
     return f"{definition}/{name} of this image ended Failed ({reason}) and is not used; delete it: `{command}`"
+
+
+def read_built(
+    client: ComputeManagementClient, plan: BuildPlan[Settings], artifact: str, clock: Clock
+) -> CloudImage | None:
+    """The version that an artifact of Packer's plugin names; None where it names none."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    named = _VERSION_ID.search(artifact)
+    if named is None:
+        return None
+    definition, name = definition_of(plan.settings), named["name"]
+
+    def look() -> GalleryImageVersion | None:
+        try:
+            return definition.version(client, name)
+        except ResourceNotFoundError:
+            return None
+
+    version = wait_for(look, limit_s=APPEARING_LIMIT_S, clock=clock, passes=is_passing)
+    if version is None:
+        hint = "run the same command again: it continues with what is there"
+        raise PublishError(f"{definition}/{name} was built, and the gallery does not show it", hint=hint)
+    return cloud_image(version, definition, plan.settings.location)
 
 
 def mark(

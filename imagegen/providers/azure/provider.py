@@ -91,6 +91,12 @@ def find_built(plan: Plan, run: Run) -> Found:
         return gallery.find_built(client, plan, run)
 
 
+def read_built(plan: Plan, artifact: str, run: Run) -> CloudImage | None:
+    """The gallery version."""
+    with explained("reading the built image", PublishError), compute(run.environ, plan.settings.auth) as client:
+        return gallery.read_built(client, plan, artifact, Clock())
+
+
 def mark(plan: Plan, image: CloudImage, report: str, run: Run) -> None:
     """A tag of the gallery version."""
     with explained(f"tagging {image.name}", PublishError), compute(run.environ, plan.settings.auth) as client:
@@ -202,6 +208,7 @@ PROVIDER: Final = Provider[Settings, Place](
     image_tags=tags.image_tags,
     source_values=source.source_values,
     find_built=find_built,
+    read_built=read_built,
     mark=mark,
     publish=publish,
     place=place,

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build.events import BrokenEvent, GuestEvent
+from imagegen.build.log import BuildLog
+from imagegen.build.output import BuildOutput
 from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.process import Completed, Orphan, Terminal
 from imagegen.build.toolchain import Toolchain
@@ -19,7 +21,6 @@ from imagegen.providers import provider
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imagegen.build.output import BuiltArtifact
     from imagegen.build.packer_output import OutputLine
     from imagegen.build.supervisor import Grace
 
@@ -66,6 +67,11 @@ _ARTIFACT = (
     f"1,{_TARGET},artifact,0,string,AMIs were created:\\nus-east-1: ami-1",
     f"1,{_TARGET},artifact,0,end",
 )
+_TOLD = [f"--> {_TARGET}: AMIs were created:", "us-east-1: ami-1", ""]
+_EPILOGUE = (
+    "1,,ui,say,\\n==> Builds finished. The artifacts of successful builds are:",
+    "1,,ui,say," + "\\n".join(_TOLD),
+)
 
 
 def build(
@@ -79,7 +85,7 @@ def build(
     on_error: str = "cleanup",
     errors: Sequence[str] = (),
     sees: Sequence[str] = (),
-) -> BuiltArtifact:
+) -> str:
     def stream(
         argv: Sequence[str | Path],
         *,
@@ -122,9 +128,20 @@ def build(
 
 
 def test_the_artifact_is_what_packer_says(tmp_path: Path) -> None:
-    built = build(tmp_path, [phase("started"), resource("changed"), phase("finished"), *_ARTIFACT])
-    assert built.artifact_id == "us-east-1:ami-1,us-west-2:ami-2"
-    assert (built.builder, built.target) == ("mitchellh.amazonebs", _TARGET)
+    built = build(tmp_path, [phase("started"), resource("changed"), phase("finished"), *_ARTIFACT, *_EPILOGUE])
+    assert built == "us-east-1:ami-1,us-west-2:ami-2"
+
+
+def test_where_packer_asks_the_artifact_is_what_it_tells_people(tmp_path: Path) -> None:
+    told = ["", "==> Builds finished. The artifacts of successful builds are:", *_TOLD]
+    with BuildLog(tmp_path / "packer.log") as log:
+        output = BuildOutput(log, Deaf(), (), "(?!)", on_question=pytest.fail)
+        for line in ("==> amazon-ebs.image: AMI: ami-9", *told[:1]):
+            output.add_line(line)
+        assert output.artifact == ""
+        for line in told:
+            output.add_line(line)
+    assert output.artifact.splitlines() == _TOLD
 
 
 @pytest.mark.parametrize(
@@ -161,7 +178,7 @@ def test_a_failure_tells_the_file_of_the_step_the_last_lines_and_the_log(tmp_pat
 
 def test_what_failed_and_then_came_right_is_no_failure(tmp_path: Path) -> None:
     lines = [resource("failed", "once"), phase("failed", "once"), phase("started"), phase("finished"), *_ARTIFACT]
-    assert build(tmp_path, lines).target == _TARGET
+    assert build(tmp_path, lines) != ""
 
 
 def test_a_broken_event_is_shown_and_kept_for_the_error(tmp_path: Path) -> None:

@@ -15,13 +15,15 @@ def test_the_next_size_is_tried_and_what_the_first_left_is_told() -> None:
     output = io.StringIO()
     tried: list[str] = []
 
-    def build(size: str) -> None:
+    def build(size: str) -> str:
         tried.append(size)
         if size == "large":
             raise BuildError("Packer failed: NoneLeft, sorry", hint="Packer did not delete packer_1\ndelete it")
+        return f"made on {size}"
 
     console = Console(output, plain=True)
-    build_on_first(["large", "small", "tiny"], build, no_capacity={"NoneLeft"}, console=console)
+    made = build_on_first(["large", "small", "tiny"], build, no_capacity={"NoneLeft"}, console=console)
+    assert made == "made on small"
     assert tried == ["large", "small"]
     assert [line.partition(" ")[2] for line in output.getvalue().splitlines()] == [
         "warning: large is not available now (NoneLeft): trying small",

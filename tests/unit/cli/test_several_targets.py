@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -45,11 +45,11 @@ class Making:
         self.made: list[str] = []
         self.failing: dict[str, Exception] = {}
 
-    def __call__(self, _asked: object, target: str, **_: Any) -> ImageManifest:  # noqa: ANN401 - as the original takes
-        self.made.append(target)
-        if target in self.failing:
-            raise self.failing[target]
-        return manifest().model_copy(update={"target": target})
+    def __call__(self, target: pipeline.PreparedTarget, **_: object) -> ImageManifest:
+        self.made.append(target.name)
+        if target.name in self.failing:
+            raise self.failing[target.name]
+        return manifest().model_copy(update={"target": target.name})
 
 
 @pytest.fixture

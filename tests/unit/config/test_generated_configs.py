@@ -237,7 +237,7 @@ def complaints_of(
             vars(loaded)["steps"] = steps
             outcomes["loaded"] += 1
             for target in loaded.config.targets.named():
-                pipeline.decide(loaded, target, make_lock(loaded, target))
+                pipeline.decide(pipeline.prepare_target(loaded, target), make_lock(loaded, target))
         except ImagegenError as wrong:
             error = wrong
         else:

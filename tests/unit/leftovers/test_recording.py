@@ -34,7 +34,7 @@ PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 @pytest.fixture(scope="module")
 def plan() -> BuildPlan:
     loaded = load_today(CONFIG)
-    return pipeline.decide(loaded, "aws", make_test_lock(loaded)).plan
+    return pipeline.decide(pipeline.prepare_target(loaded, "aws"), make_test_lock(loaded)).plan
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import hashlib
 import json
 import os
 import stat
@@ -14,6 +15,7 @@ import pytest
 from imagegen.artifacts.lock import LockedBase
 from imagegen.build.toolchain import Plugin as InstalledPlugin
 from imagegen.build.toolchain import Toolchain
+from imagegen.build.workspace import BuildFolder
 from imagegen.errors import ConflictError
 from imagegen.manifest.model import (
     ImageManifest,
@@ -24,12 +26,22 @@ from imagegen.manifest.model import (
     RecordedPublish,
     Tools,
 )
-from imagegen.manifest.record import make_manifest
-from imagegen.manifest.report import ExpectedReport, judge_report, rejected_report
+from imagegen.manifest.record import PlannedImage, make_manifest
+from imagegen.manifest.report import judge_report, rejected_report
 from imagegen.manifest.store import Listing, LocalStore, manifest_bytes
-from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, PlannedArtifact
+from imagegen.plan.model import (
+    BuildPart,
+    BuildPlan,
+    ImagePart,
+    Phase,
+    PlannedArtifact,
+    PlannedResource,
+    PlannedStep,
+    StepNotes,
+)
 from imagegen.providers import CloudImage, Published, Run
 from imagegen.providers.aws.settings import Settings
+from imagegen.render.bundle import guest_plan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -255,17 +267,25 @@ def test_no_url_with_a_secret_is_recorded(url: str) -> None:
         RecordedArtifact(url=url, sha256=SHA, size=1)
 
 
+RESOURCES = (PlannedResource("system/feature:Containers", "feature", {}), PlannedResource("system/file:a", "file", {}))
 PLAN = BuildPlan(
     ImagePart(
-        "aws", {}, {"name": "base"}, {"kubernetes": "1.35.6"}, (), {"containerd": PlannedArtifact(SHA, 3)}, {}, {}
+        "aws",
+        {"release": "2022", "build": 20348},
+        {"name": "base"},
+        {"kubernetes": "1.35.6"},
+        (Phase("phase-1", restart=True, steps=(PlannedStep("system", repeated=False, resources=RESOURCES),)),),
+        {"containerd": PlannedArtifact(SHA, 3)},
+        {},
+        {},
     ),
     BuildPart(
         "node",
         "aws",
         {"ami_id": "ami-0"},
         {"containerd": "https://x.test/c.tar.gz?sig=secret"},
-        {},
-        {},
+        {"system": StepNotes("the system", 60)},
+        {"phase-1": 660},
         {},
         {"allow_eol": True},
     ),
@@ -273,18 +293,18 @@ PLAN = BuildPlan(
 )
 
 
-EXPECTED = ExpectedReport("c3" * 32, "node", "aws", ["phase-1"], ["system/feature:Containers", "system/file:a"])
+PLAN_SHA256 = hashlib.sha256(guest_plan(PLAN)).hexdigest()
 
 
 def reported(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any field
-    """What a machine reports that carried the expected plan out, but for the changes."""
+    """What a machine reports that carried the plan out, but for the changes."""
     resources = [
-        {"id": name, "phase": "phase-1", "step": "system", "kind": "file", "status": "ok", "ms": 1, "facts": {}}
-        for name in EXPECTED.resources
+        {"id": item.id, "phase": "phase-1", "step": "system", "kind": "file", "status": "ok", "ms": 1, "facts": {}}
+        for item in RESOURCES
     ]
     return {
         "report_version": 1,
-        "plan_sha256": EXPECTED.plan_sha256,
+        "plan_sha256": PLAN_SHA256,
         "name": "node",
         "target": "aws",
         "machine": {"build": 20348},
@@ -306,7 +326,7 @@ UNREADABLE = "the report is not valid for this version of imagegen: "
         ("[]", f"{UNREADABLE}the whole report: "),
         ("{", "the report is not valid JSON: "),
         ('{"report_version": 1}', f"{UNREADABLE}plan_sha256: Field required"),
-        (json.dumps(reported(plan_sha256=SHA)), f"{OF_ANOTHER}plan_sha256 is {SHA}, not {'c3' * 32}"),
+        (json.dumps(reported(plan_sha256=SHA)), f"{OF_ANOTHER}plan_sha256 is {SHA}, not {PLAN_SHA256}"),
         (json.dumps(reported(name="other")), f"{OF_ANOTHER}name is other, not node"),
         (json.dumps(reported(target="azure")), f"{OF_ANOTHER}target is azure, not aws"),
         (json.dumps(reported(phases=[])), f"{OF_ANOTHER}phases is [], not ['phase-1']"),
@@ -325,20 +345,16 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     file = tmp_path / "report.json"
     if text is not None:
         file.write_text(text)
-    assert (judge_report(file, EXPECTED) or "").startswith(missing or "")
+    assert (judge_report(file, PLAN) or "").startswith(missing or "")
     assert rejected_report(file).exists() == (missing is not None)
     report = reported() if missing is None else None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     made = make_manifest(
-        plan=PLAN,
-        config=("node.yaml", SHA),
-        base_request={"region": "us-east-1"},
-        tools=Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}),
-        built=image,
-        published=Published((image,), "node", 0),
-        report=file,
-        expected=EXPECTED,
-        run=Run({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
+        PlannedImage(PLAN, "node.yaml", SHA, {"region": "us-east-1"}, BuildFolder(tmp_path), tmp_path),
+        Run({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
+        image,
+        Published((image,), "node", 0),
+        Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}),
     )
     assert made.report == report
     assert (made.report_missing or "").startswith(missing or "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import datetime
 import hashlib
 import io
 import itertools
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
 from imagegen import loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
@@ -19,10 +22,12 @@ from imagegen.build.journal import BUILT as BUILT_WELL
 from imagegen.build.journal import LEFT, Entry, recorded
 from imagegen.build.packer import OnError
 from imagegen.build.toolchain import Plugin, Toolchain
+from imagegen.cli.main import cli
 from imagegen.console import Console
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.leftovers.reading import read_runs
 from imagegen.manifest.store import LocalStore
+from imagegen.plan import context
 from imagegen.providers import CloudImage, Found, Leftover, Published, Remains, Run
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.place import Place
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
 SHIPPED = Path(__file__).parents[3] / "configs" / "windows-2022-containerd.yaml"
 PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 BUILT = CloudImage("ami-1", "us-east-1", "node", "available")
+ARTIFACT = "us-east-1:ami-1"
 
 
 def _as_it_is(_report: dict[str, Any]) -> None:
@@ -59,13 +65,14 @@ class World:
         self.packer_fails = False
         self.dies: str | None = None
         self.mark_fails = False
+        self.artifact = ARTIFACT
         self.left: list[Leftover] = []
         self.checks = [Check("sign-in", OK, "somebody")]
         self.cleaned_up: list[str] = []
         self.faults: list[ImagegenError] = []
         self.change: Callable[[dict[str, Any]], None] = _as_it_is
 
-    def build_tree(self, *_: object, variables: dict[str, str], **__: object) -> None:
+    def build_tree(self, *_: object, variables: dict[str, str], **__: object) -> str:
         assert self.plan is not None
         if self.packer_fails:
             raise BuildError("the builder is gone")
@@ -74,11 +81,14 @@ class World:
         self.change(report)
         Path(variables["report_file"]).write_text(json.dumps(report))
         self._die_at("build_tree")
+        return self.artifact
 
     def find_built(self, *_: object) -> Found:
-        if self.image is not None:
-            self._die_at("find_built")
         return Found(self.image)
+
+    def read_built(self, _plan: BuildPlan, artifact: str, _run: Run) -> CloudImage | None:
+        self._die_at("read_built")
+        return BUILT if artifact == ARTIFACT else None
 
     def mark(self, _plan: BuildPlan, image: CloudImage, report: str, _run: Run) -> None:
         if self.mark_fails:
@@ -142,6 +152,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         aws,
         quick_checks=lambda *_: made.checks,
         find_built=made.find_built,
+        read_built=made.read_built,
         mark=made.mark,
         clean_up=made.clean_up,
         leftovers=made.leftovers,
@@ -168,17 +179,16 @@ def build(
 ) -> Callable[..., ImageManifest]:
     lock = tmp_path / "lock.json"
     loaded = load(SHIPPED)
-    locked = make_lock(loaded)
+    locked, target = make_lock(loaded), pipeline.prepare_target(loaded, "aws")
     lock.write_bytes(lock_bytes(locked))
-    world.plan = pipeline.decide(loaded, "aws", locked).plan
+    world.plan = pipeline.decide(target, locked).plan
     numbers = itertools.count()
 
     def built(
         *, with_publish: bool = True, rebuild: bool = False, out: str = "out", on_error: OnError | None = None
     ) -> ImageManifest:
         return pipeline.build_and_publish(
-            loading.Asked(SHIPPED, TODAY),
-            "aws",
+            target,
             lock_file=lock,
             out=tmp_path / out,
             run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
@@ -192,15 +202,20 @@ def build(
 
 
 @pytest.fixture
-def publish(tmp_path: Path, build: object, said: io.StringIO) -> Callable[..., ImageManifest]:
+def publish(
+    tmp_path: Path,
+    load: Any,  # noqa: ANN401 - the shared fixtures
+    build: object,
+    said: io.StringIO,
+) -> Callable[..., ImageManifest]:
     """`imagegen publish`, with the lock that the fixture `build` makes."""
     assert build
+    target = pipeline.prepare_target(load(SHIPPED), "aws")
     numbers = itertools.count()
 
     def published(*, out: str = "out") -> ImageManifest:
         return pipeline.publish_built(
-            loading.Asked(SHIPPED, TODAY),
-            "aws",
+            target,
             lock_file=tmp_path / "lock.json",
             out=tmp_path / out,
             run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T11:00:00Z", f"20261118t110000z-{next(numbers):06}"),
@@ -208,6 +223,42 @@ def publish(tmp_path: Path, build: object, said: io.StringIO) -> Callable[..., I
         )
 
     return published
+
+
+@pytest.mark.parametrize("verb", ["build", "publish"])
+def test_a_config_is_loaded_settled_and_evaluated_once(
+    verb: str, world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    if verb == "publish":
+        build(with_publish=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", f"{datetime.datetime.combine(TODAY, datetime.time()).timestamp():.0f}")
+    calls: collections.Counter[str] = collections.Counter()
+
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: object, **named: object) -> object:
+            calls[name] += 1
+            return function(*args, **named)
+
+        return call
+
+    for module, name in ((loading, "read_config"), (loading, "settle_targets"), (context, "evaluate_step")):
+        monkeypatch.setattr(module, name, counted(name, getattr(module, name)))
+    argv = [
+        verb,
+        str(SHIPPED),
+        "--target",
+        "aws",
+        "--lock",
+        str(tmp_path / "lock.json"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    assert CliRunner().invoke(cli, argv, catch_exceptions=False).exit_code == 0
+    assert world.plan is not None
+    assert world.published == 1
+    steps = {step.name for phase in world.plan.image.phases for step in phase.steps}
+    assert calls == {"read_config": 1, "settle_targets": 1, "evaluate_step": len(steps)}
 
 
 def _of_another_plan(report: dict[str, Any]) -> None:
@@ -243,7 +294,7 @@ def test_an_image_with_another_builds_report_is_not_published(
     assert publish(out="of-another-machine").published is not None
 
 
-@pytest.mark.parametrize("moment", ["build_tree", "clean_up", "find_built"])
+@pytest.mark.parametrize("moment", ["build_tree", "clean_up", "read_built"])
 def test_an_image_whose_run_died_is_judged_by_the_next(
     moment: str, world: World, build: Callable[..., ImageManifest], publish: Callable[..., ImageManifest]
 ) -> None:
@@ -314,12 +365,12 @@ def test_where_a_rejected_image_cannot_be_tagged_the_mark_on_disk_counts(
     assert world.image == dataclasses.replace(BUILT, report="rejected")
 
 
-def test_a_rejected_image_is_not_taken_for_the_one_just_built(
-    world: World, build: Callable[..., ImageManifest], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer(monkeypatch, aws, find_built=lambda *_: Found(dataclasses.replace(BUILT, report="rejected")))
-    with pytest.raises(BuildError, match="the cloud shows no image with this identity"):
-        build(rebuild=True)
+def test_output_without_an_id_is_a_failed_build(world: World, build: Callable[..., ImageManifest]) -> None:
+    world.artifact = "UNKNOWN ID"
+    with pytest.raises(BuildError, match="Packer's output has no id of the image") as raised:
+        build()
+    assert raised.value.details == ("Packer says that it made: UNKNOWN ID",)
+    assert raised.value.hint.endswith("packer.log")
     assert world.published == 0
 
 
@@ -444,7 +495,9 @@ def test_what_was_locked_is_counted(
     one = dict(list(known.artifacts.items())[:1])
     monkeypatch.setattr(pipeline, "lock_artifacts", lambda *_, **__: one)
     run = Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
-    pipeline.look_up(loaded, ["aws"], file, refresh=True, run=run, console=Console(said, plain=True))
+    pipeline.look_up(
+        [pipeline.prepare_target(loaded, "aws")], file, refresh=True, run=run, console=Console(said, plain=True)
+    )
     assert said.getvalue().endswith(f"Z locked 1 artifact and 1 base image in {file}\n")
 
 

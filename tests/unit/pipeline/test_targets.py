@@ -56,7 +56,7 @@ def loaded(file: Path, load: Callable[..., Loaded]) -> Loaded:
 
 
 def decided(loaded: Loaded, target: str) -> Decision:
-    return pipeline.decide(loaded, target, make_test_lock(loaded))
+    return pipeline.decide(pipeline.prepare_target(loaded, target), make_test_lock(loaded))
 
 
 def test_each_target_has_the_settings_of_its_cloud(loaded: Loaded) -> None:
@@ -126,10 +126,10 @@ def test_the_lock_holds_a_base_image_for_each_target(loaded: Loaded, tmp_path: P
         "prod": "us-east-1",
         "dr": "us-west-2",
     }
-    assert pipeline.read_lock_for(loaded, "dr", file) == lock
+    assert pipeline.read_lock_for(pipeline.prepare_target(loaded, "dr"), file) == lock
     file.write_bytes(lock_bytes(lock.model_copy(update={"base_images": {"aws": lock.base_images["aws"]}})))
     with pytest.raises(ConfigError, match="does not answer for the base image for prod"):
-        pipeline.read_lock_for(loaded, "prod", file)
+        pipeline.read_lock_for(pipeline.prepare_target(loaded, "prod"), file)
 
 
 @pytest.mark.parametrize("key", ["publish.keep_newest=3", "publish.sharing={public: true, licence_acknowledged: true}"])
@@ -139,9 +139,9 @@ def test_what_is_not_built_yet_is_refused_on_a_named_target_too(
     loaded = load(file, f"targets.prod.{key}")
     path = f"targets.prod.{key.partition('=')[0]}"
     with pytest.raises(RefusedError) as refused:
-        pipeline.evaluated(loaded, "prod")
+        pipeline.prepare_target(loaded, "prod")
     assert [problem.path for problem in refused.value.problems] == [path]
-    assert pipeline.evaluated(loaded, "dr")
+    assert pipeline.prepare_target(loaded, "dr").steps
 
 
 def test_rules_judge_a_named_target(file: Path, load: Callable[..., Loaded]) -> None:

@@ -213,7 +213,7 @@ def test_a_mirror_with_the_same_bytes_makes_the_same_image(decide: Decide) -> No
             }
         }
     )
-    plan = pipeline.decide(decided.loaded, "aws", mirrored).plan
+    plan = pipeline.decide(decided.target, mirrored).plan
     assert plan.image_id == decided.decision.plan.image_id
 
 
@@ -222,7 +222,7 @@ def test_other_bytes_at_the_same_address_make_another_image(decide: Decide) -> N
     for name, item in decided.lock.artifacts.items():
         changed = item.model_copy(update={"sha256": "0" * 64})
         lock = decided.lock.model_copy(update={"artifacts": {**decided.lock.artifacts, name: changed}})
-        assert pipeline.decide(decided.loaded, "aws", lock).plan.image_id != decided.decision.plan.image_id, name
+        assert pipeline.decide(decided.target, lock).plan.image_id != decided.decision.plan.image_id, name
 
 
 def test_place_of_the_base_image_is_no_part_of_the_identity(decide: Decide) -> None:
@@ -230,6 +230,6 @@ def test_place_of_the_base_image_is_no_part_of_the_identity(decide: Decide) -> N
     base = decided.lock.base_images["aws"]
     moved = base.model_copy(update={"place": {"region": "eu-west-1", "ami_id": "ami-0fedcba9876543210"}})
     lock = decided.lock.model_copy(update={"base_images": {**decided.lock.base_images, "aws": moved}})
-    plan = pipeline.decide(decided.loaded, "aws", lock).plan
+    plan = pipeline.decide(decided.target, lock).plan
     assert plan.build.base_place != decided.decision.plan.build.base_place
     assert plan.image_id == decided.decision.plan.image_id

@@ -62,7 +62,7 @@ def test_files_and_scripts_are_digests_of_the_bytes_beside(decided: Any) -> None
 def test_a_bundle_holds_the_engine_and_the_kinds_of_its_plan(decided: Any) -> None:  # noqa: ANN401 - as above
     guest = contents.read_folder(contents.GUEST)
     guest["kinds/new.ps1"] = b"@{}"
-    fewer = tuple(step for step in pipeline.evaluated(decided.loaded, "aws") if step.step.name == "system")
+    fewer = tuple(step for step in decided.target.steps if step.step.name == "system")
     bundle = resolve(decided.loaded.specs["aws"], decided.lock, fewer, guest, {}, {}).bundle
     assert {path for path in bundle if path.startswith("kinds/")} == {"kinds/registry.ps1", "kinds/feature.ps1"}
     assert {path for path in guest if "/" not in path} == {path for path in bundle if "/" not in path}
@@ -137,5 +137,4 @@ def test_fixed_version_of_a_gallery_is_given_to_packer(decide: Callable[..., Any
 
 
 def _missing(decided: Any, lock: Lock | None) -> list[str]:  # noqa: ANN401 - as above
-    evaluated = pipeline.evaluated(decided.loaded, "aws")
-    return unanswered(decided.loaded.specs["aws"], lock, evaluated, provider("aws"))
+    return unanswered(decided.target.spec, lock, decided.target.steps, provider("aws"))

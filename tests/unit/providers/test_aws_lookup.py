@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import botocore.exceptions
@@ -12,10 +14,11 @@ from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import CloudImage, Run
-from imagegen.providers.aws import base, images
+from imagegen.providers.aws import availability, base, images
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.client import ec2_clients, explained
 from imagegen.providers.aws.settings import Auth, Settings
+from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -145,6 +148,38 @@ def test_a_rejected_image_is_found_only_where_there_is_no_other(ec2: Any) -> Non
     left = aws.find_built(PLAN, run()).image
     assert left is not None
     assert left.report == "rejected"
+
+
+@pytest.mark.parametrize(
+    "artifact",
+    ["ap-eu-west-1:ami-0,eu-central-1:ami-1,{0}:{1}", "--> amazon-ebs.image: AMIs were created:\n{0}: {1}\n"],
+)
+def test_what_packer_built_is_the_ami_that_it_names(ec2: Any, artifact: str) -> None:  # noqa: ANN401 - as above
+    ami = register(ec2, "ours", imagegen_image_id=PLAN.image_id)
+    register(ec2, "theirs, and newer", imagegen_image_id=PLAN.image_id)
+    built = aws.read_built(PLAN, artifact.format(REGION, ami), run())
+    assert built == CloudImage(ami, REGION, "ours", "available")
+    assert aws.read_built(PLAN, f"us-east-1:{ami}", run()) is None
+
+
+@pytest.mark.parametrize("looks", [4, 1000])
+def test_an_ami_that_is_not_shown_yet_is_waited_for_a_while(looks: int) -> None:
+    now, seen, image = [0.0], itertools.count(1), {"ImageId": "ami-1"}
+
+    def describe_images(**_: object) -> dict[str, Any]:
+        return {"Images": [image] if next(seen) >= looks else []}
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    ec2: Any = SimpleNamespace(describe_images=describe_images)
+    clock = Clock(now=lambda: now[0], pause=pause)
+    if looks == 4:
+        assert availability.wait_until_shown(ec2, "ami-1", REGION, clock) == image
+    else:
+        with pytest.raises(PublishError, match=f"ami-1 in {REGION} was built, and EC2 does not show it"):
+            availability.wait_until_shown(ec2, "ami-1", REGION, clock)
+        assert now == [availability.APPEARING_LIMIT_S]
 
 
 @pytest.mark.usefixtures("ec2")

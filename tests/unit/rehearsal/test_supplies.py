@@ -38,7 +38,7 @@ RESTART_DUE = 3010
 
 
 def _supplies(loaded: loading.Loaded) -> dict[str, bytes]:
-    return make_supplies(pipeline.evaluated(loaded, "aws"))
+    return make_supplies(pipeline.prepare_target(loaded, "aws").steps)
 
 
 def _unpacked(data: bytes) -> dict[str, bytes]:

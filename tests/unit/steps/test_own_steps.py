@@ -62,7 +62,7 @@ def test_own_steps_come_beside_the_shipped(config: Path, load: Callable[..., loa
     assert set(loaded.steps) == {*loading.load_steps(), "agent"}
     environment = {
         draft.fields["name"]: draft.fields["value"]
-        for step in pipeline.evaluated(loaded, "aws")
+        for step in pipeline.prepare_target(loaded, "aws").steps
         for draft in step.drafts
         if draft.kind == "environment"
     }
@@ -102,7 +102,7 @@ def test_an_override_of_an_own_artifact_is_known(config: Path, load: Callable[..
     artifact = "artifacts: {agent: {url: https://example.com/agent.exe, override: agent_url}}\n"
     make_step(config.parent / "steps/agent", META + artifact)
     config.write_text(f"{CONFIG}overrides: {{agent_url: https://mirror.example.com/a.exe}}\n")
-    (agent,) = (step for step in pipeline.evaluated(load(config), "aws") if step.step.name == "agent")
+    (agent,) = (step for step in pipeline.prepare_target(load(config), "aws").steps if step.step.name == "agent")
     assert agent.requests["agent"].url == "https://mirror.example.com/a.exe"
 
 
