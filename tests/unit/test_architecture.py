@@ -99,7 +99,7 @@ MONOPOLIES = {
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
     "cryptography": {"imagegen.build.openpgp", "imagegen.rehearsal"},
     "rich": {"imagegen.console", "imagegen.build.progress"},
-    "moto": {"imagegen.rehearsal"},
+    "moto": {"imagegen.rehearsal.clouds.aws"},
     "spnego": {"imagegen.rehearsal"},
     "trustme": {"imagegen.rehearsal"},
 }
