@@ -33,7 +33,7 @@ from imagegen.manifest.report import forget_reports, judge_report
 from imagegen.manifest.verdict import accept_built, check_found
 from imagegen.plan.context import artifact_requests, evaluate_steps
 from imagegen.plan.resolve import resolve, unanswered
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.render.tree import render
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
-    from imagegen.providers import CloudImage, Provider, Published, Run
+    from imagegen.providers import CloudImage, Published, Run
+    from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
 

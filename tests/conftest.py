@@ -23,7 +23,7 @@ from imagegen import loading, pipeline
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.plan.context import artifact_requests
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.rehearsal.supplies import make_supplies
 
 if TYPE_CHECKING:

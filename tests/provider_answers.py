@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from imagegen.build import journal
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from imagegen.errors import RefusedError
 from imagegen.leftovers.afterwards import warn_of_own_leftovers
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

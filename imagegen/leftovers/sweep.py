@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from imagegen.build import journal
 from imagegen.errors import ImagegenError
 from imagegen.leftovers.judge import Verdict, judge, moment
-from imagegen.providers import provider
 from imagegen.providers.deadline import Deadline
+from imagegen.providers.provider import provider
 from imagegen.providers.tags import run_ids
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from imagegen.manifest.model import (
 )
 from imagegen.manifest.report import read_report
 from imagegen.manifest.store import LocalStore, store_in
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

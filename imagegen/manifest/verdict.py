@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import BuildError, ImagegenError, RefusedError
 from imagegen.manifest.report import judge_report, rejected_report
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.providers.tags import ACCEPTED, REJECTED
 
 if TYPE_CHECKING:

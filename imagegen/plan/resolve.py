@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedArtifact
     from imagegen.config.model import ImageConfig
     from imagegen.errors import Problem
-    from imagegen.providers import Provider
+    from imagegen.providers.provider import Provider
     from imagegen.resources.model import Resource
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import Draft, EvaluatedStep

@@ -26,7 +26,7 @@ from imagegen.build.tools import find_tools
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.injected import Injected
 from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for

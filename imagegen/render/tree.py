@@ -14,7 +14,7 @@ from imagegen.templating import render_text
 if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
-    from imagegen.providers import Provider
+    from imagegen.providers.provider import Provider
     from imagegen.providers.tags import ImageTags
 
 BUNDLE_PATH = "C:\\Windows\\Temp\\imagegen-bundle.zip"

@@ -19,7 +19,7 @@ from imagegen.build.tools import find_tools
 from imagegen.console import make_console
 from imagegen.errors import BuildError, ExitCode
 from imagegen.files import write_tree
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.clouds.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
 from imagegen.rehearsal.clouds.azure.options import default_marketplace

@@ -17,8 +17,9 @@ from imagegen.build.tools import find_tools
 from imagegen.console import Console
 from imagegen.contents import PACKER
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
-from imagegen.providers import Run, provider
+from imagegen.providers import Run
 from imagegen.providers.aws.settings import Settings
+from imagegen.providers.provider import provider
 from imagegen.rehearsal.clouds.aws.edge import AwsOptions
 from imagegen.rehearsal.clouds.aws.standing import Standing
 from imagegen.rehearsal.clouds.aws.stock_images import own_base

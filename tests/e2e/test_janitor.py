@@ -24,7 +24,8 @@ from imagegen.files import write_tree
 from imagegen.leftovers import sweep
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import Run, provider
+from imagegen.providers import Run
+from imagegen.providers.provider import provider
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
 from imagegen.rehearsal.clouds.aws.edge import AwsOptions
 from imagegen.rehearsal.clouds.aws.tagging import tag_specifications

@@ -512,10 +512,10 @@ def test_what_is_harmless_may_be_printed(value: str) -> None:
     ("name", "text"),
     [
         ("imagegen.config.model", "from imagegen.plan.model import BuildPlan\n"),
-        ("imagegen.render.tree", "from imagegen.providers import provider\n"),
+        ("imagegen.render.tree", "from imagegen.providers.provider import provider\n"),
         ("imagegen.build.packer", "def f() -> None:\n    from imagegen.providers import Run\n"),
         ("imagegen.providers.aws.publish", "from imagegen.manifest.store import LocalStore\n"),
-        ("imagegen.plan.resolve", "from imagegen.providers import provider\n"),
+        ("imagegen.plan.resolve", "from imagegen.providers.provider import provider\n"),
         ("imagegen.errors", "import imagegen.console\n"),
         ("imagegen.pipeline", "from imagegen.rehearsal.stage import Stage\n"),
     ],

@@ -10,7 +10,7 @@ from imagegen.build.toolchain import tool_exports_text
 from imagegen.build.tools import find_tools
 from imagegen.cli import asking, options
 from imagegen.cli.show import print_json, tools_json, tools_text
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 
 

@@ -10,7 +10,7 @@ from imagegen.errors import ConfigError, PublishError
 from imagegen.providers.aws.endpoint import explained_endpoint
 from imagegen.providers.aws.faults import is_unknown_host
 from imagegen.providers.aws.pages import PageError, refuse_pages
-from imagegen.providers.aws.role import take_on
+from imagegen.providers.aws.role import assume_role
 from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def session_for(
     import boto3
 
     core = _core(environ)
-    take_on(core, owner, auth.assume_role, environ, options or _client_options(environ))
+    assume_role(core, owner, auth.assume_role, environ, options or _client_options(environ))
     return boto3.Session(region_name=region, botocore_session=core)
 
 

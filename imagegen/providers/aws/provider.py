@@ -1,4 +1,4 @@
-"""AWS' answers to what `imagegen.providers.Provider` asks."""
+"""AWS' answers to what `imagegen.providers.provider.Provider` asks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers import BootFile, Found, Provider
+from imagegen.providers import Found
 from imagegen.providers.aws import base, checks, images, removal, source, tags
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
@@ -15,6 +15,7 @@ from imagegen.providers.aws.availability import wait_until_shown
 from imagegen.providers.aws.client import ec2_clients, explained, service_clients
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Settings
+from imagegen.providers.provider import BootFile, Provider
 from imagegen.providers.tags import REPORT
 from imagegen.providers.waiting import Clock
 

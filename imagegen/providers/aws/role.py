@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imagegen.providers.aws.settings import AssumeRole
 
 
-def take_on(
+def assume_role(
     core: botocore.session.Session,
     owner: boto3.Session,
     role: AssumeRole,

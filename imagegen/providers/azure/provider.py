@@ -1,4 +1,4 @@
-"""Azure's answers to what `imagegen.providers.Provider` asks."""
+"""Azure's answers to what `imagegen.providers.provider.Provider` asks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
-from imagegen.providers import Provider
 from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, tags, vault
 from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
@@ -18,6 +17,7 @@ from imagegen.providers.azure.definition import definition_of
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.azure.place import Place, PlaceAuth
 from imagegen.providers.azure.settings import Settings
+from imagegen.providers.provider import Provider
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 from typing import TYPE_CHECKING
 
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 from imagegen.rehearsal.clouds import import_variables
 

@@ -13,7 +13,7 @@ from imagegen.artifacts.archive import LIMIT_MEMBERS
 from imagegen.artifacts.download import LIMIT_BYTES
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase, read_lock
 from imagegen.errors import ConfigError
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from imagegen.build.environment import (
     packer_probe_environment,
     secret_values,
 )
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 
 _ENVIRON = {
     "HOME": "/home/me",

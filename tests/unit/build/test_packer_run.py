@@ -16,7 +16,7 @@ from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.process import Completed, Orphan, Terminal
 from imagegen.build.toolchain import Toolchain
 from imagegen.errors import BuildError, RefusedError
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -17,8 +17,9 @@ from imagegen.console import Console
 from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import Leftover, Provider, Remains, Run, provider
+from imagegen.providers import Leftover, Remains, Run
 from imagegen.providers.aws.place import Place
+from imagegen.providers.provider import Provider, provider
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:

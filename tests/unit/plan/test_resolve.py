@@ -13,7 +13,7 @@ from imagegen import contents, pipeline
 from imagegen.artifacts.lock import Lock
 from imagegen.canonical import canonical
 from imagegen.plan.resolve import resolve, unanswered
-from imagegen.providers import provider
+from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
     from collections.abc import Callable

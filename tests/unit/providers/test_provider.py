@@ -13,7 +13,7 @@ import pytest
 
 import imagegen.providers
 from imagegen.contents import PACKER
-from imagegen.providers import Provider, provider
+from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import PROVIDERS
 
 FOLDER = Path(imagegen.providers.__file__).parent
