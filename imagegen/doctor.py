@@ -28,17 +28,17 @@ def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Conso
     cloud, components = provider(spec.provider), components_of(steps)
     checks = [_tools(spec, components, run, console)]
     with console.task(f"asking {spec.target}", None):
-        checks += cloud.quick_checks(spec.settings, run)
+        checks += _for_target(spec, cloud.quick_checks(spec.settings, run))
         if is_stopped(checks):
             return [*checks, Check("everything else", UNKNOWN, "not checked: correct the above first")]
         request = cloud.base_request(spec.settings, spec.offered_image)
-        return checks + cloud.thorough_checks(spec, request, run)
+        return checks + _for_target(spec, cloud.thorough_checks(spec, request, run))
 
 
 def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
     """Run the quick checks. A failed check is an error; an unknown one, or one only for publishing, is a warning."""
     with console.task(f"asking {spec.target} whether it can be built", None):
-        checks = provider(spec.provider).quick_checks(spec.settings, run)
+        checks = _for_target(spec, provider(spec.provider).quick_checks(spec.settings, run))
     wrong = [check for check in checks if check.verdict == WRONG and (with_publish or not check.of_publishing)]
     for check in checks:
         if check.verdict != OK and check not in wrong:
@@ -47,6 +47,15 @@ def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool =
     if wrong:
         problems = [Problem(check.subject, 0, "", check.message, check.hint) for check in wrong]
         raise RefusedError(f"{spec.target} would fail this build", problems=problems)
+
+
+def _for_target(spec: Spec, checks: Iterable[Check]) -> list[Check]:
+    """A provider names keys as those of the target that is named after its cloud."""
+    own, here = f"targets.{spec.provider}", f"targets.{spec.target}"
+    return [
+        dataclasses.replace(check, message=check.message.replace(own, here), hint=check.hint.replace(own, here))
+        for check in checks
+    ]
 
 
 def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:

@@ -34,6 +34,7 @@ from imagegen.manifest.verdict import accept_built, check_found
 from imagegen.plan.context import artifact_requests, evaluate_steps
 from imagegen.plan.resolve import resolve, unanswered
 from imagegen.providers.provider import provider
+from imagegen.providers.registry import provider_folder
 from imagegen.render.tree import render
 
 if TYPE_CHECKING:
@@ -115,9 +116,12 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
     """The plan, and the bytes it speaks of."""
     packer, cloud = target.loaded.contents.packer, target.spec.provider
     guest = read_folder(target.loaded.contents.guest)
+    shipped = packer / cloud
+    own = shipped if shipped.is_dir() else provider_folder(cloud) / "packer"
     scripts = {"start.ps1": guest.pop("start.ps1")}
-    scripts |= {f"{cloud}/{path}": data for path, data in read_folder(packer / cloud, "*.ps1").items()}
-    templates = {path: text.decode() for path, text in read_folder(packer, "**/*.j2").items()}
+    scripts |= {f"{cloud}/{path}": data for path, data in read_folder(own, "*.ps1").items()}
+    sources = {f"{cloud}/{path}": text for path, text in read_folder(own, "*.j2").items()}
+    templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
     return resolve(target.spec, lock, target.steps, guest, scripts, templates)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +29,18 @@ BASE_IMAGE_RELEASE: Final = (
     ERROR,
     "A base image of your own must have the release, edition and generation of the config",
     "registry fixes and container images are chosen for the Windows that the config asks for",
+)
+
+LICENCE_ACKNOWLEDGED: Final = (
+    "licence-acknowledged",
+    ERROR,
+    "Sharing a Windows image requires licence_acknowledged: true",
+)
+NETWORK_FORM: Final = (
+    "network-form",
+    ERROR,
+    "Each of allowed_cidrs must be a network",
+    "an address that is no network is usually a typing error",
 )
 
 
@@ -83,3 +96,29 @@ def find_other_windows(spec: Spec, name: str, generation: int | None = None) -> 
     if generation == 1 and re.search(patterns["generation_2"], plain):
         message = f"{name} is of generation 2 by its name, and the config is of generation 1"
         yield Finding(path, message, "name an image of the generation, or say generation: 2")
+
+
+def find_unacknowledged_licence(*, is_shared: bool, is_acknowledged: bool) -> Iterator[Finding]:
+    """Images of Windows go to others only under the terms of their licence."""
+    if is_shared and not is_acknowledged:
+        message = "an image of Windows goes to others only under the terms of Windows' licence, which you answer for"
+        hint = "read them, and say licence_acknowledged: true; or leave sharing out"
+        yield Finding(("publish", "sharing"), message, hint)
+
+
+def find_wrong_networks(cidrs: Sequence[str]) -> Iterator[Finding]:
+    """Those of `network.allowed_cidrs` that are no networks, with what may be meant."""
+    for index, cidr in enumerate(cidrs):
+        if wrong := _wrong_network(cidr):
+            yield Finding(("network", "allowed_cidrs", index), f"{cidr} is no network: {wrong[0]}", wrong[1])
+
+
+def _wrong_network(cidr: str) -> tuple[str, ...]:
+    """Why it is no network and what may be meant; nothing where it is one."""
+    try:
+        network = ipaddress.IPv4Network(cidr, strict=False)
+    except ValueError:
+        return "an address has four numbers up to 255, a prefix one up to 32", "write it as 198.51.100.0/24"
+    if str(network) != cidr:
+        return f"an address within {network}", f"write {network}, or {cidr.partition('/')[0]}/32 for one machine"
+    return ()

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from imagegen.catalog.facts import JsonObject
-    from imagegen.documents.yaml import YamlPath
     from imagegen.judging import RuleInput
 
 
@@ -174,28 +173,3 @@ def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
         return list(addresses)
     networks = [ipaddress.ip_network(item, strict=False) for item in written]
     return [address for address in addresses if not any(ipaddress.ip_address(address) in one for one in networks)]
-
-
-@rule(
-    "network-form",
-    ERROR,
-    "Each of allowed_cidrs must be a network",
-    why="an address that is no network is usually a typing error",
-)
-def network_form(given: RuleInput) -> Iterator[Finding]:
-    for target, settings in given.config.targets.named().items():
-        for index, cidr in enumerate(settings.network.allowed_cidrs):
-            path: YamlPath = ("targets", target, "network", "allowed_cidrs", index)
-            if wrong := _wrong_network(cidr):
-                yield Finding(path, f"{cidr} is no network: {wrong[0]}", wrong[1])
-
-
-def _wrong_network(cidr: str) -> tuple[str, ...]:
-    """Why it is no network and what may be meant; nothing where it is one."""
-    try:
-        network = ipaddress.IPv4Network(cidr, strict=False)
-    except ValueError:
-        return "an address has four numbers up to 255, a prefix one up to 32", "write it as 198.51.100.0/24"
-    if str(network) != cidr:
-        return f"an address within {network}", f"write {network}, or {cidr.partition('/')[0]}/32 for one machine"
-    return ()

@@ -149,15 +149,3 @@ def updates_exclude(given: RuleInput) -> Iterator[Finding]:
         elif not updates.categories:
             message = f"only what kbs names is installed, and {kb} is not among it: excluding it does nothing"
             yield Finding(path, message, "leave it out, or name categories")
-
-
-@rule("licence-acknowledged", ERROR, "Sharing a Windows image requires licence_acknowledged: true")
-def licence_acknowledged(given: RuleInput) -> Iterator[Finding]:
-    for target, settings in given.config.targets.named().items():
-        sharing = settings.publish.sharing
-        if sharing and not sharing.licence_acknowledged:
-            message = (
-                "an image of Windows goes to others only under the terms of Windows' licence, which you answer for"
-            )
-            hint = "read them, and say licence_acknowledged: true; or leave sharing out"
-            yield Finding(("targets", target, "publish", "sharing"), message, hint)

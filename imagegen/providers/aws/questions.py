@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from imagegen.providers.aws.settings import TITLE
 from imagegen.providers.questions import CloudQuestions, Question
 
 _TEXT: Final = """\
@@ -16,7 +17,7 @@ _TEXT: Final = """\
 """
 
 QUESTIONS: Final = CloudQuestions(
-    title="AWS",
+    title=TITLE,
     questions=(
         Question(
             name="region",

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from imagegen.providers.azure.settings import TITLE
 from imagegen.providers.questions import CloudQuestions, Question
 
 _TEXT: Final = """\
@@ -21,7 +22,7 @@ _TEXT: Final = """\
 """
 
 QUESTIONS: Final = CloudQuestions(
-    title="Azure",
+    title=TITLE,
     questions=(
         Question(
             name="location",

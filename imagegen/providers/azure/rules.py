@@ -17,10 +17,14 @@ from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     DISK_HOLDS_BASE_IMAGE,
+    LICENCE_ACKNOWLEDGED,
+    NETWORK_FORM,
     WINDOWS_OFFERED,
     find_other_windows,
     find_small_disk,
+    find_unacknowledged_licence,
     find_unknown_regions,
+    find_wrong_networks,
     offered_image,
     publish_regions,
 )
@@ -287,3 +291,16 @@ def base_image_release(target: Target) -> Iterator[Finding]:
     if image := target.settings.base_image:
         name = f"{image.publisher}/{image.offer}/{image.sku}"
         yield from find_other_windows(target, name, target.settings.generation)
+
+
+@rule(*LICENCE_ACKNOWLEDGED)
+def licence_acknowledged(target: Target) -> Iterator[Finding]:
+    sharing = target.settings.publish.sharing
+    yield from find_unacknowledged_licence(
+        is_shared=sharing is not None, is_acknowledged=sharing is not None and sharing.licence_acknowledged
+    )
+
+
+@rule(*NETWORK_FORM)
+def network_form(target: Target) -> Iterator[Finding]:
+    yield from find_wrong_networks(target.settings.network.allowed_cidrs)

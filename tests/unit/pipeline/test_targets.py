@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import loading, pipeline
+from imagegen import doctor, loading, pipeline
 from imagegen.artifacts.lock import lock_bytes, read_lock
 from imagegen.build.journal import Entry
 from imagegen.config.fields import takes_text
+from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.leftovers.sweep import Place
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.store import LocalStore
+from imagegen.providers import Run, provider
+from imagegen.providers.checks import WRONG, Check
 from tests.conftest import make_test_lock
 from tests.unit.manifest.test_manifest_store import manifest
 
@@ -175,6 +179,16 @@ def test_targets_that_build_in_one_place_are_looked_at_once() -> None:
         Place(name, "aws", {"region": region}) for name, region in (("a", "x"), ("b", "x"), ("c", "y"))
     )
     assert own.key == named.key != other.key
+
+
+def test_what_is_wrong_with_a_target_names_its_own_keys(loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = Check("region", WRONG, "targets.aws.region is away", "choose another targets.aws.region")
+    cloud = dataclasses.replace(provider("aws"), quick_checks=lambda *_: [check])
+    monkeypatch.setattr(doctor, "provider", lambda _: cloud)
+    with pytest.raises(RefusedError) as refused:
+        doctor.refuse_wrong(loaded.specs["prod"], Run({}, {}, ""), Console(io.StringIO(), plain=True))
+    (problem,) = refused.value.problems
+    assert (problem.message, problem.hint) == ("targets.prod.region is away", "choose another targets.prod.region")
 
 
 def test_a_journal_of_an_earlier_version_says_its_cloud_by_its_target() -> None:
