@@ -65,11 +65,7 @@ class NamedTargets(Strict):
             raise ValueError(f"name at least one target: {' or '.join(PROVIDERS)}")
         return self
 
-    if TYPE_CHECKING:
-        # The cloud of each registered provider is a field, which no type checker knows.
-        def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401 - that provider's own Settings
-
-    def named(self) -> dict[str, Any]:
+    def named(self) -> dict[str, TargetSettings]:
         """The settings of each target."""
         return {name: settings for name, settings in self if settings is not None}
 

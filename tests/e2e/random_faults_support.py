@@ -33,6 +33,7 @@ from imagegen.providers import Run
 from imagegen.providers.aws import client
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.azure import provider as azure_provider
+from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 from imagegen.providers.waiting import Clock
 from imagegen.rehearsal.clouds.aws import moto_call
@@ -343,8 +344,8 @@ class Product:
     @contextlib.contextmanager
     def _open_azure(self, scratch: Path) -> Iterator[Cloud]:
         options = options_of(scene_for(self.loaded, "azure", scratch), AzureOptions)
-        settings = self.loaded.config.targets.azure
-        assert settings is not None
+        settings = self.loaded.specs["azure"].settings
+        assert isinstance(settings, AzureSettings)
         failing: dict[str, str] = {}
         azure = Azure(dataclasses.replace(options, failing=failing), lambda _: None)
         self.cloud = PlayedAzure(azure, failing, settings.location, *settings.publish.regions)

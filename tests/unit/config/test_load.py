@@ -18,6 +18,8 @@ from imagegen.config.model import ImageConfig
 from imagegen.config.sources import PinnedUrl
 from imagegen.documents.problems import models_in
 from imagegen.errors import ConfigError
+from imagegen.providers.aws.settings import Settings as AwsSettings
+from imagegen.providers.azure.settings import Settings as AzureSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,11 +62,11 @@ def test_defaults() -> None:
         "capi",
     )
     assert config.overrides == {}
-    assert config.targets.aws is not None
-    assert (config.targets.aws.instance_types, config.targets.aws.disk.size_gb) == (["m6i.large"], 50)
-    assert config.targets.azure is not None
-    assert (config.targets.azure.vm_sizes, config.targets.azure.gallery.version) == (["Standard_D4s_v5"], "date")
-    assert [settings.publish.regions for settings in config.targets.named().values()] == [[], []]
+    aws, azure = config.targets.named().values()
+    assert isinstance(aws, AwsSettings)
+    assert isinstance(azure, AzureSettings)
+    assert (aws.instance_types, aws.disk.size_gb, aws.publish.regions) == (["m6i.large"], 50, [])
+    assert (azure.vm_sizes, azure.gallery.version, azure.publish.regions) == (["Standard_D4s_v5"], "date", [])
 
 
 def test_both_forms_of_an_override() -> None:

@@ -8,6 +8,8 @@ from imagegen.config.model import ImageConfig
 from imagegen.config.schema import MODELINE
 from imagegen.config.starter import Answers, answer_paths, complaint, starter_text
 from imagegen.documents.yaml import parse_yaml
+from imagegen.providers.aws.settings import Settings as AwsSettings
+from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.providers.questions import all_questions
 
 AWS = {"region": "us-east-1"}
@@ -29,13 +31,14 @@ def test_starter_says_every_answer(clouds: dict[str, dict[str, str]], modeline: 
     assert config.allow_eol is modeline
     assert config.runtime.containerd is not None
     assert config.runtime.containerd.version == "2.3.4"
-    assert list(config.targets.named()) == list(clouds)
-    if config.targets.aws:
-        assert (config.targets.aws.region, tuple(config.targets.aws.network.allowed_cidrs)) == ("us-east-1", CIDRS)
-    if config.targets.azure:
-        gallery = config.targets.azure.gallery
-        said = [config.targets.azure.location, gallery.resource_group, gallery.name, gallery.definition]
-        assert (said, tuple(config.targets.azure.network.allowed_cidrs)) == (list(AZURE.values()), CIDRS)
+    targets = config.targets.named()
+    assert list(targets) == list(clouds)
+    if isinstance(aws := targets.get("aws"), AwsSettings):
+        assert (aws.region, tuple(aws.network.allowed_cidrs)) == ("us-east-1", CIDRS)
+    if isinstance(azure := targets.get("azure"), AzureSettings):
+        gallery = azure.gallery
+        said = [azure.location, gallery.resource_group, gallery.name, gallery.definition]
+        assert (said, tuple(azure.network.allowed_cidrs)) == (list(AZURE.values()), CIDRS)
 
 
 GOOD = {

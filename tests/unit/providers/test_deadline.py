@@ -19,6 +19,7 @@ from imagegen.providers.aws import checks as aws_checks
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Auth
+from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure import checks, provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN
@@ -120,8 +121,8 @@ def test_aws_is_asked_twice_at_most_and_not_after_its_time(
     monkeypatch.setattr(botocore.httpsession.URLLib3Session, "send", send)
     run = Run({"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}, {}, "")
     if ask == "quick":
-        aws = load_today(CONFIG).config.targets.aws
-        assert aws is not None
+        aws = load_today(CONFIG).specs["aws"].settings
+        assert isinstance(aws, AwsSettings)
         assert {check.verdict for check in aws_checks.quick_checks(aws, run)} == {UNKNOWN}
     else:
         place = Place(region="us-east-1", auth=Auth())
