@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.resolve import Decision
     from imagegen.providers.aws.settings import Auth
-    from imagegen.providers.azure.settings import Settings as AzureSettings
 
 LABELS = {"team": "web"}
 # At an image that is on its way, until it is there.

@@ -41,7 +41,8 @@ CLI = "import sys\nfrom imagegen.cli.main import main\nsys.argv[0] = 'imagegen'\
 LOCK = """\
 import sys, pathlib
 from imagegen.artifacts.lock import lock_bytes
-from imagegen.providers import Run, provider
+from imagegen.providers import Run
+from imagegen.providers.provider import provider
 from tests.conftest import load_today, make_test_lock
 config = pathlib.Path(sys.argv[1])
 loaded, toy = load_today(config), provider("toy")
@@ -60,7 +61,8 @@ from imagegen.providers import Run
 from tests.conftest import load_today
 config, tree = map(pathlib.Path, sys.argv[1:])
 loaded, run = load_today(config), Run(os.environ, {}, "")
-decision = pipeline.decide(loaded, "toy", pipeline.read_lock_for(loaded, "toy", config.with_name("config.lock.json")))
+toy = pipeline.prepare_target(loaded, "toy")
+decision = pipeline.decide(toy, pipeline.read_lock_for(toy, config.with_name("config.lock.json")))
 tools = pipeline.find_toolchain(decision.plan, run, Console(sys.stderr, plain=True))
 pipeline.check(decision.plan, tools, BuildFolder(tree.parent), run)
 """

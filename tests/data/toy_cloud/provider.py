@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pydantic
 
 from imagegen.artifacts.lock import BaseForm, LockedBase
-from imagegen.providers import Provider, provider
+from imagegen.providers.provider import Provider, provider
 from imagegen.providers.tags import ImageTags
 from toy_cloud.settings import Settings
 
@@ -46,6 +46,7 @@ PROVIDER = Provider[Settings, Place](
     image_tags=lambda _settings, versions: ImageTags(versions, {}),
     source_values=lambda plan: {"street": plan.settings.street},
     find_built=_refuse,
+    read_built=_refuse,
     mark=_refuse,
     publish=_refuse,
     place=_refuse,

@@ -18,8 +18,9 @@ from imagegen.errors import ConfigError, RefusedError
 from imagegen.leftovers.sweep import Place
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.store import LocalStore
-from imagegen.providers import Run, provider
+from imagegen.providers import Run
 from imagegen.providers.checks import WRONG, Check
+from imagegen.providers.provider import provider
 from tests.conftest import make_test_lock
 from tests.unit.manifest.test_manifest_store import manifest
 
