@@ -42,7 +42,7 @@ _NEXT: Final = rf"(?s)\.{_WORD}|{_BRACKETS}"
 
 _NOTHING: Final = ("null", "~")
 
-_PATH_HINT: Final = 'write a path such as targets.aws.publish.regions[0], or tags["a.b"] for a key with a dot'
+_PATH_HINT: Final = 'write a path such as targets.prod.publish.regions[0], or tags["a.b"] for a key with a dot'
 _VALUE_HINT: Final = 'write the value as one line of YAML, such as 5, true, null, [a, b], {a: 1} or "a string"'
 
 

@@ -100,7 +100,7 @@ class Document:
 
 
 def dotted(path: YamlPath) -> str:
-    """A path as text: `targets.aws.publish.regions[0]`, `mirrors["docker.io"]`."""
+    """A path as text: `targets.prod.publish.regions[0]`, `mirrors["docker.io"]`."""
     text = ""
     for part in path:
         if isinstance(part, int):
