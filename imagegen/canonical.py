@@ -1,4 +1,4 @@
-"""The one JSON spelling of a value, and its digest."""
+"""The canonical JSON of a value, and its digest."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 
 
 def digest(value: object) -> str:
-    """The sha256 of a value, however it was spelt."""
+    """The sha256 of a value's canonical JSON."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def canonical(value: object) -> bytes:
-    """The one JSON spelling of a value."""
+    """The canonical JSON of a value."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()

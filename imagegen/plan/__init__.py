@@ -1,1 +1,1 @@
-"""What was decided: a plan in three parts, and the identity of the image it makes."""
+"""Plans: everything that was decided for an image, and the identity of the image."""

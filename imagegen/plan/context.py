@@ -1,4 +1,4 @@
-"""A settled spec in; what its steps may read, and the steps evaluated, out. Pure."""
+"""Evaluates the steps of a settled spec with the values that they may read. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SECTIONS = {
 
 
 def step_context(spec: Spec) -> dict[str, object]:
-    """Everything that a step's `reads` may name."""
+    """All values that a step's `reads` may name."""
     sections = spec.config.model_dump(mode="json", include=_SECTIONS)
     sections["cloudbase_init"] |= {
         "plugins": list(spec.plugins),
@@ -45,15 +45,15 @@ def step_context(spec: Spec) -> dict[str, object]:
 
 
 def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep, ...]:
-    """Every step that applies, after the steps that it must follow."""
+    """All steps that apply, in order, evaluated."""
     context = step_context(spec)
     overrides = {
-        name: Override(asked) if isinstance(asked, str) else Override(asked.url, asked.sha256)
-        for name, asked in spec.config.overrides.items()
+        name: Override(override) if isinstance(override, str) else Override(override.url, override.sha256)
+        for name, override in spec.config.overrides.items()
     }
     return tuple(
         dataclasses.replace(
-            sourcing.sourced(evaluate_step(steps[name], context, overrides), spec.config), earlier=earlier
+            sourcing.apply_mirror(evaluate_step(steps[name], context, overrides), spec.config), earlier=earlier
         )
         for name, earlier in order_steps(steps).items()
         if applies(steps[name], context)
@@ -61,24 +61,24 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
 
 
 def refused_hosts(specs: Iterable[Spec], document: Document, steps: Mapping[str, Step]) -> list[Problem]:
-    """Every address, on any target, that the config's policy does not allow."""
+    """A problem for each host, on any target, that the config's policy does not allow."""
     specs = list(specs)
     evaluated = [step for spec in specs for step in evaluate_steps(spec, steps)]
     return sourcing.refused_hosts(specs[0].config, evaluated, document)
 
 
 def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, ArtifactRequest]:
-    """Everything that the steps download, by name."""
+    """All artifacts that the steps download, by name."""
     return {name: request for step in evaluated for name, request in step.requests.items()}
 
 
 def components_of(evaluated: Iterable[EvaluatedStep]) -> dict[str, str]:
-    """The version of every component that the steps bring: what tags, manifest and `imagegen plan` show."""
+    """The version of every component that the steps install, for tags, manifest and `imagegen plan`."""
     components: dict[str, str] = {}
     for step in evaluated:
         for name, version in step.components:
             if components.setdefault(name, version) != version:
-                message = f"{name} has the version {components[name]} and the version {version}"
+                message = f"{name} has two versions: {components[name]} and {version}"
                 problem = step.step.described.problem((), message, "give each component one version")
-                raise ConfigError("the plan does not hold together", problems=[problem])
+                raise ConfigError("the plan is not valid", problems=[problem])
     return components

@@ -1,8 +1,8 @@
 """BuildPlan: everything that was decided for one target, in three parts.
 
-`image` is what is on the image, and alone decides its identity; `build` is how it is made; `settings` are what the
-config says of the target: on which machine it is made, and where the image goes. No fact of a run (time, commit, run
-id) and no secret is in any of them.
+`image` is the content of the image and alone decides its identity, `build` is how it is made, and `settings` are the
+config's settings of the target: the builder, and where the image goes. None of them holds a secret or a fact of a run
+(time, commit, run id).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlannedResource:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedStep:
-    """What a step puts on the machine in one phase; `repeated` says that a later round holds the same resources."""
+    """The resources of a step in one phase. If `repeated`, a later round has the same resources."""
 
     name: str
     repeated: bool
@@ -49,7 +49,7 @@ class PlannedStep:
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """Steps between two restarts; `restart` says that one follows."""
+    """The steps between two restarts. If `restart`, a restart follows."""
 
     name: str
     restart: bool
@@ -62,7 +62,7 @@ class Phase:
 
 @dataclasses.dataclass(frozen=True)
 class PlannedArtifact:
-    """Bytes that the image is made of, wherever they are fetched from."""
+    """The bytes of an artifact, whatever URL they come from."""
 
     sha256: str
     size: int
@@ -70,7 +70,7 @@ class PlannedArtifact:
 
 @dataclasses.dataclass(frozen=True)
 class ImagePart:
-    """What is on the image: nothing else can change its identity. It says its cloud and not its target's name: targets
+    """The content of the image. Nothing else changes its identity. It names the provider and not the target: targets
     with the same settings have the same image."""
 
     provider: str
@@ -83,14 +83,14 @@ class ImagePart:
     scripts: Mapping[str, str]
 
     def as_json(self) -> dict[str, object]:
-        """`target` is what the provider's name was called when the first identities were made of it."""
+        """The part as JSON. The provider's key is `target`, because the first identities were made with it."""
         parts = dataclasses.asdict(self)
         return {"target": parts.pop("provider"), **parts}
 
 
 @dataclasses.dataclass(frozen=True)
 class StepNotes:
-    """What is said of a step and how long it may take: neither is on the image."""
+    """The summary and the timeout of a step. Neither is part of the image."""
 
     summary: str
     timeout_s: int
@@ -98,10 +98,10 @@ class StepNotes:
 
 @dataclasses.dataclass(frozen=True)
 class BuildPart:
-    """How the image is made: names, machine, network, times, and where downloads come from.
+    """How the image is made: names, machine, network, timeouts and download URLs.
 
-    `stated` is what the config says of the cluster and of its own policy: it is on no machine, and is recorded.
-    `proxy` is what the builder downloads through.
+    `stated` holds settings for the cluster and the policy, which are recorded only. `proxy` is the proxy of the
+    builder's downloads.
     """
 
     name: str
@@ -116,7 +116,7 @@ class BuildPart:
 
     @property
     def longest_s(self) -> int:
-        """How long Packer may take: every phase and wait to its limit, and what is around them."""
+        """How long Packer may take: the timeouts of all phases and waits, and the time around them."""
         # A restart follows each phase but the last.
         restarts_min = self.timeouts_min["restart"] * (len(self.phase_timeouts_s) - 1)
         waits_min = self.timeouts_min["winrm"] + restarts_min + self.timeouts_min["generalise"]
@@ -125,7 +125,7 @@ class BuildPart:
 
 @dataclasses.dataclass(frozen=True)
 class BuildPlan(Generic[S]):
-    """The whole decision for one target. `settings` say on which machine it is made, and where the image goes."""
+    """Everything that was decided for one target. `settings` are the target's own: the builder, and the publishing."""
 
     image: ImagePart
     build: BuildPart
@@ -133,12 +133,12 @@ class BuildPlan(Generic[S]):
 
     @property
     def image_id(self) -> str:
-        """The identity: sha256 of the canonical image part, salted by the errata."""
+        """The identity: the sha256 of the canonical image part, salted with the errata."""
         return digest({"errata": list(ERRATA), "image": self.image.as_json()})
 
     @property
     def short_id(self) -> str:
-        """Enough of the identity for folder names and people."""
+        """The start of the identity, for folder names and messages."""
         return self.image_id[:16]
 
     def as_json(self) -> dict[str, object]:

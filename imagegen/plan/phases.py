@@ -1,4 +1,4 @@
-"""Steps in; their order, and the phases between which Windows restarts, out. Pure.
+"""Orders the steps and cuts them into phases, between which Windows restarts. Pure.
 
 The resources that may restart Windows come last in their phase: one restart serves all of them. A resource that follows
 one of them, in its own step or in a later step, is in a later phase.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class PlacedResource:
-    """A resource in its phase, and where it comes from."""
+    """A resource in its phase, and its step."""
 
     step: Step
     draft: Draft
@@ -42,7 +42,7 @@ class PlacedResource:
 
     @property
     def repeated(self) -> bool:
-        """Whether a later round holds it again."""
+        """Whether a later round has it again."""
         return self.round < self.step.meta.rounds
 
     def problem(self, message: str, hint: str) -> Problem:
@@ -51,7 +51,7 @@ class PlacedResource:
 
 
 def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
-    """Each step with the names of all the steps that it must follow. It comes after them; ties go by name."""
+    """The steps in order, each with the names of all steps that it must follow. Equal steps are ordered by name."""
     direct = {name: sorted({*steps[name].meta.after, *steps[name].meta.needs_restart_of}) for name in sorted(steps)}
     try:
         ordered = list(graphlib.TopologicalSorter(direct).static_order())
@@ -60,7 +60,7 @@ def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
     earlier: dict[str, frozenset[str]] = {}
     for name in ordered:
         earlier[name] = frozenset(direct[name]).union(*(earlier[other] for other in direct[name]))
-    # A step follows more steps than each of those that it follows.
+    # A step follows more steps than any step before it, so their number gives a valid order.
     return dict(sorted(earlier.items(), key=lambda item: (len(item[1]), item[0])))
 
 
@@ -76,7 +76,7 @@ def _cycle_error(cycle: Sequence[str], steps: Mapping[str, Step]) -> ConfigError
 
 
 def find_wrong_restarts(steps: Sequence[TypedStep]) -> Iterator[Problem]:
-    """Each `needs_restart_of` and `rounds` that counts on a restart which this plan does not have."""
+    """A problem for each `needs_restart_of` and `rounds` that needs a restart which this plan does not have."""
     restarting = {item.step.name: [resource.may_restart for _, resource in resources] for item, resources in steps}
     for step in (item.step for item, _ in steps):
         for index, needed in enumerate(step.meta.needs_restart_of):

@@ -1,7 +1,7 @@
-"""A config's proxy in; the proxy of the guest's downloads, with its exceptions as .NET takes them, out. Pure.
+"""Converts a config's proxy to the proxy of the guest's downloads, with exceptions in .NET's form. Pure.
 
-.NET matches each exception, a regular expression in any case, against `https://host` or, where the port is not 443,
-`https://host:port`. All downloads are over https, so HTTP_PROXY is no business of theirs.
+.NET matches each exception, a case-insensitive regular expression, against `https://host` or, if the port is not 443,
+`https://host:port`. All downloads use https, so HTTP_PROXY does not matter.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _DEFAULT_PORT = 443
 
 
 def download_proxy(proxy: Proxy | None) -> JsonObject | None:
-    """None where downloads go through no proxy of the config's."""
+    """The proxy for downloads; None if the config has none."""
     if proxy is None or proxy.for_downloads is None or "*" in proxy.no_proxy:
         return None
     return {"url": proxy.for_downloads, "bypass": sorted({*map(_pattern, proxy.no_proxy)} - {""})}
 
 
 def _pattern(entry: str) -> str:
-    """Empty for what no name of a host can be matched with: a network, an IPv6 address, a `*` within a name."""
+    """The regular expression of an exception. Empty for a network, an IPv6 address or a `*` within a name."""
     match = _ENTRY.fullmatch(entry)
     if match is None:
         return ""

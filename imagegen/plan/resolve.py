@@ -1,4 +1,4 @@
-"""A settled spec, its lock and the content in; the whole decision for its target out. Pure: no clock, no network."""
+"""Makes the plan for one target from a settled spec, its lock and the content. Pure: no clock, no network."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _PHASE_MARGIN_S = 600
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """A plan, the bytes that it has the digests of, and the templates of its tree."""
+    """A plan, the files whose digests it has, and the templates of its tree."""
 
     plan: BuildPlan
     bundle: Mapping[str, bytes]
     scripts: Mapping[str, bytes]
     templates: Mapping[str, str]
-    """Of the tree, by their path; what they are rendered to is no part of an image."""
+    """The templates of the tree by path. The rendered tree is not part of the image."""
 
 
 def resolve(
@@ -64,14 +64,14 @@ def resolve(
     scripts: Mapping[str, bytes],
     templates: Mapping[str, str],
 ) -> Decision:
-    """`guest` are the engine's static files with the script of every kind, `scripts` the cloud's own and the entry."""
+    """`guest` are the engine's files and the kinds' scripts, `scripts` the cloud's scripts and the entry script."""
     config = spec.config
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, spec.provider)
     notes = {step.step.name: _notes(step.step, config) for step in evaluated}
     texts = {path: text for step in evaluated for path, text in step.texts.items()}
-    bundle = {**_needed(guest, phases), **texts}
+    bundle = {**_select_needed(guest, phases), **texts}
     image = ImagePart(
         provider=spec.provider,
         windows={
@@ -105,7 +105,7 @@ def resolve(
 
 
 def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:
-    """What the lock does not answer for this config: the names of artifacts and base images to look up."""
+    """The artifacts and base images of this config that the lock does not have."""
     lock = lock or Lock()
     request = provider.base_request(spec.settings, spec.offered_image)
     base = lock.base_images.get(spec.target)
@@ -117,8 +117,8 @@ def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ..
     return missing
 
 
-def _needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
-    """The engine's files with the scripts of the plan's own kinds: a kind that no resource is of changes no image."""
+def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
+    """The engine's files and the scripts of the kinds in the plan, so that other kinds do not change the image."""
     kinds = {f"kinds/{resource.kind}.ps1" for phase in phases for resource in phase.resources()}
     return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
 
@@ -138,7 +138,7 @@ def _stated(spec: Spec) -> dict[str, object]:
 
 
 def _pinned(config: ImageConfig) -> dict[str, str]:
-    named = {name: asked.sha256 for name, asked in config.overrides.items() if not isinstance(asked, str)}
+    named = {name: item.sha256 for name, item in config.overrides.items() if not isinstance(item, str)}
     return {name: digest for name, digest in named.items() if digest}
 
 
@@ -155,12 +155,12 @@ def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, provider: str) -> 
     placed = [item for phase in cut for item in phase]
     problems += [*_find_missing_paths(placed, stock_paths(provider)), *_find_duplicates(placed)]
     if problems:
-        raise ConfigError("the plan does not hold together", problems=problems)
+        raise ConfigError("the plan is not valid", problems=problems)
     return tuple(plan_phase(number, phase) for number, phase in enumerate(cut, 1))
 
 
 def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
-    """A phase of the plan. Resources of one step that follow one another are one entry."""
+    """A phase of the plan. Consecutive resources of one step are one entry."""
     steps = []
     for step, members in itertools.groupby(phase, key=lambda placed: placed.step.name):
         placed = tuple(members)
@@ -178,9 +178,9 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
             wanted = fields.pop("expect", None)
             missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), wanted)
             if missing:
-                has = ", ".join(sorted(artifact.members or {})[:12])
-                message = f"the archive {fields['artifact']} does not hold {', '.join(missing)}"
-                problems.append(document.problem((*draft.path, "expect"), message, f"it holds {has}"))
+                members = ", ".join(sorted(artifact.members or {})[:12])
+                message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
+                problems.append(document.problem((*draft.path, "expect"), message, f"it has {members}"))
                 continue
         if draft.kind == "file" and "sha256" not in fields and artifact is not None:
             fields["sha256"] = artifact.sha256
@@ -194,7 +194,7 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
 def _members(
     artifact: LockedArtifact, strip: int, wanted: list[str] | None
 ) -> tuple[list[str], list[dict[str, object]]]:
-    """The files that an archive leaves in its folder, and which of the wanted ones it does not."""
+    """The wanted files that an archive does not have, and the files that it unpacks."""
     left = {}
     for path, digest in (artifact.members or {}).items():
         parts = path.split("/")[strip:]
@@ -207,14 +207,14 @@ def _members(
 
 
 def _find_missing_paths(placed: Iterable[PlacedResource], stock: Iterable[str]) -> Iterator[Problem]:
-    """Each path that a resource needs before another resource has made it: Windows would find this hours later."""
-    there = {path.lower() for path in stock}
+    """A problem for each path that no earlier resource makes. On Windows this would fail hours later."""
+    existing = {path.lower() for path in stock}
     for item in placed:
         for path in item.resource.needs():
-            if path.lower() not in there and len(PureWindowsPath(path).parts) > 1:
-                hint = "make it with a directory, file, archive or package above"
+            if path.lower() not in existing and len(PureWindowsPath(path).parts) > 1:
+                hint = "add a directory, file, archive or package above that makes it"
                 yield item.problem(f"nothing before {item.id} makes {path}", hint)
-        there |= {path.lower() for path in item.resource.makes()}
+        existing |= {path.lower() for path in item.resource.makes()}
 
 
 def _find_duplicates(placed: Iterable[PlacedResource]) -> Iterator[Problem]:

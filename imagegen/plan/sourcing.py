@@ -1,4 +1,4 @@
-"""Where the config's policy lets artifacts come from. Pure."""
+"""Applies the config's policy for downloads: mirror and allowed hosts. Pure."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from imagegen.steps.evaluate import EvaluatedStep
 
 
-def sourced(step: EvaluatedStep, config: ImageConfig) -> EvaluatedStep:
-    """The step with its public addresses moved to the mirror; what is overridden has its own address already."""
+def apply_mirror(step: EvaluatedStep, config: ImageConfig) -> EvaluatedStep:
+    """The step with its public URLs changed to those of the mirror. Overrides are not changed."""
     mirror = config.artifacts.mirror
     if mirror is None:
         return step
@@ -36,7 +36,7 @@ def _mirrored(mirror: str, url: str) -> str:
 
 
 def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], document: Document) -> list[Problem]:
-    """Each host that the policy does not allow, with the artifacts that would come from it."""
+    """A problem for each host that the policy does not allow, with its artifacts."""
     allowed = {plain_host(host) for host in config.artifacts.allowed_hosts}
     refused: dict[str, set[str]] = {}
     overrides: dict[str, set[str]] = {}
@@ -47,8 +47,10 @@ def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], docum
             overrides.setdefault(host, set()).add(f"overrides.{request.override}")
     problems = []
     for host, names in sorted(refused.items()):
-        message = f"{', '.join(sorted(names))} would come from {host}, which is not among them"
-        hint = f"set artifacts.mirror, or {', '.join(sorted(overrides[host]))}; or allow the host"
+        message = f"{host} is not an allowed host, but {', '.join(sorted(names))} would be downloaded from it"
+        hint = (
+            f"set artifacts.mirror, or {', '.join(sorted(overrides[host]))}, or add the host to artifacts.allowed_hosts"
+        )
         problem = document.problem(("artifacts", "allowed_hosts"), message, hint)
         problems.append(dataclasses.replace(problem, rule="host-allowed"))
     return problems

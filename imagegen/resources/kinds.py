@@ -1,4 +1,4 @@
-"""The kinds themselves: each a closed model whose fields are the kind's parameters in the guest (docs/guest.md)."""
+"""The kinds of resource: closed models. Their fields are the parameters of the kind's script (docs/guest.md)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class File(Resource):
     @pydantic.model_validator(mode="after")
     def _one_origin(self) -> File:
         if (self.source is None) == (self.artifact is None):
-            raise ValueError("a file comes from exactly one of source and artifact")
+            raise ValueError("must have either source or artifact")
         return self
 
     @property
@@ -68,14 +68,14 @@ class File(Resource):
 
 
 class Member(Strict):
-    """A file that an archive brings."""
+    """A file of an archive."""
 
     path: MemberPath
     sha256: Sha256
 
 
 class Archive(Resource):
-    """An archive's files in a folder."""
+    """The files of an archive, unpacked into a folder."""
 
     kind: ClassVar[str] = "archive"
     artifact_form: ClassVar[ArtifactForm] = "archive"
@@ -100,7 +100,7 @@ class Archive(Resource):
 
 
 class Package(Resource):
-    """An installed MSI package, with the files and services it brings."""
+    """An installed MSI package, with its files and services."""
 
     kind: ClassVar[str] = "package"
     artifact_form: ClassVar[ArtifactForm] = "package"
@@ -137,10 +137,10 @@ class Registry(Resource):
     def _data_fits_type(self) -> Registry:
         wanted = {"String": str, "ExpandString": str, "DWord": int, "QWord": int, "MultiString": list}[self.type]
         if not isinstance(self.data, wanted):
-            raise ValueError(f"data of a {self.type} is a {wanted.__name__}, not a {type(self.data).__name__}")
+            raise ValueError(f"data of type {self.type} must be {wanted.__name__}, not {type(self.data).__name__}")
         limit = {"DWord": 2**32, "QWord": 2**63}.get(self.type)
         if limit is not None and isinstance(self.data, int) and not 0 <= self.data < limit:
-            raise ValueError(f"a {self.type} lies between 0 and {limit - 1}")
+            raise ValueError(f"data of type {self.type} must be between 0 and {limit - 1}")
         return self
 
     @property
@@ -149,14 +149,14 @@ class Registry(Resource):
 
 
 class Recovery(Strict):
-    """What Windows does when a service dies: always restart it."""
+    """How Windows restarts a service that died."""
 
     restart_after_s: Seconds
     reset_after_s: Seconds
 
 
 class Service(Resource):
-    """A Windows service; a null field is not this resource's business."""
+    """A Windows service. A field that is null is not checked and not changed."""
 
     kind: ClassVar[str] = "service"
     name: Name
@@ -171,7 +171,7 @@ class Service(Resource):
     @classmethod
     def _command_names_a_program(cls, command: str | None) -> str | None:
         if command is not None and _program(command) is None:
-            raise ValueError('must begin with the full path of a program, in "quotes" where it holds a space')
+            raise ValueError('must begin with the full path of a program, in "quotes" if the path has a space')
         return command
 
     @property
@@ -189,7 +189,7 @@ def _program(command: str) -> str | None:
 
 
 class Feature(Resource):
-    """A Windows Server feature; installing one may need a restart."""
+    """A Windows Server feature. Its installation may need a restart."""
 
     kind: ClassVar[str] = "feature"
     may_restart: ClassVar[bool] = True
@@ -217,14 +217,14 @@ class Firewall(Resource):
 
 
 class Entry(Strict):
-    """What one account may do."""
+    """The rights of one account."""
 
     sid: Sid
     rights: Literal["full", "modify", "read"]
 
 
 class Acl(Resource):
-    """Who may touch a file or folder: exactly these, nothing inherited."""
+    """The access rights of a file or folder: exactly these entries, none inherited."""
 
     kind: ClassVar[str] = "acl"
     path: WindowsPath
@@ -249,7 +249,7 @@ class Environment(Resource):
     @classmethod
     def _path_has_its_own_kind(cls, name: str) -> str:
         if name.lower() == "path":
-            raise ValueError("PATH is a list of folders: use the kind 'path'")
+            raise ValueError("PATH must be set with the kind 'path'")
         return name
 
     @property

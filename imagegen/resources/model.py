@@ -1,4 +1,4 @@
-"""The base of every kind of resource, and the small typed words their fields are made of."""
+"""The base of every kind of resource, and the types of their fields."""
 
 from typing import Annotated, ClassVar, Literal
 
@@ -18,42 +18,42 @@ ArtifactForm = Literal["archive", "package", "file"]
 
 
 class Strict(pydantic.BaseModel):
-    """Closed and frozen: an unknown key is an error, a value of another type is not converted.
+    """A closed, frozen and strict model: an unknown key is an error, and values are not converted to other types.
 
-    A model is built when it is first used: `imagegen validate` uses few of them and is to start fast. As much for that,
-    modules of models do not postpone their annotations, which pydantic would compile one by one at every start, and
-    write a field's words as its default.
+    pydantic builds each model when it is first used, because `imagegen validate` uses few of them and must start fast.
+    For the same reason modules of models do not postpone their annotations, which pydantic would compile one by one at
+    each start.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 class Resource(Strict):
-    """One thing a machine must have. `kind` names its script in packer/guest/kinds and its behaviour on the model."""
+    """One thing that a machine must have. `kind` names its script in packer/guest/kinds and its model in rehearsals."""
 
     kind: ClassVar[str]
     may_restart: ClassVar[bool] = False
     artifact_form: ClassVar[ArtifactForm] = "file"
-    """What the bytes of the artifact must be that this kind uses."""
+    """The form of the artifacts that this kind can use."""
 
     @property
     def label(self) -> str:
-        """What tells this resource from others of its kind."""
+        """The label that is unique among the resources of this kind."""
         raise NotImplementedError
 
     @property
     def artifact_name(self) -> str | None:
-        """The artifact whose bytes *set* needs, if any."""
+        """The artifact that *set* needs, if any."""
         return None
 
     def makes(self) -> tuple[str, ...]:
-        """Paths that are there afterwards."""
+        """The paths that exist after *set*."""
         return ()
 
     def needs(self) -> tuple[str, ...]:
-        """Paths that must be there before."""
+        """The paths that must exist before *set*."""
         return ()
 
     def fields(self) -> dict[str, object]:
-        """The fields as plan.json carries them."""
+        """The fields as plan.json has them."""
         return self.model_dump(mode="json")

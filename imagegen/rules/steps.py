@@ -29,7 +29,7 @@ def step_option_known(given: RuleInput) -> Iterator[Finding]:
             if option not in declared:
                 hint = nearest(option, sorted(declared)) if declared else "leave it out: this step has no options"
                 yield Finding(path, f"the step {name} has no option {option!r}", hint)
-            elif not declared[option].takes(value):
+            elif not declared[option].accepts(value):
                 kind, example = declared[option].type, declared[option].example
                 yield Finding(path, f"the option must be of the type {kind}", f"for example {example!r}")
 

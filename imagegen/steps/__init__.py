@@ -1,1 +1,1 @@
-"""The steps: folders of content, found by name and evaluated into resources."""
+"""Steps: folders of content, found by name and evaluated to resources."""

@@ -1,4 +1,4 @@
-"""Finds the step folders and reads them; every fault of every folder is reported at once."""
+"""Finds and reads the step folders. Reports the problems of all folders at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from imagegen.documents.problems import model_problems, nearest
+from imagegen.documents.problems import model_problems, nearest, quoted
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ConfigError, Problem
 from imagegen.steps.model import Step, StepMeta
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load_steps(roots: Sequence[StepRoot]) -> dict[str, Step]:
-    """Every step below these folders, by name."""
+    """All steps below these folders, by name."""
     steps: dict[str, Step] = {}
     problems: list[Problem] = []
     check_parts(roots)
@@ -29,20 +29,20 @@ def load_steps(roots: Sequence[StepRoot]) -> dict[str, Step]:
             steps[folder.path.name] = _load_step(folder.path, folder.shown_as)
         except ConfigError as error:
             problems += error.problems or [Problem(folder.path.name, 0, "", error.message, error.hint)]
-    # Names are judged where every folder could be read: a step that could not is no unknown name.
+    # Names are checked only if every folder could be read: a step that cannot be read is not an unknown step.
     if not problems:
-        problems = [problem for step in steps.values() for problem in _wrong_names(step, steps)]
+        problems = [problem for step in steps.values() for problem in _find_unknown_steps(step, steps)]
     if problems:
         raise ConfigError("the steps cannot be used", problems=problems)
     return steps
 
 
-def _wrong_names(step: Step, steps: Mapping[str, Step]) -> Iterator[Problem]:
+def _find_unknown_steps(step: Step, steps: Mapping[str, Step]) -> Iterator[Problem]:
     for key, names in (("after", step.meta.after), ("needs_restart_of", step.meta.needs_restart_of)):
         for index, name in enumerate(names):
             if name not in steps:
                 hint = nearest(name, sorted(steps))
-                yield step.described.problem((key, index), f"there is no step {name!r}", hint)
+                yield step.described.problem((key, index), f"unknown step {quoted(name)}", hint)
 
 
 def _load_step(folder: Path, shown_as: str) -> Step:
@@ -55,7 +55,7 @@ def _load_step(folder: Path, shown_as: str) -> Step:
 
 
 def override_names(steps: dict[str, Step]) -> dict[str, list[str]]:
-    """The names that operators override artifacts by, each with the artifacts it moves."""
+    """The names of overrides, each with the artifacts whose URL it replaces."""
     names: dict[str, list[str]] = {}
     for step in steps.values():
         for artifact, meta in step.meta.artifacts.items():

@@ -1,7 +1,7 @@
-"""A step and what it may read in; its drafts of resources, its texts and its artifacts' addresses out. Pure.
+"""Evaluates a step with the values that it reads: drafts of its resources, its files and its artifacts' URLs. Pure.
 
-A draft is a resource as resources.yml says it, with every template evaluated; what only the lock knows (the digests of
-an artifact's bytes) is filled in by resolve. Whether a step is in the plan at all is asked first, of `applies`."""
+A draft is a resource of resources.yml with every template evaluated. `resolve` adds the digests of artifacts, which
+only the lock has. `applies` decides before whether a step is in the plan."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from imagegen.artifacts.request import ArtifactRequest
-from imagegen.documents.problems import nearest
+from imagegen.documents.problems import nearest, quoted
 from imagegen.errors import ConfigError
 from imagegen.resources.kinds import KINDS
 from imagegen.steps.own import options_of
@@ -27,40 +27,40 @@ if TYPE_CHECKING:
     from imagegen.steps.model import ArtifactMeta, Step
 
 ALWAYS = "always"
-"""Why a step without a `when` is in the plan."""
+"""The reason of a step without a `when`."""
 
 _MODIFIERS = ("when", "each", "component", "version")
 
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """One resource before the lock's digests; `path` is its place in resources.yml."""
+    """A resource without the digests of the lock. `path` is its place in resources.yml."""
 
     kind: str
     fields: dict[str, Any]
     path: YamlPath
     component: tuple[str, str] | None = None
-    """What it brings to the machine, and in which version."""
+    """The name and version of the component that it installs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatedStep:
-    """A step for one config and target."""
+    """A step, evaluated for one config and target."""
 
     step: Step
     drafts: tuple[Draft, ...]
     texts: Mapping[str, bytes]
     requests: Mapping[str, ArtifactRequest]
     components: tuple[tuple[str, str], ...]
-    """What its artifacts and resources bring, each with its version."""
+    """The components that its artifacts and resources install, each with its version."""
     because: str
-    """Why it is in the plan: `always`, or its `when`, which holds."""
+    """Why it is in the plan: `always`, or its `when`."""
     earlier: frozenset[str] = frozenset()
-    """Every step that it must follow, also through steps that are not in the plan."""
+    """All steps that it must follow, directly or through other steps, even steps that are not in the plan."""
 
 
 def applies(step: Step, context: Mapping[str, object]) -> bool:
-    """Whether the step is in the plan: its `when` holds, or it has none."""
+    """Whether the step is in the plan: its `when` is true, or it has none."""
     if step.meta.when is None:
         return True
     try:
@@ -75,7 +75,7 @@ def evaluate_step(
     context: Mapping[str, object],
     overrides: Mapping[str, Override],
 ) -> EvaluatedStep:
-    """Every problem of the step's files at once, or the step evaluated."""
+    """Evaluate a step. One error holds all problems of its files."""
     visible = _visible(step, context)
     problems: list[Problem] = []
     drafted = tuple(_drafts(step, visible, problems))
@@ -93,9 +93,9 @@ def evaluate_step(
 
 
 def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:
-    """What the step's `reads` lets it see; `paths` and its own options are always there.
+    """The values that the step's `reads` names, with `paths` and the step's options.
 
-    What lies in a section that the config leaves out is not there either: the step sees that the section is None."""
+    Of a section that the config omits, the step sees only that the section is None."""
     visible: dict[str, object] = {"paths": context["paths"]}
     if step.meta.options:
         given: Any = context["step_options"]
@@ -114,7 +114,7 @@ def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:
             into[last] = source[last]
         except (KeyError, TypeError):
             known = sorted(source) if isinstance(source, dict) else []
-            message, hint = f"there is nothing called {name!r} to read", nearest(name.rpartition(".")[2], known)
+            message, hint = f"unknown value {quoted(name)}", nearest(name.rpartition(".")[2], known)
             problem = step.described.problem(("reads", index), message, hint)
             raise ConfigError(f"step {step.name} cannot be used", problems=[problem]) from None
     return visible
@@ -123,7 +123,7 @@ def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:
 def _drafts(
     step: Step, visible: Mapping[str, object], problems: list[Problem]
 ) -> Iterator[tuple[Draft, Mapping[str, object]]]:
-    """Each with what it saw, which is what its template sees too."""
+    """Each draft, with the values that its template sees too."""
     entries = step.resources.data
     if not isinstance(entries, list):
         problems.append(step.resources.problem((), "must be a list of resources"))
@@ -132,14 +132,14 @@ def _drafts(
         path: YamlPath = (index,)
         kinds = [key for key in entry if key not in _MODIFIERS] if isinstance(entry, dict) else []
         if isinstance(entry, dict) and ("component" in entry) != ("version" in entry):
-            problems.append(step.resources.problem(path, "must say component and version together"))
+            problems.append(step.resources.problem(path, "must have both component and version, or neither"))
             continue
         if len(kinds) != 1 or not isinstance(entry[kinds[0]], dict):
-            problems.append(step.resources.problem(path, "must be one kind of resource with its fields"))
+            problems.append(step.resources.problem(path, "must be a map with one kind of resource and its fields"))
             continue
         kind = kinds[0]
         if kind not in KINDS:
-            message = f"unknown kind of resource {kind!r}"
+            message = f"unknown kind of resource {quoted(kind)}"
             problems.append(step.resources.problem((index, kind), message, nearest(kind, sorted(KINDS))))
             continue
         try:
@@ -168,15 +168,15 @@ def _requests(
     components: list[tuple[str, str]],
     problems: list[Problem],
 ) -> dict[str, ArtifactRequest]:
-    """Every artifact that is asked for; what each brings is added to `components`."""
+    """The artifacts to download. Adds the components that they install to `components`."""
     requests = {}
     for name, meta in step.meta.artifacts.items():
         override = overrides.get(meta.override)
         try:
             if not _holds(meta.when, visible):
                 continue
-            published = _address(meta, visible, None)
-            url = _address(meta, visible, override)
+            published = _artifact_url(meta, visible, None)
+            url = _artifact_url(meta, visible, override)
             if meta.component is not None:
                 components.append((meta.component, render_text(str(meta.version), visible)))
         except TemplateError as error:
@@ -193,7 +193,7 @@ def _requests(
     return requests
 
 
-def _address(meta: ArtifactMeta, visible: Mapping[str, object], override: Override | None) -> str:
+def _artifact_url(meta: ArtifactMeta, visible: Mapping[str, object], override: Override | None) -> str:
     if meta.url is not None:
         return override.url if override else render_text(meta.url, visible)
     base = override.url if override else render_text(str(meta.base), visible)
@@ -201,12 +201,12 @@ def _address(meta: ArtifactMeta, visible: Mapping[str, object], override: Overri
 
 
 def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
-    """What the kinds of resource that use the artifact need: the strictest of them.
+    """The form that the resources need which use the artifact: the strictest of their kinds.
 
-    A resource counts also where its `when` leaves it out: one lock serves every target."""
+    A resource counts even if its `when` is false, because one lock serves every target."""
     entries = step.resources.data if isinstance(step.resources.data, list) else []
-    written = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
-    uses = [*((draft.kind, draft.fields) for draft in drafts), *written]
+    declared = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
+    uses = [*((draft.kind, draft.fields) for draft in drafts), *declared]
     kinds = {kind for kind, fields in uses if isinstance(fields, dict) and fields.get("artifact") == artifact}
     forms = {KINDS[kind].artifact_form for kind in kinds & KINDS.keys()}
     return min(forms - {"file"}, default="file")
@@ -223,34 +223,35 @@ def _artifact_problems(step: Step, draft: Draft, visible: Mapping[str, object]) 
     meta = step.meta.artifacts.get(artifact)
     if meta is None:
         hint = nearest(str(artifact), sorted(step.meta.artifacts)) or "declare it in meta/step.yml under artifacts"
-        yield step.resources.problem(draft.path, f"the step has no artifact {artifact!r}", hint)
+        yield step.resources.problem(draft.path, f"unknown artifact {quoted(artifact)}", hint)
         return
     try:
-        there = _holds(meta.when, visible)
+        is_used = _holds(meta.when, visible)
     except TemplateError:
-        return  # told already, where the artifact is declared
-    if not there:
-        message = f"the artifact {artifact!r} is left out: its `when` does not hold"
-        yield step.resources.problem(draft.path, message, "give the resource a `when` that leaves it out too")
+        return  # reported already, where the artifact is declared
+    if not is_used:
+        message = f"the artifact {quoted(artifact)} is not used here: its `when` is false"
+        yield step.resources.problem(draft.path, message, "give the resource the same `when`")
 
 
 def _hint(error: TemplateError) -> str:
-    return "meta/step.yml's `reads` says what is visible" if isinstance(error, UnknownNameError) else ""
+    return "list it under `reads` in meta/step.yml" if isinstance(error, UnknownNameError) else ""
 
 
 def _with_text(
     step: Step, draft: Draft, seen: Mapping[str, object], texts: dict[str, bytes], problems: list[Problem]
 ) -> Draft:
-    """A file resource that names a template or a static file, as one that names the bundled bytes."""
+    """Replace a file resource's template or static file by the file in the bundle, and add its bytes to `texts`."""
     fields = dict(draft.fields)
     template, source = fields.pop("template", None), fields.get("source")
     if template is None and source is None:
         return draft
-    there: Mapping[str, str | bytes] = step.files if template is None else step.templates
+    known: Mapping[str, str | bytes] = step.files if template is None else step.templates
     key, folder = ("source", "files") if template is None else ("template", "templates")
     name, place = str(source if template is None else template), (*draft.path, key)
-    if name not in there:
-        problems.append(step.resources.problem(place, f"there is no {folder}/{name}", nearest(name, sorted(there))))
+    if name not in known:
+        message = f"the file {folder}/{name} does not exist"
+        problems.append(step.resources.problem(place, message, nearest(name, sorted(known))))
         return draft
     try:
         data = step.files[name] if template is None else render_text(step.templates[name], seen).encode()
@@ -261,13 +262,13 @@ def _with_text(
         name = _bundled_name(name.removesuffix(".j2"), data, one_of_many="item" in seen)
     bundled = f"files/{step.name}/{name}"
     if texts.setdefault(bundled, data) != data:
-        message = f"another text of this step is bundled as {bundled}"
+        message = f"two different files of this step have the same path {bundled} in the bundle"
         problems.append(step.resources.problem(place, message, "rename one of the two"))
     return dataclasses.replace(draft, fields={**fields, "source": bundled, "sha256": hashlib.sha256(data).hexdigest()})
 
 
 def _bundled_name(name: str, data: bytes, *, one_of_many: bool) -> str:
-    """A template's own name; where `each` makes many texts of it, one for each text, whatever their order."""
+    """A template's name in the bundle. With `each`, every text has its own name, which does not depend on the order."""
     if not one_of_many:
         return name
     path = PurePosixPath(name)

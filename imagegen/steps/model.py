@@ -1,4 +1,4 @@
-"""What a step's folder says about the step."""
+"""The model of a step's folder."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-
 
 
 class ArtifactMeta(Strict):
-    """Where an artifact comes from unless the config's `override` says otherwise: `base`/`path`, or one `url`.
+    """The URL of an artifact: `base`/`path`, or one `url`. The config's `override` replaces it.
 
-    `component` names what it brings, in the `version` that tags and manifests show.
+    `component` is what the artifact installs; tags and manifests show its `version`.
     """
 
     override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")]
@@ -39,9 +39,9 @@ class ArtifactMeta(Strict):
     @pydantic.model_validator(mode="after")
     def _one_form(self) -> ArtifactMeta:
         if (self.url is None) == (self.base is None) or (self.base is None) != (self.path is None):
-            raise ValueError("give either url, or base and path")
+            raise ValueError("must have either url, or base and path")
         if (self.component is None) != (self.version is None):
-            raise ValueError("give component and version together")
+            raise ValueError("must have both component and version, or neither")
         return self
 
 
@@ -49,7 +49,7 @@ OptionValue = str | int | bool | list[str]
 
 
 class OptionMeta(Strict):
-    """An option of an operator's own step, which the config's `step_options` gives; required without a default."""
+    """An option of an operator's own step, set by the config's `step_options`. It is required if it has no default."""
 
     type: Literal["string", "integer", "boolean", "list"]
     default: OptionValue | None = None
@@ -59,12 +59,12 @@ class OptionMeta(Strict):
     @pydantic.model_validator(mode="after")
     def _values_fit(self) -> OptionMeta:
         for name, value in (("default", self.default), ("example", self.example)):
-            if value is not None and not self.takes(value):
-                raise ValueError(f"the {name} must be of the type {self.type}")
+            if value is not None and not self.accepts(value):
+                raise ValueError(f"the {name} must be of type {self.type}")
         return self
 
-    def takes(self, value: object) -> bool:
-        """Whether a value is of the option's type."""
+    def accepts(self, value: object) -> bool:
+        """Whether a value has the option's type."""
         match self.type:
             case "string":
                 return isinstance(value, str)
@@ -77,9 +77,9 @@ class OptionMeta(Strict):
 
 
 class StepMeta(Strict):
-    """meta/step.yml. A `when` is an expression over what the step reads; what has none is always there.
+    """meta/step.yml. `when` is an expression with the values that the step reads. Without it the step is always used.
 
-    The step follows the steps of `after`, and the restarts of `needs_restart_of`. With `rounds`, its resources are
+    The step follows the steps of `after` and the restarts of `needs_restart_of`. With `rounds`, its resources are
     repeated, and a restart follows each round.
     """
 
@@ -96,7 +96,7 @@ class StepMeta(Strict):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """A step's folder: meta/step.yml is read, the rest when it is needed."""
+    """A step's folder. meta/step.yml is read at once, the rest when it is needed."""
 
     name: str
     folder: Path
@@ -112,16 +112,16 @@ class Step:
 
     @functools.cached_property
     def releases(self) -> Document | None:
-        """meta/releases.yml, where the step has one: what the files hold that it downloads, for a rehearsal."""
+        """meta/releases.yml, if the step has one: the contents of the files that it downloads, for a rehearsal."""
         file = self.folder / "meta/releases.yml"
         return read_yaml(file, f"{self.shown_as}/meta/releases.yml") if file.exists() else None
 
     @functools.cached_property
     def templates(self) -> dict[str, str]:
-        """Texts that are rendered on the host, by name."""
+        """The templates by name. They are rendered on the host."""
         return {name: text.decode() for name, text in read_folder(self.folder / "templates").items()}
 
     @functools.cached_property
     def files(self) -> dict[str, bytes]:
-        """Static files, by name."""
+        """The static files by name."""
         return read_folder(self.folder / "files")

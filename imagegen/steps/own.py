@@ -1,4 +1,4 @@
-"""A config's own steps: the folder that it names, and the values of their options. Looks at names only."""
+"""The operator's own steps: their folder and the values of their options. Reads no file, only names."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ _PATH = ("steps_path",)
 
 
 def with_own_steps(contents: Contents, document: Document) -> Contents:
-    """The content and the config's own steps, which lie beside the file that names their folder.
+    """The content with the operator's own steps. Their folder is relative to the file that names it.
 
-    The folder must be there, and no link may lead out of that file's folder."""
+    The folder must exist, and no link may lead out of that file's folder."""
     named = document.data.get(*_PATH)
-    # What is no text, the model refuses.
+    # The model rejects other types.
     if not isinstance(named, str):
         return contents
     place = document.place(_PATH)
     beside = Path(place.file if place.line else document.file).parent
     folder = beside / named
     if not folder.is_dir():
-        problem = document.problem(_PATH, f"there is no folder {folder}", "name a folder beside the config")
+        problem = document.problem(_PATH, f"the folder {folder} does not exist", "write a path relative to the config")
     elif not folder.resolve().is_relative_to(beside.resolve()):
-        problem = document.problem(_PATH, f"{folder} leads out of {beside}", "name a folder beside the config")
+        problem = document.problem(_PATH, f"{folder} is outside {beside}", "write a path below the config's folder")
     else:
         return dataclasses.replace(contents, step_roots=(*contents.step_roots, StepRoot(folder, str(folder))))
     raise ConfigError("the steps cannot be used", problems=[problem])
 
 
 def options_of(step: Step, given: Mapping[str, Mapping[str, OptionValue]]) -> dict[str, OptionValue | None]:
-    """The value of each option of a step."""
+    """The values of a step's options, with their defaults."""
     defaults = {name: declared.default for name, declared in step.meta.options.items()}
     return {**defaults, **given.get(step.name, {})}

@@ -1,4 +1,4 @@
-"""Which folders are steps, and whether each has its parts. Looks at names only."""
+"""Finds the folders of steps and checks that each is complete. Reads no file, only names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StepFolder:
 
 
 def step_folders(roots: Sequence[StepRoot]) -> list[StepFolder]:
-    """The folders of all steps, by root and name."""
+    """The folders of all steps, ordered by root and name."""
     return [
         StepFolder(path, f"{root.shown_as}/{path.name}")
         for root in roots
@@ -34,10 +34,10 @@ def step_folders(roots: Sequence[StepRoot]) -> list[StepFolder]:
 
 
 def check_parts(roots: Sequence[StepRoot]) -> None:
-    """Every part that is missing, and every name that two folders have, at once."""
+    """Raise one error for all missing parts and all names that two folders have."""
     folders = step_folders(roots)
     problems = [
-        Problem(f"{folder.shown_as}/{part}", 0, "", "is missing", f"a step has {' and '.join(PARTS)}")
+        Problem(f"{folder.shown_as}/{part}", 0, "", "is missing", f"a step needs {' and '.join(PARTS)}")
         for folder in folders
         for part in PARTS
         if not (folder.path / part).is_file()

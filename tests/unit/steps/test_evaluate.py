@@ -144,7 +144,7 @@ def test_two_texts_cannot_have_one_name(step: Callable[..., Step]) -> None:
     with pytest.raises(ConfigError) as caught:
         evaluate_step(made, CONTEXT, {})
     assert [(problem.line, problem.message) for problem in caught.value.problems] == [
-        (2, "another text of this step is bundled as files/extra/x.conf")
+        (2, "two different files of this step have the same path files/extra/x.conf in the bundle")
     ]
 
 
@@ -191,7 +191,7 @@ def test_artifact_that_is_left_out(step: Callable[..., Step]) -> None:
     with pytest.raises(ConfigError) as caught:
         evaluate_step(careless, CONTEXT, {})
     assert [(problem.line, problem.message) for problem in caught.value.problems] == [
-        (2, "the artifact 'two' is left out: its `when` does not hold")
+        (2, 'the artifact "two" is not used here: its `when` is false')
     ]
 
 
@@ -304,7 +304,7 @@ def test_every_fault_is_told_at_once(step: Callable[..., Step]) -> None:
 def test_an_address_has_one_form(step: Callable[..., Step], artifacts: str) -> None:
     with pytest.raises(ConfigError) as caught:
         step("- directory: {path: C:\\x}\n", artifacts=f"\n  one: {artifacts}")
-    assert [problem.message for problem in caught.value.problems] == ["give either url, or base and path"]
+    assert [problem.message for problem in caught.value.problems] == ["must have either url, or base and path"]
 
 
 def test_a_step_cannot_be_changed(step: Callable[..., Step]) -> None:
@@ -338,11 +338,12 @@ def test_artifacts_and_resources_say_which_components_they_bring(step: Callable[
 def test_a_component_has_a_version(step: Callable[..., Step], given: str) -> None:
     with pytest.raises(ConfigError) as caught:
         evaluate_step(step(f"- feature: {{name: Hyper-V}}\n  {given}\n"), CONTEXT, {})
-    assert [problem.message for problem in caught.value.problems] == ["must say component and version together"]
+    message = "must have both component and version, or neither"
+    assert [problem.message for problem in caught.value.problems] == [message]
     artifact = f"{{url: https://example.com/x, override: x_url, {given}}}"
     with pytest.raises(ConfigError) as caught:
         step("[]", artifacts=f"{{x: {artifact}}}")
-    assert "component and version" in caught.value.problems[0].message
+    assert message in caught.value.problems[0].message
 
 
 def test_one_component_has_one_version(step: Callable[..., Step]) -> None:
@@ -357,4 +358,4 @@ def test_one_component_has_one_version(step: Callable[..., Step]) -> None:
     evaluated = evaluate_step(step(resources), CONTEXT, {})
     with pytest.raises(ConfigError) as caught:
         components_of([evaluated])
-    assert caught.value.problems[0].message == "one has the version 1 and the version 2"
+    assert caught.value.problems[0].message == "one has two versions: 1 and 2"

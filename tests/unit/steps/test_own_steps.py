@@ -79,7 +79,7 @@ def test_folder_lies_beside_the_file_that_names_it(tmp_path: Path, load: Callabl
 
 
 def test_folder_must_be_there(config: Path) -> None:
-    assert refused(config) == ("steps_path", f"there is no folder {config.parent / 'steps'}")
+    assert refused(config) == ("steps_path", f"the folder {config.parent / 'steps'} does not exist")
 
 
 def test_no_link_leads_out(config: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -88,7 +88,7 @@ def test_no_link_leads_out(config: Path, tmp_path_factory: pytest.TempPathFactor
     (config.parent / "steps").symlink_to(elsewhere)
     path, message = refused(config)
     assert path == "steps_path"
-    assert message == f"{config.parent / 'steps'} leads out of {config.parent}"
+    assert message == f"{config.parent / 'steps'} is outside {config.parent}"
 
 
 def test_a_shipped_name_is_taken(config: Path, load: Callable[..., loading.Loaded]) -> None:
