@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Everything that ends a line, moves a cursor, turns the direction of a text, hides, or is no character; not the tab.
+# All characters that end a line, move the cursor, change the direction of a text or are invisible, except the tab.
 _INVISIBLE: Final = (
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff\ud800-\udfff]"
 )

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HELD: Final = ".held"
-# Between making a folder and holding it are milliseconds.
+# A run locks its folder within milliseconds after it made it.
 _SURELY_ABANDONED_S: Final = 3600
 
 

@@ -59,7 +59,7 @@ def _environment() -> jinja2.sandbox.SandboxedEnvironment:
     return environment
 
 
-# One run evaluates the same few texts for the lock, the plan and each target.
+# Cached, because one run evaluates the same texts for the lock, the plan and each target.
 @lru_cache(maxsize=1024)
 def _template(text: str) -> jinja2.Template:
     return _environment().from_string(text)

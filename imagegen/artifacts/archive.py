@@ -35,7 +35,7 @@ _UNREADABLE = (
     # zipfile raises it for an unknown compression.
     NotImplementedError,
 )
-# A trailing dot or blank is dropped by Windows, and a device's name means the device, whatever follows its dot.
+# Windows drops a trailing dot or blank, and takes a device's name with any extension for the device.
 _INVALID_NAME = re.compile(
     r'|.*[\x00-\x1f\x7f<>"|?*].*|.*[. ]|(conin\$|conout\$|con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?',
     re.DOTALL | re.IGNORECASE,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 LIMIT_BYTES = 4 * 2**30
 DEADLINE_S = 1800.0
-# How long to wait after each failure in a row; one more than these is the last.
+# How long to wait after each consecutive failure; the failure after the last pause ends the download.
 PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
 

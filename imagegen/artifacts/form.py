@@ -18,7 +18,7 @@ ArchiveFormat = Literal["zip", "tar.gz", "tar"]
 _START_BYTES: Final = 1024
 _ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
 _GZIP: Final = b"\x1f\x8b"
-# A tar begins with its first member's name; that it is a tar stands further in.
+# The mark of a tar stands after the fields of its first member.
 _TAR: Final = (257, b"ustar")
 _MSI: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROGRAM: Final = b"MZ"

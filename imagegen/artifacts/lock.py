@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from imagegen.artifacts.request import ArtifactRequest
 
-# The members of the largest archives make some megabytes.
+# The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
 _HINT: Final = "restore it from your repository, or delete it and run `imagegen lock`"
-# What clouds' names, ids, versions and patterns are made of; nothing that means something to HCL or a shell.
+# The characters of clouds' names, ids, versions and patterns. None of them is special in HCL or a shell.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/*-][A-Za-z0-9 ._:/()*?\[\]@'+,=-]{0,255}")
 _ADDRESS: Final = re.compile(r"https://[!-~]{1,2040}")
 

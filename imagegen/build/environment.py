@@ -30,7 +30,7 @@ _COMMON: Final = frozenset(
     }
 )
 _PROXIES: Final = frozenset({"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"})
-# What Go's own documentation names, and what git and C compilers need where a module is not taken from a proxy.
+# The variables of Go's documentation, and those of git and C compilers, for modules that come from no proxy.
 _GO_PREFIXES: Final = ("GO", "CGO_", "GIT_")
 _GO: Final = frozenset({"CC", "CXX", "AR", "PKG_CONFIG", "SSH_AUTH_SOCK", "NETRC"})
 _SECRET_ENDINGS: Final = ("SECRET", "SECRET_ACCESS_KEY", "PASSWORD", "TOKEN", "SESSION_TOKEN", "ACCESSTOKEN")

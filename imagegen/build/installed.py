@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.build.process import ProgramRunner
 
-# A version is output in a tenth of a second. For its list Packer reads every plugin, hundreds of megabytes: one second.
+# Packer prints its version in a tenth of a second. For its list it reads every plugin file, which takes one second.
 _VERSION_TIMEOUT_S: Final = 10
 _PLUGINS_TIMEOUT_S: Final = 20
 _VERSION_LINE = re.compile(r"(?m)^Packer v(\S+)")

@@ -33,7 +33,7 @@ CLEANED: Final = "cleaned up"
 _FAILED: Final = "failed"
 _INTERRUPTED: Final = "interrupted"
 _MACHINE_ID: Final = Path("/etc/machine-id")
-# A run writes some kilobytes.
+# A run writes a few kilobytes.
 _LIMIT: Final = 1024 * 1024
 
 

@@ -27,14 +27,14 @@ _ARMOR = re.compile(
 )
 _SIGNATURE, _PRIMARY, _USER_ID, _SUBKEY = 2, 6, 13, 14
 _DETACHED, _SUBKEY_BINDING = 0x00, 0x18
-# Certifications of a name, and statements about the key itself: the fingerprint is known, so they say nothing new.
+# Certifications of a name and of the key itself. They are not needed, because the fingerprint is known.
 _ABOUT_PRIMARY: Final = frozenset({0x10, 0x11, 0x12, 0x13, 0x1F})
 _RSA: Final = 1
 _HASHES: Final = {8: "SHA256", 9: "SHA384", 10: "SHA512"}
 _CREATED, _SIGNATURE_EXPIRES, _KEY_EXPIRES, _ISSUER, _FLAGS, _ISSUER_FINGERPRINT = 2, 3, 9, 16, 27, 33
 _MAY_SIGN: Final = 0x02
 _CRITICAL: Final = 0x80
-# Subpackets that may be marked critical: those read here, and preferences and hints that change nothing here.
+# Subpackets that may be marked critical: those that this module reads, and preferences that do not matter to it.
 _UNDERSTOOD: Final = frozenset(
     {_CREATED, _KEY_EXPIRES, _ISSUER, _FLAGS, 11, 21, 22, 23, 25, 30, 32, _ISSUER_FINGERPRINT}
 )

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 _KEPT_LINES: Final = 40
 _SHOWN_ERRORS: Final = 5
-# Packer's last words repeat its errors, and would push what led to them out of the lines that are kept.
+# At its end Packer repeats its errors. These lines would push the cause out of the lines that are kept.
 _EPILOGUE: Final = ("==> ", "--> ")
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
-# What Packer says after this is clean-up: the reason for a failure stands before it.
+# Lines after this one are about clean-up: the reason for a failure stands before it.
 _CLEANING_UP: Final = "Provisioning step had errors"
-# How Packer says that it leaves everything as it is, after a failure and after an interrupt.
+# Packer prints one of these when it cleans nothing up, after a failure or an interrupt.
 _ABORTED = re.compile(
     r'Step "\w+" failed, aborting\.\.\.|Interrupted, aborting\.\.\.|aborted: skipping cleanup of step '
 )
-# Where it asks: the question itself has no line of its own.
+# The line before Packer's question: the question itself has no line of its own.
 _FAILED_STEP = re.compile(r'Step "(?P<step>\w+)" failed')
 _ARTIFACTS: Final = "==> Builds finished. The artifacts of successful builds are:"
 _SUMMARY = re.compile(r"--> [A-Za-z0-9_.-]+: (?P<text>.*)")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _VALIDATE_TIMEOUT_S: Final = 300
 _A_YEAR_S: Final = 365.0 * 24 * 3600
 _DEBUG_VARIABLES: Final = frozenset({"PACKER_LOG"})
-# A cloud takes minutes to delete a machine, and Packer says nothing meanwhile.
+# A cloud takes minutes to delete a machine, and Packer prints nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
 
 

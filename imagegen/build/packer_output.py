@@ -13,7 +13,7 @@ from typing import Final
 
 _COMMA: Final = "%!(PACKER_COMMA)"
 _RECORD = re.compile(r"(?P<time>\d+),(?P<target>[^,]*),(?P<type>[a-z][a-z-]*),(?P<data>.*)")
-# What Packer writes without a line break when it asks; what it says next follows on the same line.
+# Packer's question has no line break: its next output follows on the same line.
 _QUESTION = re.compile(r"(?:==> [A-Za-z0-9_.-]+: )?\[c\] Clean up and exit, .*?\)\? ")
 _PREFIX = re.compile(r"(?P<prefix>(?:==>|   ) (?P<target>[A-Za-z0-9_.-]+): )")
 

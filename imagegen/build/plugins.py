@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from imagegen.build.process import Completed, ProgramRunner
 
 _INSTALL_TIMEOUT_S: Final = 120
-# An archive of sixty megabytes; on a slower line than this allows it is about as fast to build the plugin.
+# For an archive of sixty megabytes. On a slower line it is about as fast to build the plugin.
 _FETCH_TIMEOUT_S: Final = 240
 _LAST_LINES: Final = 20
-# Packer's words for an archive that does not have the sha256 of HashiCorp's list.
+# Part of Packer's message for an archive with another sha256 than HashiCorp's list.
 _WRONG_BYTES: Final = "did not match"
 
 

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-# For programs that have nothing to clean up but themselves.
+# For programs that have nothing to clean up.
 SHORT_GRACE: Final = supervisor.Grace(least_s=10)
-# How long output is read after a program's end: a descendant that left its group may hold it open.
+# How long output is read after a program's end: a child process that left its group may hold it open.
 _DRAIN_S: Final = 5.0
 _ANSWER_SIZE: Final = 64
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from imagegen.console import Console
 
 _BAD = frozenset({"failed", "drifted"})
-# What Packer says once per tag and per attribute; the log has it.
+# Packer prints these once per tag and per attribute. They are only logged.
 _NOISE = ("Adding tag: ", "-> ", "Setting a ")
 
 

@@ -34,7 +34,7 @@ FINGERPRINT: Final = "C874011F0AB405110D02105534365D9472D7468F"
 LARGEST_BYTES: Final = 2**30
 
 _KEY_FILE: Final = Path(__file__).with_name("hashicorp-releases.asc")
-# A list of checksums has some two thousand bytes, a signature some six hundred.
+# A list of checksums has about two thousand bytes, a signature about six hundred.
 _LARGEST_TEXT: Final = 2**16
 _SYSTEMS: Final = ("linux", "darwin", "freebsd", "openbsd", "netbsd")
 _MACHINES: Final = {

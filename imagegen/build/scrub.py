@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 HIDDEN: Final = "***"
 
-# Signatures of URLs that open what they name, and the session tokens beside them.
+# Signatures and session tokens in URLs that grant access.
 _SIGNED = re.compile(r"(?i)\b(sig|X-Amz-Signature|X-Amz-Security-Token|X-Amz-Credential)(=|%3D)[^&\s\"'<>,;|]+")
 _USERINFO = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)[^/\s\"'@]+@")
 # As HCL or JSON writes it (quoted, with escapes), or as `name=value`.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-# A second SIGINT that comes sooner is the first one's echo: a terminal signals `make` and imagegen, and some tools
-# pass on what their children got already.
+# A SIGINT that follows sooner is a duplicate of the first: a terminal signals both `make` and imagegen, and some tools
+# also pass the signal on to their children.
 DUPLICATE_WITHIN_S = 1.0
 
 

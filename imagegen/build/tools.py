@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from imagegen.build.process import ProgramRunner
     from imagegen.console import Console
 
-# Packer and its plugins, fetched or built one after another, on a slow machine.
+# Enough for a slow machine to download or build Packer and its plugins one after another.
 _LOCK_WAIT_S: Final = 3600
 
 _OFFICIAL: Final = OfficialReleases()

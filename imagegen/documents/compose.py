@@ -36,7 +36,7 @@ MAX_FILES: Final = 32
 
 _WORD: Final = r"""(?P<word>[^\s.\[\]="']+)"""
 _BRACKETS: Final = r"""\[(?P<index>[0-9]{1,6})\]|\["(?P<quoted>(?:[^"\\]|\\.)*)"\]"""
-# Compiled where a path is read: most runs read none.
+# Not compiled here, because most runs parse no path.
 _FIRST: Final = rf"(?s){_WORD}|{_BRACKETS}"
 _NEXT: Final = rf"(?s)\.{_WORD}|{_BRACKETS}"
 
@@ -170,7 +170,7 @@ def _find_fault(text: str, path: Path, chain: dict[Path, str], reading: _Reading
         files = list(chain)
         cycle = [chain[file] for file in files[files.index(real) :]]
         return f"extends itself: {' -> '.join([*cycle, cycle[0]])}", "remove one of these"
-    if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises where a name is too long to be one
+    if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises where a name is too long
         return f"the file {path} does not exist", "write a path relative to the folder of this file"
     if len(chain) > MAX_LEVELS:
         return f"more than {MAX_LEVELS} levels of files extend each other", "extend fewer levels"

@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 # A typing slip is one edit of a short name, and at most two of a longer one.
 _SHORT_NAME: Final = 4
 _WIDEST_LIST: Final = 200
-# What older YAML took for true and false.
+# Words that older YAML reads as true and false.
 _OLD_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 _LONGEST_QUOTE: Final = 100
-# Keys whose items have another name than the key without its s.
+# The keys whose items messages do not name like the key without its s.
 _SINGULAR: Final = {"allowed_cidrs": "network", "allowed_hosts": "host", "registry_mirrors": "mirror"}
 
 

@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 20
-# Keys, items and texts of one document: far above any config, and read in a fraction of a second.
+# Keys, items and strings of one document: far more than any config has, and still read in a fraction of a second.
 MAX_VALUES: Final = 20_000
-# A key that stands plainly on its line has this bound in YAML itself.
+# YAML's own limit for a simple key.
 _LONGEST_KEY: Final = 1024
-# Python writes no whole number of more than some thousand digits, so one could be read and never shown.
+# Python cannot print an integer of several thousand digits.
 _LONGEST_NUMBER: Final = 100
-# The parser in Python needs up to a third of a second for this much.
+# The parser written in Python takes up to a third of a second for this size.
 _SLOW_PARSER_LIMIT: Final = 32 * 1024
 _LONGEST_QUOTE: Final = 60
 _ESCAPE_HINT: Final = r"a backslash in double quotes begins an escape: use single quotes, as in 'C:\bin'"
 
 _YAML_TAG_PREFIX: Final = "tag:yaml.org,2002:"
 
-# What no editor shows, what ends a line for some readers only, and what is no character at all.
+# Characters that editors do not show, line ends of some programs only, and code points that are no characters.
 _INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
-# A word without quotes that is no text: https://yaml.org/spec/1.2.2/#103-core-schema, and what YAML 1.1 took for dates.
+# Scalars without quotes that are no strings: https://yaml.org/spec/1.2.2/#103-core-schema, and the dates of YAML 1.1.
 _PLAIN: Final = re.compile(
     r"""(?P<null> | ~ | null | Null | NULL)
       | (?P<bool> true | True | TRUE | false | False | FALSE)

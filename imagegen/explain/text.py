@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imagegen.explain.model import Explanation, StepReason, Value
     from imagegen.settle.spec import Origin
 
-# What is shown of a value that a step reads: the values themselves stand above.
+# A value that a step reads is cut here: the full value is shown above.
 _LONGEST_READ = 40
 _WIDEST_VALUE = 40
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imagegen.build.journal import RecordedRun
     from imagegen.providers import Leftover
 
-# With an image, what it consists of.
+# Images and their parts.
 IMAGE_KINDS: Final = frozenset({"image", "copied image", "gallery version", "snapshot"})
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
     from imagegen.providers import Run
 
-# Packer's own clean-up, and clocks that differ.
+# For Packer's clean-up, and for clocks that differ.
 _MARGIN_S: Final = 3600
-# A build that waits for somebody's answer has no deadline; who has not come back for so long will not.
+# A build that asks the user has no deadline. After this time nobody will answer.
 _ANSWER_S: Final = 7 * 24 * 3600
 
 

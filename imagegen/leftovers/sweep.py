@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imagegen.providers import Leftover, Run
     from imagegen.providers.settings import TargetSettings
 
-# What goes lets other things appear: a deleted key vault is there again as a soft-deleted one.
+# Removing one resource can make another one visible: a deleted key vault becomes a soft-deleted one.
 _PASSES: Final = 3
 
 

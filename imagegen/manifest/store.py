@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_S = 60.0
 LOCK_FILE = ".lock"
-# A report of a machine with thousands of files makes some megabytes.
+# The report of a machine with thousands of files has a few megabytes.
 _LIMIT_BYTES = 64 * 2**20
 
 

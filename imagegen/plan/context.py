@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imagegen.settle.spec import Spec
     from imagegen.steps.model import Step
 
-# The sections that say what is on the machine: a step may read these and no others.
+# The sections about the content of the image. Steps may read only these.
 _SECTIONS = {
     *("windows", "kubernetes", "runtime", "cni", "kube_proxy", "cloudbase_init", "host_names", "ssh", "wins"),
     *("csi_proxy", "gmsa", "credential_providers", "images", "executables", "kubeadm_scripts", "proxy"),

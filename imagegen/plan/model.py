@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
     from imagegen.providers.settings import TargetSettings
 
-# Each line is a reason to rebuild images that were made before it: it salts every identity. Never edit one; append.
+# Each line is a reason to rebuild all older images: the lines salt every identity. Never edit a line; append new ones.
 ERRATA: tuple[str, ...] = ()
 
-# What Packer and the cloud need around the phases: creating a machine, generalising, capturing.
+# The time that Packer and the cloud need to create, generalise and capture the machine.
 _AROUND_PHASES_S = 3 * 3600
 
 JsonObject = dict[str, Any]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from imagegen.config.network import Proxy
     from imagegen.plan.model import JsonObject
 
-# A name or an IPv4 address with all that is below it, or at one port only.
+# A domain with its subdomains, or an IPv4 address; with a port, only that port.
 _ENTRY = re.compile(r"(?:\*?\.)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(?::([0-9]+))?")
 _DEFAULT_PORT = 443
 

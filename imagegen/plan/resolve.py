@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from imagegen.steps.evaluate import Draft, EvaluatedStep
     from imagegen.steps.model import Step
 
-# Time for the engine's own work in a phase, beside its steps'.
+# Time for the engine's own work in a phase, besides the time of its steps.
 _PHASE_MARGIN_S = 600
 
 

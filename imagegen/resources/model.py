@@ -4,16 +4,16 @@ from typing import Annotated, ClassVar, Literal
 
 import pydantic
 
-# An absolute Windows path: a drive, no forward slash, no '..', no trailing backslash, nothing that Windows
-# forbids in a name; no part may end in a dot, which forbids '..' too.
+# An absolute Windows path: a drive, no forward slash, no trailing backslash, no character that Windows forbids in a
+# name. No part may end with a dot or a space, which excludes '..' too.
 WindowsPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[A-Z]:(\\[^\\/:*?"<>|\x00-\x1f]*[^\\/:*?"<>|\x00-\x1f .])+$')
 ]
 Sha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-# As people paste it: PowerShell's Get-FileHash prints upper case.
+# In any case: PowerShell's Get-FileHash prints upper case.
 PastedSha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-fA-F]{64}$", to_lower=True)]
 Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
-# What an artifact's bytes must be.
+# The form that an artifact's bytes must have.
 ArtifactForm = Literal["archive", "package", "file"]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import Document
 
 
-# It becomes the tag `<component>_version`.
+# Part of the tag `<component>_version`.
 ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
 
 

@@ -1,5 +1,5 @@
-# User data of the build machine on AWS: WinRM over HTTPS with a certificate of its own, so that Packer can come in. Holds no secret.
-# Runs once at first boot, as SYSTEM, by EC2Launch.
+# User data of the builder on AWS: enables WinRM over HTTPS with a new certificate, so that Packer can connect. Holds no secret.
+# EC2Launch runs it once at first boot, as SYSTEM.
 [CmdletBinding()]
 param()
 Set-StrictMode -Version Latest
@@ -16,7 +16,7 @@ function Wait-WinRm {
     $service.WaitForStatus('Running', [System.TimeSpan]::FromSeconds($TimeoutSeconds))
 }
 
-# One listener, on 5986 with a certificate of two days; whatever else listened is taken away.
+# Makes one listener on port 5986 with a certificate for two days, and removes all other listeners.
 function Install-Listener {
     [CmdletBinding()]
     param()
@@ -37,7 +37,7 @@ try {
     $null = Set-WSManInstance -ResourceURI 'winrm/config/service' -ValueSet @{ AllowUnencrypted = 'false' }
     $null = Set-WSManInstance -ResourceURI 'winrm/config/service/auth' -ValueSet @{ Basic = 'false'; Negotiate = 'true' }
     Install-Listener
-    # Last: until here nobody can come in.
+    # Last, because the open port lets Packer connect.
     $null = Remove-NetFirewallRule -Name 'imagegen-winrm-https' -ErrorAction SilentlyContinue
     $null = New-NetFirewallRule -Name 'imagegen-winrm-https' -DisplayName 'imagegen: WinRM over HTTPS' -Enabled True -Profile Any -Direction Inbound `
         -Action Allow -Protocol TCP -LocalPort 5986

@@ -1,4 +1,4 @@
-# The last provisioner on AWS: seals and generalises the machine by EC2Launch v2, and leaves stopping it to Packer.
+# The last provisioner on AWS: seals and generalises the machine with EC2Launch v2. Packer stops the machine afterwards.
 [CmdletBinding()]
 param()
 Set-StrictMode -Version Latest
@@ -7,7 +7,7 @@ $ProgressPreference = 'SilentlyContinue'
 
 $code = 0
 try {
-    # From the folder that only SYSTEM and Administrators reach, unpacked and verified by the last phase.
+    # From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
     $launch = 'C:\Program Files\Amazon\EC2Launch\EC2Launch.exe'
     Invoke-Seal -Assert {
@@ -15,8 +15,8 @@ try {
     } -Generalise {
         $null = Invoke-Native -FilePath $launch -ArgumentList 'reset', '--block' -TimeoutSeconds 300
         $null = Invoke-Native -FilePath $launch -ArgumentList 'sysprep', '--block' -TimeoutSeconds 1500
-        # With it, a node would take its first boot for a later one.
-        if ([System.IO.File]::Exists('C:\ProgramData\Amazon\EC2Launch\state\.run-once')) { throw 'EC2Launch was not reset: its .run-once is still there' }
+        # With this file, a node would take its first boot for a later one.
+        if ([System.IO.File]::Exists('C:\ProgramData\Amazon\EC2Launch\state\.run-once')) { throw 'EC2Launch was not reset: its .run-once still exists' }
     }
 }
 catch {

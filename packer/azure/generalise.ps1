@@ -1,4 +1,4 @@
-# The last provisioner on Azure: seals and generalises the machine, and leaves stopping it to Packer.
+# The last provisioner on Azure: seals and generalises the machine. Packer stops the machine afterwards.
 [CmdletBinding()]
 param()
 Set-StrictMode -Version Latest
@@ -7,7 +7,7 @@ $ProgressPreference = 'SilentlyContinue'
 
 $code = 0
 try {
-    # From the folder that only SYSTEM and Administrators reach, unpacked and verified by the last phase.
+    # From the folder that only SYSTEM and Administrators can access. The last phase unpacked and verified it.
     Import-Module -Name 'C:\ProgramData\imagegen\bundle\seal.psm1' -Force -DisableNameChecking
     $answers = 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml'
     Invoke-Seal -Assert {

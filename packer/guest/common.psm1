@@ -1,14 +1,14 @@
-# What the engine and the kinds share: failures with an exit code, text, native programs, the registry.
-# Imported -Global, so that the functions of a kind find it wherever they run.
+# Shared functions of the engine and the kinds: failures with an exit code, text, native programs, the registry.
+# Imported with -Global, so that the script blocks of the kinds find them wherever they run.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 $script:Utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
-# The 64-bit view by name: a 32-bit host would otherwise read another machine.
+# Explicitly the 64-bit view: a 32-bit host would otherwise read another registry.
 $script:LocalMachine = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
 
-# An exception to throw that says with which code the entry script must end.
+# An exception with the exit code for the entry script.
 function Get-Failure {
     [CmdletBinding()]
     param([int]$ExitCode, [string]$Message)
@@ -17,14 +17,14 @@ function Get-Failure {
     $failure
 }
 
-# The innermost message: what .NET wraps around it names methods, not causes.
+# The innermost message: the exceptions that .NET wraps around it name methods, not causes.
 function Get-Cause {
     [CmdletBinding()]
     param($ErrorRecord)
     $ErrorRecord.Exception.GetBaseException().Message
 }
 
-# Ordinal: the operators -eq and -ceq compare by culture, which ignores some characters.
+# Ordinal, because the operators -eq and -ceq compare by culture, which ignores some characters.
 function Test-SameText {
     [CmdletBinding()]
     param([string]$Left, [string]$Right, [switch]$IgnoreCase)
@@ -43,7 +43,7 @@ function Test-SameList {
     return $true
 }
 
-# Each text once, in ordinal order: Sort-Object goes by culture and passes over hyphens.
+# Each text once, in ordinal order: Sort-Object sorts by culture and ignores hyphens.
 function Get-SortedText {
     [CmdletBinding()]
     param([string[]]$Text)
@@ -52,14 +52,14 @@ function Get-SortedText {
     foreach ($one in $set) { $one }
 }
 
-# The sha256 of a file, as the plan writes it.
+# The sha256 of a file in the plan's form.
 function Get-Digest {
     [CmdletBinding()]
     param([string]$Path)
     (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant()
 }
 
-# One line of JSON in ASCII. Depth: 5.1 cuts at two levels and says nothing.
+# One line of JSON in ASCII. Without -Depth, 5.1 silently cuts values at two levels.
 function ConvertTo-AsciiJson {
     [CmdletBinding()]
     param($Value)
@@ -67,7 +67,7 @@ function ConvertTo-AsciiJson {
     [regex]::Replace($json, '[^\x20-\x7e]', { param($Found) '\u{0:x4}' -f [int][char]$Found.Value })
 }
 
-# .NET Framework has no move that overwrites. Whoever reads $To after a crash in between finds $From whole.
+# .NET Framework has no move that overwrites. After a crash in between, $To is missing and $From is complete.
 function Move-IntoPlace {
     [CmdletBinding()]
     param([string]$From, [string]$To)
@@ -90,7 +90,7 @@ function Get-ServiceUsing {
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
     $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
     foreach ($name in Get-RegistrySubKey -Key $services) {
-        # Some guards of Windows shut their keys to administrators too; none of them runs a file of the plan.
+        # Some security services deny even administrators access to their keys. None of them runs a file of the plan.
         try { $command = [string](Get-RegistryData -Key "$services\$name" -Name 'ImagePath' -Default '') }
         catch [System.Security.SecurityException] { continue }
         if ($command -notmatch $pattern) { continue }
@@ -100,17 +100,17 @@ function Get-ServiceUsing {
     }
 }
 
-# Puts a copy of a file at its place once it is whole there and has this sha256. <path>.new goes, whatever happens.
-# A copy, since that takes its access from the folder it is made in; a moved file would keep the one it had.
+# Copies a file to <path>.new, verifies its sha256, and then moves it to its path. <path>.new is always removed.
+# A copy inherits the access rights of its folder. A moved file would keep its old rights.
 function Copy-IntoPlace {
     [CmdletBinding()]
     param([string]$From, [string]$To, [string]$Digest)
     $new = $To + '.new'
     try {
-        # A run that was cut off may have left one that is read-only.
+        # A killed run may have left a read-only file.
         if ([System.IO.File]::Exists($new)) { [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal) }
         [System.IO.File]::Copy($From, $new, $true)
-        # A read-only file can be neither replaced nor deleted, and a copy is as read-only as its original.
+        # A read-only file cannot be replaced or deleted, and the copy of a read-only file is read-only.
         [System.IO.File]::SetAttributes($new, [System.IO.FileAttributes]::Normal)
         $found = Get-Digest -Path $new
         if ($found -cne $Digest) { throw "the sha256 of $new is $found, not $Digest" }
@@ -129,14 +129,14 @@ function Copy-IntoPlace {
     }
 }
 
-# Deletes a folder and all in it; a virus scanner may hold a file for a moment.
+# Deletes a folder with its content. Retries, because a virus scanner may hold a file for a moment.
 function Clear-Tree {
     [CmdletBinding()]
     param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
-            # An archive can bring read-only files and folders, which nothing deletes. Of a folder, Normal keeps what it is.
+            # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
             foreach ($entry in [System.IO.Directory]::GetFileSystemEntries($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
                 [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)
             }
@@ -150,7 +150,7 @@ function Clear-Tree {
     }
 }
 
-# The last lines of a log that its writer may still hold open; an absent log has none.
+# The last lines of a log, which its writer may still have open. A missing log has no lines.
 function Get-LogTail {
     [CmdletBinding()]
     param([string]$Path, [int]$Lines)
@@ -162,7 +162,7 @@ function Get-LogTail {
     $text -split '\r?\n' | Where-Object -FilterScript { $_.Trim() -ne '' } | Select-Object -Last $Lines
 }
 
-# What is left of a step's time; never nothing, so that a wait still looks once.
+# The rest of a step's time in seconds, at least 1, so that a wait checks at least once.
 function Get-SecondsLeft {
     [CmdletBinding()]
     param($Context)
@@ -185,8 +185,8 @@ function ConvertTo-NativeArgument {
     return '"' + $escaped + '"'
 }
 
-# Runs a program to its end within a deadline; throws on an exit code that was not expected.
-# -ArgumentLine goes out as it is, for programs with a quoting of their own.
+# Runs a program with a deadline. Throws on an unexpected exit code.
+# -ArgumentLine is passed unchanged, for programs with their own quoting.
 function Invoke-Native {
     [CmdletBinding()]
     param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
@@ -202,13 +202,13 @@ function Invoke-Native {
     try {
         $out = $process.StandardOutput.ReadToEndAsync()
         $err = $process.StandardError.ReadToEndAsync()
-        # A program that asks is answered by the end of its input, and cannot wait for ever.
+        # A program that asks a question reads the end of its input, so that it cannot wait for ever.
         $process.StandardInput.Close()
         if (-not $process.WaitForExit($TimeoutSeconds * 1000)) {
             $process.Kill()
             throw "$FilePath did not end within $TimeoutSeconds s"
         }
-        # Something it started may hold its output open: the exit code stands without the text.
+        # A child process may keep the output open. Then the exit code is used without the output.
         $text = 'its output is still open'
         if ([System.Threading.Tasks.Task]::WaitAll([System.Threading.Tasks.Task[]]@($out, $err), 5000)) { $text = ($err.Result + $out.Result).Trim() }
         if ($GoodExitCode -notcontains $process.ExitCode) { throw "$FilePath ended with $($process.ExitCode): $text" }
@@ -217,7 +217,7 @@ function Invoke-Native {
     finally { $process.Dispose() }
 }
 
-# HKLM:\A\B as .NET wants it. The provider is not used: it takes '*' and '[' in a name for wildcards.
+# Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards.
 function Open-RegistryKey {
     [CmdletBinding()]
     param([string]$Key)
@@ -233,7 +233,7 @@ function Test-RegistryKey {
     return $true
 }
 
-# The names of the keys below one; none when it is not there.
+# The names of the subkeys of a key; none if the key does not exist.
 function Get-RegistrySubKey {
     [CmdletBinding()]
     param([string]$Key)
@@ -243,7 +243,7 @@ function Get-RegistrySubKey {
     finally { $opened.Dispose() }
 }
 
-# A value as {type, data}: unexpanded, numbers unsigned; $null when the key or the value is not there.
+# A value as {type, data}: unexpanded, numbers unsigned; $null if the key or the value does not exist.
 function Get-RegistryValue {
     [CmdletBinding()]
     param([string]$Key, [string]$Name)
@@ -260,7 +260,7 @@ function Get-RegistryValue {
     return [ordered]@{ type = $type; data = $data }
 }
 
-# The data of a value, or what to take when it is not there. For single values: a list would be unrolled.
+# The data of a value, or $Default if it does not exist. For single values only: a list would be unrolled.
 function Get-RegistryData {
     [CmdletBinding()]
     param([string]$Key, [string]$Name, $Default = $null)
@@ -269,14 +269,14 @@ function Get-RegistryData {
     return $value.data
 }
 
-# CreateSubKey opens a key that is there: its other values and keys stay.
+# CreateSubKey opens an existing key without changing its other values and subkeys.
 function Write-RegistryValue {
     [CmdletBinding()]
     param([string]$Key, [string]$Name, [string]$Type, $Data)
     $opened = $script:LocalMachine.CreateSubKey($Key.Substring('HKLM:\'.Length))
     try {
         $kind = [Microsoft.Win32.RegistryValueKind]$Type
-        # .NET takes a signed number; the same bits, or one above 0x7fffffff would be refused.
+        # .NET expects a signed number. The same bits are passed, because it rejects a number above 0x7fffffff.
         if ($Type -eq 'DWord') { $opened.SetValue($Name, [System.BitConverter]::ToInt32([System.BitConverter]::GetBytes([uint32]$Data), 0), $kind) }
         elseif ($Type -eq 'QWord') { $opened.SetValue($Name, [long]$Data, $kind) }
         elseif ($Type -eq 'MultiString') { $opened.SetValue($Name, [string[]]@($Data), $kind) }
@@ -285,7 +285,7 @@ function Write-RegistryValue {
     finally { $opened.Dispose() }
 }
 
-# What Windows this is, as the report has it. CurrentState 112 is installed.
+# The facts about Windows in the report. CurrentState 112 means installed.
 function Get-MachineFact {
     [CmdletBinding()]
     param()
@@ -294,7 +294,7 @@ function Get-MachineFact {
     $updates = @(foreach ($name in Get-RegistrySubKey -Key $packages) {
             $key = "$packages\$name"
             if ((Get-RegistryData -Key $key -Name 'CurrentState' -Default 0) -ne 112) { continue }
-            # A cumulative update's own name has no number; where it came from has.
+            # The name of a cumulative update has no KB number, but its InstallLocation has.
             $origin = Get-RegistryData -Key $key -Name 'InstallLocation' -Default ''
             foreach ($found in [regex]::Matches("$name $origin", 'KB\d+')) { $found.Value }
         })
@@ -308,14 +308,14 @@ function Get-MachineFact {
     }
 }
 
-# 1.2 stands for 1.2 and for every 1.2.x.
+# 1.2 matches 1.2 and every 1.2.x.
 function Test-SameVersion {
     [CmdletBinding()]
     param([string]$Found, [string]$Wanted)
     return ($Found -ceq $Wanted -or $Found.StartsWith($Wanted + '.', [System.StringComparison]::Ordinal))
 }
 
-# The version an MSI product is registered with; $null when it is not. Of several registrations the one that fits counts, or else the last.
+# The registered version of an MSI product; $null if there is none. Of several registrations, the matching one counts, or else the last.
 function Get-PackageVersion {
     [CmdletBinding()]
     param([string]$Product, [string]$Version)
@@ -332,13 +332,13 @@ function Get-PackageVersion {
     return $found
 }
 
-# A service's failure actions as {restart_after_s, reset_after_s}; $null unless every action is a restart after the same time.
+# A service's failure actions as {restart_after_s, reset_after_s}; $null unless all actions are restarts after the same time.
 function Get-ServiceRecovery {
     [CmdletBinding()]
     param([string]$Key)
     $value = Get-RegistryValue -Key $Key -Name 'FailureActions'
     if ($null -eq $value -or $value.type -ne 'Binary') { return $null }
-    # SERVICE_FAILURE_ACTIONS as the registry keeps it: reset period, two unused words, count, offset, and (type, milliseconds) for each action.
+    # SERVICE_FAILURE_ACTIONS in the registry: reset period, two unused words, count, offset, and (type, milliseconds) for each action.
     $bytes = [byte[]]$value.data
     if ($bytes.Length -lt 28) { return $null }
     $count = [System.BitConverter]::ToInt32($bytes, 12)
@@ -351,7 +351,7 @@ function Get-ServiceRecovery {
     return [ordered]@{ restart_after_s = $delay / 1000; reset_after_s = [long][System.BitConverter]::ToUInt32($bytes, 0) }
 }
 
-# Starts or stops a service and waits for it within the step's time. One that dies on the way up fails at once.
+# Starts or stops a service and waits for it within the step's time. Fails at once if the service dies while it starts.
 function Wait-ServiceState {
     [CmdletBinding()]
     param([string]$Name, [string]$State, $Context)
@@ -364,8 +364,8 @@ function Wait-ServiceState {
         $service.Refresh()
         $status = [string]$service.Status
         if ($status -eq $State) { return }
-        if ($up -and $status -eq 'Stopped') { throw "service $Name came up and stopped again" }
-        if ($Context.Clock.Elapsed.TotalSeconds -gt $Context.LimitSeconds) { throw "service $Name is $status, not $State, and the step's time is over" }
+        if ($up -and $status -eq 'Stopped') { throw "service $Name started and stopped again" }
+        if ($Context.Clock.Elapsed.TotalSeconds -gt $Context.LimitSeconds) { throw "service $Name is $status, not $State, and the step has no time left" }
         Start-Sleep -Milliseconds 200
     }
 }

@@ -1,14 +1,14 @@
-# The one way bytes come from a network: several at once over https, resumed, retried, verified by size and sha256, and moved into place only when right.
-# Trust is the system's own, and so is the proxy where the plan has none. Uses common.psm1, which the engine imports before.
+# Downloads artifacts over https: several at once, with resume and retries, verified by size and sha256 before they are moved into place.
+# Uses the system's certificates, and the system's proxy if the plan has none. Needs common.psm1, which the engine imports before.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 Add-Type -AssemblyName System.Net.Http
-# 0 is SystemDefault, Windows' own choice and with it the newest; only an older set of versions lacks 1.2.
+# 0 is SystemDefault: Windows chooses, and includes the newest version. Only an explicit older set may lack TLS 1.2.
 $script:Protocol = [System.Net.ServicePointManager]::SecurityProtocol
 if ([int]$script:Protocol -ne 0) { [System.Net.ServicePointManager]::SecurityProtocol = $script:Protocol -bor [System.Net.SecurityProtocolType]::Tls12 }
-# 5.1 begins with two connections for each host.
+# The default of 5.1 is two connections for each host.
 [System.Net.ServicePointManager]::DefaultConnectionLimit = 16
 
 $script:MaxTries = 8
@@ -16,14 +16,14 @@ $script:MaxWrongBytes = 2
 $script:MaxRedirects = 10
 $script:StallSeconds = 60
 
-# Without query and user: both can hold a secret.
+# The URL without query and credentials, which may hold a secret.
 function Get-PublicAddress {
     [CmdletBinding()]
     param([System.Uri]$Address)
     '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath
 }
 
-# The plan's proxy as .NET takes it; $null for none. HttpClient of .NET Framework knows no HTTPS_PROXY.
+# The plan's proxy as a .NET object; $null for none. HttpClient of .NET Framework does not read HTTPS_PROXY.
 function Get-Proxy {
     [CmdletBinding()]
     param($Wanted)
@@ -40,13 +40,13 @@ function Get-PartLength {
     return (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length
 }
 
-# Begins one attempt: goes on where a partial file ends.
+# Begins an attempt. Continues at the end of a partial file.
 function Open-Attempt {
     [CmdletBinding()]
     param($Item, [System.Uri]$Address, [double]$Now)
     if ($Address.Scheme -ne 'https') { throw (Get-Failure -ExitCode 6 -Message "$(Get-PublicAddress -Address $Address) is not https") }
     $handler = New-Object -TypeName System.Net.Http.HttpClientHandler
-    # Followed by hand, since .NET Framework would follow one to http.
+    # Redirects are followed by this module, because .NET Framework would follow one to http.
     $handler.AllowAutoRedirect = $false
     if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }
     $client = New-Object -TypeName System.Net.Http.HttpClient -ArgumentList $handler
@@ -59,14 +59,14 @@ function Open-Attempt {
     }
     $Item.Address = $Address
     $Item.Client = $client
-    # What the last answer left open says nothing of the next: a 416 has no more to come.
+    # Reset, because the state of the last response does not apply: a 416 has no body.
     $Item.LengthKnown = $true
     $Item.Seen = [long]-1
     $Item.SeenAt = $Now
     $Item.Send = $client.SendAsync($request, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)
 }
 
-# Ends an attempt, whatever it has reached. The file last: nothing may write to it afterwards.
+# Ends an attempt in any state. Closes the file last, because nothing may write to it afterwards.
 function Close-Attempt {
     [CmdletBinding()]
     param($Item)
@@ -77,7 +77,7 @@ function Close-Attempt {
     foreach ($name in 'Response', 'Client', 'Send', 'Copy', 'File') { $Item[$name] = $null }
 }
 
-# Judges the answer's head. True when there is nothing to read: the partial file has every byte, or too many.
+# Checks status and headers. True if there is nothing to read: the partial file has all bytes, or too many.
 function Receive-Head {
     [CmdletBinding()]
     param($Item, [double]$Now)
@@ -86,7 +86,7 @@ function Receive-Head {
     $code = [int]$response.StatusCode
     if ($code -in 301, 302, 303, 307, 308 -and $null -ne $response.Headers.Location) {
         $Item.Redirects++
-        if ($Item.Redirects -gt $script:MaxRedirects) { throw (Get-Failure -ExitCode 6 -Message 'it is redirected without end') }
+        if ($Item.Redirects -gt $script:MaxRedirects) { throw (Get-Failure -ExitCode 6 -Message 'it has too many redirects') }
         $next = New-Object -TypeName System.Uri -ArgumentList $Item.Address, $response.Headers.Location
         Close-Attempt -Item $Item
         Open-Attempt -Item $Item -Address $next -Now $Now
@@ -100,7 +100,7 @@ function Receive-Head {
         $range = $response.Content.Headers.ContentRange
         if ($null -eq $range -or $range.From -ne $Item.Offset) {
             [System.IO.File]::Delete($Item.Part)
-            throw 'HTTP 206 with another part than the one asked for'
+            throw 'HTTP 206 with another part than requested'
         }
         $mode = [System.IO.FileMode]::Append
     }
@@ -110,7 +110,7 @@ function Receive-Head {
     return $false
 }
 
-# Moves one attempt on by what its tasks have reached; true when no more bytes come.
+# Continues an attempt after its tasks have ended. True when no more bytes come.
 function Step-Attempt {
     [CmdletBinding()]
     param($Item, [double]$Now)
@@ -128,11 +128,11 @@ function Step-Attempt {
         $Item.Seen = $reached
         $Item.SeenAt = $Now
     }
-    if ($Now - $Item.SeenAt -gt $script:StallSeconds) { throw "nothing came for $script:StallSeconds s" }
+    if ($Now - $Item.SeenAt -gt $script:StallSeconds) { throw "no bytes arrived for $script:StallSeconds s" }
     return $false
 }
 
-# Takes the file only when it is what the plan says.
+# Accepts the file only if it has the size and the sha256 of the plan.
 function Complete-Item {
     [CmdletBinding()]
     param($Item)
@@ -147,7 +147,7 @@ function Complete-Item {
     $Item.Done = $true
 }
 
-# Decides what a failed attempt means: another one after a pause, or the end.
+# Decides after a failed attempt: retry after a pause, or fail.
 function Resolve-Attempt {
     [CmdletBinding()]
     param($Item, $ErrorRecord, [double]$Now)
@@ -159,7 +159,7 @@ function Resolve-Attempt {
         $Item.WrongBytes++
     }
     $length = Get-PartLength -Item $Item
-    # An attempt that brought the file further costs none: a bad line still comes to an end.
+    # An attempt that brought bytes does not count, so that a download over a bad line still ends.
     if ($length -gt $Item.Best) {
         $Item.Best = $length
         $Item.Tries = 0
@@ -176,7 +176,7 @@ function Resolve-Attempt {
     $Item.NotBefore = $Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4)
 }
 
-# One download: what is asked, and how far it is.
+# One download: its request and its progress.
 function Get-Download {
     [CmdletBinding()]
     param($Artifact, $Proxy)
@@ -189,7 +189,7 @@ function Get-Download {
     }
 }
 
-# True when the file already lies there and is right; a wrong one is removed.
+# True if the file exists and is right. A wrong file is removed.
 function Test-Download {
     [CmdletBinding()]
     param($Item)
@@ -199,7 +199,7 @@ function Test-Download {
     return $false
 }
 
-# All at once, each with its own retries. $Proxy is the plan's; $Announce is called with name, status and size.
+# Downloads all artifacts in parallel, each with its own retries. $Proxy is the plan's. $Announce is called with name, status and size.
 function Receive-Artifact {
     [CmdletBinding()]
     param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
@@ -217,7 +217,7 @@ function Receive-Artifact {
             if ($open.Count -eq 0) { return }
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) {
                 $names = @($open | ForEach-Object -Process { $_.Name }) -join ', '
-                throw (Get-Failure -ExitCode 6 -Message "not fetched within $TimeoutSeconds s: $names")
+                throw (Get-Failure -ExitCode 6 -Message "not downloaded within $TimeoutSeconds s: $names")
             }
             foreach ($item in $open) {
                 $now = $clock.Elapsed.TotalSeconds

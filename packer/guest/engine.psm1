@@ -1,4 +1,4 @@
-# Carries out one phase of plan.json, or looks whether it is carried out: events, state.json and report.json as docs/guest.md says.
+# Runs one phase of plan.json, or checks it: events, state.json and report.json as in docs/guest.md.
 # start.ps1 has verified every byte of the bundle before it imports this file.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
@@ -9,26 +9,26 @@ Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'download.psm1')) 
 
 $script:Windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
 
-# ---- what people and the host see
+# ---- output for people and for the host
 
 function Write-Line {
     [CmdletBinding()]
     param($Session, [string]$Text)
     [System.Console]::Out.WriteLine($Text)
-    # Who only looks leaves no log behind.
+    # -Check and -WhatIf write no log.
     if ($null -eq $Session.Log) { return }
     $stamp = [System.DateTime]::UtcNow.ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture)
     [System.IO.File]::AppendAllText($Session.Log, "$stamp $Text`n")
 }
 
-# One event line. What makes it too long is only ever its reason.
+# One event line. Only its reason can make it too long.
 function Write-EventLine {
     [CmdletBinding()]
     param($Session, [System.Collections.Specialized.OrderedDictionary]$Fields)
     if ($Fields.Contains('reason') -and $Fields['reason'].Length -gt 600) { $Fields['reason'] = $Fields['reason'].Substring(0, 600) }
     $json = ConvertTo-AsciiJson -Value $Fields
     while ($json.Length -gt 1000 -and $Fields.Contains('reason') -and $Fields['reason'].Length -gt 0) {
-        # A character takes six at most, so this cuts no more than it must.
+        # JSON writes a character as at most six, so this cuts no more than needed.
         $cut = [int][Math]::Ceiling(($json.Length - 1000) / 6)
         $Fields['reason'] = $Fields['reason'].Substring(0, [Math]::Max(0, $Fields['reason'].Length - $cut))
         $json = ConvertTo-AsciiJson -Value $Fields
@@ -55,12 +55,12 @@ function Write-ResourceEvent {
 
 # ---- state.json
 
-# A saved state, whosever it is; throws where it is of another form.
+# Parses a saved state of any plan. Throws if it is damaged.
 function ConvertFrom-StateText {
     [CmdletBinding()]
     param([string]$Text)
     $saved = ConvertFrom-Json -InputObject $Text
-    if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is no state of version 1' }
+    if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
     $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{} }
     foreach ($one in $saved.phases.PSObject.Properties) {
         $value = $one.Value
@@ -72,7 +72,7 @@ function ConvertFrom-StateText {
     return $state
 }
 
-# What earlier runs of this plan left. A crash leaves a file empty or cut off, or in the middle of a move only the .new file, whole.
+# The state of earlier runs of this plan. A crash may leave an incomplete file, or in the middle of a move only the complete .new file.
 function Read-State {
     [CmdletBinding()]
     param($Session)
@@ -81,7 +81,7 @@ function Read-State {
         $text = [System.IO.File]::ReadAllText($path)
         try { $state = ConvertFrom-StateText -Text $text }
         catch {
-            Write-Line -Session $Session -Text "discarded ${path}: it is not a whole state of version 1"
+            Write-Line -Session $Session -Text "discarded ${path}: it is not a complete state of version 1"
             continue
         }
         if ($state.PlanDigest -ceq $Session.PlanDigest) { return $state }
@@ -101,7 +101,7 @@ function Save-State {
             }))
 }
 
-# The resources of a phase that any run of this plan changed, or also those that one began to set.
+# The resources of a phase whose saved status is one of -Status: by default those that any run of this plan changed.
 function Get-ChangedEntry {
     [CmdletBinding()]
     param($Session, [string]$Phase, [string[]]$Status = @('changed'))
@@ -111,8 +111,8 @@ function Get-ChangedEntry {
     }
 }
 
-# Once changed, changed for good: the report says what this build did, not what its last run did.
-# And once begun to be set, so until it is changed: a set that failed or was cut off may have changed something.
+# 'changed' is never overwritten: the report says what the whole build did, not only its last run.
+# 'setting' is overwritten only by 'changed': a set that failed or was killed may have changed something.
 function Save-Outcome {
     [CmdletBinding()]
     param($Session, $Entry, [string]$Status, [long]$Milliseconds)
@@ -125,13 +125,13 @@ function Save-Outcome {
 
 # ---- the session
 
-# The plan's resources in order, each with the names of where it stands.
+# The plan's resources in order, each with its phase and step.
 function Get-Entry {
     [CmdletBinding()]
     param($Plan)
     foreach ($phase in $Plan.phases) {
         foreach ($step in $phase.steps) {
-            # Started when the first of these resources is set.
+            # Starts when the first of these resources is set.
             $clock = New-Object -TypeName System.Diagnostics.Stopwatch
             foreach ($resource in $step.resources) {
                 $artifact = $resource.fields.PSObject.Properties['artifact']
@@ -163,7 +163,7 @@ function Get-Session {
     return $session
 }
 
-# A failure that names step, resource and reason; wrong bytes keep their own exit code.
+# A failure that names step, resource and reason. A failure with its own exit code keeps it.
 function Get-EntryFailure {
     [CmdletBinding()]
     param($Entry, $ErrorRecord)
@@ -174,7 +174,7 @@ function Get-EntryFailure {
 
 # ---- one resource
 
-# get and test: what is there, and every reason why that is not what the plan says.
+# get and test: the facts, and every difference from the plan.
 function Read-Entry {
     [CmdletBinding()]
     param($Session, $Entry)
@@ -184,7 +184,7 @@ function Read-Entry {
     return @{ Now = $now; Reasons = $reasons }
 }
 
-# Fetches what is not in the artifacts folder yet; a file there was verified when it arrived.
+# Downloads the artifacts that are not in the artifacts folder yet.
 function Receive-EntryArtifact {
     [CmdletBinding()]
     param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
@@ -205,7 +205,7 @@ function Receive-EntryArtifact {
     }
 }
 
-# What set may use beyond the fields: the bundle, the artifact's file, a folder for logs, and what is left of the step's time.
+# What set may use besides the fields: the bundle, the artifact's file, a folder for logs, and the rest of the step's time.
 function Get-Context {
     [CmdletBinding()]
     param($Session, $Entry)
@@ -215,7 +215,7 @@ function Get-Context {
     if ($null -ne $Entry.Artifact) {
         $artifact = $Session.Plan.artifacts.PSObject.Properties[$Entry.Artifact].Value
         $context.Artifact = "$($Session.Artifacts)\$($artifact.sha256)"
-        # Not fetched ahead when it was still so then, and something undid it since.
+        # Missing if the resource was as planned when the phase began, and was changed since.
         if (-not [System.IO.File]::Exists($context.Artifact)) {
             Receive-EntryArtifact -Session $Session -Entries @($Entry) -TimeoutSeconds (Get-SecondsLeft -Context $context)
         }
@@ -223,7 +223,7 @@ function Get-Context {
     return $context
 }
 
-# set, and a second look. What it is about to do is saved first, and a restart that is due before anything can fail.
+# set and a second test. Saves before set that it begins, and saves a needed restart before anything else can fail.
 function Invoke-Set {
     [CmdletBinding()]
     param($Session, $Entry)
@@ -231,17 +231,17 @@ function Invoke-Set {
     $kind = $Session.Kinds[$Entry.Kind]
     Save-Outcome -Session $Session -Entry $Entry -Status 'setting' -Milliseconds 0
     $answer = & $kind.Set $Entry.Fields $context
-    if ($answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must answer whether a restart is due" }
+    if ($answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must return whether a restart is needed" }
     if ($answer) {
         $Session.Restart = $true
         $Session.State.Phases[$Session.Phase].restart = $true
         Save-State -Session $Session
     }
     $again = (Read-Entry -Session $Session -Entry $Entry).Reasons
-    if ($again.Count -gt 0) { throw "still not so after it was set: $($again -join '; ')" }
+    if ($again.Count -gt 0) { throw "not as planned after it was set: $($again -join '; ')" }
 }
 
-# get, test, and where it is not so set, get, test; event and state after it. -Quiet keeps silent about what is so.
+# get and test; if the resource is not as planned: set, get and test. Then event and state. -Quiet reports only changes.
 function Invoke-Entry {
     [CmdletBinding()]
     param($Session, $Entry, [switch]$Quiet)
@@ -267,15 +267,15 @@ function Invoke-Entry {
     if ($Quiet -and $status -ceq 'ok' -and $null -ne $saved -and $saved.status -cne 'failed') { return }
     Save-Outcome -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds
     Write-ResourceEvent -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds -Reason ($reasons -join '; ')
-    # At once, and by name: no restart will follow this phase.
+    # Fails at once and names the resource, because no restart follows this phase.
     if ($Session.Restart -and -not $Session.MayRestart) {
-        throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs a restart, and the plan has none after $($Session.Phase)")
+        throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs a restart, but the plan has none after $($Session.Phase)")
     }
 }
 
 # ---- a phase
 
-# Reads the phase's resources that name an artifact, and fetches for those that are not so.
+# Downloads the artifacts of the phase's resources that are not as planned.
 function Invoke-Prefetch {
     [CmdletBinding()]
     param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
@@ -289,13 +289,13 @@ function Invoke-Prefetch {
     try { Receive-EntryArtifact -Session $Session -Entries $missing -TimeoutSeconds $TimeoutSeconds }
     catch {
         $name = $_.Exception.Data['Artifact']
-        # Named for the first resource that waits for these bytes.
+        # The failure names the first resource that needs this artifact.
         $first = @(@($missing | Where-Object -FilterScript { $_.Artifact -ceq $name }) + $missing)[0]
         throw (Get-EntryFailure -Entry $first -ErrorRecord $_)
     }
 }
 
-# Earlier phases are finished, and no restart is pending that is not this phase's own doing.
+# Earlier phases must be finished, and no restart may be pending unless this phase caused it.
 function Assert-Order {
     [CmdletBinding()]
     param($Session, [object[]]$Earlier, $Own)
@@ -310,15 +310,15 @@ function Assert-Order {
     $begun = ($null -ne $saved -and $saved.restart) -or @(Get-ChangedEntry -Session $Session -Phase $Own.name -Status 'changed', 'setting').Count -gt 0
     if ($begun -and $Own.restart) { return }
     if ($begun) {
-        throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending in the middle of $($Own.name), and the plan has none there: restart Windows and run the phase again")
+        throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending in the middle of $($Own.name), but the plan has none there: restart Windows and run the phase again")
     }
     if ($Earlier.Count -eq 0) {
-        throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before anything was changed: restart it, or take another')
+        throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before the first phase: use a base image without one')
     }
     throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending: the one after $($Earlier[-1].name) was not taken")
 }
 
-# All of the plan once more, and no restart pending: what the report says is so. Returns the facts by id.
+# Tests the whole plan again before the report is written, and that no restart is pending. Returns the facts by id.
 function Confirm-Plan {
     [CmdletBinding()]
     param($Session)
@@ -327,7 +327,7 @@ function Confirm-Plan {
         if ($entry.Repeated) { continue }
         try {
             $reading = Read-Entry -Session $Session -Entry $entry
-            if ($reading.Reasons.Count -gt 0) { throw "no longer so at the end: $($reading.Reasons -join '; ')" }
+            if ($reading.Reasons.Count -gt 0) { throw "no longer as planned at the end: $($reading.Reasons -join '; ')" }
         }
         catch {
             $why = $_
@@ -367,7 +367,7 @@ function Invoke-Sequence {
     Assert-Order -Session $Session -Earlier $Earlier -Own $Own
     $saved = $Session.State.Phases[$Own.name]
     $restart = $null -ne $saved -and $saved.restart
-    # A restart that an unfinished run called for is still due; a finished one's was taken.
+    # A restart that an unfinished run needed is still needed. The restart after a finished run has happened.
     $Session.Restart = $restart -and $Own.restart -and $saved.status -cne 'finished'
     $Session.State.Phases[$Own.name] = [ordered]@{ status = 'started'; changed = 0; restart = $restart; ms = [long]0 }
     $names = @($Earlier | ForEach-Object -Process { $_.name })
@@ -380,7 +380,7 @@ function Invoke-Sequence {
     if ($last) { $facts = Confirm-Plan -Session $Session }
     if (Test-RestartPending) { $Session.Restart = $true }
     if ($Session.Restart -and -not $Own.restart) {
-        throw (Get-Failure -ExitCode 6 -Message "a restart is due after $($Own.name), and the plan has none there")
+        throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there")
     }
     Clear-Tree -Path $Session.Artifacts
     $record = $Session.State.Phases[$Own.name]
@@ -410,7 +410,7 @@ function Invoke-Phase {
     }
     catch {
         $record = $Session.State.Phases[$Name]
-        # A phase that was refused at once leaves no trace.
+        # A phase that failed before it started is not recorded.
         if ($null -ne $record -and $record.status -ceq 'started') {
             $record.status = 'failed'
             $record.ms = $clock.ElapsedMilliseconds
@@ -424,7 +424,7 @@ function Invoke-Phase {
     return $code
 }
 
-# -Check and -WhatIf: looks at every resource and changes nothing. Returns the exit code.
+# -Check and -WhatIf: tests every resource and changes nothing. Returns the exit code.
 function Invoke-Inspection {
     [CmdletBinding()]
     param($Session, [string]$Name, [switch]$WhatIfOnly)
@@ -459,7 +459,7 @@ function Invoke-Inspection {
     return 0
 }
 
-# The whole engine. Mode: apply, check or whatif. Returns the exit code; throws failures that carry theirs in Data['ExitCode'].
+# Runs the engine. Mode: apply, check or whatif. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
 function Invoke-Engine {
     [CmdletBinding()]
     param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Mode)

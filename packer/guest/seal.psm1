@@ -1,6 +1,6 @@
-# What every cloud's generalise script does around its own sysprep: nothing of the build stays in the image.
-# Judges first and deletes last: a machine that was refused, or that sysprep gave up, still has its logs and can be sealed by another try.
-# Imported from the bundle, whose folder it deletes in the end: what is needed afterwards is in memory by then.
+# The common part of the generalise scripts of all clouds: removes everything of the build from the image.
+# Checks first and deletes last: after a failed check or a failed sysprep the machine still has its logs and can be sealed again.
+# Imported from the bundle, whose folder it deletes at the end: the code that runs afterwards is in memory.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -10,7 +10,7 @@ Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -G
 $script:Listeners = 'SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
 $script:SetupScripts = 'C:\Windows\Setup\Scripts'
 
-# Refuses to seal a machine that would make a bad image.
+# Throws if the machine would make a bad image.
 function Assert-ReadyToSeal {
     [CmdletBinding()]
     param()
@@ -18,20 +18,20 @@ function Assert-ReadyToSeal {
     if (-not [System.IO.File]::Exists($sysprep)) { throw "there is no $sysprep" }
     if (-not [System.IO.File]::Exists('C:\ProgramData\imagegen\report.json')) { throw 'there is no report.json: the last phase has not finished' }
     if (Test-RestartPending) { throw 'Windows has a restart pending' }
-    # Started before the image is sealed, it would take the build for a node's first boot.
+    # If cloudbase-init started before the image is sealed, it would take the builder for a node at its first boot.
     $start = Get-RegistryData -Key 'HKLM:\SYSTEM\CurrentControlSet\Services\cloudbase-init' -Name 'Start' -Default 0
-    if ($start -ne 3) { throw 'service cloudbase-init must be there with start manual' }
+    if ($start -ne 3) { throw 'service cloudbase-init must exist with start type manual' }
     $status = [string](Get-Service -Name 'cloudbase-init').Status
     if ($status -ne 'Stopped') { throw "service cloudbase-init is $status, not Stopped" }
     $logon = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon'
     if ([string](Get-RegistryData -Key $logon -Name 'AutoAdminLogon' -Default '0') -ne '0') { throw 'AutoAdminLogon is on' }
-    if ($null -ne (Get-RegistryValue -Key $logon -Name 'DefaultPassword')) { throw 'there is a DefaultPassword' }
+    if ($null -ne (Get-RegistryValue -Key $logon -Name 'DefaultPassword')) { throw 'a DefaultPassword is set' }
     foreach ($name in 'auth_basic', 'allow_unencrypted') {
         if ((Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Service' -Name $name -Default 0) -ne 0) { throw "WinRM has $name on" }
     }
 }
 
-# The answer files of the base image's own first boot, which can hold a password.
+# The answer files of the base image's first boot, which may hold a password.
 function Get-AnswerFile {
     [CmdletBinding()]
     param()
@@ -40,8 +40,8 @@ function Get-AnswerFile {
     }
 }
 
-# What builder, engine and people leave behind. The running script is among it: it was read whole before it ran.
-# The engine's folder comes last: as long as anything else is still there, so is what deletes it.
+# What Packer, the engine and users left. This includes the running script, which is in memory.
+# The engine's folder comes last, so that another try is possible until everything else is deleted.
 function Get-Leftover {
     [CmdletBinding()]
     param()
@@ -55,10 +55,10 @@ function Get-Leftover {
         $places += ,@("$profilePath\AppData\Local\Temp", 'winrmcp-*')
     }
     foreach ($place in $places) {
-        # GetFiles reads '*' only, so a folder with brackets in its name is no wildcard.
+        # GetFiles has no wildcard but '*' and '?', so brackets in a folder's name are safe.
         if ([System.IO.Directory]::Exists($place[0])) { [System.IO.Directory]::GetFiles($place[0], $place[1]) }
     }
-    # What a look at the machine left that was ended before its own end.
+    # Left by a -Check or -WhatIf that was killed.
     [System.IO.Directory]::GetDirectories('C:\Windows\Temp', 'imagegen-look-*')
     if ([System.IO.Directory]::Exists('C:\ProgramData\imagegen')) { 'C:\ProgramData\imagegen' }
 }
@@ -80,10 +80,10 @@ function Clear-Leftover {
     param()
     Clear-Path -Path @(Get-Leftover)
     $left = @(Get-Leftover)
-    if ($left.Count -gt 0) { throw "still there: $($left -join ', ')" }
+    if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
 }
 
-# Waits until a service of the cloud is up: generalising before that makes images that do not provision.
+# Waits until a service of the cloud runs: an image that is generalised before does not provision.
 function Wait-CloudService {
     [CmdletBinding()]
     param([string]$Name, [int]$TimeoutSeconds)
@@ -94,7 +94,7 @@ function Wait-CloudService {
     }
 }
 
-# Windows' own word for a generalised machine. Whoever calls sysprep has seen it end; the word can come a little later.
+# Waits for Windows' own mark of a generalised machine, which may come a little later than sysprep's end.
 function Wait-ImageState {
     [CmdletBinding()]
     param([int]$TimeoutSeconds)
@@ -107,7 +107,7 @@ function Wait-ImageState {
     }
 }
 
-# For the build's log: the machine is gone when somebody asks why.
+# Copies the end of the setup logs into the build's log, because the machine will be deleted.
 function Write-SetupLog {
     [CmdletBinding()]
     param()
@@ -118,12 +118,12 @@ function Write-SetupLog {
     }
 }
 
-# Takes every listener out of the image without cutting the session this runs in: the running service does not look there again, the next boot does.
-# Certificates stay until first boot for the same reason; first-boot.ps1 removes those named in the list.
+# Removes all WinRM listeners from the image without cutting this session: the running service reads its listeners at the next boot only.
+# Certificates stay until the first boot for the same reason. first-boot.ps1 removes those in the list.
 function Clear-WinRmListener {
     [CmdletBinding()]
     param()
-    # A key is named '*+HTTPS': by .NET, since the provider takes the star for a wildcard.
+    # With .NET, because a key is named '*+HTTPS' and the PowerShell provider takes the star for a wildcard.
     $parent = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Listeners, $true)
     if ($null -eq $parent) { return }
     try {
@@ -134,18 +134,18 @@ function Clear-WinRmListener {
         $null = [System.IO.Directory]::CreateDirectory($script:SetupScripts)
         Write-TextFile -Path "$($script:SetupScripts)\certificates.txt" -Text (($prints + '') -join "`r`n")
         foreach ($name in $parent.GetSubKeyNames()) { $parent.DeleteSubKeyTree($name) }
-        if (@($parent.GetSubKeyNames()).Count -gt 0) { throw 'a WinRM listener is still there' }
+        if (@($parent.GetSubKeyNames()).Count -gt 0) { throw 'a WinRM listener could not be deleted' }
     }
     finally { $parent.Dispose() }
 }
 
-# All of it, in order. $Assert refuses for the cloud's own reasons, $Generalise is its own sysprep.
+# Seals the image. $Assert holds the cloud's own checks, $Generalise its own sysprep.
 function Invoke-Seal {
     [CmdletBinding()]
     param([scriptblock]$Assert, [scriptblock]$Generalise)
     Assert-ReadyToSeal
     & $Assert
-    # Not after sysprep, which keeps in the same place the answer file that a node's first boot reads.
+    # Before sysprep, which stores the answer file for a node's first boot in the same place.
     Clear-Path -Path @(Get-AnswerFile)
     try {
         & $Generalise

@@ -1,5 +1,5 @@
-# The entry: verifies the bundle byte by byte, unpacks it where only SYSTEM and Administrators reach, and runs one phase. See docs/guest.md.
-# It has no parameters: PowerShell's binder would end with 1 at a wrong argument, and would accept a name that is cut short.
+# The entry script: verifies the bundle, unpacks it into a folder that only SYSTEM and Administrators can access, and runs one phase.
+# It has no parameters: PowerShell's binder would exit with 1 at a wrong argument and would accept abbreviated names. See docs/guest.md.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -12,18 +12,18 @@ function Get-EntryError {
     $failure
 }
 
-# The words of the command line by name: full names in any case, each once. -Name:value arrives as two words.
+# The arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
 function Read-Argument {
     [CmdletBinding()]
     param([string[]]$Word)
     $given = @{}
     for ($index = 0; $index -lt $Word.Count; $index++) {
         $name = $Word[$index].TrimEnd(':')
-        # Spelled as it is looked up: a hashtable of 5.1 compares by the culture, and Turkish tells i from I.
+        # In its canonical spelling: a hashtable of 5.1 compares by culture, and in Turkish i and I are different letters.
         $known = @(@('-Phase', '-Bundle', '-BundleSha256', '-PlanSha256', '-Check', '-WhatIf') -eq $name)
         if ($known.Count -ne 1) { throw (Get-EntryError -ExitCode 2 -Message "unknown argument: $name") }
         $name = $known[0]
-        if ($given.ContainsKey($name)) { throw (Get-EntryError -ExitCode 2 -Message "$name is there twice") }
+        if ($given.ContainsKey($name)) { throw (Get-EntryError -ExitCode 2 -Message "$name is given twice") }
         if ($name -in '-Check', '-WhatIf') {
             $given[$name] = $true
             continue
@@ -35,7 +35,7 @@ function Read-Argument {
     return $given
 }
 
-# Every argument, judged before anything is touched. Returns them with the bundle's full path, and the mode.
+# Checks all arguments before anything is changed. Returns them with the bundle's full path and the mode.
 function Resolve-Argument {
     [CmdletBinding()]
     param([hashtable]$Given)
@@ -48,11 +48,11 @@ function Resolve-Argument {
     $mode = 'apply'
     if ($Given.ContainsKey('-Check')) { $mode = 'check' }
     if ($Given.ContainsKey('-WhatIf')) {
-        if ($mode -ceq 'check') { throw (Get-EntryError -ExitCode 2 -Message '-Check and -WhatIf exclude each other') }
+        if ($mode -ceq 'check') { throw (Get-EntryError -ExitCode 2 -Message '-Check and -WhatIf cannot be used together') }
         $mode = 'whatif'
     }
-    if ($Given['-Phase'] -ceq 'all' -and $mode -ceq 'apply') { throw (Get-EntryError -ExitCode 2 -Message '-Phase all goes with -Check or -WhatIf only') }
-    # Exists first: 5.1's GetFullPath throws at what cannot be a path.
+    if ($Given['-Phase'] -ceq 'all' -and $mode -ceq 'apply') { throw (Get-EntryError -ExitCode 2 -Message '-Phase all can be used only with -Check or -WhatIf') }
+    # Exists first, because GetFullPath of 5.1 throws at an invalid path.
     $path = $Given['-Bundle']
     if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 2 -Message "-Bundle: there is no file $path") }
     return @{
@@ -61,7 +61,7 @@ function Resolve-Argument {
     }
 }
 
-# Access first, content after: by SID, since names are localised.
+# Called before the folder has content. Uses SIDs, because names are localised.
 function Protect-Folder {
     [CmdletBinding()]
     param([string]$Path)
@@ -69,7 +69,7 @@ function Protect-Folder {
     if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
 }
 
-# A virus scanner may hold a file for a moment.
+# Retries, because a virus scanner may hold a file for a moment.
 function Remove-Folder {
     [CmdletBinding()]
     param([string]$Path)
@@ -86,8 +86,8 @@ function Remove-Folder {
     }
 }
 
-# Whether a folder is that of a look which was ended before its own end. Anybody may make a folder or a link of such a name:
-# ours is an administrator's and shut to all others. As long as a look runs, it holds a mutex of its folder's name.
+# Whether a folder was left by a -Check or -WhatIf that was killed. Any user may make a folder or a link with such a name:
+# ours is owned by an administrator and closed to all others. A running -Check or -WhatIf holds a mutex with its folder's name.
 function Test-OldLook {
     [CmdletBinding()]
     param([string]$Path)
@@ -105,7 +105,7 @@ function Test-OldLook {
     return $true
 }
 
-# One try for each, in bounded time: what stays is said, and left to the next look.
+# Tries each folder once, in bounded time. A folder that cannot be removed is reported and left to the next run.
 function Clear-OldLook {
     [CmdletBinding()]
     param([string]$Folder)
@@ -114,11 +114,11 @@ function Clear-OldLook {
     foreach ($path in [System.IO.Directory]::GetDirectories($Folder, 'imagegen-look-*')) {
         if ($clock.Elapsed.TotalSeconds -gt 10) { return }
         try { if (Test-OldLook -Path $path) { [System.IO.Directory]::Delete($path, $true) } }
-        catch { [System.Console]::Out.WriteLine("the folder of an older look stays: ${path}: $($_.Exception.GetBaseException().Message)") }
+        catch { [System.Console]::Out.WriteLine("the folder of an earlier -Check or -WhatIf could not be removed: ${path}: $($_.Exception.GetBaseException().Message)") }
     }
 }
 
-# Only plain relative names; '/' between the parts, and no part that Windows would read as another.
+# Only relative names with '/' between the parts, and no part that Windows would read as another name.
 function Test-EntryName {
     [CmdletBinding()]
     param([string]$Name)
@@ -128,7 +128,7 @@ function Test-EntryName {
     return $true
 }
 
-# Hash and content come from one open file that nobody can write meanwhile.
+# Hash and content come from one open file, which nobody can change meanwhile.
 function Expand-Bundle {
     [CmdletBinding()]
     param([string]$Path, [string]$Digest, [string]$Folder)
@@ -144,11 +144,11 @@ function Expand-Bundle {
         $zip = New-Object -TypeName System.IO.Compression.ZipArchive -ArgumentList $stream
         foreach ($entry in $zip.Entries) {
             if (-not (Test-EntryName -Name $entry.FullName.TrimEnd('/'))) {
-                throw (Get-EntryError -ExitCode 4 -Message "the bundle holds a file of the name '$($entry.FullName)'")
+                throw (Get-EntryError -ExitCode 4 -Message "the bundle has a file with the invalid name '$($entry.FullName)'")
             }
             if ($entry.FullName.EndsWith('/')) { continue }
             $target = [System.IO.Path]::Combine($Folder, $entry.FullName.Replace('/', '\'))
-            if ([System.IO.File]::Exists($target)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle holds '$($entry.FullName)' twice") }
+            if ([System.IO.File]::Exists($target)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle has '$($entry.FullName)' twice") }
             $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($target))
             [System.IO.Compression.ZipFileExtensions]::ExtractToFile($entry, $target)
         }
@@ -162,26 +162,26 @@ function Get-FileDigest {
     (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant()
 }
 
-# plan.json by its own digest, every other file by the plan's list, and nothing beside them. Returns the plan.
+# Verifies plan.json by its digest and every other file by the plan's list. Other files are an error. Returns the plan.
 function Read-Plan {
     [CmdletBinding()]
     param([string]$Folder, [string]$Digest)
     $path = [System.IO.Path]::Combine($Folder, 'plan.json')
-    if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle holds no plan.json') }
+    if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
     $found = Get-FileDigest -Path $path
     if ($found -cne $Digest) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of plan.json is $found, expected $Digest") }
     $plan = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($path))
-    if ($plan.plan_version -ne 1) { throw (Get-EntryError -ExitCode 4 -Message "plan.json is of version $($plan.plan_version), this engine reads version 1") }
+    if ($plan.plan_version -ne 1) { throw (Get-EntryError -ExitCode 4 -Message "plan.json has version $($plan.plan_version), but this engine reads version 1") }
     foreach ($listed in $plan.files.PSObject.Properties) {
         $file = [System.IO.Path]::Combine($Folder, $listed.Name.Replace('/', '\'))
-        if (-not [System.IO.File]::Exists($file)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle lacks $($listed.Name)") }
+        if (-not [System.IO.File]::Exists($file)) { throw (Get-EntryError -ExitCode 4 -Message "the bundle does not have $($listed.Name)") }
         $found = Get-FileDigest -Path $file
         if ($found -cne $listed.Value) { throw (Get-EntryError -ExitCode 4 -Message "the sha256 of $($listed.Name) is $found, the plan says $($listed.Value)") }
     }
     foreach ($file in [System.IO.Directory]::GetFiles($Folder, '*', [System.IO.SearchOption]::AllDirectories)) {
         $name = $file.Substring($Folder.Length + 1).Replace('\', '/')
         if ($name -ne 'plan.json' -and $null -eq $plan.files.PSObject.Properties[$name]) {
-            throw (Get-EntryError -ExitCode 4 -Message "the bundle holds $name, and the plan does not")
+            throw (Get-EntryError -ExitCode 4 -Message "the bundle has $name, but the plan does not list it")
         }
     }
     return $plan
@@ -192,14 +192,14 @@ $root = 'C:\ProgramData\imagegen'
 $mine = ''
 $held = $null
 try {
-    # powershell.exe drops a last word that ends with a colon: -Check: would not look, but change. It takes long dashes for a hyphen.
+    # powershell.exe drops a last argument that ends with a colon: with -Check: the script would change the machine. Long dashes count as hyphens.
     if ([System.Environment]::GetCommandLineArgs()[-1] -match '\A[-\u2013\u2014\u2015]\w+:\z') { throw (Get-EntryError -ExitCode 2 -Message 'the last argument ends with a colon') }
     $asked = Resolve-Argument -Given (Read-Argument -Word $args)
     if ($asked.Mode -ceq 'apply') { $null = [System.IO.Directory]::CreateDirectory($root) }
     else {
         $temp = [System.IO.Path]::Combine($env:SystemRoot, 'Temp')
         Clear-OldLook -Folder $temp
-        # Nobody can have prepared a folder whose name nobody knew. New-Item fails where one is there.
+        # A random name, so that nobody can prepare the folder. New-Item fails if it exists.
         $name = 'imagegen-look-' + [guid]::NewGuid().ToString('N')
         $held = New-Object -TypeName System.Threading.Mutex -ArgumentList $false, "Global\$name"
         $root = [System.IO.Path]::Combine($temp, $name)
@@ -220,7 +220,7 @@ catch {
     [System.Console]::Out.WriteLine($_.ScriptStackTrace)
 }
 finally {
-    # Ctrl-C runs this alone, and no catch.
+    # Ctrl-C runs only this block, and no catch block.
     if ($mine -ne '') {
         try { Remove-Folder -Path $mine }
         catch {

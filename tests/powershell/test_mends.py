@@ -56,7 +56,10 @@ MENDS = (
                 f"try {{ $state = {w.READ_TEXT} }}\n        catch {{",
                 f"$state = {w.READ_TEXT}\n        if ($null -eq $state) {{",
             ),
-            ('it is not a whole state of version 1"\n            continue', 'it is not a whole state of version 1"'),
+            (
+                'it is not a complete state of version 1"\n            continue',
+                'it is not a complete state of version 1"',
+            ),
             (w.DISCARD, '$null = "discarded ${path}: it is not'),
             (f"    try {{\n        {w.READ_STATE}\n", f"    {w.READ_STATE}\n    try {{\n"),
         ),
@@ -68,7 +71,7 @@ MENDS = (
             has_no_parameters,
             in_order(w.LAST_COLON, "Read-Argument -Word $args"),
             only_where("$known.Count -ne 1", f'{w.ARGUMENT_ERROR}"unknown argument: $name")'),
-            only_where("$given.ContainsKey($name)", f'{w.ARGUMENT_ERROR}"$name is there twice")'),
+            only_where("$given.ContainsKey($name)", f'{w.ARGUMENT_ERROR}"$name is given twice")'),
             only_where(w.NO_VALUE, f'{w.ARGUMENT_ERROR}"$name has no value")'),
             in_order(
                 f"$known = @(@({w.NAMES}) -eq $name)",
@@ -86,7 +89,7 @@ MENDS = (
             (f"@({w.NAMES}) -eq $name", f"@({w.NAMES}, '-B') -eq $name"),
             ("        $name = $known[0]\n", ""),
             ("$known.Count -ne 1", "$known.Count -gt 1"),
-            (f'        if ($given.ContainsKey($name)) {{ {w.ARGUMENT_ERROR}"$name is there twice") }}\n', ""),
+            (f'        if ($given.ContainsKey($name)) {{ {w.ARGUMENT_ERROR}"$name is given twice") }}\n', ""),
             (w.NO_VALUE, "$index -ge $Word.Count"),
         ),
     ),
@@ -172,11 +175,11 @@ MENDS = (
         "P6-what-is-still-there-fails-the-seal",
         SEAL,
         (
-            only_where("$left.Count -gt 0", 'throw "still there: ', within="Clear-Leftover"),
+            only_where("$left.Count -gt 0", 'throw "could not be deleted: ', within="Clear-Leftover"),
             in_order("Clear-Path -Path @(Get-Leftover)", "$left = @(Get-Leftover)", "if ($left.Count -gt 0)"),
         ),
         (
-            ("    if ($left.Count -gt 0) { throw \"still there: $($left -join ', ')\" }\n", ""),
+            ("    if ($left.Count -gt 0) { throw \"could not be deleted: $($left -join ', ')\" }\n", ""),
             ("$left = @(Get-Leftover)", "$left = @()"),
         ),
     ),
@@ -278,7 +281,7 @@ MENDS = (
             in_order("if ($mine -ne '') {", "if ($null -ne $held) { $held.Dispose() }"),
             only_at_last("$held.Dispose()"),
             only_where("Test-OldLook -Path $path", w.DELETE_OLD),
-            tried(w.DELETE_OLD, catch='WriteLine("the folder of an older look stays: '),
+            tried(w.DELETE_OLD, catch='WriteLine("the folder of an earlier -Check or -WhatIf could not be removed: '),
             in_order("if ($clock.Elapsed.TotalSeconds -gt 10) { return }", "try { if (Test-OldLook"),
             in_order(
                 f"if ($name -cnotmatch '\\Aimagegen-look-[0-9a-f]{{32}}\\z') {w.NO}",

@@ -55,7 +55,7 @@ def parse(arguments: Sequence[str]) -> Asked:
         if name is None:
             raise WrongArgumentsError(f"unknown argument: {word}")
         if name in values or name in switches:
-            raise WrongArgumentsError(f"{word} is there twice")
+            raise WrongArgumentsError(f"{word} is given twice")
         if name in SWITCHES.values():
             switches.add(name)
         elif not rest or rest[0].startswith("-"):
@@ -80,7 +80,7 @@ def _checked(asked: Asked) -> Asked:
         if not DIGEST.fullmatch(digest):
             raise WrongArgumentsError(f"{name} must be 64 lower-case hex digits")
     if asked.check and asked.what_if:
-        raise WrongArgumentsError("-Check and -WhatIf exclude each other")
+        raise WrongArgumentsError("-Check and -WhatIf cannot be used together")
     if asked.phase == ALL and not asked.only_looks:
-        raise WrongArgumentsError("-Phase all goes with -Check or -WhatIf only")
+        raise WrongArgumentsError("-Phase all can be used only with -Check or -WhatIf")
     return asked

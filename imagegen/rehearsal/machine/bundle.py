@@ -49,7 +49,7 @@ def open_bundle(machine: Machine, asked: Asked, root: str, transcript: Transcrip
     _compare("the bundle", data, asked.bundle_sha256)
     contents = _unzip(data)
     if PLAN not in contents:
-        raise StopError(Exit.WRONG_BYTES, f"the bundle holds no {PLAN}")
+        raise StopError(Exit.WRONG_BYTES, f"the bundle has no {PLAN}")
     _compare(PLAN, contents[PLAN], asked.plan_sha256)
     plan = read_plan(contents[PLAN])
     _check_contents(plan, contents)
@@ -70,11 +70,11 @@ def _unzip(data: bytes) -> dict[str, bytes]:
             for entry in archive.infolist():
                 name = entry.filename
                 if not ENTRY_NAME.fullmatch(name.removesuffix("/")):
-                    raise StopError(Exit.WRONG_BYTES, f"the bundle holds a file of the name '{name}'")
+                    raise StopError(Exit.WRONG_BYTES, f"the bundle has a file with the invalid name '{name}'")
                 if entry.is_dir():
                     continue
                 if name.lower() in map(str.lower, contents):
-                    raise StopError(Exit.WRONG_BYTES, f"the bundle holds '{name}' twice")
+                    raise StopError(Exit.WRONG_BYTES, f"the bundle has '{name}' twice")
                 contents[name] = archive.read(entry)
     except zipfile.BadZipFile as error:
         raise StopError(Exit.WRONG_BYTES, f"the bundle is no zip: {error}") from error
@@ -84,11 +84,11 @@ def _unzip(data: bytes) -> dict[str, bytes]:
 def _check_contents(plan: Plan, contents: dict[str, bytes]) -> None:
     for name, digest in plan.files.items():
         if name not in contents:
-            raise StopError(Exit.WRONG_BYTES, f"the bundle lacks {name}")
+            raise StopError(Exit.WRONG_BYTES, f"the bundle does not have {name}")
         _compare(name, contents[name], digest)
     for name in contents:
         if name != PLAN and name not in plan.files:
-            raise StopError(Exit.WRONG_BYTES, f"the bundle holds {name}, and the plan does not")
+            raise StopError(Exit.WRONG_BYTES, f"the bundle has {name}, but the plan does not list it")
     kinds = {entry.kind for phase in plan.phases for step in phase.steps for entry in step.resources}
     for name in (*ENGINE, *(f"kinds/{kind}.ps1" for kind in sorted(kinds))):
         if name not in plan.files:
@@ -107,7 +107,7 @@ def _remove_older_looks(machine: Machine, transcript: Transcript) -> None:
         try:
             machine.files.remove(path)
         except RefusedByWindows as refusal:
-            transcript.say(f"the folder of an older look stays: {path}: {refusal}")
+            transcript.say(f"the folder of an earlier -Check or -WhatIf could not be removed: {path}: {refusal}")
 
 
 def _make_root(machine: Machine, root: str) -> None:

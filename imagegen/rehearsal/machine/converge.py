@@ -77,7 +77,7 @@ def converge(run: Run, item: Item, *, quiet: bool = False) -> None:
     run.transcript.resource(item.phase, item.id, "changed" if reasons else "ok", ms, "; ".join(reasons))
     # At once, and by name: no restart will follow this phase.
     if run.restart and not run.may_restart:
-        reason = f"it was set and needs a restart, and the plan has none after {run.phase}"
+        reason = f"it was set and needs a restart, but the plan has none after {run.phase}"
         raise StopError(Exit.FAILED, item.because(reason))
 
 
@@ -116,7 +116,7 @@ def _make_so(run: Run, item: Item) -> None:
         run.state.restart_is_due(run.phase)
     _, reasons = look(run.machine, item)
     if reasons:
-        raise RefusedByWindows(f"still not so after it was set: {'; '.join(reasons)}")
+        raise RefusedByWindows(f"not as planned after it was set: {'; '.join(reasons)}")
 
 
 def _artifact(run: Run, item: Item) -> str | None:

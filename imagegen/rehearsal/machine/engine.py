@@ -121,7 +121,7 @@ def _steps(run: Run, phase: Phase, own: list[Item], plan_sha256: str) -> None:
     facts = _verify(run) if last else {}
     run.restart = run.restart or run.machine.restart_pending()
     if run.restart and not phase.restart:
-        raise StopError(Exit.FAILED, f"a restart is due after {phase.name}, and the plan has none there")
+        raise StopError(Exit.FAILED, f"a restart is needed after {phase.name}, but the plan has none there")
     if run.machine.files.exists(downloads.ARTIFACTS):
         run.machine.files.remove(downloads.ARTIFACTS)
     restart = run.state.phases[phase.name].restart or run.restart
@@ -141,13 +141,13 @@ def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
         # What this phase itself left pending, in a run that did not come to its end, is its own business.
         if phase.restart:
             return
-        reason = f"Windows has a restart pending in the middle of {phase.name}, and the plan has none there"
+        reason = f"Windows has a restart pending in the middle of {phase.name}, but the plan has none there"
         raise StopError(Exit.FAILED, f"{reason}: restart Windows and run the phase again")
     if earlier:
         raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after {earlier[-1]} was not taken")
     raise StopError(
         Exit.FAILED,
-        "Windows has a restart pending before the first phase changed anything: the base image is not ready",
+        "the base image has a restart pending before the first phase: use a base image without one",
     )
 
 
@@ -160,7 +160,7 @@ def _verify(run: Run) -> dict[str, Facts | None]:
         except RefusedByWindows as refusal:
             reasons = [str(refusal)]
         if reasons:
-            reason = item.because(f"no longer so at the end: {'; '.join(reasons)}")
+            reason = item.because(f"no longer as planned at the end: {'; '.join(reasons)}")
             run.transcript.resource(item.phase, item.id, "failed", 0, reason)
             raise StopError(Exit.FAILED, reason)
     if run.machine.restart_pending():

@@ -26,7 +26,7 @@ class Features:
     def state(self, name: str) -> str:
         """Installed, Available, Removed, InstallPending or UninstallPending."""
         if name.lower() not in self._states:
-            raise RefusedByWindows(f"this Windows knows no feature {name}")
+            raise RefusedByWindows(f"this Windows has no feature {name}")
         return self._states[name.lower()]
 
     def is_installed(self, name: str) -> bool:

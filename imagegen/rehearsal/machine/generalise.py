@@ -76,7 +76,7 @@ def _check_ready(machine: Machine) -> None:
     if machine.restart_pending():
         raise RefusedByWindows("Windows has a restart pending")
     if not services.exists("cloudbase-init") or services.start_type("cloudbase-init") != MANUAL:
-        raise RefusedByWindows("service cloudbase-init must be there with start manual")
+        raise RefusedByWindows("service cloudbase-init must exist with start type manual")
     if services.is_running("cloudbase-init"):
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
 

@@ -63,7 +63,7 @@ class State:
             try:
                 saved = _Saved.model_validate_json(self._machine.files.read(path))
             except pydantic.ValidationError:
-                transcript.say(f"discarded {path}: it is not a whole state of version 1")
+                transcript.say(f"discarded {path}: it is not a complete state of version 1")
                 continue
             if saved.plan_sha256 == self._plan_sha256:
                 self.phases, self.resources = dict(saved.phases), dict(saved.resources)

@@ -1,5 +1,5 @@
-# Who may touch a file or folder: exactly these, nothing inherited.
-# Set is icacls with SIDs and not Set-Acl, which writes owner and group too and needs privileges for that.
+# The access rights of a file or folder: exactly these entries, none inherited.
+# Set uses icacls with SIDs. Set-Acl would also write owner and group, which needs privileges.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -9,9 +9,9 @@ $ProgressPreference = 'SilentlyContinue'
         param($Resource)
         if (-not ([System.IO.File]::Exists($Resource.path) -or [System.IO.Directory]::Exists($Resource.path))) { return $null }
         $acl = Get-Acl -LiteralPath $Resource.path
-        # One text for each entry, so that they sort as the report has them: by sid, then rights.
+        # One text for each entry, so that they sort by sid, then rights, as in the report.
         $texts = [string[]]@(foreach ($rule in $acl.GetAccessRules($true, $true, [System.Security.Principal.SecurityIdentifier])) {
-                # Synchronize goes with every right that icacls grants.
+                # icacls adds Synchronize to every right that it grants.
                 $rights = switch ([int]$rule.FileSystemRights -bor 1048576) {
                     2032127 { 'full' }
                     1245631 { 'modify' }
@@ -37,7 +37,7 @@ $ProgressPreference = 'SilentlyContinue'
         $want = @($Resource.entries | ForEach-Object -Process { "$($_.sid) $($_.rights), inherit $inherit" })
         foreach ($one in $want) { if ($have -notcontains $one) { "there is no entry $one" } }
         foreach ($one in $have) { if ($want -notcontains $one) { "there is an entry $one" } }
-        if ($have.Count -gt @($have | Select-Object -Unique).Count) { 'an entry is there twice' }
+        if ($have.Count -gt @($have | Select-Object -Unique).Count) { 'an entry is duplicated' }
     }
     Set  = {
         param($Resource, $Context)
@@ -49,7 +49,7 @@ $ProgressPreference = 'SilentlyContinue'
         $grants = @($Resource.entries | ForEach-Object -Process { "*$($_.sid):$inherit$($letters[$_.rights])" })
         $icacls = Get-SystemTool -Name 'icacls.exe'
         $left = Get-SecondsLeft -Context $Context
-        # Cut and granted in one call: at no time is the path open wider, nor shut to those who keep it.
+        # In one call, so that access is never wider than before, and never lost for the accounts that keep it.
         $null = Invoke-Native -FilePath $icacls -ArgumentList (@($Resource.path, '/inheritance:r', '/grant:r') + $grants) -TimeoutSeconds $left
         $wanted = @($Resource.entries | ForEach-Object -Process { $_.sid })
         foreach ($rule in (Get-Acl -LiteralPath $Resource.path).GetAccessRules($true, $false, [System.Security.Principal.SecurityIdentifier])) {

@@ -1,4 +1,4 @@
-# An archive's files in a folder. Only the members the plan names are compared; set brings all, and touches only what differs.
+# The files of an archive in a folder. Test compares the members of the plan. Set copies all files that differ.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -29,7 +29,7 @@ $ProgressPreference = 'SilentlyContinue'
         if (-not [System.IO.Directory]::Exists($Resource.into)) { throw "there is no folder $($Resource.into) for archive $($Resource.artifact)" }
         $digests = @{}
         foreach ($member in $Resource.members) { $digests[$member.path] = $member.sha256 }
-        # Beside the artifact, where nobody else may write, and which the phase empties at its end.
+        # Beside the artifact: nobody else can write there, and the phase deletes the folder at its end.
         $staging = [System.IO.Path]::Combine([System.IO.Path]::GetDirectoryName($Context.Artifact), 'unpacked')
         Clear-Tree -Path $staging
         try {
@@ -44,7 +44,7 @@ $ProgressPreference = 'SilentlyContinue'
                 $target = [System.IO.Path]::Combine($Resource.into, $name)
                 $digest = Get-Digest -Path $file
                 if ([System.IO.File]::Exists($target) -and (Get-Digest -Path $target) -ceq $digest) { continue }
-                # What the plan names is held to the plan, whatever was unpacked.
+                # A member of the plan must have the plan's digest, whatever was unpacked.
                 if ($digests.ContainsKey($name)) { $digest = $digests[$name] }
                 Copy-IntoPlace -From $file -To $target -Digest $digest
             }

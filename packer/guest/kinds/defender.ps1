@@ -1,4 +1,4 @@
-# A program whose file access Defender does not scan. Where there is no Defender, it is so already.
+# A program whose file access Defender does not scan. Without Defender nothing needs to be done.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -11,7 +11,7 @@ $ProgressPreference = 'SilentlyContinue'
             $service = 'HKLM:\SYSTEM\CurrentControlSet\Services\WinDefend'
             $there = $null -ne (Get-RegistryValue -Key $service -Name 'ImagePath')
             if ($there -and (Get-RegistryData -Key $service -Name 'Start' -Default 4) -ne 4) { throw }
-            # Removed or disabled: nothing scans.
+            # Defender is removed or disabled, so nothing is scanned.
             return [ordered]@{ absent = $true }
         }
         foreach ($process in $excluded) {
@@ -20,7 +20,7 @@ $ProgressPreference = 'SilentlyContinue'
     }
     Test = {
         param($Resource, $Now)
-        if ($null -eq $Now) { "Defender scans what $($Resource.process) opens" }
+        if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" }
     }
     Set  = {
         param($Resource)

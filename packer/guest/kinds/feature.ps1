@@ -7,14 +7,14 @@ $ProgressPreference = 'SilentlyContinue'
     Get  = {
         param($Resource)
         $feature = @(Get-WindowsFeature -Name $Resource.name)
-        if ($feature.Count -ne 1) { throw "this Windows knows no feature $($Resource.name)" }
+        if ($feature.Count -ne 1) { throw "this Windows has no feature $($Resource.name)" }
         [ordered]@{ state = [string]$feature[0].InstallState }
     }
     Test = {
         param($Resource, $Now)
         if ($Now.state -eq 'Installed') { return }
         if ($Now.state -ne 'InstallPending') { return "$($Resource.name) is $($Now.state)" }
-        if (-not (Test-RestartPending)) { "$($Resource.name) is InstallPending, and no restart is" }
+        if (-not (Test-RestartPending)) { "$($Resource.name) is InstallPending, but no restart is pending" }
     }
     Set  = {
         param($Resource)

@@ -1,4 +1,4 @@
-# A firewall rule for one port, in every profile. The port is the machine's own for direction in, the other side's for out.
+# A firewall rule for one port, in every profile. The port is the local port for direction in, and the remote port for out.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -37,7 +37,7 @@ $ProgressPreference = 'SilentlyContinue'
     }
     Set  = {
         param($Resource)
-        # No rule of that name is no error here; any other trouble shows when the new one is made.
+        # A missing rule is not an error. Any other error appears again when the new rule is made.
         $null = Remove-NetFirewallRule -Name $Resource.name -ErrorAction SilentlyContinue
         $rule = @{
             Name = $Resource.name; DisplayName = $Resource.display_name; Enabled = 'True'; Profile = 'Any'; Protocol = $Resource.protocol

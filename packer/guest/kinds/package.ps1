@@ -1,4 +1,4 @@
-# An MSI package that is registered, with the files and services it brings.
+# An installed MSI package, with its files and services.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -24,17 +24,17 @@ $ProgressPreference = 'SilentlyContinue'
     Set  = {
         param($Resource, $Context)
         $log = [System.IO.Path]::Combine($Context.Log, "$($Resource.artifact).msi.log")
-        # msiexec reads NAME="a value", and not "NAME=a value" as the C runtime would have it.
+        # msiexec reads NAME="a value", but not "NAME=a value", which is the C runtime's form.
         $properties = @(foreach ($argument in $Resource.arguments) {
                 $name, $value = $argument -split '=', 2
                 if ($value -eq '' -or $value -match '\s') { '{0}="{1}"' -f $name, $value } else { $argument }
             })
-        # msiexec /i leaves an installed product as it is: what it has lost comes back only when it is installed again.
+        # msiexec /i does not repair an installed product. A lost file comes back only with REINSTALL.
         $found = Get-PackageVersion -Product $Resource.product -Version $Resource.version
         if ($null -ne $found -and (Test-SameVersion -Found $found -Wanted $Resource.version)) { $properties = @('REINSTALL=ALL', 'REINSTALLMODE=amus') + $properties }
         $line = @('/i "{0}" /qn /norestart /l*v "{1}"' -f $Context.Artifact, $log) + $properties -join ' '
         $msiexec = Get-SystemTool -Name 'msiexec.exe'
-        # 1618: another installation is running. It is waited for within the step's time.
+        # 1618: another installation is running. Wait for it within the step's time.
         $code = 1618
         while ($code -eq 1618) {
             $left = Get-SecondsLeft -Context $Context
@@ -44,7 +44,7 @@ $ProgressPreference = 'SilentlyContinue'
                 throw
             }
             if ($code -eq 1618) {
-                if ($left -le 1) { throw 'another installation is running, and the time of the step is over' }
+                if ($left -le 1) { throw 'another installation is still running, and the step has no time left' }
                 Start-Sleep -Seconds ([Math]::Min(5, $left))
             }
         }

@@ -1,4 +1,4 @@
-# A folder on the machine's PATH, which is read and written unexpanded and keeps its type.
+# A folder on the machine's PATH. PATH is read and written unexpanded and keeps its type.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'

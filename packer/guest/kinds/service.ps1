@@ -1,4 +1,4 @@
-# A Windows service. What a field leaves null is not this resource's business.
+# A Windows service. A field that is null is not checked and not changed.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -7,7 +7,7 @@ $ProgressPreference = 'SilentlyContinue'
     Get  = {
         param($Resource)
         $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
-        # A key alone is no service: its settings may be there before whoever brings it.
+        # A key without ImagePath is not a service: settings may be written before the service is installed.
         if ($null -eq (Get-RegistryValue -Key $key -Name 'ImagePath')) { return $null }
         $start = switch (Get-RegistryData -Key $key -Name 'Start' -Default -1) {
             2 { 'automatic' }
@@ -18,7 +18,7 @@ $ProgressPreference = 'SilentlyContinue'
         if ($start -eq 'automatic' -and (Get-RegistryData -Key $key -Name 'DelayedAutostart' -Default 0) -ne 0) { $start = 'delayed' }
         $depends = Get-RegistryValue -Key $key -Name 'DependOnService'
         $list = @()
-        # An emptied list can read back as one empty text.
+        # An empty list may be read as one empty string.
         if ($null -ne $depends) { $list = @(@($depends.data) | Where-Object -FilterScript { $_ -ne '' }) }
         [ordered]@{
             display_name = Get-RegistryData -Key $key -Name 'DisplayName'; command = Get-RegistryData -Key $key -Name 'ImagePath'; start = $start
@@ -47,12 +47,12 @@ $ProgressPreference = 'SilentlyContinue'
         $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$($Resource.name)"
         $sc = Get-SystemTool -Name 'sc.exe'
         if ($null -eq (Get-RegistryValue -Key $key -Name 'ImagePath')) {
-            if ($null -eq $Resource.command) { throw "there is no service $($Resource.name), and no command to make it with" }
-            # New-Service hands the command to Windows as it is, inner quotes and all.
+            if ($null -eq $Resource.command) { throw "there is no service $($Resource.name), and the resource has no command to create it" }
+            # New-Service passes the command to Windows unchanged, with its inner quotes.
             $null = New-Service -Name $Resource.name -BinaryPathName $Resource.command -StartupType Manual
         }
         elseif ($null -ne $Resource.command -and -not (Test-SameText -Left (Get-RegistryData -Key $key -Name 'ImagePath') -Right $Resource.command)) {
-            # What runs is of the old command; it comes back with the new one below.
+            # The running service has the old command. It is started with the new one below.
             if ($null -ne $Resource.state) { Wait-ServiceState -Name $Resource.name -State 'stopped' -Context $Context }
         }
         $words = @{ automatic = 'auto'; delayed = 'delayed-auto'; manual = 'demand'; disabled = 'disabled' }
@@ -60,7 +60,7 @@ $ProgressPreference = 'SilentlyContinue'
         if ($null -ne $Resource.command) { $config += 'binPath=', $Resource.command }
         if ($null -ne $Resource.display_name) { $config += 'DisplayName=', $Resource.display_name }
         if ($null -ne $Resource.depends_on) {
-            # A lone slash is sc.exe's word for none.
+            # For sc.exe a single slash means none.
             $names = '/'
             if ($Resource.depends_on.Count -gt 0) { $names = $Resource.depends_on -join '/' }
             $config += 'depend=', $names

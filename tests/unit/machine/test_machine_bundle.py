@@ -27,21 +27,21 @@ HOME = r"C:\ProgramData\imagegen"
     [
         (lambda words: [*words, "-Force"], "unknown argument: -Force"),
         (lambda words: [*words, "stray"], "unknown argument: stray"),
-        (lambda words: [*words, "-phase", "phase-1"], "-phase is there twice"),
-        (lambda words: [*words, "-Check", "-check"], "-check is there twice"),
-        (lambda words: [*words, "-Check", "-WhatIf"], "exclude each other"),
+        (lambda words: [*words, "-phase", "phase-1"], "-phase is given twice"),
+        (lambda words: [*words, "-Check", "-check"], "-check is given twice"),
+        (lambda words: [*words, "-Check", "-WhatIf"], "cannot be used together"),
         (lambda words: words[2:], "-Phase is missing"),
         (lambda words: ["-Phase", *words[2:]], "-Phase has no value"),
         (lambda words: ["-Ph", *words[1:]], "unknown argument: -Ph"),
         (lambda words: ["-B", "x", *words], "unknown argument: -B"),
-        (lambda words: [*words, "-Phase"], "-Phase is there twice"),
+        (lambda words: [*words, "-Phase"], "-Phase is given twice"),
         (lambda words: [*words[2:], "-Phase"], "-Phase has no value"),
         (lambda words: [*words, "-Check:maybe"], "unknown argument: maybe"),
         (lambda words: [*words, "-Check:"], "the last argument ends with a colon"),
         (lambda words: [*words, "\N{EN DASH}WhatIf:"], "the last argument ends with a colon"),
         (lambda words: [*words, "-Check", "-Other:"], "the last argument ends with a colon"),
         (lambda words: words[:0], "-Phase is missing"),
-        (lambda words: ["-Phase", "all", *words[2:]], "-Phase all goes with -Check or -WhatIf only"),
+        (lambda words: ["-Phase", "all", *words[2:]], "-Phase all can be used only with -Check or -WhatIf"),
         (lambda words: ["-Phase", "other", *words[2:]], "the plan has no phase 'other': it has phase-1"),
         (lambda words: [*words[:-1], words[-1].upper()], "-PlanSha256 must be 64 lower-case hex digits"),
         (lambda words: [*words[:3], r"C:\none.zip", *words[4:]], r"-Bundle: there is no file C:\none.zip"),
@@ -121,13 +121,13 @@ def other_windows(bench: Bench) -> None:
         (lambda bench: bench.machine.files.write(ZIP, flip(bench.machine.files.read(ZIP))), "sha256 of the bundle is"),
         (flip_plan, "the sha256 of plan.json is"),
         (flip_listed, "the sha256 of engine.psm1 is"),
-        (leave_out, "the bundle lacks kinds/registry.ps1"),
-        (slip_in("kinds/extra.ps1"), "the bundle holds kinds/extra.ps1, and the plan does not"),
-        (slip_in("../evil.ps1"), "a file of the name '../evil.ps1'"),
-        (slip_in(r"kinds\evil.ps1"), r"a file of the name 'kinds"),
-        (slip_in("kinds/evil.ps1."), "a file of the name 'kinds/evil.ps1.'"),
-        (slip_in("Engine.psm1"), "the bundle holds 'Engine.psm1' twice"),
-        (no_plan, "the bundle holds no plan.json"),
+        (leave_out, "the bundle does not have kinds/registry.ps1"),
+        (slip_in("kinds/extra.ps1"), "the bundle has kinds/extra.ps1, but the plan does not list it"),
+        (slip_in("../evil.ps1"), "a file with the invalid name '../evil.ps1'"),
+        (slip_in(r"kinds\evil.ps1"), r"a file with the invalid name 'kinds"),
+        (slip_in("kinds/evil.ps1."), "a file with the invalid name 'kinds/evil.ps1.'"),
+        (slip_in("Engine.psm1"), "the bundle has 'Engine.psm1' twice"),
+        (no_plan, "the bundle has no plan.json"),
         (no_zip, "the bundle is no zip"),
         (other_windows, "the plan is for Windows Server 2022, build 26100; this machine has build 20348"),
     ],
@@ -264,7 +264,7 @@ def test_an_artifact_is_fetched_late_when_an_earlier_resource_undoes_its_file(be
     outcome = bench.run("phase-1")
     assert [event["name"] for event in bench.events(outcome, "artifact")] == ["other", "other", "tool", "tool"]
     assert [event["status"] for event in bench.events(outcome, "resource")] == ["changed", "changed", "failed"]
-    assert "no longer so at the end" in outcome.output
+    assert "no longer as planned at the end" in outcome.output
 
 
 def test_an_address_without_tls_is_refused(bench: Bench) -> None:

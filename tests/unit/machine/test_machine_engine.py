@@ -99,7 +99,7 @@ def test_a_base_image_with_a_restart_pending_is_refused(bench: Bench, key: str) 
     bench.machine.registry.make_key(key)
     bench.bundle({"phase-1": [bench.value("a")], "phase-2": [bench.value("b")]}, restarts=["phase-1"])
     outcome = bench.run("phase-1")
-    assert (outcome.exit_code, "the base image is not ready" in outcome.output) == (6, True)
+    assert (outcome.exit_code, "use a base image without one" in outcome.output) == (6, True)
     assert not bench.machine.registry.has_key(r"HKLM:\SOFTWARE\Test")
     bench.machine.restart()
     assert bench.run("phase-1").exit_code == 0
@@ -109,7 +109,7 @@ def test_a_restart_that_is_due_where_none_follows_fails(bench: Bench) -> None:
     bench.bundle({"phase-1": [CONTAINERS], "phase-2": [bench.value("b")]})
     assert bench.run("phase-1").exit_code == 6
     again = bench.run("phase-1")
-    assert (again.exit_code, "in the middle of phase-1, and the plan has none there" in again.output) == (6, True)
+    assert (again.exit_code, "in the middle of phase-1, but the plan has none there" in again.output) == (6, True)
     assert bench.run("phase-2").exit_code == 6
     bench.machine.restart()
     assert bench.run("phase-1").exit_code == 0
@@ -126,7 +126,7 @@ def test_a_restart_that_no_resource_asked_for_fails_where_none_follows(bench: Be
         return b"MZ"
 
     outcome = run_entry(bench.machine, bench.arguments("phase-1"), fetch)
-    assert (outcome.exit_code, "and the plan has none there" in outcome.output) == (6, True)
+    assert (outcome.exit_code, "but the plan has none there" in outcome.output) == (6, True)
 
 
 def test_a_restart_called_for_by_a_failed_run_is_still_due(bench: Bench) -> None:
@@ -200,7 +200,7 @@ def test_a_feature_that_did_not_survive_the_restart_is_found(bench: Bench) -> No
         reasons.append(bench.events(outcome)[-1]["reason"])
     assert reasons[0] == (
         "step phase-1-step, resource phase-1-step/feature:Containers: it was set and needs a restart,"
-        " and the plan has none after phase-2"
+        " but the plan has none after phase-2"
     )
     assert reasons[1].startswith("Windows has a restart pending in the middle of phase-2")
     bench.machine.restart()
@@ -214,7 +214,7 @@ def test_a_later_resource_that_undoes_an_earlier_one_is_found(bench: Bench) -> N
     assert outcome.exit_code == 6
     failed = bench.events(outcome)[-1]
     assert failed["reason"].startswith("step phase-1-step, resource phase-1-step/registry:")
-    assert "no longer so at the end: data is 2, not 1" in failed["reason"]
+    assert "no longer as planned at the end: data is 2, not 1" in failed["reason"]
     assert not bench.machine.files.exists(rf"{HOME}\report.json")
     assert bench.kept("state.json")["phases"]["phase-2"]["status"] == "failed"
 
@@ -311,7 +311,7 @@ def test_a_state_that_a_crash_spoilt_is_discarded(bench: Bench) -> None:
     bench.machine.files.remove(rf"{HOME}\state.json")
     for name, spoilt in [("state.json.new", HALF), *(("state.json", data) for data in SPOILT)]:
         bench.machine.files.write(rf"{HOME}\{name}", spoilt)
-        line = rf"discarded {HOME}\{name}: it is not a whole state of version 1"
+        line = rf"discarded {HOME}\{name}: it is not a complete state of version 1"
         outcome = bench.run("phase-2")
         assert (outcome.exit_code, "phase-1 is not finished" in outcome.output) == (6, True)
         assert bench.statuses(bench.events(outcome)) == [("phase", "started"), ("phase", "failed")]

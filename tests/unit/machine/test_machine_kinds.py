@@ -199,7 +199,7 @@ SPOILS: list[tuple[str, Spoil, str]] = [
         f"there is an entry {USERS} read, inherit False",
     ),
     ("acl", set_access(FULL, READ, dataclasses.replace(READ, deny=True)), f"there is an entry {USERS} deny read"),
-    ("acl", set_access(FULL, READ, READ), "an entry is there twice"),
+    ("acl", set_access(FULL, READ, READ), "an entry is duplicated"),
     ("environment", lambda m: m.registry.remove_value(ENVIRONMENT, FIELDS["environment"]["name"]), "no variable"),
     (
         "environment",
@@ -212,7 +212,7 @@ SPOILS: list[tuple[str, Spoil, str]] = [
         r"C:\k is not on the PATH",
     ),
     ("path", lambda m: m.registry.remove_value(ENVIRONMENT, "Path"), r"C:\k is not on the PATH"),
-    ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans what {EXE} opens"),
+    ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 
 

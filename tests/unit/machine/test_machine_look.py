@@ -95,7 +95,7 @@ def test_looking_removes_what_a_look_left_that_was_killed(bench: Bench) -> None:
     outcome = bench.run("all", "-Check")
     assert outcome.exit_code == 0
     assert [files.exists(folder) for folder in (left, held, planted, other)] == [False, True, True, True]
-    assert f"the folder of an older look stays: {held}: " in outcome.output
+    assert f"the folder of an earlier -Check or -WhatIf could not be removed: {held}: " in outcome.output
 
 
 def test_what_looking_unpacks_is_for_system_and_administrators_alone(

@@ -118,7 +118,7 @@ def test_what_is_still_due_after_the_last_round_fails_by_name(bench: Bench) -> N
     outcome = bench.run("phase-3")
     assert outcome.exit_code == 6
     assert bench.events(outcome)[-1]["reason"] == (
-        f"step u, resource {SECOND}: it was set and needs a restart, and the plan has none after phase-3"
+        f"step u, resource {SECOND}: it was set and needs a restart, but the plan has none after phase-3"
     )
 
 

@@ -105,13 +105,13 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     ("archive", archive("evil"), nothing, "leads out of the folder"),
     ("archive", archive("link"), nothing, "is a link or a device"),
     ("archive", archive("tar"), nothing, r"the sha256 of C:\Windows\Temp\a.exe.new is e3b0c442"),
-    ("archive", archive("tar", strip=1), nothing, "still not so after it was set: a.exe is not there"),
+    ("archive", archive("tar", strip=1), nothing, "not as planned after it was set: a.exe is not there"),
     ("archive", archive("tar"), lambda m: m.files.remove(r"C:\Windows\System32\tar.exe"), "cannot find C:\\Windows"),
     ("package", package("x"), nothing, "msiexec ended with 1620"),
-    ("package", {**package("msi"), "version": "2.0"}, nothing, "still not so after it was set: version is 1.0"),
-    ("package", {**package("msi"), "product": "Q"}, nothing, "still not so after it was set: Q is not installed"),
+    ("package", {**package("msi"), "version": "2.0"}, nothing, "not as planned after it was set: version is 1.0"),
+    ("package", {**package("msi"), "product": "Q"}, nothing, "not as planned after it was set: Q is not installed"),
     ("package", {**package("msi"), "services": ["s"]}, nothing, "there is no service s"),
-    ("service", service(), nothing, "there is no service tool, and no command to make it with"),
+    ("service", service(), nothing, "there is no service tool, and the resource has no command to create it"),
     ("service", service(command=r"C:\c\no.exe"), nothing, r"cannot find its program C:\c\no.exe (error 2)"),
     ("service", service(command=r"C:\c\t.exe", start="disabled"), files(r"C:\c\t.exe"), "it is disabled (error 1058)"),
     (
@@ -177,9 +177,9 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
         files(RUNNER),
         r"powershell.exe cannot find its script C:\c\start.ps1",
     ),
-    ("feature", {"name": "DirectPlay"}, nothing, "this Windows knows no feature DirectPlay"),
+    ("feature", {"name": "DirectPlay"}, nothing, "this Windows has no feature DirectPlay"),
     ("feature", {"name": "FS-SMB1"}, nothing, "(0x800f081f)"),
-    ("feature", {"name": "Containers"}, nothing, "it was set and needs a restart, and the plan has none after phase"),
+    ("feature", {"name": "Containers"}, nothing, "it was set and needs a restart, but the plan has none after phase"),
     ("firewall", RULE, lambda m: m.services.stop("mpssvc"), "service mpssvc is not running"),
     ("acl", acl(r"C:\none"), nothing, r"there is no C:\none"),
     ("defender", {"process": r"C:\c\x.exe"}, lambda m: m.services.stop("WinDefend"), "WinDefend is not running"),
@@ -370,7 +370,7 @@ def test_a_feature_that_is_pending_without_a_restart_to_come_is_not_so(bench: Be
     containers_pending(bench.machine)
     bench.bundle({"phase-1": [("feature", {"name": "Containers"})]})
     [event] = bench.events(bench.run("phase-1", "-Check"), "resource")
-    assert event["reason"] == "Containers is InstallPending, and no restart is"
+    assert event["reason"] == "Containers is InstallPending, but no restart is pending"
 
 
 def test_restart_does_what_windows_does(bench: Bench) -> None:

@@ -86,11 +86,11 @@ REFUSALS: list[tuple[str, Callable[[Machine], object], str]] = [
     ("aws", lambda m: m.files.remove(rf"{HOME}\report.json"), "there is no report.json"),
     ("aws", lambda m: m.files.remove(HOME), "seal.psm1"),
     ("aws", lambda m: m.registry.make_key(REBOOT_PENDING), "restart pending"),
-    ("aws", lambda m: m.services.remove("cloudbase-init"), "must be there with start manual"),
+    ("aws", lambda m: m.services.remove("cloudbase-init"), "must exist with start type manual"),
     (
         "azure",
         lambda m: m.services.configure("cloudbase-init", "Start", Value("DWord", AUTOMATIC)),
-        "must be there with start manual",
+        "must exist with start type manual",
     ),
     ("azure", lambda m: m.services.start("cloudbase-init"), "is running, not Stopped"),
     ("azure", lambda m: m.files.remove(UNATTEND), f"there is no {UNATTEND}"),

@@ -50,7 +50,7 @@ def test_a_bench_has_a_stock_machine_of_its_own(bench: Bench, stock: tuple[Path,
 
 
 def test_releases_know_different_features(tmp_path: Path) -> None:
-    with pytest.raises(RefusedByWindows, match="knows no feature PowerShell-V2"):
+    with pytest.raises(RefusedByWindows, match="has no feature PowerShell-V2"):
         stock_windows(tmp_path, release="2025", cloud="aws").features.state("PowerShell-V2")
 
 

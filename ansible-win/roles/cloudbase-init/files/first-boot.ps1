@@ -1,11 +1,11 @@
-# Once, at a node's first boot: takes away the firewall rules and certificates by which the builder came in. Its listener is gone since the image was sealed.
+# Runs once at a node's first boot: removes the builder's firewall rules and WinRM certificates. The listener was removed when the image was sealed.
 [CmdletBinding()]
 param()
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Every inbound rule for the builder's port, whoever made it: the image's own and the platform's. Returns a reason for each that stays.
+# Removes all inbound rules for the builder's port: the image's own and the platform's. Returns a reason for each that could not be removed.
 function Clear-BuilderRule {
     [CmdletBinding()]
     param()
@@ -17,12 +17,12 @@ function Clear-BuilderRule {
         }
         foreach ($rule in $rules) {
             try { $rule | Remove-NetFirewallRule -ErrorAction Stop }
-            catch { "firewall rule '$($rule.DisplayName)' stays: $($_.Exception.Message)" }
+            catch { "firewall rule '$($rule.DisplayName)' could not be removed: $($_.Exception.Message)" }
         }
     }
 }
 
-# The certificates that the sealed listeners used, with their keys. Returns a reason for each that stays; as long as one does, so does the list.
+# Removes the certificates of the removed listeners, with their keys. Returns a reason for each that could not be removed, and then keeps the list.
 function Clear-BuilderCertificate {
     [CmdletBinding()]
     param([string]$List)
@@ -31,7 +31,7 @@ function Clear-BuilderCertificate {
             if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
             $path = "Cert:\LocalMachine\My\$print"
             try { if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey -ErrorAction Stop } }
-            catch { "certificate $print stays: $($_.Exception.Message)" }
+            catch { "certificate $print could not be removed: $($_.Exception.Message)" }
         })
     if ($reasons.Count -eq 0) { [System.IO.File]::Delete($List) }
     $reasons
@@ -39,7 +39,7 @@ function Clear-BuilderCertificate {
 
 $code = 0
 $list = [System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')
-# Each by itself, whatever became of the other.
+# Each part runs even if the other failed.
 foreach ($part in @({ Clear-BuilderRule }, { Clear-BuilderCertificate -List $list })) {
     try { $reasons = @(& $part) }
     catch { $reasons = @($_.Exception.Message, $_.ScriptStackTrace) }

@@ -1,5 +1,5 @@
-# Starts kubelet with the image's fixed arguments, its configured ones, and those that kubeadm wrote, which are read anew at every start.
-# kube-log-runner is the service's program and runs this; kubelet answers the service manager itself. Ends with kubelet's exit code.
+# Starts kubelet with the image's fixed arguments, the configured ones, and those that kubeadm wrote, which are read at every start.
+# kube-log-runner is the service's program and runs this script. kubelet itself answers the service manager. Exits with kubelet's exit code.
 [CmdletBinding(PositionalBinding = $false)]
 param(
     [string]$Kubelet = 'C:\k\kubelet.exe',
@@ -12,7 +12,7 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# The image's configured arguments, one a line. A file that was named has to be there: kubelet without its arguments is another kubelet.
+# The configured arguments, one a line. If a file is named, it must exist: kubelet must not start without its arguments.
 function Read-ImageArgument {
     [CmdletBinding()]
     param([string]$Path)
@@ -22,8 +22,8 @@ function Read-ImageArgument {
     }
 }
 
-# The arguments kubeadm wrote: KUBELET_KUBEADM_ARGS="..." quoted as Go does, in which a blank divides unless it stands in quotes.
-# Before the node has joined there is no file, and there are none.
+# The arguments that kubeadm wrote: KUBELET_KUBEADM_ARGS="..." with Go's quoting. Blanks outside quotes separate arguments.
+# Before the node has joined there is no file, and there are no arguments.
 function Read-KubeadmArgument {
     [CmdletBinding()]
     param([string]$Path)
@@ -51,7 +51,7 @@ function ConvertTo-NativeArgument {
 
 $code = 1
 try {
-    # kubeadm's come last: of an argument given twice kubelet takes the last, of one that is a map the last of each key.
+    # kubeadm's arguments come last: kubelet uses the last of a repeated argument, and of a map the last value of each key.
     $arguments = @(
         '--windows-service'
         "--cert-dir=$StateFolder\pki"
@@ -66,10 +66,10 @@ try {
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = $Kubelet
     $start.Arguments = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
-    # Nothing redirected: kubelet writes straight into what kube-log-runner reads.
+    # Nothing is redirected: kubelet writes directly to kube-log-runner.
     $start.UseShellExecute = $false
     $process = [System.Diagnostics.Process]::Start($start)
-    # For as long as the service runs.
+    # Waits for as long as the service runs.
     $process.WaitForExit()
     $code = $process.ExitCode
 }

@@ -38,7 +38,7 @@ def test(machine: Machine, wanted: Acl, facts: Facts | None) -> list[str]:
     reasons = [] if facts["protected"] else ["it inherits"]
     reasons += [f"there is no entry {entry}" for entry in want if entry not in have]
     reasons += [f"there is an entry {entry}" for entry in have if entry not in want]
-    return [*reasons, "an entry is there twice"] if len(set(have)) < len(have) else reasons
+    return [*reasons, "an entry is duplicated"] if len(set(have)) < len(have) else reasons
 
 
 def put(machine: Machine, wanted: Acl, _supplies: Supplies) -> bool:

@@ -20,7 +20,7 @@ def get(machine: Machine, wanted: Defender) -> Facts | None:
 
 
 def test(_machine: Machine, wanted: Defender, facts: Facts | None) -> list[str]:
-    return [] if facts else [f"Defender scans what {wanted.process} opens"]
+    return [] if facts else [f"Defender scans the files that {wanted.process} opens"]
 
 
 def put(machine: Machine, wanted: Defender, _supplies: Supplies) -> bool:

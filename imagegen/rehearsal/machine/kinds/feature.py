@@ -20,7 +20,7 @@ def test(machine: Machine, wanted: Feature, facts: Facts | None) -> list[str]:
         return []
     if state != "InstallPending":
         return [f"{wanted.name} is {state}"]
-    return [] if machine.restart_pending() else [f"{wanted.name} is InstallPending, and no restart is"]
+    return [] if machine.restart_pending() else [f"{wanted.name} is InstallPending, but no restart is pending"]
 
 
 def put(machine: Machine, wanted: Feature, _supplies: Supplies) -> bool:

@@ -76,7 +76,7 @@ def put(machine: Machine, wanted: Service, _supplies: Supplies) -> bool:
     machine.need_tool("sc.exe")
     if not services.exists(name):
         if wanted.command is None:
-            raise RefusedByWindows(f"there is no service {name}, and no command to make it with")
+            raise RefusedByWindows(f"there is no service {name}, and the resource has no command to create it")
         services.create(name, wanted.command, name, MANUAL)
     elif wanted.command is not None and services.command(name) != wanted.command and wanted.state is not None:
         services.stop(name)  # what runs is of the old command
