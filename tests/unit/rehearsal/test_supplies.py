@@ -146,11 +146,11 @@ class Mistake:
 
 
 MISTAKES = (
-    Mistake("containerd/resources.yml", "[containerd.exe, ", "[containered.exe, ", "does not hold containered.exe"),
-    Mistake("containerd/resources.yml", "strip: 1", "strip: 0", "does not hold containerd.exe, ctr.exe"),
-    Mistake("containerd/resources.yml", "    strip: 1\n", "", "it holds bin/containerd-shim-runhcs-v1.exe, "),
+    Mistake("containerd/resources.yml", "[containerd.exe, ", "[containered.exe, ", "does not have containered.exe"),
+    Mistake("containerd/resources.yml", "strip: 1", "strip: 0", "does not have containerd.exe, ctr.exe"),
+    Mistake("containerd/resources.yml", "    strip: 1\n", "", "it has bin/containerd-shim-runhcs-v1.exe, "),
     Mistake("containerd/resources.yml", 'exe" --run', '2.exe" --run', "makes C:\\Program Files\\containerd\\"),
-    Mistake("kubernetes/resources.yml", "expect: [crictl.exe]", "expect: [critcl.exe]", "does not hold critcl.exe"),
+    Mistake("kubernetes/resources.yml", "expect: [crictl.exe]", "expect: [critcl.exe]", "does not have critcl.exe"),
     Mistake("kubernetes/meta/step.yml", "path: kubelet.exe", "path: kubelets.exe", "/bin/windows/amd64/kubelets.exe"),
     Mistake("kubernetes/meta/step.yml", "/crictl-v", "/crictl-", "no release is recorded for https://github"),
     Mistake("cloudbase-init/meta/step.yml", "_x64.msi", "_x86.msi", "CloudbaseInitSetup_1_1_8_x86.msi"),
