@@ -301,7 +301,7 @@ def test_a_wrong_password_is_refused_named_and_ends_trust(stage: _Stage) -> None
         ("/wsman", {}, "hello", 400, "a message that is no WS-Management request: not XML"),
         ("/wsman", {"Content_Length": "600000"}, "", 413, "a request with Content-Length '600000'"),
         ("/wsman", {"Content_Length": "many"}, "", 411, "a request with Content-Length 'many'"),
-        ("/wsman", {}, _CREATE.replace("shell/cmd", "shell/x"), 500, "a shell of another kind was asked for"),
+        ("/wsman", {}, _CREATE.replace("shell/cmd", "shell/x"), 500, "a shell of an unknown type was requested"),
     ],
 )
 def test_what_is_not_winrm_is_a_fault(

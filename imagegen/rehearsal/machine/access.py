@@ -1,4 +1,4 @@
-"""Who may touch a file or folder: lists of entries, inherited from the folders above until a list is protected."""
+"""Access lists of files and folders. Entries are inherited from the folders above, up to a protected list."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ USERS = "S-1-5-32-545"
 
 @dataclasses.dataclass(frozen=True)
 class AccessEntry:
-    """One entry; `rights` is Windows' own word, `inherit` says that it applies to what is below."""
+    """One entry. `rights` is Windows' own name; with `inherit` the entry applies to everything below."""
 
     sid: str
     rights: str
@@ -28,7 +28,7 @@ class AccessEntry:
 
 @dataclasses.dataclass(frozen=True)
 class AccessList:
-    """The entries written at one place; a protected list takes none from above."""
+    """The entries of one file or folder. A protected list inherits none."""
 
     protected: bool
     entries: tuple[AccessEntry, ...]
@@ -38,7 +38,7 @@ NOTHING_WRITTEN = AccessList(protected=False, entries=())
 
 
 def effective(files: Files, path: str) -> AccessList:
-    """What holds for this path, inherited entries included."""
+    """The entries that apply to a path, with inherited ones."""
     if not files.exists(path):
         raise RefusedByWindows(f"cannot find path {path}")
     own = files.access_lists.get(fold(path), NOTHING_WRITTEN)

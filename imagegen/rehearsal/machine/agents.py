@@ -1,4 +1,4 @@
-"""What a cloud's image of Windows has beside Windows itself, and what the cloud's generalise script does with it."""
+"""The programs that a cloud adds to Windows in its images, and what the cloud's generalise script does with them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ StockService = tuple[str, str, str, int, tuple[str, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class Agents:
-    """The cloud's own programs in the machine."""
+    """The cloud's programs on the machine."""
 
     services: tuple[StockService, ...]
     files: tuple[str, ...]
     folders: tuple[str, ...]
     check: Callable[[Machine], None]
-    """Refuses to seal where they are not ready."""
+    """Raises an error if they are not ready for sealing."""
     reset: Callable[[Machine], None] | None = None
-    """What becomes of them when the machine is sealed."""
+    """Resets them when the machine is sealed."""

@@ -1,4 +1,4 @@
-"""What tar.exe brings out of an archive on the disk: the real bytes of a tar, tar.gz or zip, by the paths they get."""
+"""Unpacks an archive on the disk as tar.exe does: the real bytes of a tar, tar.gz or zip, by path."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ UNREADABLE = (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError, ValueErro
 
 
 def unpack(files: Files, archive: str, strip: int) -> dict[str, bytes | None]:
-    """Bytes by path, None for a folder, each path less its leading parts; of two members of one path the last."""
+    """Bytes by path without the stripped parts, None for a folder. Of two members with one path, the last counts."""
     named = ((_stripped(name, strip), data) for name, data in _members(files.read(archive)))
     return {path: data for path, data in named if path}
 
 
 def _members(data: bytes) -> Iterator[tuple[str, bytes | None]]:
-    """Name and bytes of each member, None for a folder."""
+    """The name and bytes of each member, None for a folder."""
     members = _zip_members if data[:4] == b"PK\x03\x04" else _tar_members
     try:
         yield from list(members(data))
@@ -55,7 +55,7 @@ def _tar_members(data: bytes) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _stripped(name: str, strip: int) -> str:
-    """As tar.exe counts: every slash ends a part, '.' too."""
+    """Strip parts as tar.exe counts them: every slash ends a part, '.' counts too."""
     rest = name.replace("\\", "/")
     if rest.startswith("/") or ":" in rest or ".." in rest.split("/"):
         raise RefusedByWindows(f"tar.exe: the member {name} leads out of the folder")

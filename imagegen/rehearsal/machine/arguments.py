@@ -1,6 +1,6 @@
-"""The entry script's arguments: words of the command line in, what was asked out. Pure.
+"""Parses the entry script's arguments. Pure.
 
-PowerShell itself hands `-Name:value` to a script as two words, and drops a last word that ends with a colon.
+PowerShell passes `-Name:value` to a script as two words, and drops a last word that ends with a colon.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ WITH_VALUE = {word.lower(): name for word, name in NAMES.items()}
 SWITCHES = {"-check": "check", "-whatif": "what_if"}
 ALL = "all"
 DIGEST = re.compile(r"[0-9a-f]{64}")
-# powershell.exe takes long dashes for a hyphen.
-DROPPED = re.compile(r"[-\u2013\u2014\u2015]\w+:")
+# powershell.exe accepts long dashes for a hyphen.
+DROPPED_ARGUMENT = re.compile(r"[-\u2013\u2014\u2015]\w+:")
 
 
 class WrongArgumentsError(Exception):
-    """The command line says something that the entry does not know."""
+    """The arguments are invalid."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
-    """What the command line asks."""
+class EntryArguments:
+    """The parsed arguments."""
 
     phase: str
     bundle: str
@@ -37,14 +37,15 @@ class Asked:
     what_if: bool = False
 
     @property
-    def only_looks(self) -> bool:
+    def is_inspection(self) -> bool:
+        """Whether the machine is only tested and not changed."""
         return self.check or self.what_if
 
 
-def parse(arguments: Sequence[str]) -> Asked:
-    """Full names only, in any case, each once."""
-    # The script looks at its process's whole command line: without its last word, -Check: would not look, but change.
-    if arguments and DROPPED.fullmatch(arguments[-1]):
+def parse(arguments: Sequence[str]) -> EntryArguments:
+    """Parse full names, in any case, each once."""
+    # The script reads the whole command line of its process: otherwise -Check: would be dropped and change the machine.
+    if arguments and DROPPED_ARGUMENT.fullmatch(arguments[-1]):
         raise WrongArgumentsError("the last argument ends with a colon")
     values: dict[str, str] = {}
     switches: set[str] = set()
@@ -65,7 +66,7 @@ def parse(arguments: Sequence[str]) -> Asked:
     for word, name in NAMES.items():
         if not values.get(name):
             raise WrongArgumentsError(f"{word} is missing")
-    return _checked(Asked(**values, check="check" in switches, what_if="what_if" in switches))
+    return _check(EntryArguments(**values, check="check" in switches, what_if="what_if" in switches))
 
 
 def _split(word: str) -> list[str]:
@@ -75,12 +76,12 @@ def _split(word: str) -> list[str]:
     return [name, value] if value else [name]
 
 
-def _checked(asked: Asked) -> Asked:
-    for name, digest in (("-BundleSha256", asked.bundle_sha256), ("-PlanSha256", asked.plan_sha256)):
+def _check(given: EntryArguments) -> EntryArguments:
+    for name, digest in (("-BundleSha256", given.bundle_sha256), ("-PlanSha256", given.plan_sha256)):
         if not DIGEST.fullmatch(digest):
             raise WrongArgumentsError(f"{name} must be 64 lower-case hex digits")
-    if asked.check and asked.what_if:
+    if given.check and given.what_if:
         raise WrongArgumentsError("-Check and -WhatIf cannot be used together")
-    if asked.phase == ALL and not asked.only_looks:
+    if given.phase == ALL and not given.is_inspection:
         raise WrongArgumentsError("-Phase all can be used only with -Check or -WhatIf")
-    return asked
+    return given

@@ -1,7 +1,7 @@
-r"""What start.ps1 does: checks the uploaded zip byte by byte and unpacks it.
+r"""Does what start.ps1 does: verifies the uploaded zip and unpacks it.
 
-Into C:\ProgramData\imagegen, or, where it only looks, into a folder of its own that is removed at the end,
-or by a later look.
+The folder is C:\ProgramData\imagegen, or for -Check and -WhatIf a temporary one, which is removed at the end or by a
+later -Check or -WhatIf.
 """
 
 from __future__ import annotations
@@ -19,38 +19,38 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
-    from imagegen.rehearsal.machine.arguments import Asked
+    from imagegen.rehearsal.machine.arguments import EntryArguments
     from imagegen.rehearsal.machine.events import Transcript
     from imagegen.rehearsal.machine.windows import Machine
 
 HOME = r"C:\ProgramData\imagegen"
 UNPACKED = HOME + r"\bundle"
 TEMP = r"C:\Windows\Temp"
-LOOK = re.compile(r"imagegen-look-[0-9a-f]{32}")
+INSPECTION_FOLDER = re.compile(r"imagegen-look-[0-9a-f]{32}")
 PLAN = "plan.json"
 # No part that Windows would read as another name.
 ENTRY_NAME = re.compile(r"([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z0-9_-]")
 ENGINE = ("engine.psm1", "common.psm1", "download.psm1")
 
 
-def root_for(asked: Asked) -> str:
-    """Nobody can prepare a folder whose name nobody knows."""
-    return rf"{TEMP}\imagegen-look-{uuid.uuid4().hex}" if asked.only_looks else HOME
+def root_for(arguments: EntryArguments) -> str:
+    """The folder for the bundle. A random name, so that nobody can prepare the folder."""
+    return rf"{TEMP}\imagegen-look-{uuid.uuid4().hex}" if arguments.is_inspection else HOME
 
 
-def open_bundle(machine: Machine, asked: Asked, root: str, transcript: Transcript) -> Plan:
-    """The plan, once every byte of the bundle is what it should be and lies unpacked below `root`."""
-    if not machine.files.is_file(asked.bundle):
-        raise StopError(Exit.ARGUMENTS, f"-Bundle: there is no file {asked.bundle}")
-    if asked.only_looks:
-        _remove_older_looks(machine, transcript)
+def open_bundle(machine: Machine, arguments: EntryArguments, root: str, transcript: Transcript) -> Plan:
+    """Verify the bundle, unpack it below `root`, and return its plan."""
+    if not machine.files.is_file(arguments.bundle):
+        raise StopError(Exit.ARGUMENTS, f"-Bundle: there is no file {arguments.bundle}")
+    if arguments.is_inspection:
+        _remove_abandoned(machine, transcript)
     _make_root(machine, root)
-    data = machine.files.read(asked.bundle)
-    _compare("the bundle", data, asked.bundle_sha256)
+    data = machine.files.read(arguments.bundle)
+    _compare("the bundle", data, arguments.bundle_sha256)
     contents = _unzip(data)
     if PLAN not in contents:
         raise StopError(Exit.WRONG_BYTES, f"the bundle has no {PLAN}")
-    _compare(PLAN, contents[PLAN], asked.plan_sha256)
+    _compare(PLAN, contents[PLAN], arguments.plan_sha256)
     plan = read_plan(contents[PLAN])
     _check_contents(plan, contents)
     _unpack(machine, contents, root)
@@ -77,7 +77,7 @@ def _unzip(data: bytes) -> dict[str, bytes]:
                     raise StopError(Exit.WRONG_BYTES, f"the bundle has '{name}' twice")
                 contents[name] = archive.read(entry)
     except zipfile.BadZipFile as error:
-        raise StopError(Exit.WRONG_BYTES, f"the bundle is no zip: {error}") from error
+        raise StopError(Exit.WRONG_BYTES, f"the bundle is not a zip: {error}") from error
     return contents
 
 
@@ -92,17 +92,17 @@ def _check_contents(plan: Plan, contents: dict[str, bytes]) -> None:
     kinds = {entry.kind for phase in plan.phases for step in phase.steps for entry in step.resources}
     for name in (*ENGINE, *(f"kinds/{kind}.ps1" for kind in sorted(kinds))):
         if name not in plan.files:
-            raise StopError(Exit.FAULT, f"the engine cannot load {name}: the bundle does not hold it")
+            raise StopError(Exit.FAULT, f"the engine cannot load {name}: the bundle does not have it")
 
 
-def _remove_older_looks(machine: Machine, transcript: Transcript) -> None:
-    """The folders of looks that were ended before their own end; no other look runs on this machine."""
+def _remove_abandoned(machine: Machine, transcript: Transcript) -> None:
+    """Remove the folders of killed -Check and -WhatIf runs. No other run is active on this machine."""
     if not machine.files.is_folder(TEMP):
         return
     for name in machine.files.names(TEMP):
         path = rf"{TEMP}\{name}"
-        # Anybody may make a folder of such a name; one that is shut to all others is the engine's.
-        if not LOOK.fullmatch(name) or not effective(machine.files, path).protected:
+        # Any user may make a folder with such a name. Only the engine's is closed to all others.
+        if not INSPECTION_FOLDER.fullmatch(name) or not effective(machine.files, path).protected:
             continue
         try:
             machine.files.remove(path)

@@ -1,4 +1,4 @@
-"""One resource at a time: get, test, and where it is not so set, get, test; event and state after each."""
+"""Brings one resource at a time to its planned state: get, test, and if needed set, get, test; then event and state."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass
-class Run:
-    """One run of one phase; `restart` and `changed` are what it has come to so far."""
+class PhaseRun:
+    """One run of one phase. `restart` and `changed` are its results so far."""
 
     machine: Machine
     plan: Plan
@@ -46,20 +46,20 @@ def elapsed_ms(machine: Machine, began: float) -> int:
     return int((machine.clock() - began) * 1000)
 
 
-def look(machine: Machine, item: Item) -> tuple[Facts | None, list[str]]:
-    """What is there, and every reason why that is not what the plan says."""
+def inspect(machine: Machine, item: Item) -> tuple[Facts | None, list[str]]:
+    """The facts of a resource, and every difference from the plan."""
     kind = BEHAVIOUR[item.kind]
     facts = kind.get(machine, item.resource)
     return facts, kind.test(machine, item.resource, facts)
 
 
-def converge(run: Run, item: Item, *, quiet: bool = False) -> None:
-    """`quiet` says nothing of what is so, and was known to be."""
+def converge(run: PhaseRun, item: Item, *, quiet: bool = False) -> None:
+    """Set a resource if it is not as planned. With `quiet` only changes are reported."""
     began = run.machine.clock()
     try:
-        _, reasons = look(run.machine, item)
+        _, reasons = inspect(run.machine, item)
         if reasons:
-            _make_so(run, item)
+            _set(run, item)
     except (RefusedByWindows, StopError) as error:
         stop = _stop(item, error)
         ms = elapsed_ms(run.machine, began)
@@ -75,18 +75,18 @@ def converge(run: Run, item: Item, *, quiet: bool = False) -> None:
     run.changed += bool(reasons)
     run.state.keep_resource(item.id, "changed" if reasons else "ok", ms)
     run.transcript.resource(item.phase, item.id, "changed" if reasons else "ok", ms, "; ".join(reasons))
-    # At once, and by name: no restart will follow this phase.
+    # Fails at once and names the resource, because no restart follows this phase.
     if run.restart and not run.may_restart:
         reason = f"it was set and needs a restart, but the plan has none after {run.phase}"
-        raise StopError(Exit.FAILED, item.because(reason))
+        raise StopError(Exit.FAILED, item.failure(reason))
 
 
-def fetch_ahead(run: Run, items: Iterable[Item]) -> None:
-    """Fetches the artifacts of those that are not so, each once."""
+def prefetch(run: PhaseRun, items: Iterable[Item]) -> None:
+    """Download the artifacts of the resources that are not as planned, each once."""
     wanted: dict[str, Item] = {}
     for item in items:
         name = item.resource.artifact_name
-        if name is not None and name not in wanted and _is_not_so(run.machine, item):
+        if name is not None and name not in wanted and _differs(run.machine, item):
             wanted[name] = item
     missing = [
         (name, item)
@@ -95,42 +95,42 @@ def fetch_ahead(run: Run, items: Iterable[Item]) -> None:
     ]
     for name, item in missing:
         try:
-            downloads.bring(run.machine, run.transcript, run.web, name, run.plan.artifacts[name])
+            downloads.download(run.machine, run.transcript, run.web, name, run.plan.artifacts[name])
         except StopError as error:
             raise _stop(item, error) from error
 
 
-def _is_not_so(machine: Machine, item: Item) -> bool:
+def _differs(machine: Machine, item: Item) -> bool:
     try:
-        return bool(look(machine, item)[1])
+        return bool(inspect(machine, item)[1])
     except RefusedByWindows as refusal:
         raise _stop(item, refusal) from refusal
 
 
-def _make_so(run: Run, item: Item) -> None:
-    supplies = Supplies(bundle=UNPACKED, logs=HOME, timeout_s=item.timeout_s, artifact=_artifact(run, item))
+def _set(run: PhaseRun, item: Item) -> None:
+    supplies = Supplies(bundle=UNPACKED, logs=HOME, timeout_s=item.timeout_s, artifact=_fetch_artifact(run, item))
     run.state.keep_resource(item.id, "setting", 0)
     run.machine.before_set(item.id)
     if BEHAVIOUR[item.kind].put(run.machine, item.resource, supplies):
         run.restart = True
-        run.state.restart_is_due(run.phase)
-    _, reasons = look(run.machine, item)
+        run.state.mark_restart(run.phase)
+    _, reasons = inspect(run.machine, item)
     if reasons:
         raise RefusedByWindows(f"not as planned after it was set: {'; '.join(reasons)}")
 
 
-def _artifact(run: Run, item: Item) -> str | None:
+def _fetch_artifact(run: PhaseRun, item: Item) -> str | None:
     name = item.resource.artifact_name
     if name is None:
         return None
     artifact = run.plan.artifacts[name]
     path = downloads.path_of(artifact)
-    # Not fetched ahead when it was still so then, and something undid it since.
+    # Missing if the resource was as planned when the phase began, and was changed since.
     if not run.machine.files.is_file(path) and downloads.announce(run.machine, run.transcript, name, artifact):
-        downloads.bring(run.machine, run.transcript, run.web, name, artifact)
+        downloads.download(run.machine, run.transcript, run.web, name, artifact)
     return path
 
 
 def _stop(item: Item, error: RefusedByWindows | StopError) -> StopError:
     code = error.code if isinstance(error, StopError) else Exit.FAILED
-    return StopError(code, item.because(str(error)))
+    return StopError(code, item.failure(str(error)))

@@ -1,4 +1,4 @@
-"""Defender's preferences, which only answer while its service runs; a Windows may be without Defender."""
+"""Defender's preferences, which can be used only while its service runs. A Windows may be without Defender."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Defender:
 
     @property
     def is_absent(self) -> bool:
-        """Whether nothing scans, nor will: its service was removed, or disabled and does not run."""
+        """Whether Defender never scans: its service was removed, or it is disabled and stopped."""
         if self._services.is_running(SERVICE):
             return False
         return not self._services.exists(SERVICE) or self._services.start_type(SERVICE) == DISABLED

@@ -1,4 +1,4 @@
-r"""Artifacts: from the caller's fetch, verified by size and sha256, kept under C:\ProgramData\imagegen\artifacts."""
+r"""Downloads artifacts with the caller's fetch to C:\ProgramData\imagegen\artifacts, verified by size and sha256."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ARTIFACTS = HOME + r"\artifacts"
 # The bytes at an address, through a proxy or, where that is None, without one.
-# ConnectionError and TimeoutError are worth another try, any other OSError is final.
+# ConnectionError and TimeoutError are retried. Any other OSError is final.
 Fetch = Callable[[str, str | None], bytes]
 TRIES = 8
 TRIES_AT_WRONG_BYTES = 2
@@ -27,13 +27,13 @@ TRIES_AT_WRONG_BYTES = 2
 
 @dataclasses.dataclass(frozen=True)
 class Web:
-    """What the plan lets a machine reach, and how."""
+    """Access to the network with the plan's proxy."""
 
     fetch: Fetch
     proxy: Proxy | None
 
     def through(self, url: str) -> str | None:
-        """The proxy for this address: as .NET's WebProxy, which compares scheme, host and any port but the usual."""
+        """The proxy for a URL, like .NET's WebProxy, which matches scheme, host and a port other than 443."""
         if self.proxy is None:
             return None
         parts = urllib.parse.urlsplit(url)
@@ -45,7 +45,7 @@ class Web:
         return self.fetch(url, self.through(url))
 
     def place(self, url: str) -> str:
-        """An address for people."""
+        """The URL as messages show it."""
         proxy = self.through(url)
         return f"{_public(url)} through {proxy}" if proxy else _public(url)
 
@@ -55,15 +55,15 @@ def path_of(artifact: Artifact) -> str:
 
 
 def announce(machine: Machine, transcript: Transcript, name: str, artifact: Artifact) -> bool:
-    """Says whether the artifact must be fetched; a right one that is there already need not be."""
+    """Report the artifact's status, and return whether it must be downloaded."""
     path = path_of(artifact)
     ready = machine.files.is_file(path) and not _wrong(machine.files.read(path), artifact)
     transcript.artifact(name, "ready" if ready else "fetching", artifact.size)
     return not ready
 
 
-def bring(machine: Machine, transcript: Transcript, web: Web, name: str, artifact: Artifact) -> None:
-    """Makes the artifact's file be there."""
+def download(machine: Machine, transcript: Transcript, web: Web, name: str, artifact: Artifact) -> None:
+    """Download an artifact to its file."""
     if not artifact.url.startswith("https://"):
         raise StopError(Exit.FAILED, f"artifact {name}: {_public(artifact.url)} is not https")
     place = web.place(artifact.url)
@@ -98,7 +98,7 @@ def _wrong(data: bytes, artifact: Artifact) -> str:
 
 
 def _public(url: str) -> str:
-    """Without query and user: both can hold a secret."""
+    """The URL without query and credentials, which may hold a secret."""
     scheme, _, rest = url.partition("?")[0].partition("://")
     host, slash, path = rest.partition("/")
     return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"

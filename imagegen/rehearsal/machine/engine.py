@@ -1,4 +1,4 @@
-"""The guest engine on the model machine: arguments in, a phase done as docs/guest.md says, exit code and output out."""
+"""The guest engine on the model machine: runs a phase as docs/guest.md says, and returns exit code and output."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine import downloads
-from imagegen.rehearsal.machine.arguments import ALL, Asked, WrongArgumentsError, parse
+from imagegen.rehearsal.machine.arguments import ALL, EntryArguments, WrongArgumentsError, parse
 from imagegen.rehearsal.machine.bundle import HOME, open_bundle, root_for
-from imagegen.rehearsal.machine.converge import Run, converge, elapsed_ms, fetch_ahead, look
+from imagegen.rehearsal.machine.converge import PhaseRun, converge, elapsed_ms, inspect, prefetch
 from imagegen.rehearsal.machine.events import Transcript
 from imagegen.rehearsal.machine.plan import Item, Phase, Plan, items_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -34,16 +34,16 @@ class Outcome:
 
 
 def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch) -> Outcome:
-    """What `-File start.ps1 <arguments>` does. `fetch` gives the bytes at an address, or an OSError."""
+    """Do what `-File start.ps1 <arguments>` does. `fetch` returns the bytes of a URL or raises an OSError."""
     transcript = Transcript()
     try:
-        asked = parse(arguments)
+        given = parse(arguments)
     except WrongArgumentsError as error:
         transcript.say(f"failed: {error}")
         return Outcome(int(Exit.ARGUMENTS), transcript.text)
-    root = root_for(asked)
+    root = root_for(given)
     try:
-        code = _obey(machine, asked, root, fetch, transcript)
+        code = _run_arguments(machine, given, root, fetch, transcript)
     except StopError as stop:
         transcript.say(f"failed: {stop.reason}")
         code = stop.code
@@ -51,37 +51,39 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
         transcript.say(f"failed: {refusal}")
         code = Exit.FAULT
     finally:
-        # An interrupt passes by every except.
-        if asked.only_looks and machine.files.exists(root):
+        # In `finally`, because no `except` catches an interrupt.
+        if given.is_inspection and machine.files.exists(root):
             machine.files.remove(root)
-    if not asked.only_looks and machine.files.is_folder(HOME):
+    if not given.is_inspection and machine.files.is_folder(HOME):
         log = machine.files.read(LOG) if machine.files.is_file(LOG) else b""
         machine.files.write(LOG, log + transcript.text.encode())
     return Outcome(int(code), transcript.text)
 
 
-def _obey(machine: Machine, asked: Asked, root: str, fetch: downloads.Fetch, transcript: Transcript) -> Exit:
-    plan = open_bundle(machine, asked, root, transcript)
+def _run_arguments(
+    machine: Machine, given: EntryArguments, root: str, fetch: downloads.Fetch, transcript: Transcript
+) -> Exit:
+    plan = open_bundle(machine, given, root, transcript)
     items = items_of(plan)
     names = [phase.name for phase in plan.phases]
-    if asked.phase not in names and asked.phase != ALL:
-        raise StopError(Exit.ARGUMENTS, f"the plan has no phase '{asked.phase}': it has {', '.join(names)}")
+    if given.phase not in names and given.phase != ALL:
+        raise StopError(Exit.ARGUMENTS, f"the plan has no phase '{given.phase}': it has {', '.join(names)}")
     if machine.build != str(plan.windows.build):
         raise StopError(
             Exit.WRONG_BYTES,
             f"the plan is for Windows Server {plan.windows.release}, build {plan.windows.build};"
             f" this machine has build {machine.build}",
         )
-    if asked.only_looks:
-        return _inspect(machine, asked, plan, items, transcript)
-    state = State(machine, asked.plan_sha256, {item.id: item.phase for item in items})
-    phase = next(phase for phase in plan.phases if phase.name == asked.phase)
+    if given.is_inspection:
+        return _inspect(machine, given, plan, items, transcript)
+    state = State(machine, given.plan_sha256, {item.id: item.phase for item in items})
+    phase = next(phase for phase in plan.phases if phase.name == given.phase)
     web = downloads.Web(fetch, plan.proxy)
-    run = Run(machine, plan, items, state, transcript, web, phase.name, phase.restart, began=machine.clock())
-    return _run_phase(run, phase, asked.plan_sha256)
+    run = PhaseRun(machine, plan, items, state, transcript, web, phase.name, phase.restart, began=machine.clock())
+    return _run_phase(run, phase, given.plan_sha256)
 
 
-def _run_phase(run: Run, phase: Phase, plan_sha256: str) -> Exit:
+def _run_phase(run: PhaseRun, phase: Phase, plan_sha256: str) -> Exit:
     own = [item for item in run.items if item.phase == phase.name]
     run.transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
     try:
@@ -89,32 +91,32 @@ def _run_phase(run: Run, phase: Phase, plan_sha256: str) -> Exit:
         _steps(run, phase, own, plan_sha256)
     except StopError as stop:
         record = run.state.phases.get(phase.name)
-        if record is not None and record.status == "started":  # a phase that was refused at once leaves no trace
+        if record is not None and record.status == "started":  # a phase that failed before it started is not recorded
             run.state.keep_phase(phase.name, "failed", restart=record.restart, ms=run.ms)
-        _say_end(run, "failed", len(own), stop.reason)
+        _report_end(run, "failed", len(own), stop.reason)
         raise
-    _say_end(run, "finished", len(own))
+    _report_end(run, "finished", len(own))
     return Exit.RESTART_DUE if run.restart else Exit.DONE
 
 
-def _say_end(run: Run, status: str, resources: int, reason: str = "") -> None:
+def _report_end(run: PhaseRun, status: str, resources: int, reason: str = "") -> None:
     run.transcript.phase(
         run.phase, status, resources=resources, changed=run.changed, restart=run.restart, ms=run.ms, reason=reason
     )
 
 
-def _steps(run: Run, phase: Phase, own: list[Item], plan_sha256: str) -> None:
+def _steps(run: PhaseRun, phase: Phase, own: list[Item], plan_sha256: str) -> None:
     """Steps 2 to 7 of 'What a phase does'."""
     earlier = [other.name for other in run.plan.phases[: run.plan.phases.index(phase)]]
     _check_order(run, phase, earlier)
     before = run.state.phases.get(phase.name)
     kept = before is not None and before.restart
-    # A restart that an unfinished run called for is still due; a finished one's was taken.
+    # A restart that an unfinished run needed is still needed. The restart after a finished run has happened.
     run.restart = kept and phase.restart and before is not None and before.status != "finished"
     run.state.keep_phase(phase.name, "started", restart=kept, ms=0)
     for item in (item for item in run.items if item.phase in earlier and not item.repeated):
         converge(run, item, quiet=True)
-    fetch_ahead(run, own)
+    prefetch(run, own)
     for item in own:
         converge(run, item)
     last = phase is run.plan.phases[-1]
@@ -130,7 +132,7 @@ def _steps(run: Run, phase: Phase, own: list[Item], plan_sha256: str) -> None:
         write_report(run, plan_sha256, facts)
 
 
-def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
+def _check_order(run: PhaseRun, phase: Phase, earlier: Sequence[str]) -> None:
     for name in earlier:
         record = run.state.phases.get(name)
         if record is None or record.status != "finished":
@@ -138,7 +140,7 @@ def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
     if not run.machine.restart_pending():
         return
     if run.state.is_begun(phase.name):
-        # What this phase itself left pending, in a run that did not come to its end, is its own business.
+        # An earlier, unfinished run of this phase caused the pending restart.
         if phase.restart:
             return
         reason = f"Windows has a restart pending in the middle of {phase.name}, but the plan has none there"
@@ -151,16 +153,16 @@ def _check_order(run: Run, phase: Phase, earlier: Sequence[str]) -> None:
     )
 
 
-def _verify(run: Run) -> dict[str, Facts | None]:
-    """All of the plan once more, and no restart pending: what the report says is so."""
+def _verify(run: PhaseRun) -> dict[str, Facts | None]:
+    """Test the whole plan again before the report is written, and that no restart is pending."""
     facts: dict[str, Facts | None] = {}
     for item in (item for item in run.items if not item.repeated):
         try:
-            facts[item.id], reasons = look(run.machine, item)
+            facts[item.id], reasons = inspect(run.machine, item)
         except RefusedByWindows as refusal:
             reasons = [str(refusal)]
         if reasons:
-            reason = item.because(f"no longer as planned at the end: {'; '.join(reasons)}")
+            reason = item.failure(f"no longer as planned at the end: {'; '.join(reasons)}")
             run.transcript.resource(item.phase, item.id, "failed", 0, reason)
             raise StopError(Exit.FAILED, reason)
     if run.machine.restart_pending():
@@ -168,16 +170,18 @@ def _verify(run: Run) -> dict[str, Facts | None]:
     return facts
 
 
-def _inspect(machine: Machine, asked: Asked, plan: Plan, items: Sequence[Item], transcript: Transcript) -> Exit:
-    """-Check and -WhatIf: looks at every resource and changes nothing."""
-    word = "drifted" if asked.check else "would change"
+def _inspect(
+    machine: Machine, given: EntryArguments, plan: Plan, items: Sequence[Item], transcript: Transcript
+) -> Exit:
+    """-Check and -WhatIf: test every resource and change nothing."""
+    status = "drifted" if given.check else "would change"
     drift = 0
-    for phase in (phase for phase in plan.phases if asked.phase in (ALL, phase.name)):
+    for phase in (phase for phase in plan.phases if given.phase in (ALL, phase.name)):
         began = machine.clock()
         own = [item for item in items if item.phase == phase.name and not item.repeated]
         transcript.phase(phase.name, "started", resources=len(own), changed=0, restart=False, ms=0)
         try:
-            drift += sum(_inspect_one(machine, item, word, transcript) for item in own)
+            drift += sum(_inspect_one(machine, item, status, transcript) for item in own)
         except StopError as stop:
             ms = elapsed_ms(machine, began)
             transcript.phase(
@@ -186,17 +190,17 @@ def _inspect(machine: Machine, asked: Asked, plan: Plan, items: Sequence[Item], 
             raise
         ms = elapsed_ms(machine, began)
         transcript.phase(phase.name, "finished", resources=len(own), changed=0, restart=False, ms=ms)
-    return Exit.DRIFT if drift and asked.check else Exit.DONE
+    return Exit.DRIFT if drift and given.check else Exit.DONE
 
 
-def _inspect_one(machine: Machine, item: Item, word: str, transcript: Transcript) -> bool:
+def _inspect_one(machine: Machine, item: Item, drift_status: str, transcript: Transcript) -> bool:
     began = machine.clock()
     try:
-        _, reasons = look(machine, item)
+        _, reasons = inspect(machine, item)
     except RefusedByWindows as refusal:
-        reason = item.because(str(refusal))
+        reason = item.failure(str(refusal))
         transcript.resource(item.phase, item.id, "failed", elapsed_ms(machine, began), reason)
         raise StopError(Exit.FAILED, reason) from refusal
-    status = word if reasons else "ok"
+    status = drift_status if reasons else "ok"
     transcript.resource(item.phase, item.id, status, elapsed_ms(machine, began), "; ".join(reasons))
     return bool(reasons)

@@ -1,4 +1,4 @@
-"""What a run says: event lines for the host, prose for people. Pure but for the lines it keeps."""
+"""The output of a run: event lines for the host, text for people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows features: the list of the release, their states, and the restart that some need."""
+"""Windows features: those of the release, their states, and the restarts that some of them need."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REBOOT_PENDING = SERVICING + r"\RebootPending"
 
 
 class Features:
-    """Every feature the release knows, and how it stands."""
+    """All features of the release, with their states."""
 
     def __init__(self, registry: Registry, states: Mapping[str, str], needing_restart: Iterable[str]) -> None:
         self._registry = registry

@@ -1,7 +1,7 @@
-"""The disk: Windows paths, compared without case, over a throw-away folder, which is all this module touches.
+"""The disk: case-insensitive Windows paths in a temporary folder. Touches only that folder.
 
-An access list belongs to its file or folder: it moves with it and goes with it (imagegen.rehearsal.machine.access).
-So does a file's read-only attribute: as long as it is set, the file can be neither written, replaced nor deleted.
+An access list is moved and deleted with its file or folder (imagegen.rehearsal.machine.access). So is a file's
+read-only attribute: while it is set, the file cannot be written, replaced or deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$")
 LONGEST_PATH = 259  # MAX_PATH without its closing NUL; long paths are off on a stock Windows
 
 
-# A plan names the same few hundred paths again and again.
+# Cached, because a plan repeats a few hundred paths.
 @functools.lru_cache(maxsize=4096)
 def parts(path: str) -> tuple[str, ...]:
     r"""Drive and names of an absolute path; `/` is read as `\`."""
@@ -42,7 +42,7 @@ def parts(path: str) -> tuple[str, ...]:
 
 
 def fold(path: str) -> str:
-    """The spelling under which two spellings of one path are equal."""
+    """A path in the form in which equal paths are compared."""
     return "\\".join(parts(path)).lower()
 
 
@@ -51,7 +51,7 @@ def parent(path: str) -> str:
 
 
 class Files:
-    """Files and folders below `root`; drive C: is all there is."""
+    """Files and folders below `root`. The only drive is C:."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -67,7 +67,7 @@ class Files:
             if drive != "C:":
                 raise RefusedByWindows(f"cannot find drive {drive}")
             exact = self._exact[path] = self._root.joinpath("C", *names)
-        if exact.exists():  # nearly always, and one look instead of one for each name
+        if exact.exists():  # nearly always, and faster than a lookup of each name
             return exact
         here = self._root / "C"
         for name in parts(path)[1:]:
@@ -114,7 +114,7 @@ class Files:
         return fold(path) in self._read_only
 
     def make_folder(self, path: str) -> None:
-        """Makes the folders above it too, as New-Item does."""
+        """Make a folder and the folders above it, as New-Item does."""
         names = parts(path)
         for count in range(1, len(names) + 1):
             above = "\\".join(names[:count])
@@ -124,7 +124,7 @@ class Files:
                 self._real(above).mkdir()
 
     def move(self, source: str, target: str) -> None:
-        """Moves one file over another or to where none is."""
+        """Move a file. An existing file is replaced."""
         if not self.is_file(source):
             raise RefusedByWindows(f"cannot find file {source}")
         if self.is_folder(target):
@@ -141,7 +141,7 @@ class Files:
             self._read_only.add(fold(target))
 
     def remove(self, path: str) -> None:
-        """A file, or a folder with all that is in it."""
+        """Remove a file, or a folder with its content."""
         if not self.exists(path):
             raise RefusedByWindows(f"cannot find path {path}")
         real = self._real(path)
@@ -162,7 +162,7 @@ class Files:
         return sorted(child.name for child in self._real(folder).iterdir())
 
     def below(self, folder: str) -> Iterator[str]:
-        """Every file under a folder, by its path."""
+        """The paths of all files below a folder."""
         for name in self.names(folder):
             path = f"{folder}\\{name}"
             if self.is_folder(path):

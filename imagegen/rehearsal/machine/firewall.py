@@ -9,7 +9,7 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One rule as Windows keeps it: the port is text, the profile a word."""
+    """A rule as Windows stores it, with its port as text."""
 
     name: str
     display_name: str
@@ -22,7 +22,7 @@ class Rule:
 
 
 class Firewall:
-    """Rules by their folded name."""
+    """The rules by lower-case name."""
 
     def __init__(self) -> None:
         self._rules: dict[str, Rule] = {}

@@ -1,4 +1,4 @@
-"""What a cloud's generalise script does: judges, runs sysprep, deletes what the build left, and its listeners last."""
+"""Does what a cloud's generalise script does: checks, runs sysprep, deletes what the build left, the listeners last."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-# Files by folder and pattern; a test holds them, and the engine's folder, against seal.psm1 and the catalogue.
+# Files by folder and pattern. A test compares them, and the engine's folder, with seal.psm1 and the catalogue.
 LEFTOVERS = (
     (TEMP, "imagegen-*"),
     (TEMP, "packer-*"),
@@ -34,11 +34,11 @@ LEFTOVERS = (
     (TEMP, "winrmcp-*"),
     (r"C:\ProgramData\ssh", "ssh_host_*"),
 )
-# Folders in TEMP: looks at the machine that were ended before their own end.
+# Folders in TEMP that a killed -Check or -WhatIf left.
 LOOKS = "imagegen-look-*"
 USERS = r"C:\Users"
 SYSTEM_PROFILE = SYSTEM32 + r"\config\systemprofile"
-# The same, below every account's folder.
+# The same, below the folder of every account.
 PROFILE_LEFTOVERS = (
     (r"AppData\Roaming\Microsoft\Windows\PowerShell\PSReadLine", "*_history.txt"),
     (r"AppData\Local\Temp", "winrmcp-*"),
@@ -82,7 +82,7 @@ def _check_ready(machine: Machine) -> None:
 
 
 def _sysprep(machine: Machine) -> None:
-    """Keeps its answer file for the first boot, and refuses a Windows whose last generalising did not end."""
+    """Store the answer file for the first boot. Fails if the last generalisation of this Windows did not end."""
     if machine.registry.number(SYSPREP_STATUS, "GeneralizationState") != GENERALISED_BEFORE:
         raise RefusedByWindows(f"{SYSTEM32}\\Sysprep\\sysprep.exe ended with 31")
     machine.files.write(CACHED_ANSWERS, b"the answers of a node's first boot")
@@ -90,7 +90,7 @@ def _sysprep(machine: Machine) -> None:
 
 
 def _leftovers(machine: Machine) -> Iterator[str]:
-    """The engine's folder last."""
+    """The leftovers, the engine's folder last."""
     accounts = [f"{USERS}\\{name}" for name in machine.files.names(USERS)]
     below = [(f"{one}\\{folder}", name) for one in (*accounts, SYSTEM_PROFILE) for folder, name in PROFILE_LEFTOVERS]
     for folder, pattern in (*LEFTOVERS, *below):
@@ -105,7 +105,7 @@ def _leftovers(machine: Machine) -> Iterator[str]:
 
 
 def _delete(machine: Machine, paths: Iterable[str]) -> None:
-    """Files, read-only or not, and folders with all in them; what a running service holds stays and is a refusal."""
+    """Delete files, also read-only ones, and folders with their content. Fails for a program of a running service."""
     in_use = machine.services.programs_in_use()
     for path in paths:
         for file in [path] if machine.files.is_file(path) else list(machine.files.below(path)):
@@ -116,7 +116,7 @@ def _delete(machine: Machine, paths: Iterable[str]) -> None:
 
 
 def _clear_listeners(machine: Machine) -> None:
-    """First boot deletes the certificates by this list."""
+    """Remove the listeners, and list their certificates, which first boot deletes."""
     keys = [f"{LISTENERS}\\{name}" for name in machine.registry.subkeys(LISTENERS)]
     prints = [(machine.registry.text(key, "certThumbprint") or "").replace(" ", "") for key in keys]
     machine.files.make_folder(SETUP_SCRIPTS)

@@ -1,4 +1,4 @@
-r"""Windows Installer: msiexec's arguments in, its exit code out; touches files, services and the Uninstall keys."""
+r"""Windows Installer: runs msiexec, returns its exit code, and changes files, services and Uninstall keys."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _parse(arguments: Sequence[str]) -> _Line | None:
 
 
 class Installer:
-    """One installation at a time: `busy_for_s` is how long another one still runs."""
+    """Runs one installation at a time. `busy_for_s` is how long another installation still runs."""
 
     def __init__(self, files: Files, registry: Registry, services: Services) -> None:
         self._files = files
@@ -70,7 +70,7 @@ class Installer:
         self.busy_for_s = 0
 
     def wait(self, seconds: int) -> None:
-        """Time goes by for the other installation."""
+        """Let time pass for the other installation."""
         self.busy_for_s = max(0, self.busy_for_s - seconds)
 
     def msiexec(self, arguments: Sequence[str]) -> int:
@@ -100,11 +100,11 @@ class Installer:
         registered = self._registered(tables.product)
         repairs = properties.get("REINSTALL", "").upper() == "ALL"
         if tables.version in registered.values() and not repairs:
-            return DONE  # an installed product is only reconfigured, and nothing was asked to change
+            return DONE  # an installed product is only reconfigured, and no change was requested
         if any(_numbers(version) > _numbers(tables.version) for version in registered.values()):
             return NEWER_IS_THERE
         if not registered and repairs:
-            return DONE  # nothing is installed that could be installed again
+            return DONE  # there is nothing to reinstall
         self._copy(tables, files)
         for key in registered:
             self._registry.remove_key(key)

@@ -1,4 +1,4 @@
-"""The stand-in for an MSI package: an OLE magic and a zip, so that 'installed' means what these bytes say. Pure."""
+"""The stand-in for an MSI package: an OLE magic number and a zip with what the package installs. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = "tables.json"
 
 
 class MsiService(Strict):
-    """A service that the package brings, and whether installing starts it."""
+    """A service of the package, and whether the installation starts it."""
 
     name: str
     display_name: str
@@ -29,7 +29,7 @@ class MsiService(Strict):
 
 
 class Tables(Strict):
-    """What the package says of itself; `paths` stand in the order of the payload's members."""
+    """The package's tables. `paths` are in the order of the payload's members."""
 
     product: str
     version: str
@@ -39,7 +39,7 @@ class Tables(Strict):
 
 
 class NotAPackageError(ValueError):
-    """These bytes are no package."""
+    """These bytes are not a package."""
 
 
 def make_msi(
@@ -49,7 +49,7 @@ def make_msi(
     services: Sequence[MsiService],
     folders: Sequence[str] = (),
 ) -> bytes:
-    """A package that puts `files` (by Windows path), empty `folders` and `services` on a machine."""
+    """A package that installs `files` (by Windows path), empty `folders` and `services`."""
     tables = Tables(
         product=product, version=version, paths=tuple(files), services=tuple(services), folders=tuple(folders)
     )

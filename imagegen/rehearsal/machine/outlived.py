@@ -1,10 +1,10 @@
-"""What sealing took from a machine that the plan had given it: every resource once more, after generalise."""
+"""Tests every resource again after generalise, and finds what the sealing undid."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.converge import look
+from imagegen.rehearsal.machine.converge import inspect
 from imagegen.rehearsal.machine.plan import Item, items_of, read_plan
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def lost_by_sealing(machine: Machine, plan: bytes) -> list[str]:
-    """A fault for each resource of plan.json that no longer is as planned, or whose program or folder is gone."""
+    """A fault for each resource of plan.json that is no longer as planned, or whose program or folder is gone."""
     return [
         f"sealing undid {item.id}: {'; '.join(reasons)}"
         for item in items_of(read_plan(plan))
@@ -25,7 +25,7 @@ def lost_by_sealing(machine: Machine, plan: bytes) -> list[str]:
 
 def _reasons(machine: Machine, item: Item) -> Iterator[str]:
     try:
-        _, reasons = look(machine, item)
+        _, reasons = inspect(machine, item)
     except RefusedByWindows as refusal:
         reasons = [str(refusal)]
     yield from reasons

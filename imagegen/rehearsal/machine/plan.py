@@ -1,4 +1,4 @@
-"""plan.json as the engine reads it: text in, typed phases, steps and resources out. Pure."""
+"""Parses plan.json as the engine reads it: typed phases, steps and resources. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Windows(Strict):
 
 
 class Entry(Strict):
-    """One resource as the plan writes it."""
+    """One resource as it stands in the plan."""
 
     id: str
     kind: str
@@ -33,7 +33,7 @@ class Entry(Strict):
 
 
 class Step(Strict):
-    """Resources that belong together; `repeated`: a later round holds the same."""
+    """The resources of a step. If `repeated`, a later round has the same resources."""
 
     name: str
     repeated: bool
@@ -52,7 +52,7 @@ class Phase(Strict):
 
 
 class Artifact(Strict):
-    """Where bytes come from and what they must be."""
+    """The URL of an artifact, and the digest and size of its bytes."""
 
     url: str
     sha256: Sha256
@@ -60,14 +60,14 @@ class Artifact(Strict):
 
 
 class Proxy(Strict):
-    """What downloads go through; `bypass` are the expressions of what they do not."""
+    """The proxy for downloads; `bypass` are the expressions of its exceptions."""
 
     url: str
     bypass: list[str]
 
 
 class Plan(Strict):
-    """The whole decision."""
+    """The whole plan."""
 
     plan_version: Literal[1]
     name: str
@@ -81,7 +81,7 @@ class Plan(Strict):
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A resource and where in the plan it stands."""
+    """A resource and its place in the plan."""
 
     phase: str
     step: str
@@ -91,13 +91,13 @@ class Item:
     kind: str
     resource: Resource
 
-    def because(self, reason: str) -> str:
-        """The reason, with the step and the resource that it is about."""
+    def failure(self, reason: str) -> str:
+        """The message of a failure, with step and resource."""
         return f"step {self.step}, resource {self.id}: {reason}"
 
 
 def read_plan(data: bytes) -> Plan:
-    """A plan that this engine cannot read is a fault, since its bytes are the ones that were pinned."""
+    """A plan that cannot be read is a fault of imagegen, because its bytes have the pinned digest."""
     try:
         return Plan.model_validate_json(data)
     except pydantic.ValidationError as error:
@@ -105,7 +105,7 @@ def read_plan(data: bytes) -> Plan:
 
 
 def items_of(plan: Plan) -> tuple[Item, ...]:
-    """Every resource in order."""
+    """All resources in order."""
     items = tuple(_items(plan))
     ids = [item.id for item in items]
     twice = {text for text in ids if ids.count(text) > 1}

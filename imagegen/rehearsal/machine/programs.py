@@ -1,4 +1,4 @@
-"""What a program needs before it runs as a service: its file, and what the programs of a node are known to demand."""
+"""Checks what a program needs to run as a service: its file, and the known demands of a node's programs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.features import Features
     from imagegen.rehearsal.machine.files import Files
 
-# The word without which a program does not speak to the service manager, which then gives up with error 1053.
+# Without this argument a program does not answer the service manager, which then fails with error 1053.
 SERVICE_WORDS = {"containerd.exe": "--run-service", "kubelet.exe": "--windows-service"}
 LOG_RUNNER = "kube-log-runner.exe"
 
 
 def words(command: str) -> list[str]:
-    """The command line's words without their quotes."""
+    """The arguments of a command line without quotes."""
     return [word.replace('"', "") for word in re.findall(r'(?:"[^"]*"|[^\s"])+', command)]
 
 
 def programs(files: Files, command: str) -> list[str]:
-    """Every program file that the command runs: the first, what a log runner starts, and what kubelet's script does."""
+    """All programs that a command runs: its own, the one that a log runner starts, and the one of kubelet's script."""
     program, rest = _first(files, _expand(command))
     if _base(program) != LOG_RUNNER:
         return [program]
@@ -38,7 +38,7 @@ def programs(files: Files, command: str) -> list[str]:
 
 
 def check_can_run(files: Files, features: Features, command: str) -> None:
-    """Refuses with what the program would fail for."""
+    """Raise the error with which the program would fail."""
     for program in programs(files, command):
         if not files.is_file(program):
             raise RefusedByWindows(f"cannot find its program {program} (error 2)")
@@ -61,7 +61,7 @@ def _expand(command: str) -> str:
 
 
 def _first(files: Files, command: str) -> tuple[str, list[str]]:
-    """The program and its arguments. Without quotes Windows takes the first cut at a space that names a file."""
+    """The program and its arguments. Without quotes Windows tries each space as the end of the program's path."""
     if command.startswith('"'):
         program, _, rest = command[1:].partition('"')
         return program, words(rest)
@@ -117,7 +117,7 @@ def _read_toml(files: Files, path: str) -> dict[str, Any]:
 
 
 def _matching(files: Files, pattern: str) -> list[str]:
-    """A pattern may match nothing; a path without one has to be there."""
+    """The files that match. A pattern may match none; a path without a pattern must exist."""
     folder, _, name = pattern.rpartition("\\")
     if "*" not in name:
         return [pattern]

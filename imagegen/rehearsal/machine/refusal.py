@@ -1,11 +1,11 @@
-"""How the model of Windows says no: raised by every part of the machine, read by the engine."""
+"""The errors of the model of Windows: raised by every part of the machine, handled by the engine."""
 
 from __future__ import annotations
 
 
 class RefusedByWindows(Exception):
-    """Windows does not do this, and says why."""
+    """Windows rejects an operation, with a reason."""
 
 
 class NoSuchFile(RefusedByWindows, FileNotFoundError):
-    """The file is not there: who asks from outside the machine may catch it as Python's own error."""
+    """The file does not exist. It is also Python's own error, for callers outside the machine."""

@@ -21,7 +21,7 @@ LIMITS = {"DWord": 2**32, "QWord": 2**64}
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """A value and its type; numbers are unsigned."""
+    """A value and its type. Numbers are unsigned."""
 
     type: str
     data: Data
@@ -41,7 +41,7 @@ class _Key:
 
 
 class Registry:
-    """Keys by their folded path; every key's parents exist too."""
+    """The keys by lower-case path. The parents of every key exist too."""
 
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {"hklm:": _Key("HKLM:")}
@@ -60,7 +60,7 @@ class Registry:
         return self._fold(key) in self._keys
 
     def make_key(self, key: str) -> None:
-        """Makes the keys above it too; an existing key keeps its values."""
+        """Make a key and the keys above it. An existing key keeps its values."""
         names = self._parts(key)
         for count in range(1, len(names) + 1):
             self._keys.setdefault("\\".join(names[:count]).lower(), _Key(names[count - 1]))
@@ -73,7 +73,7 @@ class Registry:
             del self._keys[known]
 
     def subkeys(self, key: str) -> list[str]:
-        """Names of the keys right below; none when the key is not there."""
+        """The names of the keys directly below; none if the key does not exist."""
         above = self._fold(key) + "\\"
         return sorted(
             entry.name
@@ -91,12 +91,12 @@ class Registry:
         return dict(entry.values.values()) if entry else {}
 
     def text(self, key: str, name: str) -> str | None:
-        """The value when it is text."""
+        """The value if it is text."""
         value = self.value(key, name)
         return value.data if value and isinstance(value.data, str) else None
 
     def number(self, key: str, name: str) -> int | None:
-        """The value when it is a number."""
+        """The value if it is a number."""
         value = self.value(key, name)
         return value.data if value and isinstance(value.data, int) else None
 

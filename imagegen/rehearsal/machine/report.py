@@ -1,4 +1,4 @@
-r"""report.json: what is really on the machine after the last phase, written to C:\ProgramData\imagegen."""
+r"""Writes report.json to C:\ProgramData\imagegen: the facts of the machine after the last phase."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imagegen.rehearsal.machine.windows import CURRENT_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.rehearsal.machine.converge import Run
+    from imagegen.rehearsal.machine.converge import PhaseRun
     from imagegen.rehearsal.machine.kinds.kind import Facts
     from imagegen.rehearsal.machine.windows import Machine
 
@@ -22,7 +22,7 @@ REPORT = HOME + r"\report.json"
 INSTALLED = 112
 
 
-def write_report(run: Run, plan_sha256: str, facts: Mapping[str, Facts | None]) -> None:
+def write_report(run: PhaseRun, plan_sha256: str, facts: Mapping[str, Facts | None]) -> None:
     phases = [{"name": phase.name, **run.state.phases[phase.name].model_dump()} for phase in run.plan.phases]
     resources = [
         {
@@ -56,7 +56,7 @@ def _machine_facts(machine: Machine) -> dict[str, object]:
     for name in registry.subkeys(packages):
         key = f"{packages}\\{name}"
         if registry.number(key, "CurrentState") == INSTALLED:
-            # A cumulative update's own name has no number; where it came from has.
+            # The name of a cumulative update has no KB number, but its InstallLocation has.
             updates.update(re.findall(r"KB[0-9]+", f"{name} {registry.text(key, 'InstallLocation') or ''}"))
     return {
         "product": registry.text(CURRENT_VERSION, "ProductName"),

@@ -1,6 +1,6 @@
-r"""The service manager: records are registry keys under HKLM:\SYSTEM\CurrentControlSet\Services, running is a state.
+r"""The service manager. Its records are registry keys under HKLM:\SYSTEM\CurrentControlSet\Services.
 
-A service runs only while the files of its programs are there.
+A service runs only while the files of its programs exist.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RECORDS = r"HKLM:\SYSTEM\CurrentControlSet\Services"
 BOOT, SYSTEM, AUTOMATIC, MANUAL, DISABLED = range(5)
 OWN_PROCESS = 16
 RESTART_SERVICE = 1
-# SERVICE_FAILURE_ACTIONS as the registry keeps it: reset period, two unused offsets, count, offset of the actions
+# SERVICE_FAILURE_ACTIONS in the registry: reset period, two unused offsets, count, offset of the actions
 # (always 20), then a type and a delay in milliseconds for each.
 FAILURE_HEADER = struct.Struct("<5I")
 FAILURE_ACTION = struct.Struct("<2I")
@@ -33,7 +33,7 @@ FAILURE_ACTION = struct.Struct("<2I")
 
 @dataclasses.dataclass(frozen=True)
 class FailureActions:
-    """What happens when a service dies: (type, delay in ms) for the first, second, ... failure."""
+    """The actions when a service dies: (type, delay in ms) for the first, second, ... failure."""
 
     reset_s: int
     actions: tuple[tuple[int, int], ...]
@@ -44,7 +44,7 @@ class FailureActions:
 
     @classmethod
     def unpack(cls, data: bytes) -> FailureActions | None:
-        """None for bytes that are no such structure."""
+        """Parse the structure. None for other bytes."""
         try:
             reset_s, _, _, count, offset = FAILURE_HEADER.unpack_from(data)
             actions = [FAILURE_ACTION.unpack_from(data, offset + FAILURE_ACTION.size * at) for at in range(count)]
@@ -54,7 +54,7 @@ class FailureActions:
 
 
 class Services:
-    """Records in the registry, and which of them run."""
+    """The services: their records in the registry, and which of them run."""
 
     def __init__(self, files: Files, registry: Registry, features: Features) -> None:
         self._files = files
@@ -70,7 +70,7 @@ class Services:
         return [name for name in self._registry.subkeys(RECORDS) if self.exists(name)]
 
     def exists(self, name: str) -> bool:
-        """A key alone is no service: its settings may be written before its feature brings it."""
+        """A key without ImagePath is not a service: settings may be written before the service is installed."""
         return self._registry.value(self.key(name), "ImagePath") is not None
 
     def command(self, name: str) -> str:
@@ -92,7 +92,7 @@ class Services:
         return name.lower() in self._running and self.exists(name) and self._programs_are_there(name)
 
     def programs_in_use(self) -> dict[str, list[str]]:
-        """Running services by the folded path of each program, which can be neither replaced nor deleted meanwhile."""
+        """Running services by the path of each program. These files cannot be replaced or deleted."""
         users: dict[str, list[str]] = {}
         for name in self.names():
             if self.is_running(name):
@@ -101,7 +101,7 @@ class Services:
         return users
 
     def create(self, name: str, command: str, display_name: str, start: int, *, depends_on: Iterable[str] = ()) -> None:
-        """A service may be made before its program is there; it may not be started then."""
+        """Make a service. Its program may be missing, but then the service cannot start."""
         if self.exists(name):
             raise RefusedByWindows(f"service {name} exists already (error 1073)")
         key = self.key(name)
@@ -145,7 +145,7 @@ class Services:
         self._running.add(name.lower())
 
     def stop(self, name: str) -> None:
-        """Stops what depends on it too, as Stop-Service -Force does."""
+        """Stop a service and those that depend on it, as Stop-Service -Force does."""
         self._need(name)
         self._running.discard(name.lower())
         for other in self.names():
@@ -158,14 +158,14 @@ class Services:
         self._registry.remove_key(self.key(name))
 
     def restarted(self) -> None:
-        """Automatic services come up where they can, in the order of their start types; a failure is only logged."""
+        """Start the automatic services in the order of their start types. A failure is only logged."""
         self._running.clear()
         for name in sorted(self.names(), key=self.start_type):
             if self.start_type(name) <= AUTOMATIC:
                 try:
                     self.start(name)
                 except RefusedByWindows:
-                    continue  # Windows notes it in its event log and boots on; whoever needs the service will see
+                    continue  # Windows only logs it and continues to boot
 
     def _need(self, name: str) -> None:
         if not self.exists(name):
@@ -175,4 +175,4 @@ class Services:
         try:
             return all(self._files.is_file(program) for program in programs(self._files, self.command(name)))
         except RefusedByWindows:
-            return False  # an ImagePath that names no program runs nothing
+            return False  # the ImagePath names no program

@@ -1,4 +1,4 @@
-r"""state.json: what earlier runs of this plan did; read from and written to C:\ProgramData\imagegen."""
+r"""state.json in C:\ProgramData\imagegen: what earlier runs of this plan did."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 STATE = HOME + r"\state.json"
-# What a crash in the middle of a move leaves, whole.
+# A crash in the middle of a move leaves this file, which is complete.
 NEW = STATE + ".new"
 
 
@@ -23,7 +23,7 @@ ResourceStatus = Literal["ok", "setting", "changed", "failed"]
 
 
 class PhaseRecord(Strict):
-    """How a phase stands."""
+    """The state of a phase."""
 
     status: PhaseStatus
     changed: int
@@ -32,7 +32,7 @@ class PhaseRecord(Strict):
 
 
 class ResourceRecord(Strict):
-    """What was done to a resource under this plan; `setting`: a run began to set it, and none has seen it so since."""
+    """What was done to a resource. `setting`: a run began to set it, and no run has found it as planned since."""
 
     status: ResourceStatus
     ms: int
@@ -46,7 +46,7 @@ class _Saved(Strict):
 
 
 class State:
-    """The records of one plan on one machine; every change is written at once."""
+    """The records of one plan on one machine. Every change is written at once."""
 
     def __init__(self, machine: Machine, plan_sha256: str, phase_of: dict[str, str]) -> None:
         self._machine = machine
@@ -56,7 +56,7 @@ class State:
         self.resources: dict[str, ResourceRecord] = {}
 
     def read(self, transcript: Transcript) -> None:
-        """Takes what earlier runs left; says what of it cannot be used."""
+        """Read the state of earlier runs, and report what cannot be used."""
         for path in (STATE, NEW):
             if not self._machine.files.is_file(path):
                 continue
@@ -71,11 +71,11 @@ class State:
             transcript.say(f"discarded {path}: it is the state of another plan")
 
     def changed_in(self, phase: str) -> int:
-        """How many of the phase's resources any run changed."""
+        """How many resources of the phase any run changed."""
         return self._count(phase, "changed")
 
     def is_begun(self, phase: str) -> bool:
-        """Whether a run of the phase changed something, began to, or was told that a restart is due."""
+        """Whether a run of the phase changed something, began to, or needed a restart."""
         record = self.phases.get(phase)
         return (record is not None and record.restart) or self._count(phase, "changed", "setting") > 0
 
@@ -87,13 +87,13 @@ class State:
         self.phases[name] = PhaseRecord(status=status, changed=0, restart=restart, ms=ms)
         self._save()
 
-    def restart_is_due(self, name: str) -> None:
-        """Kept before anything can fail."""
+    def mark_restart(self, name: str) -> None:
+        """Save that a restart is needed, before anything else can fail."""
         self.phases[name] = self.phases[name].model_copy(update={"restart": True})
         self._save()
 
     def keep_resource(self, identity: str, status: ResourceStatus, ms: int) -> None:
-        """Once changed, changed for good; once begun, begun until then: a set that failed may have changed it."""
+        """Save a status. `changed` is never overwritten, `setting` only by `changed`: a failed set may change it."""
         known = self.resources.get(identity)
         if status == "changed" or known is None or known.status not in ("changed", "setting"):
             self.resources[identity] = ResourceRecord(status=status, ms=ms)

@@ -1,4 +1,4 @@
-"""The machine that a cloud starts from its stock image of Windows Server Core, as data."""
+"""The machine that a cloud starts from its Windows Server Core image, as data."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.agents import Agents, StockService
 
 IMAGE_STATE = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State"
-# What Setup leaves in GeneralizationState; without it sysprep gives up.
+# Setup leaves this value in GeneralizationState. Without it sysprep fails.
 SYSPREP_STATUS = r"HKLM:\SYSTEM\Setup\Status\SysprepStatus"
 GENERALISED_BEFORE = 7
 LISTENERS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener"
-# The one by which the build comes in; the bootstrap made it.
+# The builder's listener, which the bootstrap script made.
 LISTENER = LISTENERS + r"\*+HTTPS"
 
 
 @dataclasses.dataclass(frozen=True)
 class Release:
-    """What tells one Windows Server from another."""
+    """The facts of a Windows Server release."""
 
     build: int
     ubr: int
@@ -58,7 +58,7 @@ FEATURES = {
     "Telnet-Client": "Available",
     "Failover-Clustering": "Available",
 }
-# Features that only some releases know.
+# Features that only some releases have.
 RELEASE_FEATURES = {
     "2019": {"Telnet-Server": "Removed", "PowerShell-V2": "Installed"},
     "2022": {"PowerShell-V2": "Installed", "System-DataArchiver": "Installed"},

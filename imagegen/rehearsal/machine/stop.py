@@ -1,4 +1,4 @@
-"""How a run of the engine ends before its end: an exit code of docs/guest.md and the reason."""
+"""The error that ends a run of the engine: an exit code of docs/guest.md and a reason."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import enum
 
 
 class Exit(enum.IntEnum):
-    """The entry's exit codes."""
+    """The exit codes of the entry script."""
 
     DONE = 0
     FAULT = 1
@@ -18,7 +18,7 @@ class Exit(enum.IntEnum):
 
 
 class StopError(Exception):
-    """The engine stops here."""
+    """Ends the run of the engine."""
 
     def __init__(self, code: Exit, reason: str) -> None:
         super().__init__(reason)

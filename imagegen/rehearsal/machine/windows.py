@@ -1,4 +1,4 @@
-"""A Windows machine: its disk, registry and services, and what a restart does to them. It knows of no plan."""
+"""A Windows machine: its disk, registry and services, and the effect of a restart. It does not know the plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FEATURE_SERVICES = {"Containers": ("hns", "vmcompute")}
 
 
 class Machine:
-    """Windows' own state and nothing else."""
+    """The state of Windows."""
 
     def __init__(self, root: Path, *, features: Mapping[str, str], needing_restart: Iterable[str]) -> None:
         self.files = Files(root)
@@ -38,14 +38,14 @@ class Machine:
         self.defender = Defender(self.services)
         self.installer = Installer(self.files, self.registry, self.services)
         self.boot_count = 0
-        # Called with the id of each resource that is about to be set: a fault's moment.
+        # Called with the id of each resource before it is set, to inject a fault.
         self.before_set: Callable[[str], None] = _undisturbed
-        # Called when the machine goes down for a restart: another fault's moment.
+        # Called before each restart, to inject a fault.
         self.before_restart: Callable[[], None] = _undisturbed
 
     @staticmethod
     def clock() -> float:
-        """Seconds of a clock that only goes forward."""
+        """Seconds of a monotonic clock."""
         return time.monotonic()
 
     @property
@@ -56,7 +56,7 @@ class Machine:
         return any(self.registry.has_key(key) for key in (REBOOT_PENDING, REBOOT_REQUIRED))
 
     def need_tool(self, name: str) -> None:
-        """Refuses when a program of Windows itself is not there."""
+        """Raise an error if a program of Windows is missing."""
         if not self.files.is_file(f"{SYSTEM32}\\{name}"):
             raise RefusedByWindows(f"cannot find {SYSTEM32}\\{name}")
 
@@ -80,4 +80,4 @@ class Machine:
 
 
 def _undisturbed(*_: str) -> None:
-    """A machine without a fault."""
+    """No fault is injected."""

@@ -1,1 +1,1 @@
-"""WinRM as Packer speaks it: HTTPS, NTLM, WS-Management shells; what the commands mean is the guest's business."""
+"""WinRM as Packer uses it: HTTPS, NTLM, WS-Management shells. The guest interprets the commands."""

@@ -1,4 +1,4 @@
-"""What stands between the transport and whoever carries a command out. Values only; touches nothing."""
+"""The interface between the transport and the guest that runs a command. Values only."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 Write = Callable[[bytes], None]
-"""Takes standard output as it comes, so that the caller sees a long command's lines while it runs."""
+"""Receives standard output at once, so that the caller sees the lines of a long command while it runs."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How a command ended. `restarts`: the machine goes down as soon as the caller has this result."""
+    """The result of a command. If `restarts`, the machine restarts as soon as the caller has the result."""
 
     exit_code: int = 0
     stderr: bytes = b""
@@ -20,10 +20,10 @@ class Result:
 
 
 class Guest(Protocol):
-    """Carries commands out. One call per command, each in a thread of its own."""
+    """Runs commands. Each call is in a thread of its own."""
 
     def run(self, command: str, write: Write) -> Result:
-        """Carry `command` out and say how it ended."""
+        """Run a command and return its result."""
 
     def restarted(self) -> None:
         """The machine went down for the restart that a result announced: nothing of before runs any more."""

@@ -1,4 +1,4 @@
-"""One connection: HTTP requests in, answers out, and NTLM, whose trust belongs to the connection as in http.sys."""
+"""Handles one connection: HTTP requests, responses, and NTLM, which authenticates the connection as in http.sys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LARGEST_BODY = 500 * 1024
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """What every connection of a server shares."""
+    """What all connections of a server share."""
 
     username: str
     password: Callable[[], str]
@@ -61,12 +61,12 @@ class Connection(BaseHTTPRequestHandler):
         super().__init__(request, address, server)
 
     def do_POST(self) -> None:
-        """Answer one request; the base class calls this by its name."""
+        """Answer one request. The base class calls this method by its name."""
         body = self._body()
         if body is None:
             return
         if self.path != "/wsman":
-            self._service.observations.fault(f"a request for {self.path!r}; WinRM answers at '/wsman' only")
+            self._service.observations.add_fault(f"a request for {self.path!r}; WinRM answers at '/wsman' only")
             self._reply(HTTPStatus.NOT_FOUND)
         elif self._authenticate():
             self._answer(body)
@@ -74,16 +74,18 @@ class Connection(BaseHTTPRequestHandler):
     def _body(self) -> bytes | None:
         length = self.headers.get("Content-Length", "")
         if not length.isdecimal() or int(length) > _LARGEST_BODY:
-            self._service.observations.fault(f"a request with Content-Length {length!r}; at most {_LARGEST_BODY} bytes")
+            self._service.observations.add_fault(
+                f"a request with Content-Length {length!r}; at most {_LARGEST_BODY} bytes"
+            )
             self.close_connection = True
             self._reply(HTTPStatus.REQUEST_ENTITY_TOO_LARGE if length.isdecimal() else HTTPStatus.LENGTH_REQUIRED)
             return None
         body = self.rfile.read(int(length))
-        self._service.observations.spend(Cost(bytes_in=len(body)))
+        self._service.observations.add_cost(Cost(bytes_in=len(body)))
         return body
 
     def _authenticate(self) -> bool:
-        """True when the request may be answered; otherwise a 401 has been sent."""
+        """Whether the request is authenticated. Otherwise a 401 has been sent."""
         scheme, _, value = self.headers.get("Authorization", "").partition(" ")
         if not scheme:
             if not self._trusted:
@@ -92,17 +94,17 @@ class Connection(BaseHTTPRequestHandler):
         self._trusted = False
         if scheme.lower() != "negotiate":
             self._handshake = None
-            self._service.observations.fault(
+            self._service.observations.add_fault(
                 f"the client offered {scheme} authentication; this machine takes Negotiate (NTLM) only, as Windows"
                 " does when Basic is off: winrm_use_ntlm must be true"
             )
             self._unauthorized()
             return False
         try:
-            challenge = self._step(base64.b64decode(value, validate=True))
+            challenge = self._continue_handshake(base64.b64decode(value, validate=True))
         except (NtlmRefusedError, binascii.Error) as error:
             self._handshake = None
-            self._service.observations.fault(f"NTLM authentication failed: {error}")
+            self._service.observations.add_fault(f"NTLM authentication failed: {error}")
             self._unauthorized()
             return False
         if challenge is not None:
@@ -111,8 +113,8 @@ class Connection(BaseHTTPRequestHandler):
         self._trusted = True
         return True
 
-    def _step(self, token: bytes) -> bytes | None:
-        """The challenge that answers the token, or None when the token completed the handshake."""
+    def _continue_handshake(self, token: bytes) -> bytes | None:
+        """The challenge for a token, or None if the token completed the handshake."""
         if is_negotiate(token):
             self._handshake = NtlmAcceptor(username=self._service.username, password=self._service.password)
             return self._handshake.challenge(token)
@@ -124,28 +126,28 @@ class Connection(BaseHTTPRequestHandler):
 
     def _answer(self, body: bytes) -> None:
         observations = self._service.observations
-        observations.spend(Cost(messages=1))
+        observations.add_cost(Cost(messages=1))
         content_type = self.headers.get_content_type()
         if content_type != _SOAP_TYPE:
-            observations.fault(f"a message of type {content_type!r}; inside TLS it must be a plain {_SOAP_TYPE}")
+            observations.add_fault(f"a message of type {content_type!r}; inside TLS it must be a plain {_SOAP_TYPE}")
             self._reply(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
             return
         try:
             request = envelope.parse(body)
         except envelope.EnvelopeError as error:
-            observations.fault(f"a message that is no WS-Management request: {error}")
+            observations.add_fault(f"a message that is no WS-Management request: {error}")
             self._reply(HTTPStatus.BAD_REQUEST)
             return
         answer = self._service.shells.answer(request)
         self._reply(HTTPStatus.OK if answer.ok else HTTPStatus.INTERNAL_SERVER_ERROR, answer.body)
         if answer.restarts:
-            # The client must have its answer before its connection is cut.
+            # The client must have the response before its connection is closed.
             self.wfile.flush()
             self.close_connection = True
             self._service.go_down()
 
     def _unauthorized(self, challenge: bytes = b"") -> None:
-        self._service.observations.spend(Cost(handshakes=1))
+        self._service.observations.add_cost(Cost(handshakes=1))
         token = f" {base64.b64encode(challenge).decode('ascii')}" if challenge else ""
         self._reply(HTTPStatus.UNAUTHORIZED, challenge=f"Negotiate{token}")
 
@@ -158,7 +160,7 @@ class Connection(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-        self._service.observations.spend(Cost(bytes_out=len(body)))
+        self._service.observations.add_cost(Cost(bytes_out=len(body)))
 
     def log_message(self, format: str, *args: object) -> None:
         """The base class would write to standard error."""

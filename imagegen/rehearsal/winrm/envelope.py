@@ -1,4 +1,4 @@
-"""WS-Management envelopes: the bytes of a request in, its meaning out, and the bytes of the answers. Pure.
+"""Parses WS-Management requests and builds the responses. Pure.
 
 The protocol is MS-WSMV: https://learn.microsoft.com/openspecs/windows_protocols/ms-wsmv/
 """
@@ -27,7 +27,7 @@ _SECONDS = (86_400, 3_600, 60, 1)
 
 
 class Action(enum.Enum):
-    """What may be asked of a shell."""
+    """The actions of a shell."""
 
     CREATE = f"{_TRANSFER}/Create"
     DELETE = f"{_TRANSFER}/Delete"
@@ -38,12 +38,12 @@ class Action(enum.Enum):
 
 
 class EnvelopeError(Exception):
-    """The bytes are no request of this protocol."""
+    """The bytes are not a request of this protocol."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A request; a part that its action does not have is empty."""
+    """A request. Parts that its action does not have are empty."""
 
     action: Action
     message_id: str
@@ -57,7 +57,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A refusal in the protocol's own words: SOAP subcode (empty: none), WinRM's number, text."""
+    """A fault of the protocol: SOAP subcode (empty for none), WinRM's number, text."""
 
     subcode: str
     code: int
@@ -68,14 +68,14 @@ NO_SHELL = Fault("InvalidSelectors", 2150858843, "The shell was not found on the
 NO_COMMAND = Fault("InvalidParameter", 2150858843, "The command was not found in the shell.")
 NO_RESOURCE = Fault("DestinationUnreachable", 2150858752, "The resource URI is not known to this service.")
 NO_INPUT = Fault("UnsupportedFeature", 2150858811, "No command of this machine takes standard input.")
-# The client looks for the word OperationTimeout and then asks again.
+# The client searches the text for OperationTimeout and then repeats the request.
 TIMED_OUT = Fault(
     "TimedOut", 2150858793, "The operation did not complete within the time that OperationTimeout allows."
 )
 
 
 def parse(body: bytes) -> Request:
-    """Read a request."""
+    """Parse a request."""
     try:
         root = ET.fromstring(body)  # noqa: S314  # an authenticated client on loopback, at most one envelope long
     except ET.ParseError as error:
@@ -104,7 +104,7 @@ def parse(body: bytes) -> Request:
 
 
 def created(request: Request, shell_id: str) -> bytes:
-    """A shell is open; its id is said twice, as Windows does: clients of 2021 read the one, those of 2025 the other."""
+    """The response that a shell is open. As on Windows it has the id twice: older clients read one, newer the other."""
     resource = ET.Element(f"{{{_TRANSFER}}}ResourceCreated")
     ET.SubElement(resource, f"{{{_ADDRESSING}}}Address").text = request.to
     reference = ET.SubElement(resource, f"{{{_ADDRESSING}}}ReferenceParameters")
@@ -120,24 +120,24 @@ def created(request: Request, shell_id: str) -> bytes:
 
 
 def deleted(request: Request) -> bytes:
-    """A shell is closed."""
+    """The response that a shell is closed."""
     return _envelope(request.message_id, f"{_TRANSFER}/DeleteResponse")
 
 
 def started(request: Request, command_id: str) -> bytes:
-    """A command runs."""
+    """The response that a command has started."""
     response = ET.Element(f"{{{_SHELL}}}CommandResponse")
     ET.SubElement(response, f"{{{_SHELL}}}CommandId").text = command_id
     return _envelope(request.message_id, f"{_SHELL}/CommandResponse", response)
 
 
 def signalled(request: Request) -> bytes:
-    """A signal was taken."""
+    """The response to a signal."""
     return _envelope(request.message_id, f"{_SHELL}/SignalResponse", ET.Element(f"{{{_SHELL}}}SignalResponse"))
 
 
 def received(request: Request, *, stdout: bytes, stderr: bytes, exit_code: int | None) -> bytes:
-    """What a command wrote since the last time; with an exit code it is done."""
+    """The response with new output of a command, and with its exit code if it has ended."""
     response = ET.Element(f"{{{_SHELL}}}ReceiveResponse")
     for name, data in (("stdout", stdout), ("stderr", stderr)):
         if data:
@@ -156,7 +156,7 @@ def received(request: Request, *, stdout: bytes, stderr: bytes, exit_code: int |
 
 
 def refused(message_id: str, fault: Fault) -> bytes:
-    """The answer that says no."""
+    """The response with a fault."""
     body = ET.Element(f"{{{_SOAP}}}Fault")
     code = ET.SubElement(body, f"{{{_SOAP}}}Code")
     ET.SubElement(code, f"{{{_SOAP}}}Value").text = "soap:Sender"
@@ -172,7 +172,7 @@ def refused(message_id: str, fault: Fault) -> bytes:
 
 def _envelope(relates_to: str, action: str, *content: ET.Element) -> bytes:
     root = ET.Element(f"{{{_SOAP}}}Envelope")
-    # The Value elements of a fault are QName texts, which ElementTree does not see: their prefixes are declared here.
+    # The Value elements of a fault hold QNames as text, which ElementTree does not see: declare their prefixes.
     root.set("xmlns:soap", _SOAP)
     root.set("xmlns:wsman", _WSMAN)
     header = ET.SubElement(root, f"{{{_SOAP}}}Header")

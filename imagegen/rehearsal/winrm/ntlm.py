@@ -1,7 +1,7 @@
-"""The accepting side of one NTLM handshake: two tokens in, a challenge out, or the reason for a refusal.
+"""The server side of one NTLM handshake: reads two tokens, and sends a challenge or rejects the client.
 
-The password stays in memory. pyspnego's public acceptor reads its credentials from a file that a variable of this
-process names, so its message types and hash functions are used here and not the acceptor.
+The password stays in memory. pyspnego's public acceptor reads its credentials from a file, which an environment
+variable names, so this module uses only pyspnego's message types and hash functions.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _NTLM_V1_RESPONSE = 24
 
 
 class NtlmRefusedError(Exception):
-    """Why a handshake ends without trust."""
+    """The handshake failed, with the reason."""
 
 
 class NtlmAcceptor:
     """One handshake of one connection: `challenge`, then `accept`.
 
     No message is signed or sealed inside TLS, so no session key is derived, and a MIC (Packer's client sends none)
-    is not looked at.
+    is ignored.
     """
 
     def __init__(self, *, username: str, password: Callable[[], str]) -> None:
@@ -49,10 +49,10 @@ class NtlmAcceptor:
         self._server_challenge = secrets.token_bytes(8)
 
     def challenge(self, token: bytes) -> bytes:
-        """Answer a NEGOTIATE message."""
+        """The CHALLENGE message for a NEGOTIATE message."""
         flags = _negotiate(token).flags
         if not flags & NegotiateFlags.unicode:
-            raise NtlmRefusedError("the client does not speak Unicode")
+            raise NtlmRefusedError("the client does not support Unicode")
         flags |= (
             NegotiateFlags.ntlm
             | NegotiateFlags.always_sign
@@ -76,7 +76,7 @@ class NtlmAcceptor:
         ).pack()
 
     def accept(self, token: bytes) -> None:
-        """Return when an AUTHENTICATE message proves the password; raise otherwise."""
+        """Raise an error unless an AUTHENTICATE message proves the password."""
         message = _authenticate(token)
         user, domain = message.user_name or "", message.domain_name or ""
         if user.lower() != self._username.lower():
@@ -85,7 +85,7 @@ class NtlmAcceptor:
             raise NtlmRefusedError(f"the domain is {domain!r}; this machine is in none")
         response = message.nt_challenge_response or b""
         if len(response) <= _NTLM_V1_RESPONSE:
-            raise NtlmRefusedError("the client answered with NTLMv1 or not at all; Windows takes NTLMv2 only")
+            raise NtlmRefusedError("the client sent NTLMv1 or no response; Windows accepts only NTLMv2")
         key = ntowfv2(user, ntowfv1(self._password()), domain)
         proof, blob = response[:_PROOF], response[_PROOF:]
         if not hmac.compare_digest(proof, hmac.digest(key, self._server_challenge + blob, "md5")):

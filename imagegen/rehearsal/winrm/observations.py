@@ -1,4 +1,4 @@
-"""What a server saw: faults in the order they came, and what the conversation cost. Thread-safe values."""
+"""What a server observed: faults in order, and the cost of the connection. Thread-safe."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """`messages` are authenticated ones, `handshakes` answers of 401; bytes are those of HTTP bodies."""
+    """`messages` are authenticated messages, `handshakes` responses with 401. Bytes are those of HTTP bodies."""
 
     messages: int = 0
     handshakes: int = 0
@@ -24,26 +24,26 @@ class Cost:
 
 
 class Observations:
-    """Filled by many threads, read by any."""
+    """Any thread may add and read."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._faults: dict[str, None] = {}
         self._cost = Cost()
 
-    def fault(self, message: str) -> None:
-        """Keep a fault; one that comes again, as a retried login does, is kept once."""
+    def add_fault(self, message: str) -> None:
+        """Add a fault. A repeated fault, such as of a retried login, is kept once."""
         with self._lock:
             self._faults.setdefault(message)
 
-    def spend(self, cost: Cost) -> None:
+    def add_cost(self, cost: Cost) -> None:
         """Add to the cost."""
         with self._lock:
             self._cost += cost
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Everything that was not as it should be, each once."""
+        """The faults, each once."""
         with self._lock:
             return tuple(self._faults)
 

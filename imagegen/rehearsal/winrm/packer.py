@@ -1,7 +1,7 @@
-"""What Packer's communicator and windows-restart say of their own accord: a command line in, its meaning out. Pure.
+"""Recognises the command lines that Packer's communicator and windows-restart send on their own. Pure.
 
-Scripts are known by the sha256 of their whole text with the values in it blanked, so nothing may be added, left out or
-changed. A Packer that words one of them in another way is not understood until its digest is added here.
+A script is recognised by the sha256 of its whole text with its values blanked, so nothing may be added, left out or
+changed. A Packer with another text is not recognised until its digest is added here.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Read:
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """Does the machine answer? Asked once, when Packer has connected."""
+    """Checks once whether the machine responds, after Packer has connected."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,22 +63,22 @@ class Restart:
 
 @dataclasses.dataclass(frozen=True)
 class RestartTrial:
-    """Would a restart be refused because one is under way? Asked by scheduling one."""
+    """Schedules a restart to check whether another restart is under way."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RestartAbort:
-    """The trial's restart is not wanted."""
+    """Cancels the restart that was scheduled as a check."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RestartCheck:
-    """Is the machine back?"""
+    """Checks whether the machine is back."""
 
 
-Word = Chunk | Restore | Discard | Read | Probe | Restart | RestartTrial | RestartAbort | RestartCheck
+PackerCommand = Chunk | Restore | Discard | Read | Probe | Restart | RestartTrial | RestartAbort | RestartCheck
 
-_LINES: dict[str, Word] = {
+_LINES: dict[str, PackerCommand] = {
     'shutdown /r /f /t 0 /c "packer restart"': Restart(),
     'shutdown /r /f /t 60 /c "packer restart test"': RestartTrial(),
     "shutdown /a": RestartAbort(),
@@ -87,7 +87,7 @@ _LINES: dict[str, Word] = {
 
 @dataclasses.dataclass(frozen=True)
 class Scripts:
-    """The digest of each script, its values blanked."""
+    """The digest of each script with its values blanked."""
 
     restore: str
     discard: str
@@ -96,7 +96,7 @@ class Scripts:
     restart_check: str
 
 
-# Alike in packer-plugin-sdk 0.4.0, of the oldest plugin that builds a tree, and 0.6.10, of Packer 1.16.0.
+# The same in packer-plugin-sdk 0.4.0, of the oldest plugin that builds a tree, and 0.6.10, of Packer 1.16.0.
 PACKER_SCRIPTS = Scripts(
     restore="d0294f8fbe4cdfd5c3c8dd768ab46072f8ba3764f0879fef6c0ba9ede9f8abfa",
     discard="dfdfe471c9937253ee1e6b22c81fc1296f41c1ecc84ca7cf483e2f50b026a057",
@@ -106,8 +106,8 @@ PACKER_SCRIPTS = Scripts(
 )
 
 
-def recognise(command: str, scripts: Scripts = PACKER_SCRIPTS) -> Word | None:
-    """What a command line means to Packer; None when it is none of Packer's own."""
+def recognise(command: str, scripts: Scripts = PACKER_SCRIPTS) -> PackerCommand | None:
+    """The Packer command of a command line; None if it is not one of Packer's own."""
     if command in _LINES:
         return _LINES[command]
     if match := _CHUNK.fullmatch(command):
@@ -116,29 +116,29 @@ def recognise(command: str, scripts: Scripts = PACKER_SCRIPTS) -> Word | None:
         except binascii.Error:
             return None
     text = _script(command)
-    return None if text is None else _word(text, scripts)
+    return None if text is None else _parse_script(text, scripts)
 
 
 def digest(text: str, values: int) -> str:
-    """What a script is known by: the sha256 of its text with its first `values` quoted texts blanked."""
-    # re.sub takes a count of 0 for "all".
+    """The sha256 of a script's text with its first `values` quoted texts blanked."""
+    # For re.sub a count of 0 means all.
     blanked = _QUOTED.sub('""', text, count=values) if values else text
     return hashlib.sha256(blanked.encode()).hexdigest()
 
 
 def readable(command: str) -> str:
-    """A command line as a message shows it: decoded, on one line, cut."""
+    """A command line as messages show it: decoded, on one line, cut."""
     script = _script(command)
     text = " ".join(command.split()) if script is None else f"the script {' '.join(script.split())}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 def only_packers_variables(data: bytes) -> bool:
-    """Whether a variables file of the powershell provisioner sets nothing but what Packer always sets."""
+    """Whether a variables file of the powershell provisioner sets only the variables that Packer always sets."""
     return _VARIABLES.fullmatch(data.decode("utf-8", "replace")) is not None
 
 
-def _word(text: str, scripts: Scripts) -> Word | None:
+def _parse_script(text: str, scripts: Scripts) -> PackerCommand | None:
     values = _QUOTED.findall(text)
     if digest(text, 2) == scripts.restore and (temporary := _TEMPORARY.fullmatch(values[0])):
         return Restore(file=temporary[1], destination=values[1])

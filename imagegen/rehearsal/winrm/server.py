@@ -1,4 +1,4 @@
-"""The HTTPS listener of a rehearsed machine: a port on loopback and a thread per connection, until it is closed."""
+"""The HTTPS listener of a rehearsed machine: a port on loopback, with a thread for each connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _HANDSHAKE_S = 10.0
-# Packer looks again five seconds after it saw a machine go down: a restart shorter than that costs a build no time.
+# Packer waits five seconds after it saw a machine go down, so a shorter restart costs a build no time.
 _RESTART_S = 2.0
 
 
@@ -61,7 +61,7 @@ class WinRMServer:
             certificate,
             self.is_available,
         )
-        # The listener is polled, so that closing it takes no longer than this.
+        # The poll interval is how long closing the listener takes at most.
         self._thread = threading.Thread(
             target=self._listener.serve_forever, kwargs={"poll_interval": 0.05}, name="winrm", daemon=True
         )
@@ -73,20 +73,20 @@ class WinRMServer:
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """What the transport saw that must not be, each once."""
+        """The faults of the transport, each once."""
         return self._observations.faults
 
     @property
     def cost(self) -> Cost:
-        """What the conversation cost so far."""
+        """The cost so far."""
         return self._observations.cost
 
     def is_available(self) -> bool:
-        """Whether a connection that comes now is served."""
+        """Whether a new connection is accepted now."""
         return self._clock() >= self._down_until
 
     def restart(self) -> None:
-        """Be gone for a while: open connections and shells are lost."""
+        """Go down for a while. Open connections and shells are lost."""
         self._down_until = math.inf
         self._drop_shells()
         self._listener.drop_connections()
@@ -94,11 +94,11 @@ class WinRMServer:
         self._guest.restarted()
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, end every connection and every command; may be called without `start`, and twice."""
+        """Stop listening, and end all connections and commands. May be called without `start`, and twice."""
         if self._thread.is_alive():
             self._listener.shutdown()
             self._thread.join(JOIN_S)
@@ -110,7 +110,7 @@ class WinRMServer:
 
     def _drop_shells(self) -> None:
         for command in self._shells.drop():
-            self._observations.fault(f"command {command} did not end when its shell was lost")
+            self._observations.add_fault(f"command {command} did not end when its shell was lost")
 
     def __enter__(self) -> WinRMServer:
         self.start()
@@ -171,7 +171,7 @@ class _Listener(socketserver.ThreadingTCPServer):
             log.debug("a client went away before TLS was up", exc_info=True)
             return
         except ssl.SSLError as error:
-            self._service.observations.fault(f"TLS failed: {error.reason or error}: winrm_insecure must be true")
+            self._service.observations.add_fault(f"TLS failed: {error.reason or error}: winrm_insecure must be true")
             return
         tls.settimeout(None)
         with self._changed:
@@ -191,7 +191,7 @@ class _Listener(socketserver.ThreadingTCPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002  # the base class's own types
         """The base class would write to standard error."""
         log.exception("a WinRM connection failed")
-        self._service.observations.fault("a WinRM connection failed by a defect of the server; the log says which")
+        self._service.observations.add_fault("a WinRM connection failed by a defect of the server; the log says which")
 
     def drop_connections(self) -> None:
         with self._changed:

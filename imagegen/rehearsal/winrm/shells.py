@@ -1,4 +1,4 @@
-"""Shells and the commands in them: a request in, an answer out; runs each command in a thread of its own."""
+"""Answers the requests about shells and their commands. Runs each command in a thread of its own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ JOIN_S = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What goes back. `restarts`: once it is sent, the machine goes down."""
+    """The response. If `restarts`, the machine restarts after it is sent."""
 
     body: bytes
     ok: bool = True
@@ -36,11 +36,11 @@ class Answer:
 
 
 class TerminatedError(Exception):
-    """Raised in a command's own thread when it writes after it was terminated."""
+    """Raised in the thread of a terminated command when the command writes."""
 
 
 class _Command:
-    """One command: what it wrote and has not been asked for yet, and how it ended."""
+    """One command: its output that the client has not read yet, and its result."""
 
     def __init__(self, command: str, guest: Guest, observations: Observations) -> None:
         self.id = str(uuid.uuid4()).upper()
@@ -62,7 +62,7 @@ class _Command:
         except Exception as error:  # a defect of the guest must fail the rehearsal, not leave its client waiting
             log.exception("the guest failed while it ran a command")
             message = f"the guest failed: {type(error).__name__}: {error}"
-            self._observations.fault(message)
+            self._observations.add_fault(message)
             result = Result(exit_code=1, stderr=message.encode())
         with self._changed:
             if not self._terminated:
@@ -78,7 +78,7 @@ class _Command:
             self._changed.notify_all()
 
     def receive(self, timeout_s: float) -> tuple[bytes, bytes, Result | None] | None:
-        """What there is: output, and the result when nothing is left after it; None when nothing came in time."""
+        """New output, with the result if it is the last; None if nothing came in time."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._stdout or self._result, timeout_s):
                 return None
@@ -89,7 +89,7 @@ class _Command:
             return stdout, stderr, None if left else self._result
 
     def terminate(self) -> None:
-        """End it: for its client at once, as a killed process, and in truth at its next output."""
+        """End the command. Its client sees a killed process at once; the thread ends at its next output."""
         with self._changed:
             self._terminated = True
             if self._result is None:
@@ -97,13 +97,13 @@ class _Command:
             self._changed.notify_all()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for its end."""
+        """Wait for the end of the command."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
 
 class Shells:
-    """Every open shell of the machine."""
+    """The open shells of the machine."""
 
     def __init__(self, guest: Guest, observations: Observations) -> None:
         self._guest = guest
@@ -113,9 +113,9 @@ class Shells:
         self._closed: set[str] = set()
 
     def answer(self, request: Request) -> Answer:
-        """Do what is asked."""
+        """Answer a request."""
         if request.resource != envelope.CMD_SHELL:
-            self._observations.fault(f"a shell of another kind was asked for: {request.resource!r}")
+            self._observations.add_fault(f"a shell of an unknown type was requested: {request.resource!r}")
             return _refusal(request, envelope.NO_RESOURCE)
         if request.action is Action.CREATE:
             return self._create(request)
@@ -124,7 +124,9 @@ class Shells:
             # After a restart clients still tidy up shells that are gone.
             known = commands is not None or request.shell_id in self._closed
         if not known:
-            self._observations.fault(f"{request.action.name} names shell {request.shell_id!r}, which was never opened")
+            self._observations.add_fault(
+                f"{request.action.name} names shell {request.shell_id!r}, which was never opened"
+            )
         if commands is None:
             return _refusal(request, envelope.NO_SHELL)
         if request.action is Action.DELETE:
@@ -133,12 +135,12 @@ class Shells:
             return self._start(request, commands)
         command = commands.get(request.command_id)
         if command is None:
-            self._observations.fault(f"{request.action.name} names a command that the shell does not have")
+            self._observations.add_fault(f"{request.action.name} names a command that the shell does not have")
             return _refusal(request, envelope.NO_COMMAND)
         if request.action is Action.RECEIVE:
             return _receive(request, command)
         if request.action is Action.SEND:
-            self._observations.fault("a command was sent standard input; nothing that a tree sends reads any")
+            self._observations.add_fault("a command was sent standard input; nothing that a tree sends reads any")
             return _refusal(request, envelope.NO_INPUT)
         command.terminate()
         return Answer(envelope.signalled(request))
@@ -147,7 +149,7 @@ class Shells:
         shell_id = str(uuid.uuid4()).upper()
         with self._lock:
             self._shells[shell_id] = {}
-        self._observations.spend(Cost(shells=1))
+        self._observations.add_cost(Cost(shells=1))
         return Answer(envelope.created(request, shell_id))
 
     def _delete(self, request: Request) -> Answer:
@@ -165,11 +167,11 @@ class Shells:
                 return _refusal(request, envelope.NO_SHELL)
             command = _Command(request.command, self._guest, self._observations)
             commands[command.id] = command
-        self._observations.spend(Cost(commands=1))
+        self._observations.add_cost(Cost(commands=1))
         return Answer(envelope.started(request, command.id))
 
     def drop(self) -> list[str]:
-        """Forget every shell and end what runs in it; returns the commands that did not end."""
+        """Drop all shells and end their commands. Returns the commands that did not end."""
         with self._lock:
             running = [command for commands in self._shells.values() for command in commands.values()]
             self._closed.update(self._shells)

@@ -128,7 +128,7 @@ def other_windows(bench: Bench) -> None:
         (slip_in("kinds/evil.ps1."), "a file with the invalid name 'kinds/evil.ps1.'"),
         (slip_in("Engine.psm1"), "the bundle has 'Engine.psm1' twice"),
         (no_plan, "the bundle has no plan.json"),
-        (no_zip, "the bundle is no zip"),
+        (no_zip, "the bundle is not a zip"),
         (other_windows, "the plan is for Windows Server 2022, build 26100; this machine has build 20348"),
     ],
 )

@@ -41,7 +41,7 @@ def _encoded(script: str) -> str:
         ("shutdown /a", packer.RestartAbort()),
     ],
 )
-def test_a_word_of_packers_is_known(command: str, word: packer.Word) -> None:
+def test_a_word_of_packers_is_known(command: str, word: packer.PackerCommand) -> None:
     assert packer.recognise(command, SCRIPTS) == word
 
 

@@ -1,4 +1,4 @@
-"""Every kind of resource as it behaves on the model machine, by its word in plan.json."""
+"""The behaviour of every kind of resource on the model machine, by its name in plan.json."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may touch a file or folder of the model machine: exactly these, nothing inherited."""
+"""The access rights of a file or folder on the model machine: exactly these entries, none inherited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program whose file access Defender does not scan, on the model machine. Without Defender it is so already."""
+"""A program whose file access Defender does not scan. Without Defender nothing needs to be done."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kind of resource is on the model machine, and what its *set* may use beyond the fields."""
+"""The type of a kind's behaviour on the model machine, and what its *set* may use besides the fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Facts = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Supplies:
-    """Paths on the machine: the unpacked bundle, the artifact's file, a folder for logs; and the step's time."""
+    """Paths on the machine: the unpacked bundle, the artifact's file, a folder for logs; and the step's timeout."""
 
     bundle: str
     logs: str
@@ -35,7 +35,7 @@ class Supplies:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """get reads the machine; test says every difference; put makes it so and says whether a restart is due."""
+    """get reads the machine, test returns all differences, put sets it and returns whether a restart is needed."""
 
     get: Callable[[Machine, Any], Facts | None]
     test: Callable[[Machine, Any, Facts | None], list[str]]
@@ -47,7 +47,7 @@ def digest(data: bytes) -> str:
 
 
 def copy_into_place(machine: Machine, data: bytes, path: str, sha256: str) -> None:
-    """These bytes at their place by way of <path>.new, which goes whatever happens; read-only is no hindrance."""
+    """Write a file through <path>.new, which is always removed. A read-only file is replaced too."""
     files, new = machine.files, path + ".new"
     files.write(new, data)
     try:

@@ -1,4 +1,4 @@
-"""An installed MSI package on the model machine, with the files and services it brings."""
+"""An installed MSI package on the model machine, with its files and services."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 RESTART_DUE = 3010
 BETWEEN_TRIES_S = 5
-# msiexec /i leaves an installed product as it is: what it has lost comes back only when it is installed again.
+# msiexec /i does not repair an installed product. A lost file comes back only with REINSTALL.
 REPAIR = ("REINSTALL=ALL", "REINSTALLMODE=amus")
 
 
-def _fits(version: str, wanted: Package) -> bool:
+def _matches(version: str, wanted: Package) -> bool:
     return version == wanted.version or version.startswith(wanted.version + ".")
 
 
 def _version(machine: Machine, wanted: Package) -> str | None:
-    """Of several registrations the one that fits counts, or else the last."""
+    """The registered version. Of several registrations, the matching one counts, or else the last."""
     found: str | None = None
     for root in (UNINSTALL, UNINSTALL_32):
         for name in machine.registry.subkeys(root):
             key = f"{root}\\{name}"
-            fits = found is not None and _fits(found, wanted)
+            fits = found is not None and _matches(found, wanted)
             if machine.registry.text(key, "DisplayName") == wanted.product and not fits:
                 found = machine.registry.text(key, "DisplayVersion") or ""
     return found
@@ -50,7 +50,7 @@ def test(_machine: Machine, wanted: Package, facts: Facts | None) -> list[str]:
     if facts is None:
         return [f"{wanted.product} is not installed"]
     reasons = []
-    if not _fits(facts["version"], wanted):
+    if not _matches(facts["version"], wanted):
         reasons.append(f"version is {facts['version']}, not {wanted.version}")
     reasons += [f"there is no file {path}" for path, there in facts["files"].items() if not there]
     reasons += [f"there is no service {name}" for name, there in facts["services"].items() if not there]
@@ -60,7 +60,7 @@ def test(_machine: Machine, wanted: Package, facts: Facts | None) -> list[str]:
 def put(machine: Machine, wanted: Package, supplies: Supplies) -> bool:
     machine.need_tool("msiexec.exe")
     version = _version(machine, wanted)
-    repair = REPAIR if version is not None and _fits(version, wanted) else ()
+    repair = REPAIR if version is not None and _matches(version, wanted) else ()
     log = f"{supplies.logs}\\{wanted.artifact}.msi.log"
     line = ["/i", supplies.need_artifact(), "/qn", "/norestart", "/l*v", log, *repair, *wanted.arguments]
     left_s = supplies.timeout_s

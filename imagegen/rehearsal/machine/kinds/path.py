@@ -1,4 +1,4 @@
-"""A folder on the PATH of the model machine, which is read and written unexpanded and keeps its type."""
+"""A folder on the PATH of the model machine. PATH is read and written unexpanded and keeps its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Windows service on the model machine; what a field leaves null is not this resource's business."""
+"""A Windows service on the model machine. A field that is null is not checked and not changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _start(machine: Machine, name: str) -> str:
 
 
 def _recovery(actions: FailureActions | None) -> dict[str, int | float] | None:
-    """None when not every failure restarts the service after the same time."""
+    """None unless every failure restarts the service after the same time."""
     if actions is None or len(set(actions.actions)) != 1:
         return None
     kind, delay_ms = actions.actions[0]
@@ -79,7 +79,7 @@ def put(machine: Machine, wanted: Service, _supplies: Supplies) -> bool:
             raise RefusedByWindows(f"there is no service {name}, and the resource has no command to create it")
         services.create(name, wanted.command, name, MANUAL)
     elif wanted.command is not None and services.command(name) != wanted.command and wanted.state is not None:
-        services.stop(name)  # what runs is of the old command
+        services.stop(name)  # the running service has the old command
     _configure(machine, wanted)
     if wanted.state == "running":
         services.start(name)
