@@ -35,7 +35,7 @@ def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Conso
         return checks + _for_target(spec, cloud.thorough_checks(spec, request, run))
 
 
-def refuse_wrong(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
+def reject_failed_checks(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
     """Run the quick checks. A failed check is an error; an unknown one, or one only for publishing, is a warning."""
     with console.task(f"asking {spec.target} whether it can be built", None):
         checks = _for_target(spec, provider(spec.provider).quick_checks(spec.settings, run))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class ConfigRequest:
     """What a command requests: a config, the values of --set, and the date for which its rules are checked."""
 
     file: Path
@@ -55,7 +55,7 @@ class Loaded:
     document: Document
     warnings: tuple[Problem, ...]
     """The warnings of its rules."""
-    awaited: tuple[Problem, ...]
+    unimplemented: tuple[Problem, ...]
     """Its settings that are not implemented yet. A plan with one of them is refused."""
 
     @functools.cached_property
@@ -69,18 +69,21 @@ def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
     return discover.load_steps(contents.step_roots)
 
 
-def load(asked: Asked) -> Loaded:
+def load(request: ConfigRequest) -> Loaded:
     """Load a config. One error holds all its problems, those of its form and those of its rules."""
-    check_parts(asked.contents.step_roots)
-    own = functools.partial(with_own_steps, asked.contents)
+    check_parts(request.contents.step_roots)
+    own = functools.partial(with_own_steps, request.contents)
     read = read_config(
-        asked.file, asked.sets, overrides=lambda it: override_names(own(it)), steps=lambda it: load_steps(own(it))
+        request.file,
+        request.sets,
+        overrides=lambda document: override_names(own(document)),
+        steps=lambda document: load_steps(own(document)),
     )
     config, problems, contents = read.config, list(read.problems), own(read.document)
     specs = settle_targets(config, read.document) if config else {}
     if config is not None:
         steps = functools.partial(load_steps, contents)
-        subject = RuleInput(config, read.document, asked.today, steps, specs)
+        subject = RuleInput(config, read.document, request.today, steps, specs)
         problems += broken_rules(subject, unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
             # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
@@ -91,9 +94,9 @@ def load(asked: Asked) -> Loaded:
     if errors or config is None:
         warnings = len(problems) - errors
         also = f" and {counted(warnings, 'warning')}" if warnings else ""
-        raise ConfigError(f"{asked.file}: {counted(errors, 'problem')}{also}", problems=problems)
+        raise ConfigError(f"{request.file}: {counted(errors, 'problem')}{also}", problems=problems)
     missing = awaited(config, specs, read.document)
-    return Loaded(asked.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
+    return Loaded(request.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 
 def override_names(contents: Contents = SHIPPED) -> list[str]:
@@ -113,7 +116,7 @@ def find_targets(loaded: Loaded, name: str | None) -> list[str]:
     return found
 
 
-def awaited_for(loaded: Loaded, targets: Collection[str]) -> list[Problem]:
+def unimplemented_for(loaded: Loaded, targets: Collection[str]) -> list[Problem]:
     """The settings that are not implemented yet and that these targets need."""
     others = tuple(f"targets.{name}." for name in loaded.specs if name not in targets)
-    return [problem for problem in loaded.awaited if not problem.path.startswith(others)]
+    return [problem for problem in loaded.unimplemented if not problem.path.startswith(others)]

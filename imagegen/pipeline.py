@@ -22,17 +22,17 @@ from imagegen.build.tools import cache_folder, find_tools
 from imagegen.build.workspace import BuildFolder
 from imagegen.canonical import digest
 from imagegen.contents import read_folder
-from imagegen.doctor import refuse_wrong
+from imagegen.doctor import reject_failed_checks
 from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
 from imagegen.files import write_file, write_tree
-from imagegen.leftovers.recording import in_journal, refuse_claimed
+from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.lines import counted
-from imagegen.loading import awaited_for
+from imagegen.loading import unimplemented_for
 from imagegen.manifest.record import PlannedImage, make_manifest
 from imagegen.manifest.report import forget_reports, judge_report
 from imagegen.manifest.verdict import accept_built, check_found
 from imagegen.plan.context import artifact_requests, evaluate_steps
-from imagegen.plan.resolve import resolve, unanswered
+from imagegen.plan.resolve import find_missing, resolve
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import provider_folder
 from imagegen.render.tree import render
@@ -74,7 +74,7 @@ class PreparedTarget:
 
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     """Evaluate the steps for one target; settings that are not implemented yet are an error."""
-    if missing := awaited_for(loaded, [name]):
+    if missing := unimplemented_for(loaded, [name]):
         refused = [dataclasses.replace(problem, severity=ERROR) for problem in missing]
         raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
     spec = loaded.specs[name]
@@ -84,7 +84,7 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
     """The lock as it is; incomplete or missing is an error that names the command."""
     lock = read_lock(file, {target.name: target.cloud.base_form})
-    missing = unanswered(target.spec, lock, target.steps, target.cloud)
+    missing = find_missing(target.spec, lock, target.steps, target.cloud)
     if lock is None or missing:
         what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
         raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
@@ -241,7 +241,7 @@ def build_and_publish(
     on_error: OnError | None = None,
 ) -> ImageManifest:
     """The whole story. An image of the same identity is not built again, and nothing is published twice."""
-    refuse_wrong(target.spec, run, console, with_publish=with_publish)
+    reject_failed_checks(target.spec, run, console, with_publish=with_publish)
     lock = look_up([target], lock_file, refresh=False, run=run, console=console)
     decision = decide(target, lock)
     image = plan_image(target, lock, decision, out)
@@ -251,10 +251,10 @@ def build_and_publish(
         console.say(f"image {plan.short_id} for {target.name}: {folder.tree}")
         tools = find_toolchain(plan, run, console)
         check(plan, tools, folder, run)
-        with in_journal(plan, folder.journal, out, run, console, on_error) as run:
+        with record_in_journal(plan, folder.journal, out, run, console, on_error) as run:
             found = None if rebuild else find_built(plan, run, console)
             if found is None:
-                refuse_claimed(out, run)
+                reject_claimed(out, run)
                 built, made_by = build(image, tools, run, console, on_error), tools
             else:
                 console.say(f"{target.name} has this image already: {found.id}")
@@ -278,6 +278,6 @@ def publish_built(target: PreparedTarget, *, lock_file: Path, out: Path, run: Ru
         raise PublishError(message, hint=f"run `{command}` first")
     with image.folder.claimed():
         check_found(image, built, run, console, with_publish=True)
-        with in_journal(image.plan, image.folder.journal, out, run, console) as run:
+        with record_in_journal(image.plan, image.folder.journal, out, run, console) as run:
             published = publish(image.plan, built, run, console)
         return record(image, run, built, published, None)

@@ -150,7 +150,7 @@ class Decided:
 
 def load_today(file: Path, *sets: str) -> loading.Loaded:
     """A config judged on the tests' day."""
-    return loading.load(loading.Asked(file, TODAY, sets))
+    return loading.load(loading.ConfigRequest(file, TODAY, sets))
 
 
 @pytest.fixture
@@ -177,7 +177,7 @@ def decide(request: pytest.FixtureRequest) -> Callable[..., Decided]:
 
     def decided(file: Path, target: str, contents: Contents = SHIPPED) -> Decided:
         if contents is not SHIPPED:
-            return _decided(loading.load(loading.Asked(file, TODAY, contents=contents)), target)
+            return _decided(loading.load(loading.ConfigRequest(file, TODAY, contents=contents)), target)
         if file.is_relative_to(REPOSITORY):
             return _decided_once(file, target)
         return _decided(_loaded(file), target)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.artifacts.lock import Lock
-    from imagegen.loading import Asked, Loaded
+    from imagegen.loading import ConfigRequest, Loaded
     from imagegen.manifest.model import ImageManifest
     from imagegen.pipeline import PreparedTarget
 
@@ -84,7 +84,7 @@ def lock_file_of(config: Path, lock_file: Path | None, labels: tuple[str, ...]) 
     return file
 
 
-def lock_for(request: Asked, target: PreparedTarget, lock_file: Path | None, *, rehearse: bool) -> Lock:
+def lock_for(request: ConfigRequest, target: PreparedTarget, lock_file: Path | None, *, rehearse: bool) -> Lock:
     """The lock of the config; with `rehearse` one that is made of stand-ins now."""
     if not rehearse:
         return pipeline.read_lock_for(target, lock_file_of(request.file, lock_file, ()))

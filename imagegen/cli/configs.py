@@ -11,15 +11,15 @@ import click
 from imagegen import loading
 from imagegen.cli.telling import voice
 from imagegen.lines import counted, one_line
-from imagegen.loading import Asked, Loaded
+from imagegen.loading import ConfigRequest, Loaded
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def config_request(config: Path, sets: tuple[str, ...]) -> Asked:
+def config_request(config: Path, sets: tuple[str, ...]) -> ConfigRequest:
     """The config as this command means it."""
-    return Asked(config, today(), sets)
+    return ConfigRequest(config, today(), sets)
 
 
 def today() -> datetime.date:
@@ -33,10 +33,10 @@ def today() -> datetime.date:
         raise click.UsageError(f"SOURCE_DATE_EPOCH={given} is not a number of seconds since 1970") from None
 
 
-def load_config(request: Asked) -> Loaded:
+def load_config(request: ConfigRequest) -> Loaded:
     """The config; how many warnings `validate` has for it is printed on standard error."""
     found = loading.load(request)
-    if count := len(found.warnings) + len(found.awaited):
+    if count := len(found.warnings) + len(found.unimplemented):
         line = f"{request.file}: {counted(count, 'warning')}: run `imagegen validate` to see them"
         voice().tell(one_line(line))
     return found

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from imagegen.console import Console
-    from imagegen.loading import Asked
+    from imagegen.loading import ConfigRequest
     from imagegen.manifest.model import ImageManifest
 
 _MARK = "rehearsal"
 
 
 def rehearse_build(
-    asked: Asked,
+    request: ConfigRequest,
     target: str,
     out: Path,
     labels: Sequence[str],
@@ -36,14 +36,14 @@ def rehearse_build(
         raise ConfigError(message, hint="leave it out: every rehearsal is labelled rehearsal=true")
     room = _rehearsal_room()
     made: ImageManifest = room.rehearse_build(
-        asked, target, out=out, labels=labels, flags=flags, faults=faults, environ=os.environ, console=console
+        request, target, out=out, labels=labels, flags=flags, faults=faults, environ=os.environ, console=console
     )
     return made
 
 
-def rehearse_lock(asked: Asked, target: str, *, console: Console) -> Lock:
+def rehearse_lock(request: ConfigRequest, target: str, *, console: Console) -> Lock:
     """A lock of stand-ins."""
-    made: Lock = _rehearsal_room().rehearse_lock(asked, target, environ=os.environ, console=console)
+    made: Lock = _rehearsal_room().rehearse_lock(request, target, environ=os.environ, console=console)
     return made
 
 

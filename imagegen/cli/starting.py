@@ -249,7 +249,7 @@ def _judged(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:
         draft = Path(folder, "config.yaml")
         draft.write_text(text, encoding="utf-8")
         try:
-            problems = loading.load(loading.Asked(draft, today)).warnings
+            problems = loading.load(loading.ConfigRequest(draft, today)).warnings
         except ConfigError as error:
             problems = error.problems
     return tuple(dataclasses.replace(problem, file=str(file)) for problem in problems)

@@ -30,7 +30,7 @@ _ANSWER_S: Final = 7 * 24 * 3600
 
 
 @contextlib.contextmanager
-def in_journal(
+def record_in_journal(
     plan: BuildPlan, journal: Path, out: Path, run: Run, console: Console, on_error: OnError | None = None
 ) -> Iterator[Run]:
     """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below `out` before
@@ -45,7 +45,7 @@ def in_journal(
     warn_of_own_leftovers(entry, journal, out, run, console)
 
 
-def refuse_claimed(out: Path, run: Run) -> None:
+def reject_claimed(out: Path, run: Run) -> None:
     """Refuse to build an image with a name that another run of this machine is using.
 
     This run is recorded already. If two runs start at once, each sees the other, and at most one continues.

@@ -104,7 +104,7 @@ def resolve(
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
 
 
-def unanswered(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:
+def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:
     """The artifacts and base images of this config that the lock does not have."""
     lock = lock or Lock()
     request = provider.base_request(spec.settings, spec.offered_image)

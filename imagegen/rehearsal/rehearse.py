@@ -67,7 +67,7 @@ class _StoppedByFault(Exception):
 
 
 def rehearse_build(
-    asked: loading.Asked,
+    asked: loading.ConfigRequest,
     target: str,
     *,
     out: Path,
@@ -114,7 +114,7 @@ def rehearse_build(
     return manifest
 
 
-def rehearse_lock(asked: loading.Asked, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
+def rehearse_lock(asked: loading.ConfigRequest, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
     """A lock of stand-ins, for who plans or renders without an account; it is labelled as a rehearsal's."""
     loaded = loading.load(asked)
     refuse_what_is_not_played(loaded, target)
@@ -132,7 +132,7 @@ def rehearse_lock(asked: loading.Asked, target: str, *, environ: Mapping[str, st
     return lock
 
 
-def _child_argv(verb: str, asked: loading.Asked, target: str, lock: Path, words: Sequence[str]) -> list[str]:
+def _child_argv(verb: str, asked: loading.ConfigRequest, target: str, lock: Path, words: Sequence[str]) -> list[str]:
     """The command line of the child; `words` come last."""
     return [
         *(sys.executable, "-m", "imagegen", verb, str(asked.file), "--target", target, "--plain"),

@@ -264,7 +264,7 @@ class Product:
     plan: BuildPlan | None = None
 
     def __post_init__(self) -> None:
-        loaded = loading.load(loading.Asked(self.config, TODAY))
+        loaded = loading.load(loading.ConfigRequest(self.config, TODAY))
         vars(loaded)["steps"] = loading.load_steps()
         self.lock = make_test_lock(loaded, self.target).model_copy(update={"base_images": {}})
         self.loaded = loaded

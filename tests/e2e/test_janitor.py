@@ -312,7 +312,7 @@ _GROUP = "image-builds"
 def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
     note: str, number: int, fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = loading.Asked(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
+    asked = loading.ConfigRequest(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
     config = loading.load(asked)
     scene = scene_of("azure", tmp_path / "out", config)
     options = dataclasses.replace(options_of(scene, AzureOptions), refuses_used=True)

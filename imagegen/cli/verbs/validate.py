@@ -53,7 +53,7 @@ def validate(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...
         told_before: set[Problem] = set()
         for verdict in verdicts:
             (_annotate if form == "github" else _tell)(verdict, told_before)
-            told_before |= {*verdict.problems, *verdict.awaited}
+            told_before |= {*verdict.problems, *verdict.unimplemented}
         if form == "text" and len(verdicts) > 1:
             click.echo(one_line(_summary(verdicts)))
     if any(verdict.failure for verdict in verdicts):
@@ -62,23 +62,23 @@ def validate(configs: tuple[Path, ...], target: str | None, sets: tuple[str, ...
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What is to be said of one config; `awaited` is what it asks for that is not built yet."""
+    """What is to be said of one config; `unimplemented` is what it asks for that is not built yet."""
 
     file: Path
     name: str
     targets: list[str]
     problems: list[Problem]
-    awaited: list[Problem]
+    unimplemented: list[Problem]
     failure: ConfigError | None
 
     def as_json(self) -> dict[str, object]:
         return {
             "file": str(self.file),
             "ok": self.failure is None,
-            "buildable": self.failure is None and not self.awaited,
+            "buildable": self.failure is None and not self.unimplemented,
             "name": self.name,
             "targets": self.targets,
-            "problems": [dataclasses.asdict(problem) for problem in [*self.problems, *self.awaited]],
+            "problems": [dataclasses.asdict(problem) for problem in [*self.problems, *self.unimplemented]],
             "message": self.failure.message if self.failure else "",
             "hint": self.failure.hint if self.failure else "",
         }
@@ -90,8 +90,8 @@ def _judged(config: Path, target: str | None, sets: tuple[str, ...]) -> Verdict:
         targets = loading.find_targets(loaded, target)
     except ConfigError as error:
         return Verdict(config, "", [], list(error.problems), [], error)
-    awaited = loading.awaited_for(loaded, targets)
-    return Verdict(config, loaded.config.name, targets, list(loaded.warnings), awaited, None)
+    unimplemented = loading.unimplemented_for(loaded, targets)
+    return Verdict(config, loaded.config.name, targets, list(loaded.warnings), unimplemented, None)
 
 
 def _tell(verdict: Verdict, told_before: set[Problem]) -> None:
@@ -99,9 +99,9 @@ def _tell(verdict: Verdict, told_before: set[Problem]) -> None:
     if verdict.failure is not None:
         voice().tell(error_text(verdict.failure))
         return
-    for problem in _new([*verdict.problems, *verdict.awaited], told_before):
+    for problem in _new([*verdict.problems, *verdict.unimplemented], told_before):
         voice().tell(problem_text(problem))
-    ok = "ok, and cannot be built yet" if verdict.awaited else "ok"
+    ok = "ok, and cannot be built yet" if verdict.unimplemented else "ok"
     click.echo(one_line(f"{verdict.file}: {ok} ({verdict.name} for {', '.join(verdict.targets)})"))
 
 
@@ -111,15 +111,15 @@ def _new(problems: list[Problem], told_before: set[Problem]) -> list[Problem]:
 
 def _summary(verdicts: list[Verdict]) -> str:
     wrong = sum(verdict.failure is not None for verdict in verdicts)
-    later = sum(verdict.failure is None and bool(verdict.awaited) for verdict in verdicts)
-    told = {problem for verdict in verdicts for problem in (*verdict.problems, *verdict.awaited)}
+    later = sum(verdict.failure is None and bool(verdict.unimplemented) for verdict in verdicts)
+    told = {problem for verdict in verdicts for problem in (*verdict.problems, *verdict.unimplemented)}
     warnings = sum(problem.severity != ERROR for problem in told)
     parts = [f"{len(verdicts) - wrong - later} ok", f"{later} cannot be built yet", f"{wrong} wrong"]
     return f"{len(verdicts)} configs: {', '.join(parts)}; {counted(warnings, 'warning')}"
 
 
 def _annotate(verdict: Verdict, told_before: set[Problem]) -> None:
-    for problem in _new([*verdict.problems, *verdict.awaited], told_before):
+    for problem in _new([*verdict.problems, *verdict.unimplemented], told_before):
         kind = "error" if problem.severity == ERROR else "warning"
         words = [f"{problem.path}: {problem.message}" if problem.path else problem.message]
         words += [f"hint: {problem.hint}"] if problem.hint else []

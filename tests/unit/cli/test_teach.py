@@ -58,7 +58,7 @@ def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], f
     result = run(init.init, *words, "--no-schema")
     assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
     loaded = loading.load(config_request(Path(file), ()))
-    assert (list(loaded.config.targets.named()), loaded.awaited) == (clouds, ())
+    assert (list(loaded.config.targets.named()), loaded.unimplemented) == (clouds, ())
     assert loaded.config.name == Path(file).stem
     assert MODELINE not in Path(file).read_text()
 

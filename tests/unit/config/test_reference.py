@@ -94,8 +94,8 @@ def test_reference_is_fresh() -> None:
 
 
 def test_reference_validates_and_builds_as_it_is() -> None:
-    loaded = loading.load(loading.Asked(FILE, datetime.date(2026, 11, 18)))
-    assert (loaded.warnings, loaded.awaited) == ((), ())
+    loaded = loading.load(loading.ConfigRequest(FILE, datetime.date(2026, 11, 18)))
+    assert (loaded.warnings, loaded.unimplemented) == ((), ())
     assert list(loaded.config.targets.named()) == ["aws", "azure"]
 
 

@@ -33,7 +33,7 @@ def test_the_readmes_config_is_one(tmp_path: Path, load: Callable[[Path], Loaded
     file = tmp_path / "readme.yaml"
     file.write_text(text)
     loaded = load(file)
-    assert (loaded.warnings, loaded.awaited) == ((), ())
+    assert (loaded.warnings, loaded.unimplemented) == ((), ())
 
 
 @pytest.mark.parametrize("file", CONFIGS, ids=[file.stem for file in CONFIGS])

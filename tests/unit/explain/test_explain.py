@@ -56,7 +56,7 @@ def load(folder: Path, *sets: str) -> loading.Loaded:
     (folder / "config.yaml").write_text(CONFIG)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        return loading.load(loading.Asked(Path("config.yaml"), TODAY, sets))
+        return loading.load(loading.ConfigRequest(Path("config.yaml"), TODAY, sets))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from imagegen import pipeline
 from imagegen.build.packer import OnError
 from imagegen.console import Console
 from imagegen.leftovers.reading import read_runs
-from imagegen.leftovers.recording import in_journal
+from imagegen.leftovers.recording import record_in_journal
 from imagegen.providers import Remains, Run
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.place import Place
@@ -43,7 +43,9 @@ def _place(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorded(plan: BuildPlan, out: Path, on_error: OnError | None = None) -> RecordedRun:
-    with in_journal(plan, out / "node" / "journal", out, RUN, Console(io.StringIO(), plain=True), on_error) as run:
+    with record_in_journal(
+        plan, out / "node" / "journal", out, RUN, Console(io.StringIO(), plain=True), on_error
+    ) as run:
         [found] = read_runs(out, pytest.fail)
         assert run.expires_at == found.entry.expires_at
     return found

@@ -187,7 +187,7 @@ def test_what_is_wrong_with_a_target_names_its_own_keys(loaded: Loaded, monkeypa
     cloud = dataclasses.replace(provider("aws"), quick_checks=lambda *_: [check])
     monkeypatch.setattr(doctor, "provider", lambda _: cloud)
     with pytest.raises(RefusedError) as refused:
-        doctor.refuse_wrong(loaded.specs["prod"], Run({}, {}, ""), Console(io.StringIO(), plain=True))
+        doctor.reject_failed_checks(loaded.specs["prod"], Run({}, {}, ""), Console(io.StringIO(), plain=True))
     (problem,) = refused.value.problems
     assert (problem.message, problem.hint) == ("targets.prod.region is away", "choose another targets.prod.region")
 

@@ -12,7 +12,7 @@ import pytest
 from imagegen import contents, pipeline
 from imagegen.artifacts.lock import Lock
 from imagegen.canonical import canonical
-from imagegen.plan.resolve import resolve, unanswered
+from imagegen.plan.resolve import find_missing, resolve
 from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
@@ -137,4 +137,4 @@ def test_fixed_version_of_a_gallery_is_given_to_packer(decide: Callable[..., Any
 
 
 def _missing(decided: Any, lock: Lock | None) -> list[str]:  # noqa: ANN401 - as above
-    return unanswered(decided.target.spec, lock, decided.target.steps, provider("aws"))
+    return find_missing(decided.target.spec, lock, decided.target.steps, provider("aws"))

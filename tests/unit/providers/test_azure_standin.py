@@ -14,7 +14,7 @@ import requests
 
 from imagegen.build.journal import Entry, read_runs, recorded
 from imagegen.console import Console
-from imagegen.doctor import refuse_wrong
+from imagegen.doctor import reject_failed_checks
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.warning import warn_of_leftovers
@@ -121,7 +121,7 @@ def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
 ) -> None:
     stage = Stage(monkeypatch, **definition)
     with pytest.raises(RefusedError, match="azure would fail this build") as raised:
-        refuse_wrong(spec_of(), stage.run, stage.console)
+        reject_failed_checks(spec_of(), stage.run, stage.console)
     assert [message in problem.message for problem in raised.value.problems] == [True]
     assert raised.value.exit_code == 5
     assert [asked.partition(" ")[0] for asked in stage.asked if "management" in asked] == ["GET", "GET", "GET"]
@@ -129,7 +129,7 @@ def test_a_build_for_another_kind_of_definition_is_refused_before_it_begins(
 
 def test_a_build_that_may_fail_at_the_capture_is_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(monkeypatch, security_type="TrustedLaunchSupported")
-    refuse_wrong(spec_of(), stage.run, stage.console)
+    reject_failed_checks(spec_of(), stage.run, stage.console)
     said = stage.said.getvalue()
     assert "warning: image definition gal/def: unknown: its security type is TrustedLaunchSupported" in said
 
@@ -139,7 +139,7 @@ def test_a_definition_that_is_not_there_is_wrong_and_hides_no_region(stage: Stag
         gallery={"resource_group": "images", "name": "gal", "definition": "other"}, publish={"regions": ["westus9"]}
     )
     with pytest.raises(RefusedError) as raised:
-        refuse_wrong(spec, stage.run, stage.console)
+        reject_failed_checks(spec, stage.run, stage.console)
     assert [problem.file for problem in raised.value.problems] == [
         "image definition gal/other",
         "publish region westus9",

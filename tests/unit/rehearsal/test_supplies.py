@@ -230,7 +230,7 @@ def test_a_release_that_is_not_recorded_has_no_stand_in(
     roles: Path, changed: Contents, releases: str | None, says: str
 ) -> None:
     _own_step(roles, releases)
-    loaded = loading.load(loading.Asked(CONFIG, TODAY, contents=changed))
+    loaded = loading.load(loading.ConfigRequest(CONFIG, TODAY, contents=changed))
     with pytest.raises(ImagegenError) as raised:
         _supplies(loaded)
     assert says in "\n".join(f"{item.file}:{item.line}: {item.path}: {item.message}" for item in raised.value.problems)
