@@ -190,7 +190,7 @@ def test_it_gives_up_after_growing_pauses(server: Server, into: Path) -> None:
     with pytest.raises(RefusedError, match="could not be downloaded: the server responded with status 503") as raised:
         server.fetch(into, override="containerd")
     assert server.pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
-    said = [line.partition(".gz: ")[2] for line in server.said.getvalue().splitlines() if "again" in line]
+    said = [line.partition(".gz: ")[2] for line in server.said.getvalue().splitlines() if "retrying" in line]
     assert said == [f"the server responded with status 503; retrying in {pause} s" for pause in (1, 2, 4, 8, 16)]
     assert raised.value.hint == "try again later, or set overrides.containerd to another URL"
 

@@ -163,7 +163,7 @@ def test_a_clean_up_that_still_says_something_outlasts_its_grace() -> None:
 
 
 def test_a_second_interrupt_does_not_wait_for_the_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "MOMENT_S", 0.0)
+    monkeypatch.setattr(stopping, "DUPLICATE_WITHIN_S", 0.0)
     code = (
         "import signal, time\n"
         "signal.signal(signal.SIGINT, lambda *_: print('still cleaning'))\n"

@@ -156,7 +156,7 @@ def holding(*members: tuple[str, bytes]) -> Callable[[Server], object]:
         (altered(SIGNATURE), "is not HashiCorp's: it does not match the file"),
         (signed_by_another, "is not HashiCorp's: it was made by the key"),
         (altered(ZIP), "but [0-9a-f]{64} is expected"),
-        (without_this_system, "has 0 checksums for packer_1.16.0_linux_amd64.zip"),
+        (without_this_system, "must have one checksum for packer_1.16.0_linux_amd64.zip, not 0"),
         (
             lambda server: server.files.update(published(b"no archive").files),
             "cannot be unpacked: File is not a zip file",
