@@ -14,9 +14,9 @@ from imagegen.contents import SHIPPED, Contents
 from imagegen.errors import ERROR, ConfigError
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
-from imagegen.rules.awaited import awaited
-from imagegen.rules.awaited import override_names as awaited_names
 from imagegen.rules.judge import broken_rules
+from imagegen.rules.unimplemented import find_unimplemented
+from imagegen.rules.unimplemented import override_names as unimplemented_overrides
 from imagegen.settle.settle import settle_targets
 from imagegen.steps import discover
 from imagegen.steps.own import with_own_steps
@@ -95,13 +95,13 @@ def load(request: ConfigRequest) -> Loaded:
         warnings = len(problems) - errors
         also = f" and {counted(warnings, 'warning')}" if warnings else ""
         raise ConfigError(f"{request.file}: {counted(errors, 'problem')}{also}", problems=problems)
-    missing = awaited(config, specs, read.document)
+    missing = find_unimplemented(config, specs, read.document)
     return Loaded(request.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
 
 
 def override_names(contents: Contents = SHIPPED) -> list[str]:
     """The names of all overrides: those of the steps, and those of steps that are not implemented yet."""
-    return sorted({*discover.override_names(load_steps(contents)), *awaited_names()})
+    return sorted({*discover.override_names(load_steps(contents)), *unimplemented_overrides()})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from imagegen import loading
 from imagegen.catalog.facts import table
 from imagegen.config.schema import Known
-from imagegen.rules.awaited import notes, override_names
+from imagegen.rules.unimplemented import notes, override_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imagegen.judging import Rule
-    from imagegen.rules.awaited import Feature
+    from imagegen.rules.unimplemented import Feature
 
 
 def rule_json(rule: Rule) -> dict[str, object]:

@@ -7,8 +7,8 @@ import click
 from imagegen.cli import options
 from imagegen.cli.columns import check_known, columns, print_as, terminal_width
 from imagegen.cli.rule_text import feature_lines, rule_json, rule_lines
-from imagegen.rules.awaited import RULE, AskedBy, features
 from imagegen.rules.judge import all_rules
+from imagegen.rules.unimplemented import RULE, AskedBy, features
 
 
 @click.command()
@@ -25,22 +25,22 @@ def rules(identifier: str | None, form: str) -> None:
       imagegen rules windows-release-refused
     """
     known, width = {rule.id: rule for rule in all_rules()}, terminal_width()
-    awaited = {
+    unimplemented = {
         name: {"id": name, "severity": RULE, "summary": f"{item['what']}: {_asked_by(item['asked_by'])}"}
         for name, item in features().items()
     }
     if identifier in known:
         print_as([rule_json(known[identifier])], rule_lines(known[identifier], width), form)
-    elif identifier in awaited:
-        print_as([awaited[identifier]], feature_lines(identifier, features()[identifier], width), form)
+    elif identifier in unimplemented:
+        print_as([unimplemented[identifier]], feature_lines(identifier, features()[identifier], width), form)
     else:
         if identifier is not None:
-            check_known("rule", identifier, [RULE, *known, *awaited])
+            check_known("rule", identifier, [RULE, *known, *unimplemented])
         rows = [] if identifier else [(rule.id, rule.severity, rule.summary) for rule in known.values()]
         lines = [*columns(rows, width), *([""] if rows else []), "Not built yet, and refused by `imagegen plan`:"]
-        lines += columns([(row["id"], row["summary"]) for row in awaited.values()], width)
+        lines += columns([(row["id"], row["summary"]) for row in unimplemented.values()], width)
         shown = [{"id": name, "severity": severity, "summary": summary} for name, severity, summary in rows]
-        print_as([*shown, *awaited.values()], lines, form)
+        print_as([*shown, *unimplemented.values()], lines, form)
 
 
 def _asked_by(paths: list[AskedBy]) -> str:

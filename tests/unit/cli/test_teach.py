@@ -19,9 +19,9 @@ from imagegen.cli.rule_text import rule_lines
 from imagegen.cli.verbs import catalog, explain, init, rules, schema
 from imagegen.config.schema import FILE_NAME, MODELINE
 from imagegen.errors import ConfigError
-from imagegen.rules import awaited
-from imagegen.rules.awaited import features
+from imagegen.rules import unimplemented
 from imagegen.rules.judge import all_rules
+from imagegen.rules.unimplemented import features
 from imagegen.steps.discover import override_names
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -229,7 +229,7 @@ def test_overrides_are_all_that_a_config_takes() -> None:
     built = {name: [item["artifact"] for item in items] for name, items in read.items() if items[0]["built"]}
     assert built == dict(sorted(override_names(loading.load_steps()).items()))
     unbuilt = {name: [item["artifact"] for item in items] for name, items in read.items() if name not in built}
-    assert unbuilt == {name: [what] for name, what in sorted(awaited.override_names().items())}
+    assert unbuilt == {name: [what] for name, what in sorted(unimplemented.override_names().items())}
     text = run(catalog.catalog, "overrides").stdout
     for name, items in read.items():
         assert f"{name}: " in text
@@ -298,7 +298,7 @@ def test_what_is_not_built_yet_is_explained() -> None:
     assert told.startswith("docker (not built yet)\n")
     assert "\n    runtime.docker\n" in told
     assert "\n    overrides.docker_url\n" in told
-    listed = run(rules.rules, awaited.RULE).stdout
+    listed = run(rules.rules, unimplemented.RULE).stdout
     assert all(f"\n{name} " in listed for name in features())
     assert all_rules()[0].id not in listed
 

@@ -369,7 +369,7 @@ def test_problems_are_shown_in_the_order_of_the_file() -> None:
     assert [problem.line for problem in error.problems] == [0, 2, 12]
 
 
-AWAITED = """\
+UNIMPLEMENTED = """\
 extends: base.yaml
 ssh: {port: 22}
 allow_eol: true
@@ -381,7 +381,7 @@ def awaiting(tmp_path: Path) -> Path:
     """A config of which something is not built yet, and with a warning."""
     (tmp_path / "base.yaml").write_text(SHIPPED.read_text())
     file = tmp_path / "awaiting.yaml"
-    file.write_text(AWAITED)
+    file.write_text(UNIMPLEMENTED)
     return file
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from imagegen.config.fields import leaves
 from imagegen.errors import RefusedError
-from imagegen.rules.awaited import features
+from imagegen.rules.unimplemented import features
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def test_every_key_shows_an_example() -> None:
     assert [path for path, key in KEYS.items() if not key.field.examples] == []
 
 
-def test_every_awaited_feature_is_met() -> None:
+def test_every_unimplemented_feature_is_met() -> None:
     by_value = {name for name, row in features().items() if any("values" in asked_by for asked_by in row["asked_by"])}
     assert {row["refused"] for row in ROWS.values() if "refused" in row} == set(features()) - by_value
 

@@ -11,7 +11,7 @@ from imagegen.config.fields import keys
 from imagegen.config.model import ImageConfig
 from imagegen.contents import ROLES
 from imagegen.documents.yaml import Document
-from imagegen.rules.awaited import RULE, awaited, features, override_names
+from imagegen.rules.unimplemented import RULE, features, find_unimplemented, override_names
 from imagegen.settle.settle import settle_targets
 
 PATHS = {key.path.replace("[]", "") for key in keys()}
@@ -32,7 +32,7 @@ PLAIN: dict[str, Any] = {
 def asked(config: dict[str, Any]) -> list[str]:
     document = Document("config.yaml", config, {})
     model = ImageConfig.model_validate(config)
-    problems = awaited(model, settle_targets(model, document), document)
+    problems = find_unimplemented(model, settle_targets(model, document), document)
     assert {problem.rule for problem in problems} <= {RULE}
     return [f"{problem.path}: {problem.message}" for problem in problems]
 

@@ -44,10 +44,10 @@ class Feature(TypedDict):
 
 def features() -> dict[str, Feature]:
     """What is known to the config and not built yet, by name. What is of one cloud lies in its provider's folder."""
-    return read_rows(*(folder / "awaited.json" for folder in (Path(__file__).parent, *provider_folders())))
+    return read_rows(*(folder / "unimplemented.json" for folder in (Path(__file__).parent, *provider_folders())))
 
 
-def awaited(config: ImageConfig, specs: Mapping[str, Spec], document: Document) -> list[Problem]:
+def find_unimplemented(config: ImageConfig, specs: Mapping[str, Spec], document: Document) -> list[Problem]:
     """Each place that asks for something that is not built yet."""
     problems = []
     for name, feature in features().items():
