@@ -39,8 +39,7 @@ def _section(name: str, content: object, width: int) -> Iterator[str]:
     if isinstance(content, list) and isinstance(content[0], dict):
         yield from _rows(name, {str(number): row for number, row in enumerate(content, 1)}, width)
     elif isinstance(content, dict) and all(isinstance(row, dict) for row in content.values()):
-        in_words = all("note" in row for row in content.values())
-        yield from (_answers if in_words else _rows)(name, content, width)
+        yield from (_answers if all("note" in row for row in content.values()) else _rows)(name, content, width)
     elif isinstance(content, dict):
         yield from _rows(name, {key: {"": value} for key, value in content.items()}, width)
     else:
@@ -68,8 +67,7 @@ def _answers(name: str, rows: JsonObject, width: int) -> Iterator[str]:
     """Rows that say something in words: a name with its key, and below it the note and the names that share it."""
     yield f"{name}:"
     for title, row in rows.items():
-        key = row.get("key")
-        says = key or ("no key" if "key" in row else "")
+        says = row.get("key") or ("no key" if "key" in row else "")
         yield f"  {title}: {says}".rstrip()
         for text in (row["note"], ", ".join(row.get("variables", []))):
             yield from _wrapped(text or "", " " * 6, width)

@@ -28,8 +28,12 @@ class Run:
     @property
     def variables(self) -> dict[str, str]:
         """The facts that become tags, as Packer takes them."""
-        labels = json.dumps(dict(self.labels), sort_keys=True)
-        return {"created": self.started, "run_id": self.id, "expires_at": self.expires_at, "labels": labels}
+        return {
+            "created": self.started,
+            "run_id": self.id,
+            "expires_at": self.expires_at,
+            "labels": json.dumps(dict(self.labels), sort_keys=True),
+        }
 
 
 @dataclasses.dataclass(frozen=True)

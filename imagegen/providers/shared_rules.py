@@ -55,9 +55,11 @@ def find_unknown_regions(provider: str, title: str, places: dict[YamlPath, str])
     for path, region in places.items():
         if region not in known:
             close = difflib.get_close_matches(region, known, n=1)
-            hint = f"did you mean {close[0]}?" if close else "`imagegen catalog regions` lists them"
-            message = f"the catalogue knows no {title} region {region}: it is newer than the catalogue, or misspelt"
-            yield Finding(path, message, hint)
+            yield Finding(
+                path,
+                f"the catalogue knows no {title} region {region}: it is newer than the catalogue, or misspelt",
+                f"did you mean {close[0]}?" if close else "`imagegen catalog regions` lists them",
+            )
 
 
 def offered_image(spec: Spec) -> JsonObject:
@@ -72,8 +74,11 @@ def find_small_disk(spec: Spec, path: YamlPath, size_gb: int | None) -> Iterator
     """A disk that does not hold the cloud's own base image. The size of any other image is not known here."""
     least = offered_image(spec).get("disk_gb")
     if size_gb is not None and least is not None and size_gb < least:
-        message = f"the base image has a disk of {least} GB, and no cloud makes it smaller"
-        yield Finding(path, message, f"choose {least} or more, or leave it out")
+        yield Finding(
+            path,
+            f"the base image has a disk of {least} GB, and no cloud makes it smaller",
+            f"choose {least} or more, or leave it out",
+        )
 
 
 def find_other_windows(spec: Spec, name: str, generation: int | None = None) -> Iterator[Finding]:
@@ -82,28 +87,40 @@ def find_other_windows(spec: Spec, name: str, generation: int | None = None) -> 
     windows, facts, plain = spec.config.windows, table("windows"), name.lower()
     patterns: JsonObject = facts["base_images"][spec.provider]
     path: YamlPath = ("base_image",)
-    words = re.findall(patterns["release"], plain)
-    named = {facts["release_words"][word] for word in words if word in facts["release_words"]}
+    named = {
+        facts["release_words"][word]
+        for word in re.findall(patterns["release"], plain)
+        if word in facts["release_words"]
+    }
     if named and windows.release not in named:
-        message = (
-            f"{name} is of Windows {' or '.join(sorted(named))} by its name, and the config is of {windows.release}"
+        yield Finding(
+            path,
+            f"{name} is of Windows {' or '.join(sorted(named))} by its name, and the config is of {windows.release}",
+            "name an image of the release, or choose the release of the image",
         )
-        yield Finding(path, message, "name an image of the release, or choose the release of the image")
     other = "full" if windows.edition == "core" else "core"
     if re.search(patterns[other], plain) and not re.search(patterns[windows.edition], plain):
-        message = f"{name} is of the edition {other!r} by its name, and the config is of {windows.edition!r}"
-        yield Finding(path, message, f"name an image of the edition, or say windows.edition: {other}")
+        yield Finding(
+            path,
+            f"{name} is of the edition {other!r} by its name, and the config is of {windows.edition!r}",
+            f"name an image of the edition, or say windows.edition: {other}",
+        )
     if generation == 1 and re.search(patterns["generation_2"], plain):
-        message = f"{name} is of generation 2 by its name, and the config is of generation 1"
-        yield Finding(path, message, "name an image of the generation, or say generation: 2")
+        yield Finding(
+            path,
+            f"{name} is of generation 2 by its name, and the config is of generation 1",
+            "name an image of the generation, or say generation: 2",
+        )
 
 
 def find_unacknowledged_licence(*, is_shared: bool, is_acknowledged: bool) -> Iterator[Finding]:
     """Images of Windows go to others only under the terms of their licence."""
     if is_shared and not is_acknowledged:
-        message = "an image of Windows goes to others only under the terms of Windows' licence, which you answer for"
-        hint = "read them, and say licence_acknowledged: true; or leave sharing out"
-        yield Finding(("publish", "sharing"), message, hint)
+        yield Finding(
+            ("publish", "sharing"),
+            "an image of Windows goes to others only under the terms of Windows' licence, which you answer for",
+            "read them, and say licence_acknowledged: true; or leave sharing out",
+        )
 
 
 def find_wrong_networks(cidrs: Sequence[str]) -> Iterator[Finding]:

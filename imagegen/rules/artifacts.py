@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 def _base_overrides(given: RuleInput) -> set[str]:
     """The overrides that are a folder of several files."""
-    steps = given.steps().values()
-    return {item.override for step in steps for item in step.meta.artifacts.values() if item.base}
+    return {item.override for step in given.steps().values() for item in step.meta.artifacts.values() if item.base}
 
 
 @rule("sha256-of-one-file", ERROR, "A sha256 must be of one file, not of a folder")
@@ -28,8 +27,11 @@ def sha256_of_one_file(given: RuleInput) -> Iterator[Finding]:
     if not pinned:
         return
     for name in sorted(_base_overrides(given).intersection(pinned)):
-        message = "a base URL holds several files, so one sha256 cannot be right for them"
-        yield Finding(("overrides", name, "sha256"), message, "leave sha256 out; the lock pins each file")
+        yield Finding(
+            ("overrides", name, "sha256"),
+            "a base URL holds several files, so one sha256 cannot be right for them",
+            "leave sha256 out; the lock pins each file",
+        )
 
 
 @rule(
@@ -42,9 +44,10 @@ def sha256_required(given: RuleInput) -> Iterator[Finding]:
     """Of a base URL the lock pins each file."""
     if not given.config.artifacts.require_sha256:
         return
-    overrides = given.config.overrides.items()
     without: list[YamlPath] = [
-        ("overrides", name) for name, item in overrides if not (isinstance(item, PinnedUrl) and item.sha256)
+        ("overrides", name)
+        for name, item in given.config.overrides.items()
+        if not (isinstance(item, PinnedUrl) and item.sha256)
     ]
     if without:
         bases = _base_overrides(given)
@@ -53,8 +56,11 @@ def sha256_required(given: RuleInput) -> Iterator[Finding]:
     without += [("credential_providers", index) for index, item in enumerate(providers) if not item.sha256]
     without += [("executables", index) for index, item in enumerate(executables) if not item.sha256]
     for path in without:
-        message = "artifacts.require_sha256 asks what its bytes must be, and nothing here says it"
-        yield Finding(path, message, "add its sha256, and the address under url")
+        yield Finding(
+            path,
+            "artifacts.require_sha256 asks what its bytes must be, and nothing here says it",
+            "add its sha256, and the address under url",
+        )
 
 
 @rule("sha256-of-its-url", ERROR, "A sha256 must be written in the same file as its URL")
@@ -69,8 +75,11 @@ def sha256_of_its_url(given: RuleInput) -> Iterator[Finding]:
     for path, item in asked_for:
         url, digest = _said_in(given, (*path, "url")), _said_in(given, (*path, "sha256"))
         if getattr(item, "sha256", None) and url != digest:
-            message = f"the URL is said in {url} and the digest in {digest}, so it is the digest of another URL"
-            yield Finding((*path, "sha256"), message, "say both in one place")
+            yield Finding(
+                (*path, "sha256"),
+                f"the URL is said in {url} and the digest in {digest}, so it is the digest of another URL",
+                "say both in one place",
+            )
 
 
 def _said_in(given: RuleInput, path: YamlPath) -> str:
@@ -87,8 +96,11 @@ def mirror_idle(given: RuleInput) -> Iterator[Finding]:
         return
     named = {item.override for step in given.steps().values() for item in step.meta.artifacts.values()}
     if named <= set(config.overrides):
-        message = "every artifact is overridden, so nothing is asked for at the mirror"
-        yield Finding(("artifacts", "mirror"), message, "leave it out, or leave out an override")
+        yield Finding(
+            ("artifacts", "mirror"),
+            "every artifact is overridden, so nothing is asked for at the mirror",
+            "leave it out, or leave out an override",
+        )
 
 
 @rule("host-allowed", ERROR, "URLs must be on one of artifacts.allowed_hosts")
@@ -99,8 +111,11 @@ def host_allowed(given: RuleInput) -> Iterator[Finding]:
     for path, url in _addresses(given):
         host = url.split("/")[2]
         if plain_host(host) not in allowed:
-            message = f"{host} is not among artifacts.allowed_hosts, so nothing is downloaded from it"
-            yield Finding(path, message, "add the host there, or take the file from one that is")
+            yield Finding(
+                path,
+                f"{host} is not among artifacts.allowed_hosts, so nothing is downloaded from it",
+                "add the host there, or take the file from one that is",
+            )
 
 
 def _addresses(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:

@@ -47,20 +47,28 @@ def bootstrap_token_in_log(given: RuleInput) -> Iterator[Finding]:
     if not any(_USER_DATA in _plugins(spec) for spec in given.specs.values()):
         return
     if logging.debug:
-        message = "cloudbase-init would write user data into its log, and with it the token by which a node joins"
-        yield Finding(("cloudbase_init", "logging", "debug"), message, "leave it out: what fails is told all the same")
+        yield Finding(
+            ("cloudbase_init", "logging", "debug"),
+            "cloudbase-init would write user data into its log, and with it the token by which a node joins",
+            "leave it out: what fails is told all the same",
+        )
     if logging.serial_port:
-        message = "what user data's scripts say would go to the console, which whoever may look at the machine reads"
-        yield Finding(("cloudbase_init", "logging", "serial_port"), message, "leave it out, and read the log file")
+        yield Finding(
+            ("cloudbase_init", "logging", "serial_port"),
+            "what user data's scripts say would go to the console, which whoever may look at the machine reads",
+            "leave it out, and read the log file",
+        )
 
 
 @rule("user-data-plugin", WARNING, "cloudbase-init should have the plugin that reads user data")
 def user_data_plugin(given: RuleInput) -> Iterator[Finding]:
     for spec in given.specs.values():
         if _USER_DATA not in _plugins(spec):
-            message = "without the plugin for user data, Cluster API cannot make a node of the machine"
-            hint = f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last one"
-            yield Finding(("cloudbase_init", "plugins", spec.provider), message, hint)
+            yield Finding(
+                ("cloudbase_init", "plugins", spec.provider),
+                "without the plugin for user data, Cluster API cannot make a node of the machine",
+                f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last one",
+            )
 
 
 @rule("metadata-service-of-cloud", WARNING, "cloudbase-init should ask the metadata service of the cloud")
@@ -69,8 +77,11 @@ def metadata_service_of_cloud(given: RuleInput) -> Iterator[Finding]:
         path: YamlPath = ("cloudbase_init", "metadata_services", spec.provider)
         (service,) = spec.catalogue[path].value
         if service not in spec.metadata_services:
-            message = f"{service.rpartition('.')[2]}, which reads this cloud's user data, is not among the services"
-            yield Finding(path, message, f"add {service}, unless one of yours does its work")
+            yield Finding(
+                path,
+                f"{service.rpartition('.')[2]}, which reads this cloud's user data, is not among the services",
+                f"add {service}, unless one of yours does its work",
+            )
 
 
 @rule("first-boot-on-target", ERROR, "A list for a cloud requires that cloud among the targets")
@@ -79,8 +90,11 @@ def first_boot_on_target(given: RuleInput) -> Iterator[Finding]:
     for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
         for target, listed in lists:
             if listed is not None and target not in given.providers:
-                message = f"the image is not built for {target}, so nothing reads this"
-                yield Finding(("cloudbase_init", kind, target), message, "leave it out")
+                yield Finding(
+                    ("cloudbase_init", kind, target),
+                    f"the image is not built for {target}, so nothing reads this",
+                    "leave it out",
+                )
 
 
 @rule("first-boot-read-by-plugin", ERROR, "Each setting of cloudbase-init must be read by one of its plugins")
@@ -88,8 +102,11 @@ def first_boot_read_by_plugin(given: RuleInput) -> Iterator[Finding]:
     listed = set[str]().union(*map(_plugins, given.specs.values()))
     for path, readers in _READ_BY.items():
         if path in given.document.lines and listed.isdisjoint(readers):
-            message = f"no plugin reads this: {' or '.join(readers)} would"
-            yield Finding(path, message, "leave it out, or add the plugin to cloudbase_init.plugins")
+            yield Finding(
+                path,
+                f"no plugin reads this: {' or '.join(readers)} would",
+                "leave it out, or add the plugin to cloudbase_init.plugins",
+            )
 
 
 @rule("first-boot-user", ERROR, "cloudbase_init.user must not be an account that exists already")
@@ -98,19 +115,27 @@ def first_boot_user(given: RuleInput) -> Iterator[Finding]:
     clouds = [table("machines")["access"][cloud] for cloud in given.providers]
     builders = [cloud["cloud"] for cloud in clouds if cloud["build_account"] == user]
     if user in _WINDOWS_OWN:
-        message = f"Windows has an account or a group {user} of its own, and makes no second one"
-        yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
+        yield Finding(
+            ("cloudbase_init", "user"),
+            f"Windows has an account or a group {user} of its own, and makes no second one",
+            "choose another name, as capi",
+        )
     elif builders:
-        message = f"on {builders[0]} {user} is the account that builds the image, with a password of the build"
-        yield Finding(("cloudbase_init", "user"), message, "choose another name, as capi")
+        yield Finding(
+            ("cloudbase_init", "user"),
+            f"on {builders[0]} {user} is the account that builds the image, with a password of the build",
+            "choose another name, as capi",
+        )
 
 
 @rule("first-boot-log", ERROR, "cloudbase_init.logging.file must not be a log that cloudbase-init writes anyway")
 def first_boot_log(given: RuleInput) -> Iterator[Finding]:
-    file = given.config.cloudbase_init.logging.file
-    if file.lower() == UNATTENDED_LOG:
-        message = f"cloudbase-init's first part writes {UNATTENDED_LOG} itself, and one would overwrite the other"
-        yield Finding(("cloudbase_init", "logging", "file"), message, "choose another name, as first-boot.log")
+    if given.config.cloudbase_init.logging.file.lower() == UNATTENDED_LOG:
+        yield Finding(
+            ("cloudbase_init", "logging", "file"),
+            f"cloudbase-init's first part writes {UNATTENDED_LOG} itself, and one would overwrite the other",
+            "choose another name, as first-boot.log",
+        )
 
 
 @rule("first-boot-class-of-cloud", ERROR, "A class of one cloud must not be used on another")
@@ -121,13 +146,19 @@ def first_boot_class_of_cloud(given: RuleInput) -> Iterator[Finding]:
             for index, name in enumerate(listed or ()):
                 row = own.get(name.rpartition(".")[2])
                 if row and row["cloud"] != target:
-                    message = f"{name.rpartition('.')[2]} is of {row['cloud']}, and does nothing on {target}"
-                    yield Finding(("cloudbase_init", kind, target, index), message, "leave it out")
+                    yield Finding(
+                        ("cloudbase_init", kind, target, index),
+                        f"{name.rpartition('.')[2]} is of {row['cloud']}, and does nothing on {target}",
+                        "leave it out",
+                    )
 
 
 @rule("ssh-version-of-zip", ERROR, "ssh.version requires ssh.source: zip")
 def ssh_version_of_zip(given: RuleInput) -> Iterator[Finding]:
     ssh = given.config.ssh
     if ssh and ssh.version and ssh.source != "zip":
-        message = "Windows' own capability has the version that Windows has"
-        yield Finding(("ssh", "version"), message, "leave it out, or choose source: zip")
+        yield Finding(
+            ("ssh", "version"),
+            "Windows' own capability has the version that Windows has",
+            "leave it out, or choose source: zip",
+        )

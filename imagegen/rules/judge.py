@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from typing import TYPE_CHECKING
 
 from imagegen.judging import Rule
@@ -44,11 +43,12 @@ def all_rules() -> tuple[Rule, ...]:
 
 def broken_rules(given: RuleInput, *, unread: Collection[str] = ()) -> list[Problem]:
     """Every place that breaks a rule; nothing is said of `unread` sections, whose values are not what was written."""
-    problems = []
-    for rule in all_rules():
-        for finding in itertools.chain.from_iterable(check(given) for check in rule.checks):
-            if finding.path and finding.path[0] in unread:
-                continue
-            problem = given.document.problem(finding.path, finding.message, finding.hint)
-            problems.append(dataclasses.replace(problem, severity=rule.severity, rule=rule.id))
-    return problems
+    return [
+        dataclasses.replace(
+            given.document.problem(finding.path, finding.message, finding.hint), severity=rule.severity, rule=rule.id
+        )
+        for rule in all_rules()
+        for check in rule.checks
+        for finding in check(given)
+        if not (finding.path and finding.path[0] in unread)
+    ]

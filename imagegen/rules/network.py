@@ -44,8 +44,11 @@ def cni_overlay_key(given: RuleInput) -> Iterator[Finding]:
     row = _plugin(given)
     for key, value in given.config.cni:
         if value is not None and key in row.get("overlay_only", ()) and not _is_overlay(given):
-            message = f"{row['title']} in mode {given.config.cni.mode} makes no overlay, which this is of"
-            yield Finding(("cni", key), message, f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}")
+            yield Finding(
+                ("cni", key),
+                f"{row['title']} in mode {given.config.cni.mode} makes no overlay, which this is of",
+                f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}",
+            )
 
 
 @rule(
@@ -57,8 +60,9 @@ def cni_overlay_key(given: RuleInput) -> Iterator[Finding]:
 def cni_version_named(given: RuleInput) -> Iterator[Finding]:
     row = _plugin(given)
     if given.config.cni.version is None and row["newest"] is None and "version" in row["takes"]:
-        message = f"the catalogue knows no version of {row['title']}"
-        yield Finding(("cni", "plugin"), message, "name one under cni.version")
+        yield Finding(
+            ("cni", "plugin"), f"the catalogue knows no version of {row['title']}", "name one under cni.version"
+        )
 
 
 @rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")
@@ -84,8 +88,11 @@ def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
             for name, other in table("cni")["plugins"].items()
             if name != "none" and other["windows"].get(release, {}).get("verdict") == "tested"
         ]
-        hint = f"tested on it: {', '.join(tested)}" if tested else "choose another release"
-        yield Finding(("cni", "plugin"), row["reason"], hint)
+        yield Finding(
+            ("cni", "plugin"),
+            row["reason"],
+            f"tested on it: {', '.join(tested)}" if tested else "choose another release",
+        )
 
 
 @rule("overlay-on-release", ERROR, "Overlay networks must work on the Windows release")
@@ -93,8 +100,11 @@ def overlay_on_release(given: RuleInput) -> Iterator[Finding]:
     windows = table("windows")
     row = {**windows["refused"], **windows["releases"]}.get(given.config.windows.release, {})
     if row.get("overlay") == "broken" and _is_overlay(given):
-        message = f"an overlay network cannot work on it: {row['reason']}"
-        yield Finding(("cni", "plugin"), message, "choose another release, or a network without overlay")
+        yield Finding(
+            ("cni", "plugin"),
+            f"an overlay network cannot work on it: {row['reason']}",
+            "choose another release, or a network without overlay",
+        )
 
 
 @rule("overlay-vni", ERROR, "The overlay's VNI must be one that Windows supports")
@@ -122,22 +132,30 @@ def host_name_length(given: RuleInput) -> Iterator[Finding]:
     of_clouds = [limits[name] for cloud in given.providers if (name := f"{cloud}_computer_name") in limits]
     reason = next((limit["reason"] for limit in of_clouds if length > limit["max"]), None)
     if length > label["max"]:
-        message = f"it has {length} characters, and a host name has at most {label['max']}"
-        yield Finding(path, message, "shorten the names of cluster and machines")
+        yield Finding(
+            path,
+            f"it has {length} characters, and a host name has at most {label['max']}",
+            "shorten the names of cluster and machines",
+        )
     elif reason:
-        message = f"it has {length} characters: {reason}"
-        yield Finding(path, message, "shorten the names of cluster and machines")
+        yield Finding(path, f"it has {length} characters: {reason}", "shorten the names of cluster and machines")
     elif names.netbios_compatible and length > netbios["max"]:
-        message = f"it has {length} characters: {netbios['reason']}, and two machines may get one name"
-        yield Finding(path, message, "shorten the names, or say netbios_compatible: false")
+        yield Finding(
+            path,
+            f"it has {length} characters: {netbios['reason']}, and two machines may get one name",
+            "shorten the names, or say netbios_compatible: false",
+        )
 
 
 @rule("host-name-form", ERROR, "The longest host name must be valid on Windows")
 def host_name_form(given: RuleInput) -> Iterator[Finding]:
     longest, limit = given.config.host_names.longest, limit_of("host_name")
     if longest is not None and not re.search(limit["pattern"], longest):
-        message = f"Windows takes no {longest}: {limit['reason']}"
-        yield Finding(("host_names", "longest"), message, "choose such a name, as win-md-0-x7k2p")
+        yield Finding(
+            ("host_names", "longest"),
+            f"Windows takes no {longest}: {limit['reason']}",
+            "choose such a name, as win-md-0-x7k2p",
+        )
 
 
 @rule("proxy-hides-metadata", ERROR, "The cloud's own addresses must be reached without the proxy")
@@ -146,24 +164,30 @@ def proxy_hides_metadata(given: RuleInput) -> Iterator[Finding]:
     proxy = given.config.proxy
     if proxy is None or proxy.http is None:
         return
-    access = table("machines")["access"]
-    clouds = sorted(given.providers)
-    addresses = dict.fromkeys(address for cloud in clouds for address in access[cloud]["asked_directly"])
+    addresses = dict.fromkeys(
+        address for cloud in sorted(given.providers) for address in table("machines")["access"][cloud]["asked_directly"]
+    )
     # Python, in which cloudbase-init asks, knows it only alone.
     if proxy.no_proxy == ["*"]:
         return
     missing = [address for address in _without(addresses, proxy.no_proxy) if address not in proxy.no_proxy]
     if missing:
-        message = f"a machine would ask the proxy for {', '.join(missing)}, where only its own cloud can answer"
-        yield Finding(("proxy", "no_proxy"), message, f"add {', '.join(missing)} to no_proxy")
+        yield Finding(
+            ("proxy", "no_proxy"),
+            f"a machine would ask the proxy for {', '.join(missing)}, where only its own cloud can answer",
+            f"add {', '.join(missing)} to no_proxy",
+        )
 
 
 @rule("proxy-over-tls", WARNING, "proxy.https should be an http:// address")
 def proxy_over_tls(given: RuleInput) -> Iterator[Finding]:
     proxy = given.config.proxy
     if proxy is not None and proxy.https is not None and proxy.for_downloads is None:
-        message = f"Windows PowerShell cannot use {proxy.https} over TLS: the builder downloads without a proxy"
-        yield Finding(("proxy", "https"), message, "write http:// if the proxy listens without TLS too")
+        yield Finding(
+            ("proxy", "https"),
+            f"Windows PowerShell cannot use {proxy.https} over TLS: the builder downloads without a proxy",
+            "write http:// if the proxy listens without TLS too",
+        )
 
 
 def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:

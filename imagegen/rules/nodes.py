@@ -102,30 +102,46 @@ def kube_proxy_by_host_process(given: RuleInput) -> Iterator[Finding]:
     """Where it is written, it asks for what is missing, and that is an error."""
     lack = _kubernetes_lacks(given) or _runtime_lacks(given)
     if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) not in given.document.lines:
-        message = f"kube-proxy runs in HostProcess containers where nothing else is said, and {lack[0]}"
-        yield Finding(("kube_proxy",), message, "say kube_proxy: none, wins or service")
+        yield Finding(
+            ("kube_proxy",),
+            f"kube-proxy runs in HostProcess containers where nothing else is said, and {lack[0]}",
+            "say kube_proxy: none, wins or service",
+        )
 
 
 @rule("wins-where-host-process-is-missing", ERROR, "wins must be used only on nodes without HostProcess containers")
 def wins_where_host_process_is_missing(given: RuleInput) -> Iterator[Finding]:
-    judged = known(table("kubernetes")["minors"], given.config.kubernetes.version)
-    if given.config.wins and judged and not _kubernetes_lacks(given) and not _runtime_lacks(given):
-        message = "HostProcess containers do on this node what wins did: it would be one more way in, and for nothing"
-        yield Finding(("wins",), message, "leave wins out, and choose kube_proxy: hostprocess")
+    if (
+        given.config.wins
+        and known(table("kubernetes")["minors"], given.config.kubernetes.version)
+        and not _kubernetes_lacks(given)
+        and not _runtime_lacks(given)
+    ):
+        yield Finding(
+            ("wins",),
+            "HostProcess containers do on this node what wins did: it would be one more way in, and for nothing",
+            "leave wins out, and choose kube_proxy: hostprocess",
+        )
 
 
 @rule("wins-and-signatures", ERROR, "wins and artifacts.signatures must not be used together")
 def wins_and_signatures(given: RuleInput) -> Iterator[Finding]:
     if given.config.wins and given.config.artifacts.signatures:
-        message = "wins runs on the machine what pods bring along, and nobody checks a signature of that"
-        yield Finding(("wins",), message, "leave out wins, or artifacts.signatures")
+        yield Finding(
+            ("wins",),
+            "wins runs on the machine what pods bring along, and nobody checks a signature of that",
+            "leave out wins, or artifacts.signatures",
+        )
 
 
 @rule("kube-proxy-by-wins", ERROR, "kube_proxy: wins requires the section wins")
 def kube_proxy_by_wins(given: RuleInput) -> Iterator[Finding]:
     if given.config.kube_proxy == "wins" and given.config.wins is None:
-        message = "wins is to run kube-proxy, and the image has no wins"
-        yield Finding(("kube_proxy",), message, "add the section wins with its version, or choose hostprocess")
+        yield Finding(
+            ("kube_proxy",),
+            "wins is to run kube-proxy, and the image has no wins",
+            "add the section wins with its version, or choose hostprocess",
+        )
 
 
 @rule("kubelet-flag-of-imagegen", ERROR, "kubelet_flags must not set what imagegen sets itself")
@@ -133,11 +149,17 @@ def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
     for flag in given.config.kubernetes.kubelet_flags:
         path = ("kubernetes", "kubelet_flags", flag)
         if flag in OWN_FLAGS:
-            message = f"kubelet's start script sets --{flag} itself, and the node depends on what it says"
-            yield Finding(path, message, "leave it out")
+            yield Finding(
+                path,
+                f"kubelet's start script sets --{flag} itself, and the node depends on what it says",
+                "leave it out",
+            )
         elif flag == "feature-gates":
-            message = "feature gates have a key of their own, which writes them as one list"
-            yield Finding(path, message, "write them under kubernetes.feature_gates")
+            yield Finding(
+                path,
+                "feature gates have a key of their own, which writes them as one list",
+                "write them under kubernetes.feature_gates",
+            )
 
 
 @rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
@@ -146,8 +168,11 @@ def kubelet_flag_known(given: RuleInput) -> Iterator[Finding]:
     version, flags = minor(given.config.kubernetes.version), table("kubelet")["flags"]
     for flag in given.config.kubernetes.kubelet_flags:
         if flag in flags and numbers(version) > numbers(flags[flag]["last"]):
-            message = f"kubelet has --{flag} up to {flags[flag]['last']} only, and {version} ends with an error"
-            yield Finding(("kubernetes", "kubelet_flags", flag), message, "leave it out")
+            yield Finding(
+                ("kubernetes", "kubelet_flags", flag),
+                f"kubelet has --{flag} up to {flags[flag]['last']} only, and {version} ends with an error",
+                "leave it out",
+            )
 
 
 @rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must be one that Go can hold")
@@ -158,9 +183,11 @@ def kubelet_flag_duration(given: RuleInput) -> Iterator[Finding]:
             continue
         hours = sum(float(number) * _HOURS[unit] for number, unit in _DURATION_PART.findall(value))
         if hours > _LONGEST_HOURS:
-            message = f"{value} is longer than Go's longest duration, and kubelet ends with an error"
-            hint = f"write at most {int(_LONGEST_HOURS)}h"
-            yield Finding(("kubernetes", "kubelet_flags", flag), message, hint)
+            yield Finding(
+                ("kubernetes", "kubelet_flags", flag),
+                f"{value} is longer than Go's longest duration, and kubelet ends with an error",
+                f"write at most {int(_LONGEST_HOURS)}h",
+            )
 
 
 @rule("feature-gate-known", ERROR, "kubelet of this Kubernetes must know the feature gate and accept its value")
@@ -176,13 +203,19 @@ def feature_gate_known(given: RuleInput) -> Iterator[Finding]:
         first, last, locked = (numbers(row[key] or "") for key in ("first", "last", "locked"))
         ends = f"and kubelet {version} ends with `unrecognized feature gate`"
         if first and numbers(version) < first:
-            hint = f"leave it out, or choose Kubernetes {row['first']} or later"
-            yield Finding(path, f"there is no such gate before {row['first']}, {ends}", hint)
+            yield Finding(
+                path,
+                f"there is no such gate before {row['first']}, {ends}",
+                f"leave it out, or choose Kubernetes {row['first']} or later",
+            )
         elif last and numbers(version) > last:
             yield Finding(path, f"there is no such gate after {row['last']}, {ends}", "leave it out")
         elif locked and not on and numbers(version) >= locked:
-            message = f"it cannot be switched off from {row['locked']} on: kubelet {version} ends with an error"
-            yield Finding(path, message, "leave it out")
+            yield Finding(
+                path,
+                f"it cannot be switched off from {row['locked']} on: kubelet {version} ends with an error",
+                "leave it out",
+            )
 
 
 # They set every gate of their stage that has no key of its own, whatever the order.
@@ -204,17 +237,21 @@ def feature_gate_needs(given: RuleInput) -> Iterator[Finding]:
         ends = f"and kubelet {version} ends with an error"
         decides = _deciding_key(needed, said, version)
         if decides == needed:
-            message = f"{' and '.join(gates)} {'are' if gates[1:] else 'is'} on and cannot be without it, {ends}"
-            hint = f"say {' and '.join(f'{gate}: false' for gate in gates)} too, or leave this out"
-            yield Finding(("kubernetes", "feature_gates", needed), message, hint)
+            yield Finding(
+                ("kubernetes", "feature_gates", needed),
+                f"{' and '.join(gates)} {'are' if gates[1:] else 'is'} on and cannot be without it, {ends}",
+                f"say {' and '.join(f'{gate}: false' for gate in gates)} too, or leave this out",
+            )
             continue
         off = f"which {decides}: false switches off" if decides else "which is off where nothing is said"
         for gate in gates:
             key = _deciding_key(gate, said, version)
             subject, instead = ("it", "") if key == gate else (f"{gate} is on and", f" or {gate}: false")
-            message = f"{subject} needs {needed}, {off}, {ends}"
-            hint = f"say {needed}: true{instead} too, or leave this out"
-            yield Finding(("kubernetes", "feature_gates", key or decides), message, hint)
+            yield Finding(
+                ("kubernetes", "feature_gates", key or decides),
+                f"{subject} needs {needed}, {off}, {ends}",
+                f"say {needed}: true{instead} too, or leave this out",
+            )
 
 
 def _is_on(gate: str, said: Mapping[str, bool], version: str) -> bool:
@@ -247,9 +284,11 @@ def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
     system = layout["system32"].rpartition("\\")[0]
     clash = clash or next((place for place in table("layout")["system_folders"] if is_inside(place, folder)), None)
     if clash or is_inside(folder, system):
-        message = f"{folder} does not lie apart from {clash or system}, and each has rights of its own"
-        hint = f"choose a folder that is nothing else's, as {layout['kubernetes']}"
-        yield Finding(("kubernetes", "install_path"), message, hint)
+        yield Finding(
+            ("kubernetes", "install_path"),
+            f"{folder} does not lie apart from {clash or system}, and each has rights of its own",
+            f"choose a folder that is nothing else's, as {layout['kubernetes']}",
+        )
 
 
 def is_inside(inner: str, outer: str) -> bool:
@@ -260,8 +299,9 @@ def is_inside(inner: str, outer: str) -> bool:
 def on_the_images_drive(given: RuleInput) -> Iterator[Finding]:
     for path, place in program_places(given):
         if not place.startswith("C:"):
-            message = f"an image holds the drive C: alone, and {place[:2]} is each machine's own"
-            yield Finding(path, message, "choose a path on C:")
+            yield Finding(
+                path, f"an image holds the drive C: alone, and {place[:2]} is each machine's own", "choose a path on C:"
+            )
 
 
 @rule("outlives-sealing", ERROR, "A path must not lie where sealing deletes")
@@ -269,8 +309,11 @@ def outlives_sealing(given: RuleInput) -> Iterator[Finding]:
     for path, place in program_places(given):
         for deleted in table("layout")["deleted_by_sealing"]:
             if lies_at(place, deleted):
-                message = f"sealing the image deletes {deleted}, so nothing in it reaches a node"
-                yield Finding(path, message, "choose a path outside it")
+                yield Finding(
+                    path,
+                    f"sealing the image deletes {deleted}, so nothing in it reaches a node",
+                    "choose a path outside it",
+                )
 
 
 def lies_at(place: str, pattern: str) -> bool:
@@ -281,10 +324,9 @@ def lies_at(place: str, pattern: str) -> bool:
 
 def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:
     """The paths on the machine that a config names."""
-    executables = enumerate(given.config.executables)
     return [
         (("kubernetes", "install_path"), given.config.kubernetes.install_path),
-        *((("executables", index, "path"), item.path) for index, item in executables),
+        *((("executables", index, "path"), item.path) for index, item in enumerate(given.config.executables)),
     ]
 
 
@@ -317,8 +359,11 @@ def kubeadm_script_is_powershell(given: RuleInput) -> Iterator[Finding]:
     for when, files in (("pre", scripts.pre), ("post", scripts.post)):
         for index, file in enumerate(files):
             if not file.lower().endswith(".ps1"):
-                message = f"{file} is no PowerShell file, and nothing on the node would run it"
-                yield Finding(("kubeadm_scripts", when, index), message, "name a file that ends with .ps1")
+                yield Finding(
+                    ("kubeadm_scripts", when, index),
+                    f"{file} is no PowerShell file, and nothing on the node would run it",
+                    "name a file that ends with .ps1",
+                )
 
 
 @rule(
@@ -327,8 +372,14 @@ def kubeadm_script_is_powershell(given: RuleInput) -> Iterator[Finding]:
 def ansible_carries_roles(given: RuleInput) -> Iterator[Finding]:
     ansible = given.config.ansible
     if ansible and given.config.provisioner != "ansible":
-        message = "PowerShell carries the steps, and nothing would run these roles"
-        yield Finding(("ansible",), message, "choose provisioner: ansible, or leave this out")
+        yield Finding(
+            ("ansible",),
+            "PowerShell carries the steps, and nothing would run these roles",
+            "choose provisioner: ansible, or leave this out",
+        )
     elif ansible and not ansible.before and not ansible.after:
-        message = "there is no role before or after the steps, so nothing reads this"
-        yield Finding(("ansible",), message, "name a role under before or after, or leave this out")
+        yield Finding(
+            ("ansible",),
+            "there is no role before or after the steps, so nothing reads this",
+            "name a role under before or after, or leave this out",
+        )

@@ -27,8 +27,11 @@ def no_device_name(given: RuleInput) -> Iterator[Finding]:
         for part in re.split(r"[\\/]", name):
             # Windows drops blanks before the dot too.
             if part.partition(".")[0].rstrip(" ").lower() in devices:
-                message = f"{part} is a device of Windows, whatever follows its dot, and no file or folder"
-                yield Finding(path, message, "choose another name")
+                yield Finding(
+                    path,
+                    f"{part} is a device of Windows, whatever follows its dot, and no file or folder",
+                    "choose another name",
+                )
 
 
 def _file_names(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
@@ -67,8 +70,11 @@ def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
         own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
         # Of the install path a rule of its own tells these, with its reason.
         if own and (path[0] == "executables" or own not in (*layout["system_folders"], "C:\\Windows")):
-            message = f"{own} belongs to Windows, which writes, hides or deletes what is there"
-            yield Finding(path, message, "choose a folder of your own, as C:\\tools")
+            yield Finding(
+                path,
+                f"{own} belongs to Windows, which writes, hides or deletes what is there",
+                "choose a folder of your own, as C:\\tools",
+            )
 
 
 @rule("no-short-name", ERROR, "A path must not have the form of a short name (8.3)")
@@ -77,17 +83,21 @@ def no_short_name(given: RuleInput) -> Iterator[Finding]:
     for path, place in program_places(given):
         short = next((part for part in place.split("\\") if _SHORT_NAME.search(part)), None)
         if short:
-            message = (
-                f"{short} may be Windows' short name of another file or folder, and that differs from image to image"
+            yield Finding(
+                path,
+                f"{short} may be Windows' short name of another file or folder, and that differs from image to image",
+                "write the long name",
             )
-            yield Finding(path, message, "write the long name")
 
 
 @rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen keeps below --out")
 def name_of_its_own(given: RuleInput) -> Iterator[Finding]:
     if given.config.name in table("layout")["output_folders"]:
-        message = f"below --out, {given.config.name} is a folder of imagegen's own"
-        yield Finding(("name",), message, f"choose another name, as {given.config.name}-image")
+        yield Finding(
+            ("name",),
+            f"below --out, {given.config.name} is a folder of imagegen's own",
+            f"choose another name, as {given.config.name}-image",
+        )
 
 
 @rule("path-length", ERROR, "A path must fit into the 259 characters that Windows takes")
@@ -97,8 +107,10 @@ def path_length(given: RuleInput) -> Iterator[Finding]:
         most = whole["max"] - (_ROOM_IN_A_FOLDER if path[-1] == "install_path" else 0)
         if len(place) > most:
             kept = f", and {_ROOM_IN_A_FOLDER} are kept for what lies in the folder" if most < whole["max"] else ""
-            message = f"it has {len(place)} characters: {whole['reason']}{kept}"
-            yield Finding(path, message, f"choose a path of at most {most}")
+            yield Finding(
+                path, f"it has {len(place)} characters: {whole['reason']}{kept}", f"choose a path of at most {most}"
+            )
         elif longest := max((one for one in place.split("\\") if len(one) > part["max"]), default=""):
-            message = f"{longest[:20]}… has {len(longest)} characters: {part['reason']}"
-            yield Finding(path, message, "choose a shorter name")
+            yield Finding(
+                path, f"{longest[:20]}… has {len(longest)} characters: {part['reason']}", "choose a shorter name"
+            )

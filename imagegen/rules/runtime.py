@@ -83,8 +83,11 @@ def host_network_is_dockers(given: RuleInput) -> Iterator[Finding]:
     if runtime.fake_host_network and not runtime.docker:
         yield Finding(path, "with containerd nothing looks for a network named host", "leave it out")
     elif runtime.fake_host_network and () < numbers(minor(version)) < _LOOKS_FOR_HOST:
-        message = f"kubelet {minor(version)} does not look for a network named host"
-        yield Finding(path, message, "leave it out, or choose Kubernetes 1.17 or later")
+        yield Finding(
+            path,
+            f"kubelet {minor(version)} does not look for a network named host",
+            "leave it out, or choose Kubernetes 1.17 or later",
+        )
 
 
 @rule("containerd-kubernetes", ERROR, "containerd and Kubernetes must be versions that work together")
@@ -95,8 +98,11 @@ def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
     if found and known(table("kubernetes")["minors"], version) and not goes_with(found.row, version):
         fitting = [name for name, row in lines.items() if goes_with(row, version)]
         others = [name for name in fitting if is_listed(lines[name]["newest_patch"], version)]
-        hint = f"with Kubernetes {minor(version)} choose one of {', '.join(others)}"
-        yield Finding(("runtime", "containerd", "version"), found.row["kubernetes"]["reason"], hint)
+        yield Finding(
+            ("runtime", "containerd", "version"),
+            found.row["kubernetes"]["reason"],
+            f"with Kubernetes {minor(version)} choose one of {', '.join(others)}",
+        )
 
 
 @rule("containerd-kubernetes-untested", WARNING, "containerd's own list should pair its version with Kubernetes")
@@ -105,8 +111,11 @@ def containerd_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
     line = known(table("containerd")["lines"], containerd.version) if containerd else None
     if containerd and line and goes_with(line.row, version) and not is_listed(containerd.version, version):
         choices = " or ".join(table("containerd")["tested"][minor(version)]["at_least"])
-        message = f"containerd {containerd.version} is not listed with Kubernetes {minor(version)}: nobody tests them"
-        yield Finding(("runtime", "containerd", "version"), message, f"choose {choices}, or a later patch of one")
+        yield Finding(
+            ("runtime", "containerd", "version"),
+            f"containerd {containerd.version} is not listed with Kubernetes {minor(version)}: nobody tests them",
+            f"choose {choices}, or a later patch of one",
+        )
 
 
 @rule(
@@ -119,8 +128,11 @@ def registry_mirror_named(given: RuleInput) -> Iterator[Finding]:
     containerd = given.config.runtime.containerd
     for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
         if not mirrors:
-            path = ("runtime", "containerd", "registry_mirrors", host)
-            yield Finding(path, f"there is no mirror of {host} here", "name one, or leave the registry out")
+            yield Finding(
+                ("runtime", "containerd", "registry_mirrors", host),
+                f"there is no mirror of {host} here",
+                "name one, or leave the registry out",
+            )
 
 
 @rule(
@@ -136,8 +148,11 @@ def registry_mirror_once(given: RuleInput) -> Iterator[Finding]:
         plain = [mirror.rstrip("/") for mirror in mirrors]
         for index, mirror in enumerate(plain):
             if mirror in plain[:index] and mirrors[index] not in mirrors[:index]:
-                path = ("runtime", "containerd", "registry_mirrors", host, index)
-                yield Finding(path, f"{mirror} is here twice: a closing slash makes no other one", "leave one out")
+                yield Finding(
+                    ("runtime", "containerd", "registry_mirrors", host, index),
+                    f"{mirror} is here twice: a closing slash makes no other one",
+                    "leave one out",
+                )
 
 
 @rule("containerd-knows-setting", ERROR, "This containerd must know each setting")
@@ -149,8 +164,11 @@ def containerd_knows_setting(given: RuleInput) -> Iterator[Finding]:
     for name in found.row["lacks"]:
         if getattr(containerd, name):
             first = next(line for line, row in lines.items() if name not in row["lacks"])
-            message = f"containerd {found.minor} does not know it, and would pass it over"
-            yield Finding(("runtime", "containerd", name), message, f"leave it out, or choose {first} or later")
+            yield Finding(
+                ("runtime", "containerd", name),
+                f"containerd {found.minor} does not know it, and would pass it over",
+                f"leave it out, or choose {first} or later",
+            )
 
 
 @rule("containerd-settings-are-toml", ERROR, "runtime.containerd.settings must be TOML")
@@ -160,8 +178,11 @@ def containerd_settings_are_toml(given: RuleInput) -> Iterator[Finding]:
         return
     settings = _parsed(text)
     if isinstance(settings, str):
-        message = f"containerd would not start with this: {settings}"
-        yield Finding(_SETTINGS, message, 'write keys as `name = "value"`, below a [section] where they belong to one')
+        yield Finding(
+            _SETTINGS,
+            f"containerd would not start with this: {settings}",
+            'write keys as `name = "value"`, below a [section] where they belong to one',
+        )
     elif not settings:
         yield Finding(_SETTINGS, "there is no setting in it", "leave it out")
 
@@ -179,23 +200,30 @@ def containerd_settings_of_imagegen(given: RuleInput) -> Iterator[Finding]:
             yield Finding(_SETTINGS, f"imagegen's own config says {said}", f"leave it out, or {_instead(path, schema)}")
     for path in _LISTENERS:
         if _has(settings, path):
-            message = (
-                f"kubelet looks for containerd where it listens by itself, and {'.'.join(path)} says another place"
+            yield Finding(
+                _SETTINGS,
+                f"kubelet looks for containerd where it listens by itself, and {'.'.join(path)} says another place",
+                "leave it out",
             )
-            yield Finding(_SETTINGS, message, "leave it out")
     disabled = settings.get("disabled_plugins")
     for plugin in disabled if isinstance(disabled, list) else ():
         if plugin in _CRI_PLUGINS:
-            message = f"disabled_plugins names {plugin}, and without it kubelet has no runtime"
-            yield Finding(_SETTINGS, message, "leave it out of the list")
+            yield Finding(
+                _SETTINGS,
+                f"disabled_plugins names {plugin}, and without it kubelet has no runtime",
+                "leave it out of the list",
+            )
 
 
 @rule("registry-mirror-beside-configs", ERROR, "registry_mirrors and registry.configs must not be used together")
 def registry_mirror_beside_configs(given: RuleInput) -> Iterator[Finding]:
     containerd, (settings, _) = given.config.runtime.containerd, _settings(given)
     if containerd and containerd.registry_mirrors and _has(settings, ("plugins", _IMAGES, "registry", "configs")):
-        message = f"with registry_mirrors containerd reads one folder, and passes over registry.configs of {_IMAGES}"
-        yield Finding(_SETTINGS, message, "leave one of both out")
+        yield Finding(
+            _SETTINGS,
+            f"with registry_mirrors containerd reads one folder, and passes over registry.configs of {_IMAGES}",
+            "leave one of both out",
+        )
 
 
 @rule("registry-secret", ERROR, "The image must not contain a registry's credentials")
@@ -208,9 +236,11 @@ def registry_secret(given: RuleInput) -> Iterator[Finding]:
         configs = registry.get("configs")
         parts = configs.values() if isinstance(configs, dict) else ()
         if "auths" in registry or any("auth" in part for part in parts if isinstance(part, dict)):
-            message = f"{plugin} gets a registry's credentials, and whoever has the image or a node of it reads them"
-            hint = "leave them out: pods have imagePullSecrets, and kubelet has credential_providers"
-            yield Finding(_SETTINGS, message, hint)
+            yield Finding(
+                _SETTINGS,
+                f"{plugin} gets a registry's credentials, and whoever has the image or a node of it reads them",
+                "leave them out: pods have imagePullSecrets, and kubelet has credential_providers",
+            )
 
 
 def _instead(path: tuple[str, ...], schema: int) -> str:
@@ -226,15 +256,20 @@ def containerd_settings_schema(given: RuleInput) -> Iterator[Finding]:
     settings, schema = _settings(given)
     for plugin in _NAMED_ELSEWHERE.get(schema, ()):
         if _has(settings, ("plugins", plugin)):
-            message = f"containerd's config is written in schema {schema}, which has no plugin {plugin}"
-            yield Finding(_SETTINGS, message, f"write it for {' or '.join(_NAMED[schema])}")
+            yield Finding(
+                _SETTINGS,
+                f"containerd's config is written in schema {schema}, which has no plugin {plugin}",
+                f"write it for {' or '.join(_NAMED[schema])}",
+            )
     # What listens for kubelet has kept its name; what it once said of images and of containers is said elsewhere.
     for row in table("containerd")["moved"] if schema > _MERGED_CRI else ():
         for key in row["keys"]:
             if _has(settings, ("plugins", _OLD_CRI, key)):
-                message = f"in schema {schema} {key} is no key of {_OLD_CRI} any more, which would pass it over"
-                hint = f"say {_SAID_BY[key]}" if key in _SAID_BY else f"write it for {row['to']}"
-                yield Finding(_SETTINGS, message, hint)
+                yield Finding(
+                    _SETTINGS,
+                    f"in schema {schema} {key} is no key of {_OLD_CRI} any more, which would pass it over",
+                    f"say {_SAID_BY[key]}" if key in _SAID_BY else f"write it for {row['to']}",
+                )
 
 
 def _settings(given: RuleInput) -> tuple[dict[str, object], int]:

@@ -27,8 +27,11 @@ def step_option_known(given: RuleInput) -> Iterator[Finding]:
         for option, value in options.items():
             path = ("step_options", name, option)
             if option not in declared:
-                hint = nearest(option, sorted(declared)) if declared else "leave it out: this step has no options"
-                yield Finding(path, f"the step {name} has no option {option!r}", hint)
+                yield Finding(
+                    path,
+                    f"the step {name} has no option {option!r}",
+                    nearest(option, sorted(declared)) if declared else "leave it out: this step has no options",
+                )
             elif not declared[option].accepts(value):
                 kind, example = declared[option].type, declared[option].example
                 yield Finding(path, f"the option must be of the type {kind}", f"for example {example!r}")
@@ -40,6 +43,8 @@ def step_option_required(given: RuleInput) -> Iterator[Finding]:
     for name, step in (given.steps() if given.config.steps_path else {}).items():
         for option, declared in step.meta.options.items():
             if declared.default is None and option not in all_options.get(name, {}):
-                message = f"the step {name} requires the option {option!r}: {declared.description}"
-                hint = f"write step_options: {{{name}: {{{option}: {declared.example!r}}}}}"
-                yield Finding(("steps_path",), message, hint)
+                yield Finding(
+                    ("steps_path",),
+                    f"the step {name} requires the option {option!r}: {declared.description}",
+                    f"write step_options: {{{name}: {{{option}: {declared.example!r}}}}}",
+                )

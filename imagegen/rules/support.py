@@ -69,9 +69,11 @@ def _end(row: JsonObject) -> datetime.date:
 def support_ended(given: RuleInput) -> Iterator[Finding]:
     for product in _products(given):
         if product.end < given.today and not given.config.allow_eol:
-            message = f"support of {product.title} ended on {product.end}: nobody mends its security holes"
-            hint = f"choose {product.later}; or say allow_eol: true, which the manifest records"
-            yield Finding(product.path, message, hint)
+            yield Finding(
+                product.path,
+                f"support of {product.title} ended on {product.end}: nobody mends its security holes",
+                f"choose {product.later}; or say allow_eol: true, which the manifest records",
+            )
 
 
 @rule(
@@ -83,8 +85,11 @@ def support_ended(given: RuleInput) -> Iterator[Finding]:
 def support_ended_allowed(given: RuleInput) -> Iterator[Finding]:
     for product in _products(given):
         if product.end < given.today and given.config.allow_eol:
-            message = f"support of {product.title} ended on {product.end}, and allow_eol builds it all the same"
-            yield Finding(product.path, message, f"move to {product.later}")
+            yield Finding(
+                product.path,
+                f"support of {product.title} ended on {product.end}, and allow_eol builds it all the same",
+                f"move to {product.later}",
+            )
 
 
 @rule(
@@ -96,12 +101,16 @@ def support_ended_allowed(given: RuleInput) -> Iterator[Finding]:
 def support_ends_soon(given: RuleInput) -> Iterator[Finding]:
     for product in _products(given):
         if given.today <= product.end <= given.today + _SOON:
-            message = f"support of {product.title} ends on {product.end}"
-            yield Finding(product.path, message, f"plan for {product.later}")
+            yield Finding(
+                product.path, f"support of {product.title} ends on {product.end}", f"plan for {product.later}"
+            )
 
 
 @rule("allow-eol-idle", WARNING, "allow_eol should be true only where support has ended")
 def allow_eol_idle(given: RuleInput) -> Iterator[Finding]:
     if given.config.allow_eol and not any(product.end < given.today for product in _products(given)):
-        message = "everything here is still supported, so this would first do something on the day when that ends"
-        yield Finding(("allow_eol",), message, "leave it out until it is needed")
+        yield Finding(
+            ("allow_eol",),
+            "everything here is still supported, so this would first do something on the day when that ends",
+            "leave it out until it is needed",
+        )

@@ -64,8 +64,11 @@ def find_unimplemented(config: ImageConfig, specs: Mapping[str, Spec], document:
 
 
 def _problem(name: str, feature: Feature, document: Document, path: YamlPath) -> Problem:
-    message = f"{feature['what']} is not built yet ({name})"
-    problem = document.problem(path, message, f"leave it out; `imagegen rules {name}` says what asks for it")
+    problem = document.problem(
+        path,
+        f"{feature['what']} is not built yet ({name})",
+        f"leave it out; `imagegen rules {name}` says what asks for it",
+    )
     return dataclasses.replace(problem, severity=WARNING, rule=RULE)
 
 

@@ -72,16 +72,22 @@ def _unknown(path: YamlPath, product: str, version: str, name: str, rows: str) -
 def _newer(path: YamlPath, product: str, version: str, name: str, rows: str) -> Iterator[Finding]:
     found = known(table(name)[rows], version)
     if found and found.newer:
-        message = f"{product} {minor(version)} is newer than the catalogue: the facts of {found.minor} are taken"
-        yield Finding(path, message, f"choose {found.minor}, or read what has changed since and try the image")
+        yield Finding(
+            path,
+            f"{product} {minor(version)} is newer than the catalogue: the facts of {found.minor} are taken",
+            f"choose {found.minor}, or read what has changed since and try the image",
+        )
 
 
 @rule("cloudbase-init-known", WARNING, "The cloudbase-init version should be in the catalogue")
 def cloudbase_init_known(given: RuleInput) -> Iterator[Finding]:
     version, versions = given.config.cloudbase_init.version, table("cloudbase-init")["versions"]
     if version not in versions:
-        message = f"the catalogue does not know cloudbase-init {version}, and nobody has tried it here"
-        yield Finding(("cloudbase_init", "version"), message, f"known: {', '.join(versions)}")
+        yield Finding(
+            ("cloudbase_init", "version"),
+            f"the catalogue does not know cloudbase-init {version}, and nobody has tried it here",
+            f"known: {', '.join(versions)}",
+        )
 
 
 @rule(
@@ -93,8 +99,11 @@ def cloudbase_init_known(given: RuleInput) -> Iterator[Finding]:
 def windows_release_known(given: RuleInput) -> Iterator[Finding]:
     release, windows = given.config.windows.release, table("windows")
     if release not in windows["releases"] and release not in windows["refused"]:
-        message = f"the catalogue knows no Windows release {release!r}"
-        yield Finding(_RELEASE, message, f"choose one of {', '.join(windows['releases'])}")
+        yield Finding(
+            _RELEASE,
+            f"the catalogue knows no Windows release {release!r}",
+            f"choose one of {', '.join(windows['releases'])}",
+        )
 
 
 @rule("windows-release-refused", ERROR, "The Windows release must still work as a Kubernetes node")
@@ -109,5 +118,8 @@ def windows_edition(given: RuleInput) -> Iterator[Finding]:
     windows = given.config.windows
     release = table("windows")["releases"].get(windows.release)
     if release and windows.edition not in release["editions"]:
-        message = f"{release['title']} has no edition {windows.edition!r}"
-        yield Finding(("windows", "edition"), message, f"choose {' or '.join(release['editions'])}")
+        yield Finding(
+            ("windows", "edition"),
+            f"{release['title']} has no edition {windows.edition!r}",
+            f"choose {' or '.join(release['editions'])}",
+        )

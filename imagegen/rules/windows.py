@@ -45,8 +45,11 @@ def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
     others = [name for name, other in minors.items() if other["windows"].get(release, {}).get("verdict") == "tested"]
     choices = [f"Windows {' or '.join(releases)}"] if releases else []
     choices += [f"Kubernetes {others[0]} to {others[-1]}"] if others else []
-    hint = f"tested together: {'; or '.join(choices)}" if choices else "choose another release"
-    yield Finding(("windows", "release"), row["reason"], hint)
+    yield Finding(
+        ("windows", "release"),
+        row["reason"],
+        f"tested together: {'; or '.join(choices)}" if choices else "choose another release",
+    )
 
 
 @rule(
@@ -73,9 +76,11 @@ def container_image_tag_known(given: RuleInput) -> Iterator[Finding]:
     for path, image in _container_images(given):
         # Other images may be of several releases at once, or of none that matters.
         if (path[0] == "windows" or image.startswith(_BASE_IMAGES)) and _release_of(image, of_windows=True) is None:
-            message = f"nothing says of which Windows release {image} is, so nobody knows whether the host runs it"
-            hint = f"name a tag: {', '.join(table('images')['tags'])}, or one with the build, as 10.0.20348.1"
-            yield Finding(path, message, hint)
+            yield Finding(
+                path,
+                f"nothing says of which Windows release {image} is, so nobody knows whether the host runs it",
+                f"name a tag: {', '.join(table('images')['tags'])}, or one with the build, as 10.0.20348.1",
+            )
 
 
 def _container_images(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
@@ -110,8 +115,7 @@ def _runs(given: RuleInput) -> set[str]:
     runs = set(host["runs_images_of"])
     if windows.hyper_v == "isolation":
         runs |= {name for name, row in releases.items() if row["build"] <= host["build"]}
-        former = table("images")["former_tags"].values()
-        runs |= {row["release"] for row in former if row["build"] <= host["build"]}
+        runs |= {row["release"] for row in table("images")["former_tags"].values() if row["build"] <= host["build"]}
     return runs
 
 
@@ -124,8 +128,11 @@ def pause_for_windows(given: RuleInput) -> Iterator[Finding]:
     least = release["pause_at_least"]
     # Only what is called pause is numbered like it.
     if name == "pause" and numbers(tag) and numbers(tag) < numbers(least):
-        hint = f"choose pause {least} or later, or leave pause_image out"
-        yield Finding(("kubernetes", "pause_image"), release["pause_note"], hint)
+        yield Finding(
+            ("kubernetes", "pause_image"),
+            release["pause_note"],
+            f"choose pause {least} or later, or leave pause_image out",
+        )
 
 
 @rule("hot-fix-review", WARNING, "A registry fix should have been reviewed before its date")
@@ -147,5 +154,8 @@ def updates_exclude(given: RuleInput) -> Iterator[Finding]:
         if kb in updates.kbs:
             yield Finding(path, f"{kb} is asked for under kbs and excluded here", "leave one of both out")
         elif not updates.categories:
-            message = f"only what kbs names is installed, and {kb} is not among it: excluding it does nothing"
-            yield Finding(path, message, "leave it out, or name categories")
+            yield Finding(
+                path,
+                f"only what kbs names is installed, and {kb} is not among it: excluding it does nothing",
+                "leave it out, or name categories",
+            )

@@ -33,8 +33,7 @@ def capacity_checks(clients: ServiceClients, settings: Settings) -> tuple[list[C
     offered: list[str] = []
     checks = run_check("sizes", lambda: _sizes(clients("ec2", settings.region), settings, offered))
     if offered:
-        quotas = run_check("vCPU quota", lambda: _quotas(clients, settings, offered))
-        checks += _if_no_other_will_do(quotas)
+        checks += _if_no_other_will_do(run_check("vCPU quota", lambda: _quotas(clients, settings, offered)))
     return checks, offered
 
 
@@ -95,9 +94,11 @@ def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -
         fitting = [f"{size} needs {vcpus[size]}" for size in counted if vcpus[size] <= limit]
         others = [f"{size} needs {vcpus[size]}, too many" for size in counted if vcpus[size] > limit]
         command = f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code}"
-        wanted = max(vcpus[size] for size in counted)
         check = check_sizes(
-            f"vCPU quota {code}", fitting, others, f"`{command} --region {settings.region} --desired-value {wanted}`"
+            f"vCPU quota {code}",
+            fitting,
+            others,
+            f"`{command} --region {settings.region} --desired-value {max(vcpus[size] for size in counted)}`",
         )
         room = f"{limit} vCPUs of '{quota.get('QuotaName', code)}', not counting what runs now"
         yield dataclasses.replace(check, message=f"{room}; {check.message}")

@@ -99,8 +99,10 @@ def _regions(ec2: EC2Client, settings: Settings) -> Iterator[Check]:
     build_region = _region("build region", settings.region, statuses, "choose another targets.aws.region")
     yield dataclasses.replace(build_region, stops=True)
     for region in settings.publish.regions:
-        instead = f"leave {region} out of targets.aws.publish.regions"
-        yield dataclasses.replace(_region("publish region", region, statuses, instead), of_publishing=True)
+        yield dataclasses.replace(
+            _region("publish region", region, statuses, f"leave {region} out of targets.aws.publish.regions"),
+            of_publishing=True,
+        )
 
 
 def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -> Check:
@@ -108,8 +110,12 @@ def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -
     status = statuses.get(region)
     if status is None:
         nearest = difflib.get_close_matches(region, statuses, n=3)
-        hint = f"write {' or '.join(nearest)}, or {instead}" if nearest else instead
-        return Check(subject, WRONG, "AWS has no region of this name", hint)
+        return Check(
+            subject,
+            WRONG,
+            "AWS has no region of this name",
+            f"write {' or '.join(nearest)}, or {instead}" if nearest else instead,
+        )
     if status == "not-opted-in":
         command = f"aws account enable-region --region-name {region}"
         hint = f"enable it (`{command}`, which takes minutes), or {instead}"
@@ -123,11 +129,19 @@ def _subnet(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     with explained(f"looking for {subject}", RefusedError):
         subnets = clients("ec2", region).describe_subnets(Filters=_filter("subnet-id", network.subnet_id))["Subnets"]
     if not subnets:
-        hint = "correct targets.aws.network.subnet_id, or targets.aws.region"
-        yield Check(subject, WRONG, f"this account has no such subnet in {region}", hint)
+        yield Check(
+            subject,
+            WRONG,
+            f"this account has no such subnet in {region}",
+            "correct targets.aws.network.subnet_id, or targets.aws.region",
+        )
     elif network.vpc_id not in (None, subnets[0]["VpcId"]):
-        hint = "correct targets.aws.network.vpc_id, or leave it out"
-        yield Check(subject, WRONG, f"it is in {subnets[0]['VpcId']}, not in {network.vpc_id}", hint)
+        yield Check(
+            subject,
+            WRONG,
+            f"it is in {subnets[0]['VpcId']}, not in {network.vpc_id}",
+            "correct targets.aws.network.vpc_id, or leave it out",
+        )
     else:
         yield Check(subject, OK, f"in {subnets[0]['VpcId']}, {subnets[0]['AvailabilityZone']}")
 
@@ -140,11 +154,19 @@ def _vpc(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     if vpcs:
         yield Check(f"VPC {vpcs[0]['VpcId']}", OK, "there" if vpc else f"the default one of {region}")
     elif vpc:
-        hint = "correct targets.aws.network.vpc_id, or targets.aws.region"
-        yield Check(f"VPC {vpc}", WRONG, f"this account has no such VPC in {region}", hint)
+        yield Check(
+            f"VPC {vpc}",
+            WRONG,
+            f"this account has no such VPC in {region}",
+            "correct targets.aws.network.vpc_id, or targets.aws.region",
+        )
     else:
-        hint = "set targets.aws.network.subnet_id, or run `aws ec2 create-default-vpc`"
-        yield Check("default VPC", WRONG, f"this account has none in {region}", hint)
+        yield Check(
+            "default VPC",
+            WRONG,
+            f"this account has none in {region}",
+            "set targets.aws.network.subnet_id, or run `aws ec2 create-default-vpc`",
+        )
 
 
 def _security_groups(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
@@ -158,8 +180,9 @@ def _security_groups(clients: ServiceClients, settings: Settings) -> Iterator[Ch
         if group in found:
             yield Check(f"security group {group}", OK, f"in {found[group]}")
         else:
-            message = f"this account has no such security group in {settings.region}"
-            yield Check(f"security group {group}", WRONG, message, hint)
+            yield Check(
+                f"security group {group}", WRONG, f"this account has no such security group in {settings.region}", hint
+            )
 
 
 def _instance_profile(clients: ServiceClients, settings: Settings, subject: str) -> Iterator[Check]:
@@ -171,8 +194,12 @@ def _instance_profile(clients: ServiceClients, settings: Settings, subject: str)
         except ClientError as error:
             if error_code(error) != "NoSuchEntity":
                 raise
-            hint = "correct targets.aws.iam_instance_profile, or create it"
-            yield Check(subject, WRONG, "this account has no such instance profile", hint)
+            yield Check(
+                subject,
+                WRONG,
+                "this account has no such instance profile",
+                "correct targets.aws.iam_instance_profile, or create it",
+            )
             return
     yield Check(subject, OK, "there")
 

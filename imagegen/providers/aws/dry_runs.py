@@ -62,11 +62,16 @@ def _key(clients: ServiceClients, region: str, key: str) -> Iterator[Check]:
             yield Check(subject, WRONG, "there is no such key", "correct targets.aws.encryption, or create the key")
             return
     if found["KeyState"] != "Enabled":
-        hint = "enable it, or name another in targets.aws.encryption"
-        yield Check(subject, WRONG, f"it is {found['KeyState']}", hint)
+        yield Check(
+            subject, WRONG, f"it is {found['KeyState']}", "enable it, or name another in targets.aws.encryption"
+        )
     elif found.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
-        hint = "name a symmetric key in targets.aws.encryption"
-        yield Check(subject, WRONG, f"it is of kind {found['KeySpec']}, which EBS cannot use", hint)
+        yield Check(
+            subject,
+            WRONG,
+            f"it is of kind {found['KeySpec']}, which EBS cannot use",
+            "name a symmetric key in targets.aws.encryption",
+        )
     else:
         yield Check(subject, OK, "enabled; whether EBS may use it is decided by its policy, which is not read")
 
@@ -77,8 +82,7 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
     The base image stands for the image to copy, too.
     """
     ec2 = clients("ec2", settings.region)
-    key = {"KeyName": _NAME, "TagSpecifications": _tags("key-pair")}
-    checks = _dry_run("CreateKeyPair", ec2.create_key_pair, key)
+    checks = _dry_run("CreateKeyPair", ec2.create_key_pair, {"KeyName": _NAME, "TagSpecifications": _tags("key-pair")})
     if not settings.network.security_group_ids:
         vpc = {"VpcId": settings.network.vpc_id} if settings.network.vpc_id else {}
         group = {"GroupName": _NAME, "Description": _NAME, "TagSpecifications": _tags("security-group"), **vpc}
@@ -94,8 +98,13 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
     if ami and size:
         checks += _dry_run("RunInstances", ec2.run_instances, _launch(settings, ami, size))
     else:
-        why = f"could not be asked without {'a size that is offered' if ami else 'the base image'}"
-        checks.append(Check("permission for ec2:RunInstances", UNKNOWN, why))
+        checks.append(
+            Check(
+                "permission for ec2:RunInstances",
+                UNKNOWN,
+                f"could not be asked without {'a size that is offered' if ami else 'the base image'}",
+            )
+        )
     for region in _to(settings) if ami else []:
         copy = {
             "SourceImageId": ami,

@@ -24,5 +24,7 @@ def explained_endpoint(environ: Mapping[str, str]) -> Iterator[None]:
         guilty = [name for name in said if environ[name] in str(error)] or [
             f"endpoint_url of the profile, or {_VARIABLE}"
         ]
-        hint = f"write a whole URL, as https://host.example, or leave {guilty[0]} out"
-        raise ConfigError(f"{guilty[0]} is not valid: {error}", hint=hint) from error
+        raise ConfigError(
+            f"{guilty[0]} is not valid: {error}",
+            hint=f"write a whole URL, as https://host.example, or leave {guilty[0]} out",
+        ) from error

@@ -49,8 +49,9 @@ def has_encrypted_disks(image: ImageTypeDef) -> bool:
     That one wears the same tags under a name of its own. What a pending image's disks will be is not told yet.
     """
     disks = [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
-    encrypted = all(disk.get("Encrypted") for disk in disks)
-    return tags_of(image).get("Name") == image["Name"] and (encrypted or image["State"] == PENDING)
+    return tags_of(image).get("Name") == image["Name"] and (
+        all(disk.get("Encrypted") for disk in disks) or image["State"] == PENDING
+    )
 
 
 def snapshots_of(image: ImageTypeDef) -> list[str]:

@@ -119,8 +119,14 @@ def _instances(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 def _launch_templates(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     for templates in ec2.get_paginator("describe_launch_templates").paginate(Filters=_OURS):
         for template in templates["LaunchTemplates"]:
-            name = template["LaunchTemplateName"]
-            yield _leftover(LAUNCH_TEMPLATE, template["LaunchTemplateId"], region, template, "available", name)
+            yield _leftover(
+                LAUNCH_TEMPLATE,
+                template["LaunchTemplateId"],
+                region,
+                template,
+                "available",
+                template["LaunchTemplateName"],
+            )
 
 
 def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:

@@ -79,8 +79,11 @@ def _wait_until_terminated(ec2: EC2Client, clock: Clock, id_: str) -> None:
     asked: Any = [{"Name": "instance-id", "Values": [id_]}]
 
     def look() -> bool | None:
-        reservations = ec2.describe_instances(Filters=asked)["Reservations"]
-        states = {each["State"]["Name"] for reservation in reservations for each in reservation["Instances"]}
+        states = {
+            each["State"]["Name"]
+            for reservation in ec2.describe_instances(Filters=asked)["Reservations"]
+            for each in reservation["Instances"]
+        }
         return True if states <= {"terminated"} else None
 
     if wait_for(look, limit_s=TERMINATION_LIMIT_S, clock=clock) is None:

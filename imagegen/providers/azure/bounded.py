@@ -43,8 +43,14 @@ def _transport(deadline: Deadline) -> RequestsTransport:
             if not deadline.left_s:
                 raise ServiceRequestTimeoutError(f"there was no time left of {deadline.limit_s:g} seconds")
             # Of each: a host that answers slowly may take both.
-            limits = {"connection_timeout": CONNECT_S, "read_timeout": READ_S}
-            return super().send(request, **options, **{name: min(s, deadline.left_s) for name, s in limits.items()})
+            return super().send(
+                request,
+                **options,
+                **{
+                    name: min(s, deadline.left_s)
+                    for name, s in {"connection_timeout": CONNECT_S, "read_timeout": READ_S}.items()
+                },
+            )
 
         def sleep(self, duration: float) -> None:
             if not deadline.allows_pause(duration):

@@ -81,13 +81,16 @@ def _subscription(arm: Arm) -> Iterator[Check]:
     with explained("signing in", RefusedError):
         found = arm.get(arm.root, _SUBSCRIPTIONS_API)
     if found is None:
-        hint = "check AZURE_SUBSCRIPTION_ID, and that these credentials have a role in it"
-        yield Check(SIGN_IN, WRONG, f"these credentials see no subscription {arm.subscription}", hint)
+        yield Check(
+            SIGN_IN,
+            WRONG,
+            f"these credentials see no subscription {arm.subscription}",
+            "check AZURE_SUBSCRIPTION_ID, and that these credentials have a role in it",
+        )
         return
     name, state = found.get("displayName") or arm.subscription, found.get("state") or "unknown"
     if state in ("Disabled", "Deleted"):
-        hint = "enable it, or name another subscription"
-        yield Check(SIGN_IN, WRONG, f"the subscription {name} is {state}", hint)
+        yield Check(SIGN_IN, WRONG, f"the subscription {name} is {state}", "enable it, or name another subscription")
     else:
         yield Check(SIGN_IN, OK, f"subscription {name}, {arm.subscription}: {state}")
 
@@ -97,8 +100,10 @@ def _regions(arm: Arm, settings: Settings) -> Iterator[Check]:
         known = {location["name"] for location in arm.listed(f"{arm.root}/locations", _SUBSCRIPTIONS_API)}
     yield _region("build region", settings.location, known, "choose another targets.azure.location")
     for region in settings.publish.regions:
-        instead = f"leave {region} out of targets.azure.publish.regions"
-        yield dataclasses.replace(_region("publish region", region, known, instead), of_publishing=True)
+        yield dataclasses.replace(
+            _region("publish region", region, known, f"leave {region} out of targets.azure.publish.regions"),
+            of_publishing=True,
+        )
 
 
 def _region(what: str, region: str, known: set[str], instead: str) -> Check:
@@ -106,8 +111,12 @@ def _region(what: str, region: str, known: set[str], instead: str) -> Check:
     if region in known:
         return Check(subject, OK, "the subscription has it")
     nearest = difflib.get_close_matches(region, known, n=3)
-    hint = f"write {' or '.join(nearest)}, or {instead}" if nearest else instead
-    return Check(subject, WRONG, "the subscription has no region of this name", hint)
+    return Check(
+        subject,
+        WRONG,
+        "the subscription has no region of this name",
+        f"write {' or '.join(nearest)}, or {instead}" if nearest else instead,
+    )
 
 
 def _path(arm: Arm, definition: Definition) -> str:
@@ -143,8 +152,16 @@ def _number(arm: Arm, settings: Settings, kubernetes: str) -> Iterator[Check]:
         yield Check(subject, OK, "the number is free")
     elif state == _SUCCEEDED and IMAGE_ID in (found.get("tags") or {}):
         # Which image it is follows from a lock.
-        message = "it is there: if it is this config's image, `build` publishes it, and else refuses"
-        yield Check(subject, UNKNOWN, message, f"if it is another image, {instead}")
+        yield Check(
+            subject,
+            UNKNOWN,
+            "it is there: if it is this config's image, `build` publishes it, and else refuses",
+            f"if it is another image, {instead}",
+        )
     else:
-        hint = f"{instead}, or delete it: `{definition.deletion(name)}`"
-        yield Check(subject, WRONG, f"it is there already ({state}), and is never overwritten", hint)
+        yield Check(
+            subject,
+            WRONG,
+            f"it is there already ({state}), and is never overwritten",
+            f"{instead}, or delete it: `{definition.deletion(name)}`",
+        )

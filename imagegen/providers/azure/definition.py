@@ -130,9 +130,12 @@ def _wrong_kind(subject: str, found: Properties, generation: int) -> Iterator[Ch
 def _wrong_security(subject: str, found: str, asked: str) -> Iterator[Check]:
     if found.lower() not in _TAKES[asked]:
         feature = f"with --features SecurityType={asked}" if asked != _STANDARD else "without a SecurityType"
-        hint = f"create a definition {feature}, or set targets.azure.security_type to what this one is for"
-        message = f"its security type is {found}, and targets.azure.security_type is {asked}"
-        yield Check(subject, WRONG, message, hint)
+        yield Check(
+            subject,
+            WRONG,
+            f"its security type is {found}, and targets.azure.security_type is {asked}",
+            f"create a definition {feature}, or set targets.azure.security_type to what this one is for",
+        )
     elif found.lower().endswith("supported"):
         # Seen in 2023 and 2024 (packer-plugin-azure#304, microsoft/STL#4682); not known to hold for ever.
         message = f"its security type is {found}, for which Azure has rejected images captured from a virtual machine"

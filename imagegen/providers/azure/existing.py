@@ -51,8 +51,12 @@ def _place(subject: str, found: Mapping[str, object] | None, location: str) -> C
         return Check(subject, WRONG, "it is not there", "create it, or correct targets.azure")
     region = str(found.get("location", "")).replace(" ", "").lower()
     if region != location:
-        message = f"it is in {region}, and the build in {location}"
-        return Check(subject, WRONG, message, f"name one in {location}, or set targets.azure.location to {region}")
+        return Check(
+            subject,
+            WRONG,
+            f"it is in {region}, and the build in {location}",
+            f"name one in {location}, or set targets.azure.location to {region}",
+        )
     return Check(subject, OK, f"in {region}")
 
 
@@ -63,8 +67,12 @@ def _vault(arm: Arm, settings: Settings, path: str) -> Iterator[Check]:
     placed = _place(subject, found, settings.location)
     if found is not None and placed.verdict == OK and not found.get("properties", {}).get("enabledForDeployment"):
         command = f"az keyvault update --name {settings.key_vault} --enabled-for-deployment true"
-        message = "virtual machines may not read it: it is not enabled for deployment"
-        yield Check(subject, WRONG, message, f"enable it: `{command}`")
+        yield Check(
+            subject,
+            WRONG,
+            "virtual machines may not read it: it is not enabled for deployment",
+            f"enable it: `{command}`",
+        )
     else:
         yield placed
 
@@ -81,8 +89,12 @@ def _network(arm: Arm, settings: Settings, subject: str) -> Iterator[Check]:
             wanted = str(network.virtual_network).lower()
             found = [each for each in listed if str(each["name"]).lower() == wanted]
     if len(found) > 1:
-        hint = "set targets.azure.network.resource_group and subnet"
-        yield Check(subject, WRONG, f"{len(found)} networks have this name", hint)
+        yield Check(
+            subject,
+            WRONG,
+            f"{len(found)} networks have this name",
+            "set targets.azure.network.resource_group and subnet",
+        )
         return
     placed = _place(subject, found[0] if found else None, settings.location)
     yield placed

@@ -147,8 +147,9 @@ def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[I
     text = str(error)
     status = _SIGN_IN_STATUS.search(text)
     if status is not None:
-        message = f"{doing}: {_SIGN_IN_HOST} answered {status[1]} to the sign-in"
-        return failure(message, hint=_RERUN_HINT, details=_notes(error))
+        return failure(
+            f"{doing}: {_SIGN_IN_HOST} answered {status[1]} to the sign-in", hint=_RERUN_HINT, details=_notes(error)
+        )
     if is_unanswered(error):
         tried = _IN_CHAIN.search(text)
         reason = tried[1] or tried[2] if tried else _first_line(error).removeprefix("Authentication failed: ")
@@ -172,8 +173,13 @@ def _from_answer(doing: str, error: HttpResponseError, failure: type[ImagegenErr
     reason = error.error.message if error.error is not None and error.error.message else _first_line(error)
     if error.status_code == 404 and missing:
         return ConfigError(f"{doing}: {code}", hint=missing, details=details)
-    hint = "give these credentials a role that allows it, and run it again" if error.status_code == 403 else _RERUN_HINT
-    return failure(f"{doing}: {code}: {reason}", hint=hint, details=details)
+    return failure(
+        f"{doing}: {code}: {reason}",
+        hint="give these credentials a role that allows it, and run it again"
+        if error.status_code == 403
+        else _RERUN_HINT,
+        details=details,
+    )
 
 
 def _intercepted(

@@ -79,8 +79,10 @@ def read_built(
 
     version = wait_for(look, limit_s=APPEARING_LIMIT_S, clock=clock, passes=is_passing)
     if version is None:
-        hint = "run the same command again: it continues with what is there"
-        raise PublishError(f"{definition}/{name} was built, and the gallery does not show it", hint=hint)
+        raise PublishError(
+            f"{definition}/{name} was built, and the gallery does not show it",
+            hint="run the same command again: it continues with what is there",
+        )
     return cloud_image(version, definition, plan.settings.location)
 
 
@@ -182,6 +184,10 @@ def region_key(name: str) -> str:
 def cloud_image(version: GalleryImageVersion, definition: Definition, region: str) -> CloudImage:
     """A version as the pipeline knows images."""
     state = state_word(version.provisioning_state)
-    shown = {SUCCEEDED: "available", UPDATING: "pending"}.get(state, state)
-    report = (version.tags or {}).get(REPORT, "")
-    return CloudImage(version.id or "", region, f"{definition}/{version.name}", shown, report)
+    return CloudImage(
+        version.id or "",
+        region,
+        f"{definition}/{version.name}",
+        {SUCCEEDED: "available", UPDATING: "pending"}.get(state, state),
+        (version.tags or {}).get(REPORT, ""),
+    )

@@ -27,8 +27,11 @@ def overlay_mtu_on_azure(given: RuleInput) -> Iterator[Finding]:
 def pool_name_scale_set(given: RuleInput) -> Iterator[Finding]:
     pool, limit = given.config.host_names.pool or "", limit_of("scale_set_prefix")
     if _PROVIDER in given.providers and len(pool) > limit["max"]:
-        message = f"{pool} has {len(pool)} characters: {limit['reason']}"
-        yield Finding(("host_names", "pool"), message, f"choose a name of at most {limit['max']}")
+        yield Finding(
+            ("host_names", "pool"),
+            f"{pool} has {len(pool)} characters: {limit['reason']}",
+            f"choose a name of at most {limit['max']}",
+        )
 
 
 @rule("pool-name-aks", WARNING, "The pool's name should be valid in AKS")
@@ -37,19 +40,26 @@ def pool_name_aks(given: RuleInput) -> Iterator[Finding]:
     if pool is None or _PROVIDER not in given.providers:
         return
     if len(pool) > limit["max"] or not re.search(limit["pattern"], pool):
-        hint = "choose such a name where the same name must do in AKS"
-        yield Finding(("host_names", "pool"), f"AKS would refuse {pool}: {limit['reason']}", hint)
+        yield Finding(
+            ("host_names", "pool"),
+            f"AKS would refuse {pool}: {limit['reason']}",
+            "choose such a name where the same name must do in AKS",
+        )
 
 
 @rule("pool-name-on-azure", ERROR, "host_names.pool must be used only for images on Azure")
 def pool_name_on_azure(given: RuleInput) -> Iterator[Finding]:
     if given.config.host_names.pool is not None and _PROVIDER not in given.providers:
-        message = "only Azure limits pools' names, and the image is not built for it: nothing is checked"
-        yield Finding(("host_names", "pool"), message, "leave it out")
+        yield Finding(
+            ("host_names", "pool"),
+            "only Azure limits pools' names, and the image is not built for it: nothing is checked",
+            "leave it out",
+        )
 
 
 @rule("gmsa-on-azure", ERROR, "gmsa must be used only for images on Azure")
 def gmsa_on_azure(given: RuleInput) -> Iterator[Finding]:
     if given.config.gmsa and _PROVIDER not in given.providers:
-        message = "the plugin reads Azure's key vault, and the image is not built for Azure"
-        yield Finding(("gmsa",), message, "leave it out")
+        yield Finding(
+            ("gmsa",), "the plugin reads Azure's key vault, and the image is not built for Azure", "leave it out"
+        )

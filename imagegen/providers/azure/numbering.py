@@ -70,14 +70,15 @@ def _check_free(
     another = f"set targets.azure.gallery.version to {instead}"
     state = state_word(taken[version].provisioning_state)
     if state == FAILED:
-        reason = reason_of_failure(client, definition, version)
         raise RefusedError(
-            f"{label} exists and ended Failed ({reason}): Azure makes no image of the same number",
+            f"{label} exists and is in state Failed ({reason_of_failure(client, definition, version)}): "
+            "Azure creates no second version with the same number",
             hint=f"delete it: `{definition.deletion(version)}`, or {another}",
         )
     if state == CREATING:
-        hint = f"wait for it and run the same command again, or {another}"
-        raise RefusedError(f"{label} is being made by another build", hint=hint)
+        raise RefusedError(
+            f"{label} is being made by another build", hint=f"wait for it and run the same command again, or {another}"
+        )
     raise RefusedError(
         f"{label} exists already, and a published version is never overwritten",
         hint=f"{another}, or delete that version yourself",

@@ -65,8 +65,12 @@ def _checked(arm: Arm, where: str, path: str, needed: Sequence[str]) -> list[Che
         with explained(f"reading the permissions in {where}", RefusedError):
             granted = list(arm.listed(f"{path}/providers/Microsoft.Authorization/permissions", _API))
         if lacking := [action for action in needed if not _allows(granted, action)]:
-            hint = "give these credentials a role that allows them there, for example Contributor"
-            yield Check(subject, WRONG, f"no role assignment allows {', '.join(lacking)}", hint)
+            yield Check(
+                subject,
+                WRONG,
+                f"no role assignment allows {', '.join(lacking)}",
+                "give these credentials a role that allows them there, for example Contributor",
+            )
         else:
             yield Check(subject, OK, "role assignments allow the build (deny assignments and policies are not read)")
 

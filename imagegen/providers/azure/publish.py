@@ -168,8 +168,10 @@ class _Publishing:
             try:
                 version = wait_for(look, limit_s=LIMIT_S, clock=self.clock, passes=is_passing)
             except ResourceNotFoundError as error:
-                hint = "build the image again: the same command finds that it is gone"
-                raise PublishError(f"{self.label} was deleted after it was built", hint=hint) from error
+                raise PublishError(
+                    f"{self.label} was deleted after it was built",
+                    hint="build the image again: the same command finds that it is gone",
+                ) from error
             if version is None:
                 raise PublishError(f"{self.label} was not replicated within {LIMIT_S / 60:g} minutes", hint=_RERUN)
         return version

@@ -52,8 +52,11 @@ def azure_replica_in_build_region(target: Target) -> Iterator[Finding]:
     azure = target.settings
     for index, region in enumerate(azure.publish.regions):
         if region == azure.location:
-            message = f"{region} is the build region, which has the image already"
-            yield Finding(("publish", "regions", index), message, "leave it out")
+            yield Finding(
+                ("publish", "regions", index),
+                f"{region} is the build region, which has the image already",
+                "leave it out",
+            )
 
 
 @rule("azure-public-cloud", ERROR, "Locations must be in Azure's public cloud")
@@ -64,8 +67,11 @@ def azure_public_cloud(target: Target) -> Iterator[Finding]:
     for path, location in places:
         row = next((row for row in rows if location.startswith(row["prefix"])), None)
         if row:
-            message = f"{location} is in another Azure cloud ({row['cloud']}), which imagegen does not speak to yet"
-            yield Finding(path, message, "choose a location of the public cloud, as eastus2")
+            yield Finding(
+                path,
+                f"{location} is in another Azure cloud ({row['cloud']}), which imagegen does not speak to yet",
+                "choose a location of the public cloud, as eastus2",
+            )
 
 
 @rule("azure-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
@@ -73,8 +79,11 @@ def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     message = "everybody may try passwords at the builder's WinRM port while it runs"
     if not network.virtual_network and not network.allowed_cidrs:
-        hint = "name the networks that Packer comes from under allowed_cidrs"
-        yield Finding(("network",), f"a temporary network admits any address: {message}", hint)
+        yield Finding(
+            ("network",),
+            f"a temporary network admits any address: {message}",
+            "name the networks that Packer comes from under allowed_cidrs",
+        )
     for index, cidr in enumerate(network.allowed_cidrs):
         if cidr.endswith("/0"):
             yield Finding(("network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
@@ -85,8 +94,7 @@ def gallery_version(target: Target) -> Iterator[Finding]:
     azure, limit = target.settings, limit_of("gallery_version")
     path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
     if version == "kubernetes" and "-" in kubernetes:
-        message = f"a gallery version has three numbers, and {kubernetes} has more"
-        yield Finding(path, message, "choose version: date")
+        yield Finding(path, f"a gallery version has three numbers, and {kubernetes} has more", "choose version: date")
         return
     numbers = kubernetes if version == "kubernetes" else version
     fits = re.search(limit["pattern"], numbers) and all(_is_small(part, limit["max"]) for part in numbers.split("."))
@@ -125,9 +133,11 @@ def azure_size_generation(target: Target) -> Iterator[Finding]:
         row = _size(size)
         if row and azure.generation not in row["generations"]:
             takes = " and ".join(str(number) for number in row["generations"]) or "none that Windows runs on"
-            message = f"{size} makes no machine of generation {azure.generation} (it takes {takes}; {row['note']})"
-            hint = "choose another size" if not row["generations"] else f"choose another size, or generation {takes}"
-            yield Finding(("vm_sizes", index), message, hint)
+            yield Finding(
+                ("vm_sizes", index),
+                f"{size} makes no machine of generation {azure.generation} (it takes {takes}; {row['note']})",
+                "choose another size" if not row["generations"] else f"choose another size, or generation {takes}",
+            )
 
 
 @rule("azure-size-security", ERROR, "The builder's sizes must support the security type")
@@ -153,8 +163,11 @@ def _size(size: str) -> JsonObject | None:
 def azure_security_generation(target: Target) -> Iterator[Finding]:
     azure = target.settings
     if azure.security_type != "Standard" and azure.generation != 2:
-        message = f"{azure.security_type} needs UEFI, which machines of generation {azure.generation} do not have"
-        yield Finding(("security_type",), message, "choose generation: 2")
+        yield Finding(
+            ("security_type",),
+            f"{azure.security_type} needs UEFI, which machines of generation {azure.generation} do not have",
+            "choose generation: 2",
+        )
 
 
 @rule("azure-network-named", ERROR, "Settings of a network of your own require virtual_network")
@@ -162,8 +175,11 @@ def azure_network_named(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     for key in ("subnet", "resource_group", "public_address"):
         if getattr(network, key) and not network.virtual_network:
-            message = "it is said of a network of your own, and the builder gets a temporary one"
-            yield Finding(("network", key), message, "name the virtual_network, or leave this out")
+            yield Finding(
+                ("network", key),
+                "it is said of a network of your own, and the builder gets a temporary one",
+                "name the virtual_network, or leave this out",
+            )
 
 
 @rule("azure-subnet-and-group", ERROR, "subnet and resource_group of a network must be set together")
@@ -171,58 +187,77 @@ def azure_subnet_and_group(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     for key, other in (("subnet", "resource_group"), ("resource_group", "subnet")):
         if network.virtual_network and getattr(network, key) and not getattr(network, other):
-            message = f"Packer's plugin looks for both itself, or takes both: without {other} it would not heed this"
-            yield Finding(("network", key), message, f"name the {other} too, or leave both out")
+            yield Finding(
+                ("network", key),
+                f"Packer's plugin looks for both itself, or takes both: without {other} it would not heed this",
+                f"name the {other} too, or leave both out",
+            )
 
 
 @rule("azure-replica-count", ERROR, "A gallery version must have at most 100 replicas")
 def azure_replica_count(target: Target) -> Iterator[Finding]:
     azure, limit = target.settings, limit_of("gallery_replicas")
     if azure.publish.replicas * (len(azure.publish.regions) + 1) > limit["max"]:
-        message = f"in all regions together that is more than the {limit['max']} that a version may have"
-        yield Finding(("publish", "replicas"), message, "ask for fewer, or for fewer regions")
+        yield Finding(
+            ("publish", "replicas"),
+            f"in all regions together that is more than the {limit['max']} that a version may have",
+            "ask for fewer, or for fewer regions",
+        )
 
 
 @rule("azure-key-of-build-region", WARNING, "An image with disk_encryption_set should stay in the build region")
 def azure_key_of_build_region(target: Target) -> Iterator[Finding]:
     azure = target.settings
     if azure.disk_encryption_set and azure.publish.regions:
-        message = "a set is of one region: replicas in others are encrypted with the platform's key"
-        yield Finding(("disk_encryption_set",), message, "leave publish.regions out where that may not be")
+        yield Finding(
+            ("disk_encryption_set",),
+            "a set is of one region: replicas in others are encrypted with the platform's key",
+            "leave publish.regions out where that may not be",
+        )
 
 
 @rule("azure-cidrs-of-temporary-network", ERROR, "allowed_cidrs and virtual_network must not be used together")
 def azure_cidrs_of_temporary_network(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     if network.virtual_network and network.allowed_cidrs:
-        message = "in a network of your own its security groups decide, and Packer's plugin refuses both together"
-        yield Finding(("network", "allowed_cidrs"), message, "leave one of both out")
+        yield Finding(
+            ("network", "allowed_cidrs"),
+            "in a network of your own its security groups decide, and Packer's plugin refuses both together",
+            "leave one of both out",
+        )
 
 
 @rule("azure-key-vault-in-group", ERROR, "key_vault requires build_resource_group")
 def azure_key_vault_in_group(target: Target) -> Iterator[Finding]:
     azure = target.settings
     if azure.key_vault and not azure.build_resource_group:
-        message = "the vault is looked for in the build's resource group, and that is a temporary one"
-        yield Finding(("key_vault",), message, "name its build_resource_group, or leave this out")
+        yield Finding(
+            ("key_vault",),
+            "the vault is looked for in the build's resource group, and that is a temporary one",
+            "name its build_resource_group, or leave this out",
+        )
 
 
 @rule("azure-secret-of-environment", ERROR, "client_secret_env requires method: environment")
 def azure_secret_of_environment(target: Target) -> Iterator[Finding]:
     auth = target.settings.auth
     if auth.client_secret_env and auth.method == "cli":
-        message = "`az login` says whose subscription it is, and no secret is read"
-        path = ("auth", "client_secret_env")
-        yield Finding(path, message, "leave it out, or choose method: environment")
+        yield Finding(
+            ("auth", "client_secret_env"),
+            "`az login` says whose subscription it is, and no secret is read",
+            "leave it out, or choose method: environment",
+        )
 
 
 @rule("azure-shared-one-way", ERROR, "A gallery must be shared with a community or directly, not both")
 def azure_shared_one_way(target: Target) -> Iterator[Finding]:
     sharing = target.settings.publish.sharing
     if sharing and sharing.community and (sharing.subscriptions or sharing.tenants):
-        message = "a gallery is a community's or is shared directly, and never both"
-        path = ("publish", "sharing", "community")
-        yield Finding(path, message, "choose one, and another gallery for the other")
+        yield Finding(
+            ("publish", "sharing", "community"),
+            "a gallery is a community's or is shared directly, and never both",
+            "choose one, and another gallery for the other",
+        )
 
 
 @rule("azure-tag-name", ERROR, "A tag must not have a name that imagegen or Azure uses itself")
@@ -231,8 +266,9 @@ def azure_tag_name(target: Target) -> Iterator[Finding]:
     for name in target.settings.tags:
         path, plain = ("tags", name), name.lower()
         if plain.startswith(_AZURES_OWN):
-            message = f"Azure keeps names that begin with {', '.join(_AZURES_OWN)} for itself"
-            yield Finding(path, message, "choose another name")
+            yield Finding(
+                path, f"Azure keeps names that begin with {', '.join(_AZURES_OWN)} for itself", "choose another name"
+            )
         elif plain.startswith("imagegen") or plain in own:
             yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
         elif plain in seen:
@@ -247,8 +283,11 @@ def azure_tag_count(target: Target) -> Iterator[Finding]:
     tags, limit = target.settings.tags, limit_of("azure_tags")
     room = limit["max"] - len(_TAGS_WRITTEN)
     if len(tags) > room:
-        message = f"{limit['reason']}, of which {len(_TAGS_WRITTEN)} are imagegen's, and here are {len(tags)}"
-        yield Finding(("tags",), message, f"keep at most {room}, and fewer where a build has labels")
+        yield Finding(
+            ("tags",),
+            f"{limit['reason']}, of which {len(_TAGS_WRITTEN)} are imagegen's, and here are {len(tags)}",
+            f"keep at most {room}, and fewer where a build has labels",
+        )
 
 
 @rule("azure-location-known", WARNING, "The catalogue should know the Azure regions")
@@ -266,9 +305,11 @@ def azure_secret_name(target: Target) -> Iterator[Finding]:
     name = target.settings.auth.client_secret_env or ""
     row = next((row for row in table("variables")["names"] if re.fullmatch("|".join(row["patterns"]), name)), None)
     if row:
-        message = f"{name} does not hold a client secret: {row['means']}"
-        path = ("auth", "client_secret_env")
-        yield Finding(path, message, "name a variable that holds nothing but the secret, as IMAGES_CLIENT_SECRET")
+        yield Finding(
+            ("auth", "client_secret_env"),
+            f"{name} does not hold a client secret: {row['means']}",
+            "name a variable that holds nothing but the secret, as IMAGES_CLIENT_SECRET",
+        )
 
 
 @rule(*WINDOWS_OFFERED)
@@ -276,8 +317,11 @@ def windows_offered(target: Target) -> Iterator[Finding]:
     """A base image of the operator's own choice needs no offer."""
     azure, image = target.settings, offered_image(target)
     if image and image["sku"][str(azure.generation)] is None and not azure.base_image:
-        hint = "choose the other generation, or name an image of your own choice under base_image"
-        yield Finding(("generation",), image["reason"], hint)
+        yield Finding(
+            ("generation",),
+            image["reason"],
+            "choose the other generation, or name an image of your own choice under base_image",
+        )
 
 
 @rule(*DISK_HOLDS_BASE_IMAGE)
@@ -289,8 +333,9 @@ def disk_holds_base_image(target: Target) -> Iterator[Finding]:
 @rule(*BASE_IMAGE_RELEASE)
 def base_image_release(target: Target) -> Iterator[Finding]:
     if image := target.settings.base_image:
-        name = f"{image.publisher}/{image.offer}/{image.sku}"
-        yield from find_other_windows(target, name, target.settings.generation)
+        yield from find_other_windows(
+            target, f"{image.publisher}/{image.offer}/{image.sku}", target.settings.generation
+        )
 
 
 @rule(*LICENCE_ACKNOWLEDGED)
