@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from typing import TYPE_CHECKING
 
 from imagegen.config.load import read_config
@@ -14,6 +15,7 @@ from imagegen.contents import SHIPPED, Contents
 from imagegen.errors import ERROR, ConfigError
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
+from imagegen.plan.sourcing import refused_hosts
 from imagegen.rules.judge import broken_rules
 from imagegen.rules.unimplemented import find_unimplemented
 from imagegen.rules.unimplemented import override_names as unimplemented_overrides
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import Document
     from imagegen.errors import Problem
     from imagegen.settle.spec import Spec
+    from imagegen.steps.evaluate import EvaluatedStep
     from imagegen.steps.model import Step
 
 
@@ -57,6 +60,8 @@ class Loaded:
     """The warnings of its rules."""
     unimplemented: tuple[Problem, ...]
     """Its settings that are not implemented yet. A plan with one of them is refused."""
+    evaluated: Mapping[str, tuple[EvaluatedStep, ...]]
+    """The steps by target, where a rule needed them evaluated; otherwise empty."""
 
     @functools.cached_property
     def steps(self) -> Mapping[str, Step]:
@@ -80,23 +85,25 @@ def load(request: ConfigRequest) -> Loaded:
         steps=lambda document: load_steps(own(document)),
     )
     config, problems, contents = read.config, list(read.problems), own(read.document)
+    evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
     specs = settle_targets(config, read.document) if config else {}
     if config is not None:
-        steps = functools.partial(load_steps, contents)
+        steps = functools.cache(functools.partial(load_steps, contents))
         subject = RuleInput(config, read.document, request.today, steps, specs)
         problems += broken_rules(subject, unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
             # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
-            from imagegen.plan.context import refused_hosts
+            from imagegen.plan.context import evaluate_steps
 
-            problems += refused_hosts(specs.values(), read.document, steps())
+            evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
+            problems += refused_hosts(config, itertools.chain(*evaluated.values()), read.document)
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         warnings = len(problems) - errors
         also = f" and {counted(warnings, 'warning')}" if warnings else ""
         raise ConfigError(f"{request.file}: {counted(errors, 'problem')}{also}", problems=problems)
-    missing = find_unimplemented(config, specs, read.document)
-    return Loaded(request.file, contents, config, specs, read.document, tuple(sorted(problems)), tuple(sorted(missing)))
+    found = tuple(sorted(problems)), tuple(sorted(find_unimplemented(config, specs, read.document)))
+    return Loaded(request.file, contents, config, specs, read.document, *found, evaluated)
 
 
 def override_names(contents: Contents = SHIPPED) -> list[str]:

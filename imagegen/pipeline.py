@@ -78,7 +78,7 @@ def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
         refused = [dataclasses.replace(problem, severity=ERROR) for problem in missing]
         raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
     spec = loaded.specs[name]
-    return PreparedTarget(loaded, spec, evaluate_steps(spec, loaded.steps))
+    return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 
 
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from imagegen.build import supervisor
@@ -28,13 +29,17 @@ from imagegen.errors import ToolError
 if TYPE_CHECKING:
     import types
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
 # For programs that have nothing to clean up.
 SHORT_GRACE: Final = supervisor.Grace(least_s=10)
 # How long output is read after a program's end: a child process that left its group may hold it open.
 _DRAIN_S: Final = 5.0
 _ANSWER_SIZE: Final = 64
+# -I and -S start Python without the user's settings and packages, so that it starts fast and finds only this package.
+_SUPERVISOR: Final = (
+    *(sys.executable, "-I", "-S", "-B", "-c"),
+    f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); from {supervisor.__name__} import main; main()",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -194,7 +199,7 @@ class _Child:
             unwinding.callback(self._control.close)
             try:
                 self.process = subprocess.Popen(  # noqa: S603 - no shell; a program of this package
-                    [sys.executable, "-I", "-S", supervisor.__file__],
+                    _SUPERVISOR,
                     stdin=theirs.fileno(),
                     stdout=written[0],
                     stderr=written[1],

@@ -1,7 +1,7 @@
 """Supervises one program for imagegen, and ends the program when imagegen is killed.
 
-A separate process, `python -I -S supervisor.py`, which imports little, so that it starts fast. Its standard input is a
-control socket: imagegen sends a task and later commands, and the supervisor reports the start and the exit code.
+A separate process, which imports little, so that it starts fast. Its standard input is a control socket: imagegen
+sends a task and later commands, and the supervisor reports the start and the exit code.
 If the socket closes while the program runs, imagegen was killed. Then the supervisor interrupts the program and reads
 its output while it cleans up, so that the log is complete, and finally kills what is left.
 """
@@ -17,6 +17,8 @@ import signal
 import sys
 import termios
 import time
+
+from imagegen.build.log import BuildLog, log_texts
 
 CONTROL = 0
 INTERRUPT = b"I"
@@ -181,10 +183,7 @@ class Supervisor:
 
 
 def _write_log(task: Task, lines: list[str]) -> None:
-    """Write lines to the log as imagegen would. Imports its modules only here, because they would delay each start."""
-    sys.path.append(os.path.abspath(f"{__file__}/../../.."))  # noqa: PTH100 - pathlib is slow to import
-    from imagegen.build.log import BuildLog, log_texts
-
+    """Write lines to the log as imagegen would."""
     # A full disk must not stop the program's clean-up.
     with contextlib.suppress(OSError), BuildLog(task.log, append=True) as log:
         for line in lines:
@@ -260,7 +259,3 @@ def main() -> None:
     _close_outputs()
     _send(f"started {pid}")
     _send(f"ended {Supervisor(task, pid, wakeup).wait()}")
-
-
-if __name__ == "__main__":
-    main()

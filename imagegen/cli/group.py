@@ -49,11 +49,10 @@ class Verb(click.Command):
 
     def load(self) -> click.Command:
         """The whole of it."""
-        # What is imported stays until the end. Collecting garbage in it, now and at the exit, is a fifth of the time.
-        gc.disable()
         module = importlib.import_module(f"imagegen.cli.verbs.{self.name}")
+        # When Python exits, it searches everything that was imported for garbage. Without this line, `validate` takes
+        # 2.2 times as long as the import of its libraries, and 1.9 times with it.
         gc.freeze()
-        gc.enable()
         command: click.Command = getattr(module, str(self.name))
         return command
 

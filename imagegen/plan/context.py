@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from imagegen.artifacts.request import ArtifactRequest
-    from imagegen.documents.yaml import Document
-    from imagegen.errors import Problem
     from imagegen.settle.spec import Spec
     from imagegen.steps.model import Step
 
@@ -58,13 +56,6 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
         for name, earlier in order_steps(steps).items()
         if applies(steps[name], context)
     )
-
-
-def refused_hosts(specs: Iterable[Spec], document: Document, steps: Mapping[str, Step]) -> list[Problem]:
-    """A problem for each host, on any target, that the config's policy does not allow."""
-    specs = list(specs)
-    evaluated = [step for spec in specs for step in evaluate_steps(spec, steps)]
-    return sourcing.refused_hosts(specs[0].config, evaluated, document)
 
 
 def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, ArtifactRequest]:

@@ -319,7 +319,11 @@ def outlives_sealing(given: RuleInput) -> Iterator[Finding]:
 def lies_at(place: str, pattern: str) -> bool:
     """Whether a path is what the pattern names, or lies inside of it."""
     parts, patterns = place.lower().split("\\"), pattern.lower().split("\\")
-    return len(parts) >= len(patterns) and all(map(fnmatch.fnmatchcase, parts, patterns))
+    # Most patterns are plain words, and each would be compiled.
+    return len(parts) >= len(patterns) and all(
+        fnmatch.fnmatchcase(part, own) if "*" in own else part == own
+        for part, own in zip(parts, patterns, strict=False)
+    )
 
 
 def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:

@@ -1,22 +1,15 @@
 """The model of a step's folder."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
 import pydantic
 
 from imagegen.contents import read_folder
-from imagegen.documents.yaml import read_yaml
+from imagegen.documents.yaml import Document, read_yaml
 from imagegen.resources.model import Name, Strict
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imagegen.documents.yaml import Document
-
 
 # Part of the tag `<component>_version`.
 ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
@@ -37,7 +30,7 @@ class ArtifactMeta(Strict):
     version: str | None = None
 
     @pydantic.model_validator(mode="after")
-    def _one_form(self) -> ArtifactMeta:
+    def _one_form(self) -> Self:
         if (self.url is None) == (self.base is None) or (self.base is None) != (self.path is None):
             raise ValueError("must have either url, or base and path")
         if (self.component is None) != (self.version is None):
@@ -57,7 +50,7 @@ class OptionMeta(Strict):
     example: OptionValue
 
     @pydantic.model_validator(mode="after")
-    def _values_fit(self) -> OptionMeta:
+    def _values_fit(self) -> Self:
         for name, value in (("default", self.default), ("example", self.example)):
             if value is not None and not self.accepts(value):
                 raise ValueError(f"the {name} must be of type {self.type}")

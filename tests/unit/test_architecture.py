@@ -103,8 +103,8 @@ MONOPOLIES = {
     "spnego": {"imagegen.rehearsal"},
     "trustme": {"imagegen.rehearsal"},
 }
-# The supervisor is run as a file, without the package on its path; and `validate` must start fast (see `make bench`).
-LAZY = {("imagegen.build.supervisor", "imagegen.build.log"), ("imagegen.loading", "imagegen.plan.context")}
+# `validate` must start fast (see `make bench`).
+LAZY = {("imagegen.loading", "imagegen.plan.context")}
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
 # What makes a value harmless to print, and the texts that are made of such values only. Exports are for a shell, which
 # has to have them as they are; the schema and the reference hold nothing but imagegen's own words.

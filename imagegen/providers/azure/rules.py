@@ -302,7 +302,9 @@ def azure_location_known(target: Target) -> Iterator[Finding]:
 
 @rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds nothing else")
 def azure_secret_name(target: Target) -> Iterator[Finding]:
-    name = target.settings.auth.client_secret_env or ""
+    name = target.settings.auth.client_secret_env
+    if not name:
+        return
     row = next((row for row in table("variables")["names"] if re.fullmatch("|".join(row["patterns"]), name)), None)
     if row:
         yield Finding(
