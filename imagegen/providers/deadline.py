@@ -1,16 +1,18 @@
-"""How long a cloud is asked in all where a build waits for it: what is not answered by then is unknown."""
+"""How long a cloud is asked in all where somebody waits for it: what is not answered by then is unknown."""
 
 from __future__ import annotations
 
 import time
 from typing import Final
 
-# Some ten times what a cloud needs on a slow line.
+# Some ten times what a cloud needs on a slow line: for what a build asks first, and for what only `doctor` asks.
 QUICK_LIMIT_S: Final = 20.0
-# Of one request, and of one pause between two.
+THOROUGH_LIMIT_S: Final = 120.0
+# Of one request.
 CONNECT_S: Final = 5.0
 READ_S: Final = 10.0
-PAUSE_S: Final = 2.0
+# Of the whole time, for one pause between two requests.
+_PAUSE_SHARE: Final = 0.1
 RETRIES: Final = 1
 
 
@@ -28,4 +30,4 @@ class Deadline:
 
     def allows_pause(self, seconds: float) -> bool:
         """Whether it is worth waiting for so long before the next attempt."""
-        return seconds <= min(PAUSE_S, self.left_s)
+        return seconds <= min(_PAUSE_SHARE * self.limit_s, self.left_s)

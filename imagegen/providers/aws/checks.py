@@ -12,7 +12,7 @@ from imagegen.providers.aws.base import look_up_base
 from imagegen.providers.aws.client import explained, service_clients
 from imagegen.providers.aws.faults import error_code
 from imagegen.providers.checks import OK, SIGN_IN, WRONG, Check, is_stopped, run_check
-from imagegen.providers.deadline import Deadline
+from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from imagegen.providers.aws.settings import Settings
     from imagegen.settle.spec import Spec
 
-# What does not answer is said, and not asked for long.
-_ATTEMPTS = 2
 # Regions are enabled for an account one by one, and these cannot be disabled.
 _FIRST_REGIONS = {"cn": "cn-north-1", "us-gov": "us-gov-west-1"}
 _FIRST_REGION = "us-east-1"
@@ -40,7 +38,7 @@ def quick_checks(settings: Settings, run: Run) -> list[Check]:
 
 def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: Run) -> list[Check]:
     """What takes longer: the base image, sizes and quotas, keys, and permissions by dry run."""
-    with service_clients(run.environ, spec.settings.auth, attempts=_ATTEMPTS) as clients:
+    with service_clients(run.environ, spec.settings.auth, deadline=Deadline(THOROUGH_LIMIT_S)) as clients:
         return ask_thoroughly(clients, spec.settings, request)
 
 

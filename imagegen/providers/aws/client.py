@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     import boto3
     import botocore.config
     import botocore.session
-    from botocore.awsrequest import AWSPreparedRequest
     from botocore.client import BaseClient
     from botocore.exceptions import ClientError
     from botocore.loaders import Loader
@@ -74,13 +73,13 @@ def ec2_clients(environ: Mapping[str, str], auth: Auth) -> Iterator[Clients]:
 
 @contextlib.contextmanager
 def service_clients(
-    environ: Mapping[str, str], auth: Auth, *, attempts: int = ATTEMPTS, deadline: Deadline | None = None
+    environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None
 ) -> Iterator[ServiceClients]:
     """A client per service and region, made when first asked for and closed at the end.
 
     With a deadline, nothing is asked after it, and what fails is tried once more.
     """
-    options = _client_options(environ, attempts, deadline)
+    options = _client_options(environ, deadline)
     clients: dict[tuple[str, str], Any] = {}
     session: boto3.Session | None = None
 
@@ -159,22 +158,25 @@ def _core(environ: Mapping[str, str]) -> botocore.session.Session:
 def _keep_to(deadline: Deadline, made: BaseClient) -> None:
     import botocore.exceptions as sdk
 
-    def check(request: AWSPreparedRequest, **_: object) -> None:
+    class NoTimeLeftError(sdk.BotoCoreError):
+        """No error of the network: botocore would try those again."""
+
+        fmt = "there was no time left of {limit_s:g} seconds"
+
+    def check(**_: object) -> None:
         if not deadline.left_s:
-            raise sdk.ConnectTimeoutError(endpoint_url=request.url)
+            raise NoTimeLeftError(limit_s=deadline.limit_s)
 
     made.meta.events.register("before-send", check)
 
 
-def _client_options(
-    environ: Mapping[str, str], attempts: int = ATTEMPTS, deadline: Deadline | None = None
-) -> ClientOptions:
+def _client_options(environ: Mapping[str, str], deadline: Deadline | None = None) -> ClientOptions:
     import botocore.config
 
     connect_s, read_s = (CONNECT_S, READ_S) if deadline else (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
     return {
         "config": botocore.config.Config(
-            retries={"mode": "standard", "total_max_attempts": RETRIES + 1 if deadline else attempts},
+            retries={"mode": "standard", "total_max_attempts": RETRIES + 1 if deadline else ATTEMPTS},
             connect_timeout=connect_s,
             read_timeout=read_s,
         ),

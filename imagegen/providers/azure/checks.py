@@ -14,7 +14,7 @@ from imagegen.providers.azure.definition import Definition, check_definition, de
 from imagegen.providers.azure.failures import explained
 from imagegen.providers.azure.numbering import version_by_rule
 from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, is_stopped, run_check
-from imagegen.providers.deadline import Deadline
+from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
 from imagegen.providers.tags import IMAGE_ID
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ def quick_checks(settings: Settings, run: Run) -> list[Check]:
 
 def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: Run) -> list[Check]:
     """What takes longer: the base image, the number, sizes and quotas, what the config names, and permissions."""
-    auth = spec.settings.auth
+    auth, deadline = spec.settings.auth, Deadline(THOROUGH_LIMIT_S)
 
     def look_up() -> Iterator[Check]:
-        with explained("looking up the base image", RefusedError), compute(run.environ, auth) as client:
+        with explained("looking up the base image", RefusedError), compute(run.environ, auth, deadline) as client:
             found = base.look_up_base(client, request).identity
         yield Check("base image", OK, ":".join(found[part] for part in ("publisher", "offer", "sku", "version")))
 
     def look() -> Iterator[Check]:
-        with resource_manager(run.environ, auth) as arm:
+        with resource_manager(run.environ, auth, deadline) as arm:
             yield from ask_thoroughly(arm, spec.settings, spec.config.kubernetes.version)
 
     return [*run_check("base image", look_up), *run_check(SIGN_IN, look)]

@@ -20,7 +20,7 @@ from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Auth
 from imagegen.providers.aws.settings import Settings as AwsSettings
-from imagegen.providers.azure import checks, provider
+from imagegen.providers.azure import base, checks, provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN
 from imagegen.providers.deadline import Deadline
@@ -76,14 +76,20 @@ def test_azure_is_asked_for_seconds_and_what_it_does_not_answer_is_unknown(
     assert len([each for each in asked if who in each]) <= most
 
 
-@pytest.mark.parametrize("ask", ["quick", "leftovers"])
+@pytest.mark.parametrize(("ask", "each_s"), [("quick", 12.0), ("leftovers", 12.0), ("thorough", 70.0)])
 def test_after_its_time_azure_is_not_asked_any_more(
-    ask: str, waited: list[float], monkeypatch: pytest.MonkeyPatch
+    ask: str, each_s: float, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = answered_by(monkeypatch, after=lambda: waited.append(12.0), arm=(*AWAY, {}))
+    asked = answered_by(monkeypatch, after=lambda: waited.append(each_s), arm=(*AWAY, {}))
     run = Run(ENVIRON, {}, "")
     if ask == "quick":
         assert {check.verdict for check in checks.quick_checks(settings(), run)} == {UNKNOWN}
+    elif ask == "thorough":
+        spec: Any = load_today(CONFIG).specs["azure"]
+        found = checks.thorough_checks(spec, base.base_request(spec.settings, spec.offered_image), run)
+        assert {check.verdict for check in found} == {UNKNOWN}
+        assert len(found) > 3
+        assert all("there was no time left of 120 seconds" in check.message for check in found)
     else:
         place = provider.place(settings(), run)
         remains = provider.leftovers(place, run, Deadline())
@@ -102,7 +108,9 @@ def test_a_host_that_is_slow_is_not_waited_for_beyond_the_time(
     assert limits == [(4.0, 4.0)]
 
 
-@pytest.mark.parametrize(("ask", "each_s", "most"), [("quick", 12.0, 2), ("quick", 0.0, 6), ("leftovers", 12.0, 2)])
+@pytest.mark.parametrize(
+    ("ask", "each_s", "most"), [("quick", 12.0, 2), ("quick", 0.0, 6), ("leftovers", 12.0, 2), ("thorough", 70.0, 2)]
+)
 def test_aws_is_asked_twice_at_most_and_not_after_its_time(
     ask: str,
     each_s: float,
@@ -124,6 +132,14 @@ def test_aws_is_asked_twice_at_most_and_not_after_its_time(
         aws = load_today(CONFIG).specs["aws"].settings
         assert isinstance(aws, AwsSettings)
         assert {check.verdict for check in aws_checks.quick_checks(aws, run)} == {UNKNOWN}
+    elif ask == "thorough":
+        spec: Any = load_today(CONFIG).specs["aws"]
+        request = aws_provider.PROVIDER.base_request(spec.settings, spec.offered_image)
+        found = aws_checks.thorough_checks(spec, request, run)
+        assert {check.verdict for check in found} == {UNKNOWN}
+        assert all("there was no time left of 120 seconds" in check.message for check in found[1:-1])
+        # Nothing is tried again in vain.
+        assert sum(waited) < 2 * each_s + 5
     else:
         place = Place(region="us-east-1", auth=Auth())
         with pytest.raises(RefusedError, match="asking whose account it is"):
