@@ -196,9 +196,11 @@ def _run_until_cut(cut: Cut, words: list[str], environ: dict[str, str]) -> None:
 
 
 def _kill_all(marked: str) -> None:
-    for pid in list(processes_with(marked)):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    # All are stopped before the first is killed. Otherwise imagegen could see Packer's death, and record a failure.
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for pid in list(processes_with(marked)):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
 
 def _enter(cut: Cut, patch: pytest.MonkeyPatch) -> None:
