@@ -1,8 +1,8 @@
-"""The product, told once, in order: load -> lock -> resolve -> render -> write -> check -> build -> publish -> record.
+"""The whole product, in order: load -> lock -> resolve -> render -> write -> check -> build -> record -> publish.
 
-Every verb of the command line is a prefix of this story, and `imagegen.loading` is its first stage. What a value is
-called says where it is in it:
-ImageConfig (asked) -> PreparedTarget (settled) -> BuildPlan (decided) -> tree (rendered) -> CloudImage (built) ->
+Each command runs the first stages of this pipeline. `imagegen.loading` is its first stage. The type of a value shows
+its stage:
+ImageConfig (loaded) -> PreparedTarget (settled) -> BuildPlan (resolved) -> tree (rendered) -> CloudImage (built) ->
 Published -> ImageManifest.
 """
 
@@ -38,10 +38,9 @@ from imagegen.providers.registry import provider_folder
 from imagegen.render.tree import render
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.build.packer import OnError
     from imagegen.build.toolchain import Toolchain
     from imagegen.console import Console
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedTarget:
-    """One target of a config, ready to be locked and planned."""
+    """One target of a config, ready for `lock` and `plan`."""
 
     loaded: Loaded
     spec: Spec
@@ -73,31 +72,30 @@ class PreparedTarget:
 
 
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
-    """Evaluate the steps for one target; settings that are not implemented yet are an error."""
+    """Evaluate the steps for one target. Settings that are not implemented yet are an error."""
     if missing := unimplemented_for(loaded, [name]):
         refused = [dataclasses.replace(problem, severity=ERROR) for problem in missing]
-        raise RefusedError(f"{loaded.file} asks for what is not built yet", problems=refused)
+        raise RefusedError(f"{loaded.file} uses settings that are not implemented yet", problems=refused)
     spec = loaded.specs[name]
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 
 
 def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
-    """The lock as it is; incomplete or missing is an error that names the command."""
+    """Read the lock. If it is missing or incomplete, the error names the command that writes it."""
     lock = read_lock(file, {target.name: target.cloud.base_form})
     missing = find_missing(target.spec, lock, target.steps, target.cloud)
     if lock is None or missing:
-        what = f"there is no lock {file}" if lock is None else f"{file} does not answer for {', '.join(missing)}"
+        what = f"there is no lock {file}" if lock is None else f"{file} has no entry for {', '.join(missing)}"
         raise ConfigError(what, hint=f"run `imagegen lock {shlex.quote(str(target.loaded.file))}`, which looks it up")
     return lock
 
 
 def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
-    """The lock with everything answered; what floats is looked up only where it is not answered yet, or on refresh."""
+    """Complete the lock. Only missing entries are looked up; `refresh` looks up all of them."""
     old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
     bases = dict(old.base_images) if old else {}
-    requests: dict[str, ArtifactRequest] = {}
+    requests = {name: request for target in targets for name, request in artifact_requests(target.steps).items()}
     for target in targets:
-        requests |= artifact_requests(target.steps)
         name, settings = target.name, target.spec.settings
         request = target.cloud.base_request(settings, target.spec.offered_image)
         if refresh or name not in bases or bases[name].request != request:
@@ -113,44 +111,39 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
 
 
 def decide(target: PreparedTarget, lock: Lock) -> Decision:
-    """The plan, and the bytes it speaks of."""
+    """The plan, and the contents of the files that it names."""
     packer, cloud = target.loaded.contents.packer, target.spec.provider
-    guest = read_folder(target.loaded.contents.guest)
-    shipped = packer / cloud
+    shipped, guest = packer / cloud, read_folder(target.loaded.contents.guest)
+    # The templates and scripts of a provider may be inside its own package.
     own = shipped if shipped.is_dir() else provider_folder(cloud) / "packer"
-    scripts = {"start.ps1": guest.pop("start.ps1")}
-    scripts |= {f"{cloud}/{path}": data for path, data in read_folder(own, "*.ps1").items()}
-    sources = {f"{cloud}/{path}": text for path, text in read_folder(own, "*.j2").items()}
+    scripts, sources = (
+        {f"{cloud}/{path}": data for path, data in read_folder(own, pattern).items()} for pattern in ("*.ps1", "*.j2")
+    )
+    scripts["start.ps1"] = guest.pop("start.ps1")
     templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
     return resolve(target.spec, lock, target.steps, guest, scripts, templates)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:
-    """The exact bytes that Packer reads."""
+    """The exact files that Packer reads."""
     return render(decision, provider(decision.plan.image.provider))
 
 
 def build_folder(plan: BuildPlan, out: Path) -> BuildFolder:
-    """Where everything of this image lies: out/<name>/<id>, or <id>-<target> where the target is not named after its
-    cloud: targets with the same settings have the same id, and each has its own machine and report."""
+    """The folder of this image: out/<name>/<id>, or out/<name>/<id>-<target> if the target is not named after its
+    provider. Targets with the same settings have the same id, but each has its own machine and its own report."""
     own = "" if plan.build.target == plan.image.provider else f"-{plan.build.target}"
     return BuildFolder((out / plan.build.name / f"{plan.short_id}{own}").absolute())
 
 
-def write(tree: Mapping[str, bytes], folder: BuildFolder) -> None:
-    """The tree on disk."""
-    write_tree(tree, folder.tree)
-
-
 def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
-    """Packer and the target's plugin."""
-    cloud = provider(plan.image.provider)
-    needed = cloud.plugin_for(plan.settings, plan.image.versions)
+    """Find Packer and the plugin of the target's provider."""
+    needed = provider(plan.image.provider).plugin_for(plan.settings, plan.image.versions)
     return find_tools(environ=run.environ, console=console, needed=[needed])
 
 
 def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> None:
-    """Packer accepts the tree, or the reason why not."""
+    """Validate the tree with Packer; an error holds Packer's reason."""
     validate_tree(tools, folder.tree, environ=run.environ, cloud=_cloud_side(plan))
 
 
@@ -161,19 +154,17 @@ def _cloud_side(plan: BuildPlan) -> CloudSide:
 
 
 def plan_image(target: PreparedTarget, lock: Lock, decision: Decision, out: Path) -> PlannedImage:
-    """Everything that a build of this decision knows before it begins."""
-    config = target.loaded.config.model_dump(mode="json")
-    request = lock.base_images[target.name].request
-    folder = build_folder(decision.plan, out)
-    return PlannedImage(decision.plan, target.loaded.file.name, digest(config), request, folder, out)
+    """Everything that is known about the image before its build starts."""
+    config_digest = digest(target.loaded.config.model_dump(mode="json"))
+    request, folder = lock.base_images[target.name].request, build_folder(decision.plan, out)
+    return PlannedImage(decision.plan, target.loaded.file.name, config_digest, request, folder, out)
 
 
 def build(
     image: PlannedImage, tools: Toolchain, run: Run, console: Console, on_error: OnError | None = None
 ) -> CloudImage:
-    """The image in the build region, made by Packer on the first of the builder's sizes that can be had."""
-    plan, folder = image.plan, image.folder
-    cloud = provider(plan.image.provider)
+    """Build the image in the build region with Packer, on the first builder size that is available."""
+    plan, folder, cloud = image.plan, image.folder, provider(image.plan.image.provider)
     variables = {**run.variables, "imagegen_version": imagegen.__version__, "report_file": str(folder.report)}
     if cloud.build_variables:
         variables |= cloud.build_variables(plan, run)
@@ -195,12 +186,12 @@ def build(
     try:
         sizes = cloud.builder_sizes(plan.settings)
         artifact = build_on_first(sizes, attempt, no_capacity=cloud.no_capacity, console=console)
-        # Before anything else can fail: the image is in the cloud, where the next run finds it.
+        # Before anything else can fail: the image is in the cloud, and the next run finds it there.
         rejection = judge_report(folder.report, plan)
     finally:
         if cloud.clean_up:
             cloud.clean_up(plan, variables, run, console)
-    # Not looked for by its identity: another machine may have built the same image meanwhile, and judges its own.
+    # By Packer's id, not by the image's identity: another machine may have built the same image at the same time.
     built = cloud.read_built(plan, artifact, run)
     if built is None:
         details = [f"Packer says that it made: {artifact}"]
@@ -210,22 +201,17 @@ def build(
 
 
 def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
-    """The image of this plan in the build region; where there is none, those that failed are named."""
+    """Find the image of this plan in the build region, and warn of images of this plan that failed."""
     found = provider(plan.image.provider).find_built(plan, run)
     for failure in found.failed:
         console.warn(failure)
     return found.image
 
 
-def publish(plan: BuildPlan, built: CloudImage, run: Run, console: Console) -> Published:
-    """The image usable where the plan says."""
-    return provider(plan.image.provider).publish(plan, built, run, console)
-
-
 def record(
     image: PlannedImage, run: Run, built: CloudImage, published: Published | None, tools: Toolchain | None
 ) -> ImageManifest:
-    """What was made, from which inputs, where it is, and what the guest found on itself."""
+    """Store the manifest: the image, its inputs, where it is, and the report of the machine."""
     return image.store.put(make_manifest(image, run, built, published, tools))
 
 
@@ -240,14 +226,14 @@ def build_and_publish(
     with_publish: bool,
     on_error: OnError | None = None,
 ) -> ImageManifest:
-    """The whole story. An image of the same identity is not built again, and nothing is published twice."""
+    """Run the whole pipeline. An existing image with the same identity is not built again or published twice."""
     reject_failed_checks(target.spec, run, console, with_publish=with_publish)
     lock = look_up([target], lock_file, refresh=False, run=run, console=console)
     decision = decide(target, lock)
     image = plan_image(target, lock, decision, out)
     plan, folder = image.plan, image.folder
     with folder.claimed():
-        write(render_tree(decision), folder)
+        write_tree(render_tree(decision), folder.tree)
         console.say(f"image {plan.short_id} for {target.name}: {folder.tree}")
         tools = find_toolchain(plan, run, console)
         check(plan, tools, folder, run)
@@ -263,21 +249,20 @@ def build_and_publish(
             # Recorded before it is published: if publishing fails, the next run completes this record.
             manifest = record(image, run, built, None, made_by)
             if with_publish:
-                manifest = record(image, run, built, publish(plan, built, run, console), made_by)
+                manifest = record(image, run, built, target.cloud.publish(plan, built, run, console), made_by)
     return manifest
 
 
 def publish_built(target: PreparedTarget, *, lock_file: Path, out: Path, run: Run, console: Console) -> ImageManifest:
-    """Publish what was built before, found by the cloud's own tags."""
+    """Publish an image that an earlier run built. It is found by its tags in the cloud."""
     lock = read_lock_for(target, lock_file)
     image = plan_image(target, lock, decide(target, lock), out)
     built = find_built(image.plan, run, console)
     if built is None:
-        message = f"{target.name} has no image {image.plan.short_id}"
         command = f"imagegen build {shlex.quote(str(target.loaded.file))} --target {target.name}"
-        raise PublishError(message, hint=f"run `{command}` first")
+        raise PublishError(f"{target.name} has no image {image.plan.short_id}", hint=f"run `{command}` first")
     with image.folder.claimed():
         check_found(image, built, run, console, with_publish=True)
         with record_in_journal(image.plan, image.folder.journal, out, run, console) as run:
-            published = publish(image.plan, built, run, console)
+            published = target.cloud.publish(image.plan, built, run, console)
         return record(image, run, built, published, None)

@@ -15,7 +15,7 @@ from imagegen.catalog.facts import goes_with, is_listed, numbers, table
 from imagegen.cli.overrides import known_words
 from imagegen.cli.telling import voice
 from imagegen.config.schema import FILE_NAME, config_schema, schema_text
-from imagegen.config.starter import Answers, complaint, starter_text
+from imagegen.config.starter import Answers, find_problem, starter_text
 from imagegen.documents.problems import nearest, quoted
 from imagegen.errors import ERROR, ConfigError
 from imagegen.files import check_name, write_file
@@ -130,7 +130,7 @@ def file_of(name: str) -> Path:
 
 def _plain(question: str) -> Callable[[str], str]:
     def check(answer: str) -> str:
-        if wrong := complaint(question, answer):
+        if wrong := find_problem(question, answer):
             raise click.UsageError(wrong)
         return answer
 
@@ -155,7 +155,7 @@ def _clouds(answer: str | Sequence[str]) -> list[str]:
 
 def _networks(answer: str | Sequence[str]) -> list[str]:
     words = answer.replace(",", " ").split() if isinstance(answer, str) else list(answer)
-    if wrong := complaint("allow_cidr", words) or ("" if words else "name at least one network"):
+    if wrong := find_problem("allow_cidr", words) or ("" if words else "name at least one network"):
         raise click.UsageError(wrong)
     for word in words:
         try:

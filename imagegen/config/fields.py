@@ -1,4 +1,4 @@
-"""The config's model as data: every key with its path, type, default, description and examples. Pure."""
+"""Lists the keys of the config's model with their paths, types, defaults, descriptions and examples. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import types
 import typing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pydantic
 
@@ -14,35 +14,25 @@ from imagegen.config.model import ImageConfig
 from imagegen.documents.problems import models_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pydantic.fields import FieldInfo
 
     from imagegen.documents.yaml import YamlPath
 
+_MARKS: Final[Mapping[object, str]] = {dict: ".*", list: "[]"}
+
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """One key of the config. In `path`, `*` stands for a name of free choice and `[]` for a place in a list."""
+    """One key of the config. In `path`, `*` stands for any name in a map, and `[]` for any item of a list."""
 
     path: str
     field: FieldInfo
     inner: tuple[type[pydantic.BaseModel], ...]
-    """The sections that it may hold."""
+    """The sections that the value can be or contain."""
     mark: str
-    """What stands in paths between the key and the keys of these sections: `.*`, `[]` or nothing."""
-
-    @property
-    def name(self) -> str:
-        return self.path.rpartition(".")[2].removesuffix("[]")
-
-    @property
-    def description(self) -> str:
-        return self.field.description or ""
-
-    @property
-    def required(self) -> bool:
-        return self.field.is_required()
+    """What paths have between the key and the keys of these sections: `.*`, `[]` or nothing."""
 
     @property
     def default(self) -> object:
@@ -50,30 +40,18 @@ class Key:
 
 
 def keys(of: type[pydantic.BaseModel] = ImageConfig, under: str = "") -> Iterator[Key]:
-    """Every key of a section and of the sections in it, in the order in which they are declared."""
+    """Every key of a section and of its inner sections, in the order of their declaration."""
     for name, field in of.model_fields.items():
-        inner = tuple(models_in(field.annotation))
-        mark = _mark(field.annotation)
-        yield Key(f"{under}{name}", field, inner, mark)
-        for section in inner:
-            yield from keys(section, f"{under}{name}{mark}.")
+        origins = [typing.get_origin(part) for part in (field.annotation, *typing.get_args(field.annotation))]
+        mark = next((_MARKS[origin] for origin in origins if origin in _MARKS), "")
+        key = Key(f"{under}{name}", field, tuple(models_in(field.annotation)), mark)
+        yield key
+        for section in key.inner:
+            yield from keys(section, f"{key.path}{mark}.")
 
 
-def leaves() -> list[Key]:
-    """The keys that hold a value and not a section; of a key that may hold either, what the section has."""
-    return [key for key in keys() if not key.inner]
-
-
-def _mark(annotation: object) -> str:
-    for part in (annotation, *typing.get_args(annotation)):
-        origin = typing.get_origin(part)
-        if origin in (dict, list):
-            return ".*" if origin is dict else "[]"
-    return ""
-
-
-def takes_text(path: YamlPath) -> bool:
-    """Whether the value at a place is a text, if it is there: what `--set` gives there is not read as YAML."""
+def is_string(path: YamlPath) -> bool:
+    """Whether the value at a path must be a string or null. `--set` does not parse such a value as YAML."""
     found: list[object] = [ImageConfig]
     for part in path:
         found = [inner for member in found for inner in _inside(member, part)]
@@ -81,18 +59,18 @@ def takes_text(path: YamlPath) -> bool:
 
 
 def _inside(member: object, part: str | int) -> list[object]:
-    """What a place in a section, a map or a list may hold."""
+    """The types of one key of a section, or of the values in a map or list."""
     if isinstance(member, type) and issubclass(member, pydantic.BaseModel):
         if part in member.model_fields:
             return _members(member.model_fields[str(part)].annotation)
-        # A section that takes names of free choice says what they hold.
+        # A section that allows other names declares the type of their values.
         extras = (inspect.get_annotations(section).get("__pydantic_extra__") for section in member.__mro__)
         member = next(filter(None, extras), None)
     return _members(typing.get_args(member)[-1]) if typing.get_origin(member) in (dict, list) else []
 
 
 def _members(annotation: object) -> list[object]:
-    """What a union may be, without the words around each type."""
+    """The members of a union, without their annotations."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return _members(typing.get_args(annotation)[0])

@@ -1,14 +1,14 @@
-"""What a config says about a machine's first boot and about reaching it."""
+"""The sections of a config for a machine's first boot and for SSH."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pydantic
 
-from imagegen.config.words import Version
+from imagegen.config.value_types import Version
 from imagegen.providers.registry import PROVIDERS, part
 from imagegen.resources.model import Strict
 
-# As cloudbase-init names its plugins and services: a Python class by its whole name.
+# cloudbase-init's name for a plugin or service: a Python class with its modules.
 ClassName = Annotated[
     str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+\.[A-Z][A-Za-z0-9]*$")
 ]
@@ -19,7 +19,7 @@ class Plugins(Strict):
 
 
 class Services(Strict):
-    """cloudbase-init's metadata services on each cloud; the first that answers is asked."""
+    """cloudbase-init's metadata services on each cloud. The first service that answers is used."""
 
 
 def _by_cloud(section: type[Strict], example: str) -> type[Strict]:
@@ -29,7 +29,7 @@ def _by_cloud(section: type[Strict], example: str) -> type[Strict]:
             list[ClassName] | None,
             pydantic.Field(
                 default=None,
-                description=f"On {part(name, 'settings').TITLE}; the catalogue's when left out.",
+                description=f"The list on {part(name, 'settings').TITLE}. Default: the catalogue's list.",
                 min_length=1,
                 examples=[[example]],
             ),
@@ -47,30 +47,30 @@ if not TYPE_CHECKING:
 
 
 class Logging(Strict):
-    """What cloudbase-init tells of its work."""
+    """The logs of cloudbase-init."""
 
     file: str = pydantic.Field(
         default="cloudbase-init.log",
-        description="The log's name in cloudbase-init's log folder.",
+        description="The name of the log file, in the log folder of cloudbase-init.",
         pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,98}[A-Za-z0-9_-])?$",
         examples=["first-boot.log"],
     )
     debug: bool = pydantic.Field(
-        default=False, description="Tell everything, user data with its bootstrap token included.", examples=[True]
+        default=False, description="Log everything, including user data with its bootstrap token.", examples=[True]
     )
     serial_port: str | None = pydantic.Field(
         default=None,
-        description="Also tell it to a serial port, which whoever may read the cloud's console reads.",
+        description="Also log to this serial port. Everybody who can read the machine's console can read it.",
         pattern=r"^COM[1-9],[0-9]+,[NEO],[78]$",
         examples=["COM1,115200,N,8"],
     )
 
 
 class CloudbaseInit(Strict):
-    """What makes a node of the machine at its first boot."""
+    """cloudbase-init, which sets up the machine as a node at its first boot."""
 
     version: Version = pydantic.Field(
-        default="1.1.8", description='The cloudbase-init version, quoted: "1.1.8".', examples=["1.1.7"]
+        default="1.1.8", description='The version of cloudbase-init, in quotes: "1.1.8".', examples=["1.1.7"]
     )
     user: str = pydantic.Field(
         default="capi",
@@ -82,30 +82,35 @@ class CloudbaseInit(Strict):
         default=["Administrators"], description="The groups of that user.", min_length=1, examples=[["Users"]]
     )
     plugins: Plugins = pydantic.Field(
-        description="What it does, and in which order.", default_factory=Plugins.model_construct
+        description="The plugins that cloudbase-init runs, in this order.", default_factory=Plugins.model_construct
     )
     metadata_services: Services = pydantic.Field(
-        description="Where it asks for metadata and user data.", default_factory=Services.model_construct
+        description="The services from which cloudbase-init gets metadata and user data.",
+        default_factory=Services.model_construct,
     )
-    logging: Logging = pydantic.Field(description="What it tells.", default_factory=Logging.model_construct)
+    logging: Logging = pydantic.Field(
+        description="The logs of cloudbase-init.", default_factory=Logging.model_construct
+    )
     real_time_clock_utc: bool = pydantic.Field(
-        default=False, description="The machine's clock runs in UTC; NTPClientPlugin sets it so.", examples=[True]
+        default=False, description="Set the machine's hardware clock to UTC. NTPClientPlugin does it.", examples=[True]
     )
 
 
 class Ssh(Strict):
-    """An OpenSSH server that takes keys only; each machine makes its own host keys."""
+    """An OpenSSH server that accepts keys only. Each machine generates its own host keys."""
 
     source: Literal["capability", "zip"] = pydantic.Field(
-        default="capability", description="Windows' own capability, or Win32-OpenSSH's archive.", examples=["zip"]
+        default="capability",
+        description="`capability`: the OpenSSH server of Windows; `zip`: the archive of Win32-OpenSSH.",
+        examples=["zip"],
     )
     version: str | None = pydantic.Field(
         default=None,
-        description="The archive's version; the catalogue's when left out.",
+        description="The version of the archive. Default: the catalogue's version.",
         pattern=r"^[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+(p[0-9]+)?$",
         examples=["9.8.3.0"],
     )
-    port: int = pydantic.Field(default=22, description="The port it listens on.", ge=1, le=65535, examples=[2222])
+    port: int = pydantic.Field(default=22, description="The port of the server.", ge=1, le=65535, examples=[2222])
     shell: Literal["powershell", "cmd"] = pydantic.Field(
-        default="powershell", description="The shell of a session.", examples=["cmd"]
+        default="powershell", description="The shell of an SSH session.", examples=["cmd"]
     )

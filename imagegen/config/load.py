@@ -1,5 +1,5 @@
-"""Config files and --set values in; an ImageConfig out, or every problem of it at once with its place and the nearest
-known name."""
+"""Reads a config file with the files that it extends and the values of --set. Reports every problem at once, with its
+place and the nearest known name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pydantic
 
 from imagegen.catalog.image_builder import hint_for
-from imagegen.config.fields import takes_text
+from imagegen.config.fields import is_string
 from imagegen.config.model import ImageConfig
 from imagegen.documents.compose import compose
 from imagegen.documents.problems import model_problems, nearest, place_of, quoted
@@ -20,18 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
     from pathlib import Path
 
-    from pydantic_core import ErrorDetails
-
     from imagegen.documents.yaml import Document, YamlPath
 
     Names = Callable[[Document], Collection[str]]
-    """What the steps that a config may use know by name."""
+    """Finds the known names, given a config: its steps decide which names there are."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Read:
-    """A config as far as it can be read. Where values have no right form, `config` is what the rest says, so that rules
-    can be asked about it in the same run, and `unread` are the sections of which nothing should be said."""
+    """A config as far as it is valid. If some values are invalid, `config` is the config without them, so that the same
+    run can check the rules. `unread` are the sections with invalid values: rules report nothing about them."""
 
     document: Document
     config: ImageConfig | None
@@ -40,8 +38,8 @@ class Read:
 
 
 def read_config(path: Path, sets: Sequence[str], *, overrides: Names, steps: Names) -> Read:
-    """The config of a file; what overrides and steps are called is asked only where the config names some."""
-    document = compose(path, sets, is_text=takes_text)
+    """Read a config. The names of overrides and steps are looked up only if the config uses some."""
+    document = compose(path, sets, is_text=is_string)
     if not isinstance(document.data, dict):
         problem = document.problem((), "must be a map of keys and values")
         raise ConfigError(f"{document.file} is not a config", problems=[problem])
@@ -54,15 +52,22 @@ def read_config(path: Path, sets: Sequence[str], *, overrides: Names, steps: Nam
     try:
         return Read(document, ImageConfig.model_validate(document.data), tuple(problems), frozenset())
     except pydantic.ValidationError as error:
-        own = functools.partial(overrides, document)
-        problems += [_in_our_words(problem, own) for problem in model_problems(error, document, ImageConfig)]
-        wrong = [_wrong_part(item, document) for item in error.errors(include_url=False)]
-        config = _without(document.data, wrong)
-        return Read(document, config, tuple(problems), frozenset(str(path[0]) for path in wrong if path))
+        known = functools.partial(overrides, document)
+        problems += [_add_hint(problem, known) for problem in model_problems(error, document, ImageConfig)]
+        # A section that lacks a key is invalid as a whole.
+        errors = error.errors(include_url=False)
+        invalid = {place_of(item, document)[: -1 if item["type"] == "missing" else None] for item in errors}
+        # A list with an invalid item is removed as a whole: its other items would move.
+        lists = {path[:index] for path in invalid for index, part in enumerate(path) if isinstance(part, int)}
+        try:
+            config = ImageConfig.model_validate(_remove(document.data, invalid | lists, ()))
+        except pydantic.ValidationError:
+            config = None
+        return Read(document, config, tuple(problems), frozenset(str(path[0]) for path in invalid if path))
 
 
-def _in_our_words(problem: Problem, overrides: Callable[[], Collection[str]]) -> Problem:
-    """A complaint about a key that image-builder or `overrides` know by that name, with the key that is meant."""
+def _add_hint(problem: Problem, overrides: Callable[[], Collection[str]]) -> Problem:
+    """If an unknown key is a variable of image-builder or an override, add a hint with the right key."""
     if not problem.message.startswith("unknown key"):
         return problem
     name = problem.path.rpartition(".")[2]
@@ -72,41 +77,19 @@ def _in_our_words(problem: Problem, overrides: Callable[[], Collection[str]]) ->
     return dataclasses.replace(problem, hint=hint) if hint else problem
 
 
-def _wrong_part(item: ErrorDetails, document: Document) -> YamlPath:
-    """The value without which the rest may be a config: the section, where it lacks something."""
-    path = place_of(item, document)
-    return path[:-1] if item["type"] == "missing" else path
-
-
-def _without(data: dict[str, object], wrong: Sequence[YamlPath]) -> ImageConfig | None:
-    """The config without the values that have no right form, where it is one without them."""
-    left = _pruned(data, [path for path in wrong if path], ())
-    try:
-        return ImageConfig.model_validate(left)
-    except pydantic.ValidationError:
-        return None
-
-
-def _pruned(value: object, wrong: Sequence[YamlPath], at: YamlPath) -> object:
-    if isinstance(value, dict):
-        return {
-            key: _pruned(inner, wrong, (*at, key)) for key, inner in value.items() if not _is_wrong((*at, key), wrong)
-        }
-    return value
-
-
-def _is_wrong(path: YamlPath, wrong: Sequence[YamlPath]) -> bool:
-    # In a list everything moves when one item goes: the list goes.
-    return any(at == path or (at[: len(path)] == path and isinstance(at[len(path)], int)) for at in wrong)
+def _remove(value: object, paths: Collection[YamlPath], at: YamlPath) -> object:
+    """A value without its keys at some paths."""
+    if not isinstance(value, dict):
+        return value
+    return {key: _remove(inner, paths, (*at, key)) for key, inner in value.items() if (*at, key) not in paths}
 
 
 def _unknown_names(document: Document, path: YamlPath, what: str, names: Names) -> Iterator[Problem]:
     section = document.data
     for part in path:
         section = section.get(part) if isinstance(section, dict) else None
-    if not isinstance(section, dict) or not section:
-        return
-    known = names(document)
-    for name in section:
+    named = section if isinstance(section, dict) else {}
+    known = names(document) if named else ()
+    for name in named:
         if name not in known:
             yield document.problem((*path, name), f"unknown {what} {quoted(name)}", nearest(name, sorted(known)))

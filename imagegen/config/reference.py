@@ -1,12 +1,12 @@
-"""The config's model in, a commented YAML config out that shows every key. Pure; the same bytes every time.
+"""Makes configs/reference.yaml from the config's model: a config with every key and its description. Pure; the same
+bytes every time.
 
-What must be said is said with an example; everything else is commented out, and is a part of a config again when the
-one `#` before it is deleted: prose has a blank after its `#`, a key has none.
+Required keys have an example as their value. All other keys are commented out. To use one, a user deletes the `#`
+before it: comments have a space after the `#`, keys do not.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 import textwrap
@@ -28,15 +28,16 @@ if TYPE_CHECKING:
     from imagegen.config.schema import Known
 
 _HEAD = """\
-# Every key of a config, with what it means, what it takes and what holds when it is left out.
-# This file is generated from the model: `make golden` writes it anew, `imagegen schema --format yaml` prints it.
+# Every key of a config, with its description, its type and its default.
+# This file is generated from the model: `make golden` rewrites it, `imagegen schema --format yaml` prints it.
 #
-# What stands without `#` must be said, or is one choice of several. To use another key, delete the `#` directly
-# before it, and before the sections around it.
+# Keys without `#` are required, or are one choice of several. To use another key, delete the `#` before it and before
+# the sections around it.
 """
 
-# Beside the required keys: one runtime, every cloud, and who may reach the builder, which nobody should leave open.
-_SAID: Final = frozenset(
+# Shown without `#` in addition to the required keys: one runtime, every cloud, and the networks that can reach the
+# builder, which nobody should leave open.
+_SHOWN: Final = frozenset(
     {
         "runtime.containerd",
         *(f"targets.{name}{key}" for name in PROVIDERS for key in ("", ".network", ".network.allowed_cidrs")),
@@ -45,27 +46,18 @@ _SAID: Final = frozenset(
 
 _WIDTH: Final = 112
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*|https://[A-Za-z0-9./_-]+")
-# Words that YAML, or an older YAML, reads as something else than a text.
-_NO_TEXT: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-_NAMES: Final[Mapping[object, str]] = {str: "text", int: "whole number", bool: "true or false", float: "number"}
-
-
-@dataclasses.dataclass(frozen=True)
-class _Words:
-    """What the model itself does not know of its keys: words to choose from, and notes."""
-
-    choices: dict[str, list[str]]
-    notes: Mapping[str, str]
+# Words that YAML 1.2 or 1.1 does not read as a string.
+_NO_STRING: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+_NAMES: Final[Mapping[object, str]] = {str: "string", int: "integer", bool: "true or false", float: "number"}
+_PLURALS: Final = {"string": "strings", "section": "sections"}
 
 
 def reference_text(known: Known) -> str:
-    """Every key of a config."""
-    choices = {"windows.release": [scalar(name) for name in known.releases], "overrides": list(known.overrides)}
-    noted = _Words(choices, known.notes)
+    """The reference config."""
     lines = [MODELINE, *_HEAD.splitlines()]
     every = {key.path: key for key in keys(ConfigFile)}
     for key in _directly_below("", every):
-        lines += ["", *_key(key, every, noted, 0)]
+        lines += ["", *_key(key, every, known, 0)]
     return "\n".join(lines) + "\n"
 
 
@@ -73,41 +65,40 @@ def _directly_below(prefix: str, every: dict[str, Key]) -> list[Key]:
     return [key for path, key in every.items() if path.startswith(prefix) and "." not in path.removeprefix(prefix)]
 
 
-def _key(key: Key, every: dict[str, Key], known: _Words, depth: int, lead: str = "") -> Iterator[str]:
-    """What is said of a key, and the key; `lead` is the dash of the first key of an item."""
+def _key(key: Key, every: dict[str, Key], known: Known, depth: int, lead: str = "") -> Iterator[str]:
+    """The comments of a key, and the key. `lead` is the dash before the first key of a list's item."""
     indent = "  " * depth
-    yield from _prose([key.description, _takes(key, known)], indent + "  " * bool(lead))
-    mark = indent if _is_said(key, every) else f"{indent}#"
+    yield from _prose([key.field.description or "", _type_and_default(key, known)], indent + "  " * bool(lead))
+    start = f"{indent if _is_shown(key, every) else f'{indent}#'}{lead}{key.path.rpartition('.')[2]}:"
     if not key.inner:
-        yield f"{mark}{lead}{key.name}: {flow(_example(key))}"
+        yield f"{start} {flow(_example(key))}"
         return
-    yield f"{mark}{lead}{key.name}:"
+    yield start
     members = _directly_below(f"{key.path}{key.mark}.", every)
     if key.mark == ".*":
         yield from _named(key, members, every, known, depth + 1)
-    elif key.mark == "[]":
-        for number, member in enumerate(members):
-            yield from _key(member, every, known, depth + 1 + (number > 0), "" if number else "- ")
-    else:
-        for member in members:
-            yield from _key(member, every, known, depth + 1)
+        return
+    is_item = key.mark == "[]"
+    for number, member in enumerate(members):
+        yield from _key(
+            member, every, known, depth + 1 + (is_item and number > 0), "- " if is_item and not number else ""
+        )
 
 
-def _is_said(key: Key, every: dict[str, Key]) -> bool:
-    """Whether the key stands without `#`: it must be said, in a section that is."""
-    if key.path in _SAID:
-        return True
+def _is_shown(key: Key, every: dict[str, Key]) -> bool:
+    """Whether the key has no `#`: it is required, in a section that has no `#`."""
     section = key.path.rpartition(".")[0]
-    return key.required and (not section or (section in every and _is_said(every[section], every)))
+    is_open = not section or (section in every and _is_shown(every[section], every))
+    return key.path in _SHOWN or (key.field.is_required() and is_open)
 
 
-def _named(key: Key, members: list[Key], every: dict[str, Key], known: _Words, depth: int) -> Iterator[str]:
-    """Sections by names of free choice: one in its short form, one in its long form."""
+def _named(key: Key, members: list[Key], every: dict[str, Key], known: Known, depth: int) -> Iterator[str]:
+    """A map of sections: one entry in its short form, and one in its long form."""
     indent = "  " * depth
     (name, short), *_ = _example(key).items()
     yield f"{indent}#{name}: {flow(short)}"
-    yield from _prose(["or, with more to say of it:"], indent)
-    yield f"{indent}#{next(other for other in known.choices[key.path] if other != name)}:"
+    yield from _prose(["or, in its long form:"], indent)
+    yield f"{indent}#{next(other for other in _choices(key, known) if other != name)}:"
     for member in members:
         yield from _key(member, every, known, depth + 1)
 
@@ -116,44 +107,43 @@ def _example(key: Key) -> Any:  # noqa: ANN401 - any value
     return key.field.examples[0] if key.field.examples else key.default
 
 
-def _takes(key: Key, known: _Words) -> str:
-    """The type in plain words, and what holds when the key is left out."""
-    words = type_words(key.field.annotation, key.field.metadata)
-    if choices := known.choices.get(key.path):
-        words += f" ({', '.join(choices)})"
-    note = known.notes.get(key.path)
-    return "; ".join([words, _left_out(key), *([note] if note else [])])
+def _choices(key: Key, known: Known) -> list[str]:
+    """The known values of a key, or the known names in its map."""
+    return {"windows.release": [scalar(name) for name in known.releases], "overrides": list(known.overrides)}.get(
+        key.path, []
+    )
 
 
-def _left_out(key: Key) -> str:
-    if key.required:
-        return "required"
-    default = key.default
-    if isinstance(default, pydantic.BaseModel) or default in (None, [], {}):
-        return "optional"
-    return f"default: {flow(default)}"
+def _type_and_default(key: Key, known: Known) -> str:
+    choices, default = _choices(key, known), key.default
+    if key.field.is_required():
+        left_out = "required"
+    elif isinstance(default, pydantic.BaseModel) or default in (None, [], {}):
+        left_out = "optional"
+    else:
+        left_out = f"default: {flow(default)}"
+    named = f" ({', '.join(choices)})" if choices else ""
+    kind = _type_name(key.field.annotation, key.field.metadata)
+    return "; ".join(filter(None, [f"{kind}{named}", left_out, known.notes.get(key.path)]))
 
 
-def type_words(annotation: object, metadata: Iterable[object] = ()) -> str:
-    """What a key takes, as people say it."""
+def _type_name(annotation: object, metadata: Iterable[object] = ()) -> str:
+    """The type of a value, in words."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
-        return type_words(parts[0], [*metadata, *_flat(parts[1:])])
+        return _type_name(parts[0], [*metadata, *_flat(parts[1:])])
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(type_words(part, metadata) for part in parts if part is not type(None))
+        return " or ".join(_type_name(part, metadata) for part in parts if part is not type(None))
     if origin is typing.Literal:
         return f"one of {', '.join(flow(value) for value in parts)}" if len(parts) > 1 else flow(parts[0])
     if origin is list:
-        return f"list of {_several(type_words(parts[0]))}"
+        inner = _type_name(parts[0])
+        return f"list of {_PLURALS.get(inner, inner)}"
     if origin is dict:
-        return f"{type_words(parts[1])} by name"
+        return f"map from name to {_type_name(parts[1])}"
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return "section"
     return f"{_NAMES[annotation]}{_bounds(metadata)}"
-
-
-def _several(words: str) -> str:
-    return {"text": "texts", "section": "sections"}.get(words, words)
 
 
 def _flat(metadata: Iterable[object]) -> Iterator[object]:
@@ -183,10 +173,10 @@ def flow(value: object) -> str:
 
 
 def scalar(value: object) -> str:
-    """A single value as YAML: quotes only where it would be read as something else without them."""
+    """A single value as YAML. It has quotes only if YAML would read it as another type without them."""
     if not isinstance(value, str):
         return json.dumps(value)
-    if _PLAIN_TEXT.fullmatch(value) and value.lower() not in _NO_TEXT:
+    if _PLAIN_TEXT.fullmatch(value) and value.lower() not in _NO_STRING:
         return value
     plainly = value.isprintable() and value.isascii() and "'" not in value
     return f"'{value}'" if plainly and ("\\" in value or '"' in value) else json.dumps(value, ensure_ascii=False)

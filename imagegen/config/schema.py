@@ -1,6 +1,7 @@
-"""The config's model in, its JSON Schema out, for editors and other tools. Pure; the same bytes every time.
+"""Makes the JSON Schema of a config from its model, for editors and other tools. Pure; the same bytes every time.
 
-It accepts whatever the model accepts, and more: what only a rule or a whole section can tell is not said here.
+The schema accepts every config that the model accepts, and some that it rejects: only rules and whole sections can
+check those.
 """
 
 from __future__ import annotations
@@ -8,12 +9,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from imagegen.config.model import ConfigFile
-from imagegen.config.schema_help import MESSAGE, Schema, describe_sections, explain_patterns
 from imagegen.config.targets import LONGEST_NAME, NAME
 
 if TYPE_CHECKING:
@@ -23,24 +23,29 @@ FILE_NAME = "imagegen.schema.json"
 MODELINE = f"# yaml-language-server: $schema={FILE_NAME}"
 
 _REF = "#/$defs/"
+# Not a keyword of JSON Schema. yaml-language-server and VS Code show it if a value does not match a pattern; other
+# validators ignore it. A strict ajv needs an option: `keywords: ["patternErrorMessage"]`.
+_MESSAGE: Final = "patternErrorMessage"
+
+Schema = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Known:
-    """What the model itself does not know of its keys."""
+    """What the model does not know about its keys."""
 
     releases: Sequence[str]
-    """The catalogue's Windows releases."""
+    """The Windows releases of the catalogue."""
     overrides: Mapping[str, str]
-    """The names that artifacts answer to, and what each moves."""
+    """The names of the overrides, with their descriptions."""
     gates: Mapping[str, str]
-    """kubelet's feature gates that the catalogue knows, and which Kubernetes has them."""
+    """The feature gates of kubelet that the catalogue knows, with the Kubernetes versions that have them."""
     notes: Mapping[str, str]
-    """What is to be said of keys beside their descriptions, by their paths."""
+    """Notes for keys, by their paths. They follow the descriptions."""
 
 
 class _Untitled(GenerateJsonSchema):
-    """Without a title for each key: it would only repeat the key."""
+    """Generates no title for a key: it would only repeat the key."""
 
     def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
@@ -48,29 +53,32 @@ class _Untitled(GenerateJsonSchema):
 
 def config_schema(known: Known) -> Schema:
     """The schema of a config file."""
-    whole = _renamed(ConfigFile.model_json_schema(schema_generator=_Untitled))
+    whole = _generate()
     definitions: dict[str, Schema] = whole.pop("$defs")
     every = (whole, *definitions.values())
     for node in every:
-        describe_sections(node, definitions)
+        _describe_sections(node, definitions)
     for path, note in known.notes.items():
-        _note(whole, path.split("."), note, definitions)
-    for node in every:
+        _add_note(whole, path.split("."), note, definitions)
+    for node in list(_nodes(every)):
         _tidy(node, definitions)
     definitions["Windows"]["properties"]["release"]["examples"] = list(known.releases)
-    gates = definitions["Kubernetes"]["properties"]["feature_gates"]
-    gates["properties"] = _described(known.gates, gates["additionalProperties"])
+    gates, overrides = definitions["Kubernetes"]["properties"]["feature_gates"], whole["properties"]["overrides"]
+    gates["properties"] = _describe_names(known.gates, gates["additionalProperties"])
+    overrides["properties"] = _describe_names(known.overrides, overrides["additionalProperties"])
+    overrides["additionalProperties"] = False
     message = (
         "This name is not valid. A target's name has lower-case letters, digits and single dashes. For example: prod-2"
     )
-    definitions["Targets"]["propertyNames"] = {"pattern": NAME, "maxLength": LONGEST_NAME, MESSAGE: message}
-    overrides = whole["properties"]["overrides"]
-    overrides["properties"] = _described(known.overrides, overrides["additionalProperties"])
-    overrides["additionalProperties"] = False
+    definitions["Targets"]["propertyNames"] = {"pattern": NAME, "maxLength": LONGEST_NAME, _MESSAGE: message}
     for node in every:
-        explain_patterns(node)
+        _explain_patterns(node)
     complete = _complete(whole, definitions)
-    _relax(whole, definitions)
+    # A list replaces another list as a whole, so its sections stay complete. All other sections merge key by key.
+    in_lists = {node["items"].get("$ref") for node in _nodes(every) if isinstance(node.get("items"), dict)}
+    for name, definition in definitions.items():
+        if _REF + name not in in_lists:
+            definition.pop("required", None)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "urn:imagegen:config",
@@ -79,121 +87,105 @@ def config_schema(known: Known) -> Schema:
         **{key: whole[key] for key in ("type", "properties", "additionalProperties")},
         "if": {"type": "object", "required": ["extends"], "properties": {"extends": True}},
         "then": True,
-        "else": {"$comment": "A config that extends none names every key that has no default.", **complete},
+        "else": {"$comment": "A config that extends no other config must have every required key.", **complete},
         "$defs": definitions,
     }
 
 
-def _described(names: Mapping[str, str], value: Schema) -> dict[str, Schema]:
-    """Names of free choice that are known, so that an editor offers them and says what they are."""
-    return {name: {"description": description, **copy.deepcopy(value)} for name, description in names.items()}
-
-
 def schema_text(schema: Schema) -> str:
-    """The schema as it lies beside configs."""
+    """The schema as a JSON file."""
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
-def _renamed(schema: Schema) -> Schema:
-    """The same with short names for sections that several modules have: the provider's name, then the section's."""
-    names = {name: _short(name) for name in schema["$defs"]}
-
-    def renamed(node: Any) -> Any:  # noqa: ANN401 - any part of a schema
-        if isinstance(node, list):
-            return [renamed(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        reference = node.get("$ref")
-        if isinstance(reference, str):
-            node = {**node, "$ref": _REF + names[reference.removeprefix(_REF)]}
-        return {key: renamed(value) for key, value in node.items()}
-
-    return {**renamed(schema), "$defs": {names[name]: renamed(node) for name, node in schema["$defs"].items()}}
+def _generate() -> Schema:
+    """The schema of the model. pydantic names sections that several providers have after their modules: here their
+    names are short, such as AwsNetwork."""
+    long = ConfigFile.model_json_schema(schema_generator=_Untitled)
+    text = json.dumps(long)
+    for name in long["$defs"]:
+        *modules, section = name.split("__")
+        if modules:
+            text = text.replace(name, f"{modules[-2].title()}{section}")
+    schema: Schema = json.loads(text)
+    return schema
 
 
-def _short(name: str) -> str:
-    *modules, section = name.split("__")
-    return f"{modules[-2].title()}{section}" if modules else section
+def _describe_names(names: Mapping[str, str], value: Schema) -> dict[str, Schema]:
+    """Properties for known names in a map, so that an editor offers them with their descriptions."""
+    return {name: {"description": description, **copy.deepcopy(value)} for name, description in names.items()}
 
 
-def _note(node: Schema, path: Sequence[str], note: str, definitions: Mapping[str, Schema]) -> None:
+def _nodes(node: object) -> Iterator[Schema]:
+    """Every object in a part of a schema."""
+    if isinstance(node, dict):
+        yield node
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, (list, tuple)) else ():
+        yield from _nodes(inner)
+
+
+def _add_note(node: Schema, path: Sequence[str], note: str, definitions: Mapping[str, Schema]) -> None:
     first, *rest = path
     for member in _members(node, definitions):
         inner = member.get("additionalProperties") if first == "*" else member.get("properties", {}).get(first)
-        if not isinstance(inner, dict):
-            continue
-        if rest:
-            _note(inner, rest, note, definitions)
-        else:
+        if isinstance(inner, dict) and rest:
+            _add_note(inner, rest, note, definitions)
+        elif isinstance(inner, dict):
             inner["description"] = f"{inner['description']} ({note})"
 
 
-def _tidy(node: object, definitions: Mapping[str, Schema]) -> None:
-    """Maps closed as the model closes them, and optional sections without a union: an editor then says what is wrong
-    in them, and not that no member fits."""
-    if isinstance(node, list):
-        for item in node:
-            _tidy(item, definitions)
-    if not isinstance(node, dict):
-        return
+def _tidy(node: Schema, definitions: Mapping[str, Schema]) -> None:
+    """Make an object of the schema easier for editors: they then say what is wrong in a section or name, and not only
+    that no member of a union matches or that a name is not allowed."""
     if "patternProperties" in node:
-        # An editor then says what is wrong with a name, and not only that it is not allowed.
         ((pattern, value),) = node.pop("patternProperties").items()
         node["propertyNames"] = {"pattern": pattern, **node.get("propertyNames", {})}
         node["additionalProperties"] = value
     if "discriminator" in node:
         _choose(node, definitions)
-    match node.get("anyOf"):
-        case [{"$ref": str(reference)}, {"type": "null"}]:
-            del node["anyOf"]
-            node["$ref"] = reference
-            definitions[reference.removeprefix(_REF)]["type"] = ["object", "null"]
-        case _:
-            pass
-    for value in node.values():
-        _tidy(value, definitions)
+    if node.get("anyOf", [])[1:] == [{"type": "null"}] and "$ref" in node["anyOf"][0]:
+        node["$ref"] = node.pop("anyOf")[0]["$ref"]
+        definitions[node["$ref"].removeprefix(_REF)]["type"] = ["object", "null"]
 
 
 def _choose(node: Schema, definitions: Mapping[str, Schema]) -> None:
-    """A union by one of its keys: an editor then says what is wrong in the member that this key names. Where a config
-    that extends another leaves the key out, nothing is said."""
+    """Choose a union's member by one of its keys: an editor then checks only this member. A config that extends another
+    may leave out the key: then no member is checked."""
     key = node.pop("discriminator")["propertyName"]
-    members = {member["$ref"]: definitions[member["$ref"].removeprefix(_REF)] for member in node.pop("oneOf")}
-    keys = {ref: member["properties"][key] for ref, member in members.items()}
-    values = {ref: value["const"] for ref, value in keys.items()}
+    sections = {member["$ref"]: definitions[member["$ref"].removeprefix(_REF)] for member in node.pop("oneOf")}
+    choices = {ref: section["properties"][key] for ref, section in sections.items()}
     described = {
-        "description": " ".join({value["description"]: None for value in keys.values()}),
-        "enum": list(values.values()),
+        "description": " ".join({choice["description"]: None for choice in choices.values()}),
+        "enum": [choice["const"] for choice in choices.values()],
     }
     node |= {"type": "object", "properties": {key: described}}
     node["allOf"] = [
-        {"if": {"type": "object", "required": [key], "properties": {key: {"const": value}}}, "then": {"$ref": ref}}
-        for ref, value in values.items()
+        {
+            "if": {"type": "object", "required": [key], "properties": {key: {"const": choice["const"]}}},
+            "then": {"$ref": ref},
+        }
+        for ref, choice in choices.items()
     ]
 
 
 def _complete(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Only what must be there, at every depth that merging reaches. A key asked of what is no section asks nothing.
+    """Only what is required, at every depth at which configs merge. A value that is not a section is not checked here.
 
-    Each schema says its type and names what it requires under `properties`: strict validators ask for both.
+    Strict validators demand that each schema has a type and has its required names in `properties`.
     """
     found: Schema = {}
     parts = [part for part in _members(node, definitions) if "type" in part]
     for part in parts:
-        required = part.get("required", [])
-        known = part.get("properties", {})
+        required, known = part.get("required", []), part.get("properties", {})
         inner = {key: _complete(value, definitions) for key, value in known.items()}
+        needed: Schema = {"required": required} if required else {}
         properties = {**dict.fromkeys(required, True), **{key: value for key, value in inner.items() if value}}
         others = part.get("additionalProperties")
         if isinstance(others, dict) and "allOf" in others:
-            # What is said of other names must not reach these.
+            # Every known name is listed, so that the schema of other names does not apply to it.
             properties = {**dict.fromkeys(known, True), **properties}
-            extra = {"additionalProperties": _complete_choice(others, definitions)}
-        else:
-            extra = {}
+            needed["additionalProperties"] = _complete_choice(others, definitions)
         if properties:
-            needed = {"required": required} if required else {}
-            found = {"type": part["type"], **needed, "properties": properties, **extra}
+            found = {"type": part["type"], **needed, "properties": properties}
     if found and any(part["type"] == "string" for part in parts):
         # Not a union: an editor would show its other member instead of the key's description.
         return {"if": {"type": "object"}, "then": found}
@@ -201,39 +193,53 @@ def _complete(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def _complete_choice(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """What must be there where a key chooses among sections: the key, and what the section requires."""
+    """What is required if a key chooses among sections: the key, and the required keys of the section."""
     key = dict.fromkeys(node["properties"], True)
     members = [{**member, "then": _complete(member["then"], definitions)} for member in node["allOf"]]
     return {"type": "object", "required": list(key), "properties": key, "allOf": members}
 
 
-def _relax(schema: Schema, definitions: Mapping[str, Schema]) -> None:
-    """Take `required` from what merges key by key. A list replaces another as a whole: its sections stay complete."""
-    in_lists = {name for definition in (schema, *definitions.values()) for name in _listed(definition)}
-    for name, definition in definitions.items():
-        if name not in in_lists:
-            definition.pop("required", None)
-
-
-def _listed(node: object) -> Iterator[str]:
-    """The sections that are items of lists."""
-    if isinstance(node, dict):
-        items = node.get("items")
-        if isinstance(items, dict) and "$ref" in items:
-            yield items["$ref"].removeprefix(_REF)
-        for value in node.values():
-            yield from _listed(value)
-    elif isinstance(node, list):
-        for value in node:
-            yield from _listed(value)
-
-
 def _members(node: Schema, definitions: Mapping[str, Schema]) -> Iterator[Schema]:
-    """What a place may hold: the node, what it refers to, and the members of a union."""
+    """The schemas of a value: the object itself or the section that it refers to, and the members of a union."""
     if "$ref" in node:
         yield from _members(definitions[node["$ref"].removeprefix(_REF)], definitions)
         return
     yield node
-    for union in ("anyOf", "oneOf"):
-        for member in node.get(union, ()):
-            yield from _members(member, definitions)
+    for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        yield from _members(member, definitions)
+
+
+def _describe_sections(node: Schema, definitions: Mapping[str, Schema]) -> None:
+    """Add the description of a key that is the same as its section's: the generator leaves it out."""
+    for value in node.get("properties", {}).values():
+        if "$ref" in value and "description" not in value:
+            value["description"] = definitions[value["$ref"].rpartition("/")[2]]["description"]
+
+
+def _explain_patterns(node: Schema) -> None:
+    """Add a message to each pattern: a valid value, as `imagegen validate` describes it."""
+    for value in node.get("properties", {}).values():
+        _explain(value, value["description"], (value.get("examples") or [None])[0])
+        # Known names in a map have their own descriptions.
+        _explain_patterns(value)
+
+
+def _explain(node: object, description: str, example: object) -> None:
+    if not isinstance(node, dict):
+        return
+    if "pattern" in node:
+        node[_MESSAGE] = _message("value", description, example)
+    for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
+        _explain(member, description, example)
+    if isinstance(example, list):
+        _explain(node.get("items"), description, example[0])
+    if isinstance(example, dict):
+        name, value = next(iter(example.items()))
+        _explain(node.get("additionalProperties"), description, value)
+        if "pattern" in node.get("propertyNames", {}):
+            node["propertyNames"][_MESSAGE] = _message("name", description, name)
+
+
+def _message(what: str, description: str, example: object) -> str:
+    shown = f" For example: {example}" if isinstance(example, str) else ""
+    return f"This {what} is not valid. {description}{shown}"

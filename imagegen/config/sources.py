@@ -1,27 +1,26 @@
-"""What a config says about where bytes come from and what they must be."""
+"""The sections of a config for downloads: their sources, digests and signatures."""
 
 from typing import Annotated
 
 import pydantic
 
-from imagegen.config.addresses import HostAndPort, HttpsUrl
-from imagegen.config.words import Line
+from imagegen.config.value_types import HostAndPort, HttpsUrl, Line
 from imagegen.resources.model import PastedSha256, Strict
 
 
 class PinnedUrl(Strict):
-    """Where an artifact comes from instead, and what its bytes must be."""
+    """Another source of an artifact, with its sha256 and signer."""
 
     url: HttpsUrl = pydantic.Field(
-        description="https URL; for a base URL the folder that holds the files.",
+        description="The https URL of the artifact; for a base URL, the folder with the files.",
         examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
     )
     sha256: PastedSha256 | None = pydantic.Field(
-        default=None, description="What the bytes must be, in hexadecimal.", examples=["0" * 64]
+        default=None, description="The sha256 that the file must have, in hexadecimal.", examples=["0" * 64]
     )
     signer: Line | None = pydantic.Field(
         default=None,
-        description="The Authenticode signer whose signature every program of it must carry.",
+        description="The Authenticode signer that must have signed every program in the artifact.",
         examples=["CN=Example Corporation"],
     )
 
@@ -30,7 +29,7 @@ def _form_of_override(asked: object) -> str:
     return "(url)" if isinstance(asked, str) else "(pinned)"
 
 
-# Told apart by form, so that complaints are about the form that was meant.
+# A discriminated union, so that error messages are about the form that was used.
 AskedOverride = Annotated[
     Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
     pydantic.Discriminator(_form_of_override),
@@ -38,43 +37,43 @@ AskedOverride = Annotated[
 
 
 class Signatures(Strict):
-    """Authenticode, checked before the build and again in the guest."""
+    """Authenticode signatures, which are checked before the build and again on the machine."""
 
     own_scripts: bool = pydantic.Field(
         default=False,
-        description="imagegen's scripts are signed by you, and run under the policy AllSigned.",
+        description="You sign imagegen's scripts, and they run under the execution policy AllSigned.",
         examples=[True],
     )
     signers: list[Line] = pydantic.Field(
         default=[],
-        description="Who may have signed; anybody that the machine trusts when empty.",
+        description="The allowed signers. Empty: every signer that the machine trusts.",
         examples=[["CN=Example Corporation"]],
     )
 
 
 class ArtifactPolicy(Strict):
-    """What holds for everything that is downloaded."""
+    """Rules for all downloads."""
 
     mirror: HttpsUrl | None = pydantic.Field(
         default=None,
-        description="A mirror of the public addresses: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
+        description="A mirror of the public URLs: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
         examples=["https://artifacts.example.com/mirror"],
     )
     allowed_hosts: list[HostAndPort] = pydantic.Field(
         default=[],
-        description="The only hosts that anything is downloaded from; any when empty.",
+        description="The only hosts from which imagegen downloads. Empty: all hosts.",
         examples=[["artifacts.example.com"]],
     )
     require_sha256: bool = pydantic.Field(
         default=False,
-        description="Refuse an override, a program or a credential provider that does not say its sha256.",
+        description="Reject overrides, programs and credential providers without a sha256.",
         examples=[True],
     )
     signatures: Signatures | None = pydantic.Field(
-        default=None, description="Refuse programs without a good signature; not asked for when left out."
+        default=None, description="Reject programs without a valid signature. Default: signatures are not checked."
     )
 
 
 def plain_host(host: str) -> str:
-    """A host as it is compared: in lower case, without the port that https has anyway."""
+    """A host in the form for comparisons: in lower case, and without the default port of https."""
     return host.lower().removesuffix(":443")

@@ -1,6 +1,6 @@
-"""Answers to a few questions in, a commented config out. Pure.
+"""Makes a first config with comments from the answers to a few questions. Pure.
 
-Each answer is judged by the model alone; whether they go together is for the rules, on the whole config.
+The model checks each answer by itself. The rules check the whole config.
 """
 
 from __future__ import annotations
@@ -31,19 +31,18 @@ _PATHS: Mapping[str, YamlPath] = {
 
 
 def answer_paths() -> dict[str, YamlPath]:
-    """Where each answer stands in the config; that of the networks stands in every target."""
+    """The path of each answer in the config. The networks are in every target: their path is that of the first."""
     clouds = all_questions()
-    of_clouds = {
-        question.name: ("targets", cloud, *question.path)
-        for cloud, asked in clouds.items()
-        for question in asked.questions
+    return {
+        **_PATHS,
+        **{one.name: ("targets", cloud, *one.path) for cloud, about in clouds.items() for one in about.questions},
+        "allow_cidr": ("targets", next(iter(clouds)), "network", "allowed_cidrs"),
     }
-    return {**_PATHS, **of_clouds, "allow_cidr": ("targets", next(iter(clouds)), "network", "allowed_cidrs")}
 
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a first config cannot do without."""
+    """The values that a first config needs."""
 
     name: str
     release: str
@@ -51,12 +50,12 @@ class Answers:
     containerd: str
     allowed_cidrs: tuple[str, ...]
     clouds: Mapping[str, Mapping[str, str]]
-    """By the cloud: the answers to its own questions."""
+    """The answers to the questions of each cloud."""
     allow_eol: bool = False
 
 
-def complaint(question: str, answer: str | list[str]) -> str:
-    """What the model has to say against an answer; empty where it takes it."""
+def find_problem(question: str, answer: str | list[str]) -> str:
+    """Why an answer is invalid; empty if it is valid."""
     path = answer_paths()[question]
     data: Any = answer
     for part in reversed(path):
@@ -66,45 +65,45 @@ def complaint(question: str, answer: str | list[str]) -> str:
     except pydantic.ValidationError as error:
         lines = {path[:length]: 1 for length in range(len(path) + 1)}
         problems = model_problems(error, Document("", data, lines), ImageConfig)
-        # Everything else that a config needs is missing here, and is no fault of this answer.
+        # All other required keys are missing here: that is no problem of this answer.
         about = [problem for problem in problems if problem.path.startswith(dotted(path))]
         return f"{about[0].message}. {about[0].hint}".strip() if about else ""
     return ""
 
 
 def starter_text(answers: Answers, *, modeline: bool) -> str:
-    """The config; with the editor's modeline only where a schema lies beside it."""
+    """The config. `modeline` adds the line by which editors find a schema in the same folder."""
     clouds = {cloud: questions for cloud, questions in all_questions().items() if cloud in answers.clouds}
     parts = [
         *([MODELINE] if modeline else []),
         f"# Windows {answers.release} with containerd {answers.containerd} and Kubernetes {answers.kubernetes},"
         f" for {' and '.join(cloud.title for cloud in clouds.values())}.",
-        "# `imagegen schema --format yaml` shows every key that a config may have; `imagegen explain` says where each",
-        "# value of this one comes from.",
+        "# `imagegen schema --format yaml` prints every key of a config. `imagegen explain` shows where each value of",
+        "# this config comes from.",
         *([_ENDED] if answers.allow_eol else []),
         _NODE.format(**{key: flow(getattr(answers, key)) for key in ("name", "release", "kubernetes", "containerd")}),
     ]
-    cidrs = flow(list(answers.allowed_cidrs))
     for cloud, questions in clouds.items():
-        words = {name: flow(answer) for name, answer in answers.clouds[cloud].items()}
-        parts.append(questions.text.format(cidrs=cidrs, **words))
+        values = {name: flow(answer) for name, answer in answers.clouds[cloud].items()}
+        parts.append(questions.text.format(cidrs=flow(list(answers.allowed_cidrs)), **values))
     return "\n".join(parts)
 
 
 _ENDED = """\
 
-# Something here no longer receives security fixes. Without this line imagegen refuses it; the manifest records it.
+# A release in this config no longer receives security fixes. Without this line imagegen refuses it. The manifest
+# records it.
 allow_eol: true"""
 
 _NODE = """\
 
 name: {name}
 
-# The release decides the base image, registry fixes and which container images run.
+# The release decides the base image, the registry fixes and which container images can run.
 windows:
   release: {release}
 
-# The node components. Versions are texts: keep the quotes.
+# The node components. Versions are strings: keep the quotes.
 kubernetes:
   version: {kubernetes}
 
@@ -112,9 +111,9 @@ runtime:
   containerd:
     version: {containerd}
 
-# Your own signed or mirrored artifacts, by the names of `imagegen catalog overrides`:
+# Your own signed or mirrored artifacts. `imagegen catalog overrides` lists the names:
 # overrides:
 #   containerd_url: https://artifacts.example.com/containerd.tar.gz
 
-# Where the image is built and published. Credentials come from the environment, never from here.
+# Where the image is built and published. Credentials come from the environment, never from a config.
 targets:"""

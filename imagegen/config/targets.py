@@ -1,7 +1,7 @@
-"""Where an image is built and published: targets by name. Which clouds there are, the registry of providers says.
+"""The targets of a config, where an image is built and published. The registry of providers defines the clouds.
 
-A target that is named after a cloud is on that cloud. Any other name says `provider`, so that two accounts of one cloud
-are two targets of one config.
+A target that is named after a cloud is on that cloud. Any other target has the key `provider`, so that two accounts of
+one cloud can be two targets of one config.
 """
 
 import functools
@@ -17,7 +17,7 @@ from imagegen.providers.registry import PROVIDERS, part
 from imagegen.providers.settings import TargetSettings
 from imagegen.resources.model import Strict
 
-# The name becomes part of folders' and files' names, and a key of the lock.
+# The name becomes part of the names of folders and files, and a key of the lock.
 NAME: Final = r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$"
 LONGEST_NAME: Final = 40
 _SETTINGS: Final[dict[str, type[TargetSettings]]] = {name: part(name, "settings").Settings for name in PROVIDERS}
@@ -34,9 +34,9 @@ TargetName = Annotated[str, pydantic.AfterValidator(_check_name)]
 
 
 def _check_provider(name: str) -> Callable[[Any], Any]:
-    """For the target that is named after a cloud."""
+    """Check that a target that is named after a cloud is on that cloud."""
 
-    def check(value: Any) -> Any:  # noqa: ANN401 - what stands in a config
+    def check(value: Any) -> Any:  # noqa: ANN401 - any value of a config
         if isinstance(value, dict) and value.get("provider", name) != name:
             hint = f"give the target a name of its own, as {name}-2, or write provider: {name}"
             raise InvalidValue(f"a target named {name} is on {name}, not on {value['provider']}", hint)
@@ -54,7 +54,7 @@ else:
 
 
 class NamedTargets(Strict):
-    """Targets by name: each cloud's own, and any other that says its provider."""
+    """Targets by name. A target that is not named after its cloud has the key `provider`."""
 
     model_config = pydantic.ConfigDict(extra="allow")
     __pydantic_extra__: dict[TargetName, AnySettings]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from imagegen.config.reference import flow
 from imagegen.documents.yaml import dotted
 from imagegen.lines import joined
-from imagegen.settle.spec import CATALOGUE, DEFAULT
 from imagegen.steps.evaluate import ALWAYS
 
 if TYPE_CHECKING:
@@ -85,14 +84,14 @@ def _shown(value: object) -> str:
 
 
 def _who(origin: Origin, notes: list[str]) -> str:
-    if origin.kind == DEFAULT:
-        return DEFAULT
-    if origin.kind != CATALOGUE or not origin.source:
+    if origin.kind == "default":
+        return origin.kind
+    if origin.kind != "catalogue" or not origin.source:
         return origin.where
     note = f"{origin.source} (read {origin.read})"
     if note not in notes:
         notes.append(note)
-    return f"{CATALOGUE}: {origin.where} [{notes.index(note) + 1}]"
+    return f"{origin.kind}: {origin.where} [{notes.index(note) + 1}]"
 
 
 def _step(step: StepReason, explanation: Explanation, width: int) -> Iterator[str]:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imagegen.config.network import Proxy
+    from imagegen.config.node import Proxy
     from imagegen.plan.model import JsonObject
 
 # A domain with its subdomains, or an IPv4 address; with a port, only that port.

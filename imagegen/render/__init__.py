@@ -1,1 +1,1 @@
-"""The exact bytes that Packer reads and the guest receives."""
+"""Renders the exact files that Packer reads and the machine receives."""

@@ -1,4 +1,4 @@
-"""A plan and its bundled bytes in; plan.json and the one zip to upload out. Pure, and byte-identical for one plan."""
+"""Makes plan.json and the bundle, the zip that is uploaded to the machine. Pure: one plan has one sequence of bytes."""
 
 from __future__ import annotations
 
@@ -15,27 +15,28 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPart, BuildPlan, Phase
 
 PLAN_VERSION = 1
-# The earliest time a zip can say: when a file was written is no part of what it is.
+# The earliest time of a zip: the time of a file must not change the bundle.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def guest_plan(plan: BuildPlan) -> bytes:
     """plan.json (docs/guest.md)."""
     image = plan.image
-    payload: dict[str, object] = {
-        "plan_version": PLAN_VERSION,
-        "name": plan.build.name,
-        "target": image.provider,
-        "windows": {"release": image.windows["release"], "build": image.windows["build"]},
-        "phases": [_phase(phase, plan.build) for phase in image.phases],
-        "artifacts": {
-            name: {"url": plan.build.downloads[name], **dataclasses.asdict(artifact)}
-            for name, artifact in image.artifacts.items()
-        },
-        "files": image.files,
-        "proxy": plan.build.proxy,
-    }
-    return canonical(payload)
+    return canonical(
+        {
+            "plan_version": PLAN_VERSION,
+            "name": plan.build.name,
+            "target": image.provider,
+            "windows": {"release": image.windows["release"], "build": image.windows["build"]},
+            "phases": [_phase(phase, plan.build) for phase in image.phases],
+            "artifacts": {
+                name: {"url": plan.build.downloads[name], **dataclasses.asdict(artifact)}
+                for name, artifact in image.artifacts.items()
+            },
+            "files": image.files,
+            "proxy": plan.build.proxy,
+        }
+    )
 
 
 def _phase(phase: Phase, build: BuildPart) -> dict[str, object]:
@@ -44,14 +45,14 @@ def _phase(phase: Phase, build: BuildPart) -> dict[str, object]:
 
 
 def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:
-    """The zip."""
+    """The bundle: plan.json and the bundled files."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted({**files, "plan.json": plan_json}.items()):
             entry = zipfile.ZipInfo(name, _EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            # Zip's "made by" is the running system's unless told; a bundle is the same wherever it was made.
+            # By default zipfile writes the current operating system: the bundle must be the same on every system.
             entry.create_system = 3
             archive.writestr(entry, data)
     return buffer.getvalue()

@@ -1,6 +1,6 @@
-"""A decision in; the tree that Packer builds, as path and bytes, out. Pure.
+"""Renders the tree that Packer builds: its files by path. Pure.
 
-Structure is in the HCL templates; every value reaches Packer through image.auto.pkrvars.json."""
+The HCL templates have the structure. All values are in image.auto.pkrvars.json."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from imagegen.providers.provider import BootFile
 from imagegen.render.bundle import bundle_zip, guest_plan
 from imagegen.templating import render_text
 
@@ -27,10 +28,9 @@ _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass
 
 
 def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
-    """`cloud` is the plan's provider."""
-    plan, source = decision.plan, cloud.source_values(decision.plan)
+    """The tree of a plan. `cloud` is the plan's provider."""
+    plan, source, plan_json = decision.plan, cloud.source_values(decision.plan), guest_plan(decision.plan)
     plugin = cloud.plugin_for(plan.settings, plan.image.versions)
-    plan_json = guest_plan(plan)
     bundle = bundle_zip(plan_json, decision.bundle)
     context = {
         "target": plan.image.provider,
@@ -46,37 +46,36 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
             for phase in plan.image.phases
         ],
     }
-    texts = {
+    templates = {
         "plugins.pkr.hcl": "plugins.pkr.hcl.j2",
         "variables.pkr.hcl": "variables.pkr.hcl.j2",
         "source.pkr.hcl": f"{plan.image.provider}/source.pkr.hcl.j2",
         "build.pkr.hcl": "build.pkr.hcl.j2",
     }
-    tree = {path: render_text(decision.templates[name], context).encode() for path, name in texts.items()}
     values = {
         "image": _image_values(plan, cloud.image_tags(plan.settings, plan.image.versions)),
         "guest": _guest_values(plan, hashlib.sha256(bundle).hexdigest(), hashlib.sha256(plan_json).hexdigest()),
         "timeouts": {name: f"{minutes}m" for name, minutes in plan.build.timeouts_min.items()},
         plan.image.provider: source,
     }
-    tree["image.auto.pkrvars.json"] = json.dumps(values, indent=2, sort_keys=True).encode() + b"\n"
-    tree["guest/bundle.zip"] = bundle
+    tree = {
+        **{path: render_text(decision.templates[name], context).encode() for path, name in templates.items()},
+        "image.auto.pkrvars.json": json.dumps(values, indent=2, sort_keys=True).encode() + b"\n",
+        "guest/bundle.zip": bundle,
+    }
     for path, data in decision.scripts.items():
         name = path.rsplit("/", 1)[-1]
-        if boot_file := cloud.boot_files.get(name):
-            tree[f"guest/{boot_file.name}"] = boot_file.before + data + boot_file.after
-        else:
-            tree[f"guest/{name}"] = data
+        boot_file = cloud.boot_files.get(name, BootFile(name, b"", b""))
+        tree[f"guest/{boot_file.name}"] = boot_file.before + data + boot_file.after
     return dict(sorted(tree.items()))
 
 
 def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
     image = plan.image
-    title = f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}"
     return {
         "id": plan.image_id,
         "name": plan.build.name,
-        "title": title,
+        "title": f"capi-windows-{image.windows['release']}-containerd-v{image.versions['kubernetes']}",
         "versions": dict(tags.versions),
         "base": {**image.base, "release": str(image.windows["release"])},
         "tags": dict(tags.others),

@@ -1,1 +1,1 @@
-"""What holds for one target: every value that the config leaves out is filled in once, and each has its origin."""
+"""Settles a config for one target: fills in every value that the config leaves out, and records its origin."""

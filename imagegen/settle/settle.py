@@ -1,14 +1,14 @@
-"""A config and a target in; its settled spec out. The one place where "the config, or else the catalogue" is decided.
+"""Makes the spec of a target from the config. Only this module chooses between a config's value and the catalogue's.
 
-Pure but for reading the catalogue, and total: of versions that the catalogue does not know its values are None, and
-rules refuse such a config."""
+Reads nothing but the catalogue. It never fails: if the catalogue does not know a version, the values that depend on it
+are None, and a rule rejects the config."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from imagegen.catalog.facts import known, minor, numbers, provider_text, sources, table
-from imagegen.settle.spec import CATALOGUE, AgentConfig, CatalogueValue, Facts, HotFix, Origin, Spec
+from imagegen.catalog.facts import known, numbers, provider_text, sources, table
+from imagegen.settle.spec import AgentConfig, CatalogueValue, Facts, HotFix, Origin, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -25,58 +25,47 @@ FACTS = "facts"
 
 
 def settle_targets(config: ImageConfig, document: Document) -> dict[str, Spec]:
-    """The spec of each target, by its name."""
+    """The spec of each target, by the target's name."""
     return {target: settle(config, document, target) for target in config.targets.named()}
 
 
 def settle(config: ImageConfig, document: Document, target: str) -> Spec:
-    """The spec of one of the config's targets."""
+    """The spec of one target of the config."""
     settings = config.targets.named()[target]
-    provider = settings.provider
-    values = {value.path: value for value in _values(config, target)}
-    of_keys = {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")}
-    settled = _filled(config, of_keys)
+    found = (
+        *_windows(config, target),
+        *_kubernetes(config),
+        *_containerd(config),
+        *_network(config),
+        *_first_boot(config, settings.provider),
+    )
+    values = {value.path: value for value in found}
+    missing = {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")}
+    settled = _fill(config, missing)
     return Spec(
         target=target,
-        provider=provider,
+        provider=settings.provider,
         config=settled,
         settings=settings,
         facts=Facts(**{str(path[1]): value.value for path, value in values.items() if path[0] == FACTS}),
-        plugins=tuple(getattr(settled.cloudbase_init.plugins, provider)),
-        metadata_services=tuple(getattr(settled.cloudbase_init.metadata_services, provider)),
+        plugins=tuple(getattr(settled.cloudbase_init.plugins, settings.provider)),
+        metadata_services=tuple(getattr(settled.cloudbase_init.metadata_services, settings.provider)),
         offered_image=values["targets", target, "base_image"].value or {},
         document=document,
         catalogue=values,
     )
 
 
-def _filled(section: Model, values: Mapping[YamlPath, object]) -> Model:
-    """A section with a value at each path below it that the config leaves out."""
-    below: dict[str, dict[YamlPath, object]] = {}
-    for path, value in values.items():
-        below.setdefault(str(path[0]), {})[path[1:]] = value
+def _fill(section: Model, values: Mapping[YamlPath, object]) -> Model:
+    """Set the values whose keys the config leaves out. Paths begin at the section."""
     changed = {}
-    for name, inner in below.items():
+    for name in dict.fromkeys(str(path[0]) for path in values):
+        inner = {path[1:]: value for path, value in values.items() if path[0] == name}
         have = getattr(section, name)
-        if () not in inner:
-            changed[name] = _filled(have, inner) if have is not None else None
-        elif have is None:
-            changed[name] = inner[()]
-    return _copied(section, changed)
-
-
-def _copied(section: Model, changed: Mapping[str, object]) -> Model:
-    """Without the values that stay None: a default is not something that was set."""
+        if have is None or () not in inner:
+            changed[name] = inner.get(()) if have is None else _fill(have, inner)
+    # A value that stays None is not set: explain tells values that were set from defaults.
     return section.model_copy(update={name: value for name, value in changed.items() if value is not None})
-
-
-def _values(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
-    """What the catalogue says, whether or not the config says something else."""
-    yield from _windows(config, target)
-    yield from _kubernetes(config)
-    yield from _containerd(config)
-    yield from _network(config)
-    yield from _first_boot(config, config.targets.named()[target].provider)
 
 
 def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
@@ -85,37 +74,37 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
     rows: list[JsonObject] = row.get("hot_fixes", [])
     fixes = tuple(HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows)
     origin = _origin("windows", release, row.get("source"))
-    yield _fact("windows_build", row.get("build"), origin, "The Windows build, which the base image must have.")
+    yield _fact("windows_build", row.get("build"), origin, "The build number of Windows that the base image must have.")
     origin = _origin("windows", release, rows[0]["source"] if rows else None)
-    yield _fact("hot_fixes", fixes, origin, "Registry values that this Windows needs for containers.")
+    yield _fact("hot_fixes", fixes, origin, "Registry values that this Windows release needs for containers.")
     image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
-    named = {"name": image.get("name")} if "name" in image else {}
     if "sku" in image:
         named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
-    offered = named if named and None not in named.values() else None
+    else:
+        named = {"name": image.get("name")}
+    offered = None if None in named.values() else named
     yield CatalogueValue(("targets", target, "base_image"), offered, _origin("windows", release, image.get("source")))
 
 
 def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
-    found = known(table("kubernetes")["minors"], config.kubernetes.version)
-    origin = _origin("kubernetes", found.minor, found.row["source"]) if found else Origin(CATALOGUE, "kubernetes")
-    pause = pause_for(config.kubernetes.version, config.windows.release) if found else None
+    row, origin = _row("kubernetes", "minors", config.kubernetes.version)
+    pause, pause_origin = row.get("pause"), origin
     release: JsonObject = table("windows")["releases"].get(config.windows.release, {})
-    # The release decides where it needs a newer image than the minor's own.
-    of_release = found is not None and pause != found.row["pause"]
-    decided_by = _origin("windows", config.windows.release, release["source"]) if of_release else origin
-    yield CatalogueValue(("kubernetes", "pause_image"), pause, decided_by)
-    crictl = found.row["crictl"] if found else None
-    yield _fact("crictl", crictl, origin, "The crictl version that goes with this Kubernetes.")
+    least = release.get("pause_at_least")
+    if pause and least and numbers(least) > numbers(pause.rpartition(":")[2]):
+        # The pause image of this Kubernetes minor has no layer for this Windows release.
+        pause = f"{pause.rpartition(':')[0]}:{least}"
+        pause_origin = _origin("windows", config.windows.release, release["source"])
+    yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
+    yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
 
 
 def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     containerd = config.runtime.containerd
-    found = known(table("containerd")["lines"], containerd.version) if containerd else None
-    origin = _origin("containerd", found.minor, found.row["source"]) if found else Origin(CATALOGUE, "containerd")
-    schema, bin_dirs = (found.row["config_version"], found.row["cni_bin_dirs"]) if found else (None, None)
-    yield _fact("containerd_config_version", schema, origin, "The schema of containerd's configuration file.")
-    takes = "Whether that configuration takes several folders of CNI plugins."
+    row, origin = _row("containerd", "lines", containerd.version if containerd else "")
+    version, bin_dirs = row.get("config_version"), row.get("cni_bin_dirs")
+    yield _fact("containerd_config_version", version, origin, "The schema version of containerd's configuration file.")
+    takes = "Whether that configuration file can name several folders of CNI plugins."
     yield _fact("containerd_cni_bin_dirs", bin_dirs, origin, takes)
 
 
@@ -133,24 +122,19 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     yield CatalogueValue(("cloudbase_init", "plugins", provider), cloud["plugins"], origin)
     yield CatalogueValue(("cloudbase_init", "metadata_services", provider), [cloud["metadata_service"]], origin)
     agent = table("machines").get("first_boot_agent", {}).get(provider)
-    # The template of the step ends the last line.
-    text = provider_text(provider, agent["file"]).removesuffix("\n") if agent else ""
-    config_file = AgentConfig(agent["path"], text) if agent else None
+    # The step's template ends the last line.
+    found = agent and AgentConfig(agent["path"], provider_text(provider, agent["file"]).removesuffix("\n"))
     origin = _origin("machines", provider, agent["source"] if agent else None)
-    yield _fact("first_boot_agent", config_file, origin, "The configuration of the agent that the cloud's images have.")
+    yield _fact("first_boot_agent", found, origin, "The configuration of the agent on the cloud's base images.")
     product = cloudbase["product"].format(version=config.cloudbase_init.version)
     origin = _origin("cloudbase-init", config.cloudbase_init.version, cloudbase["source"]["product"])
-    yield _fact("cloudbase_init_product", product, origin, "What Windows calls the installed cloudbase-init.")
+    yield _fact("cloudbase_init_product", product, origin, "The name under which Windows lists cloudbase-init.")
 
 
-def pause_for(kubernetes_version: str, windows_release: str) -> str:
-    """The minor's pause image, but never one without a layer for that Windows."""
-    found = known(table("kubernetes")["minors"], kubernetes_version)
-    if found is None:
-        raise KeyError(f"the catalogue knows no Kubernetes {minor(kubernetes_version)}")
-    image, _, tag = found.row["pause"].rpartition(":")
-    least = table("windows")["releases"].get(windows_release, {}).get("pause_at_least") or tag
-    return f"{image}:{max(tag, least, key=numbers)}"
+def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
+    """The row for a version, and its origin; an empty row if the catalogue does not know the version."""
+    found = known(table(name)[rows], version)
+    return (found.row, _origin(name, found.minor, found.row["source"])) if found else ({}, Origin("catalogue", name))
 
 
 def _fact(name: str, value: object, origin: Origin, description: str) -> CatalogueValue:
@@ -158,6 +142,6 @@ def _fact(name: str, value: object, origin: Origin, description: str) -> Catalog
 
 
 def _origin(name: str, row: str, source: str | None) -> Origin:
-    """A row of a table, and what it was read from."""
+    """The origin of a value in a table's row, with the source of the row."""
     said = sources(name)[source] if source else {"from": "", "read": ""}
-    return Origin(CATALOGUE, f"{name} {row}", said["from"], said["read"])
+    return Origin("catalogue", f"{name} {row}", said["from"], said["read"])

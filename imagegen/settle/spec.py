@@ -1,9 +1,9 @@
-"""The settled spec of one target, which steps, rules, providers and explain read. Touches nothing."""
+"""The settled spec of one target. Steps, rules, providers and explain read it. Pure data."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
@@ -17,16 +17,11 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 Kind = Literal["default", "catalogue", "file", "set"]
 
-DEFAULT: Final[Kind] = "default"
-CATALOGUE: Final[Kind] = "catalogue"
-FILE: Final[Kind] = "file"
-SET: Final[Kind] = "set"
-
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where a value comes from. `where` is `file:line`, the option of the command line, or a table and row of the
-    catalogue, whose `source` was read on the day `read`."""
+    """Where a value comes from. `where` is `file:line`, the command-line option, or a table and row of the catalogue.
+    `source` is what the row was taken from, and `read` is the day."""
 
     kind: Kind
     where: str = ""
@@ -36,7 +31,7 @@ class Origin:
 
 @dataclasses.dataclass(frozen=True)
 class CatalogueValue:
-    """A value of the catalogue, for a key that the config leaves out or for a fact that no key states."""
+    """A value of the catalogue: for a key that the config leaves out, or for a fact that has no key."""
 
     path: YamlPath
     value: Any
@@ -45,7 +40,7 @@ class CatalogueValue:
 
     @property
     def shown(self) -> object:
-        """As people read it."""
+        """The value as `imagegen explain` shows it."""
         if isinstance(self.value, tuple):
             return [str(record) for record in self.value]
         return str(self.value) if isinstance(self.value, AgentConfig) else self.value
@@ -66,7 +61,8 @@ class HotFix:
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig:
-    """The configuration file of a cloud's own agent, with which it leaves user data to cloudbase-init."""
+    """The configuration file of a cloud's own agent. With it, the agent does not run the user data: cloudbase-init
+    does."""
 
     path: str
     config: str
@@ -77,7 +73,7 @@ class AgentConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the catalogue knows of the chosen versions, and no key of the config can state. None: it does not know."""
+    """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
     windows_build: int | None
     hot_fixes: tuple[HotFix, ...]
@@ -90,10 +86,10 @@ class Facts:
 
 @dataclasses.dataclass(frozen=True)
 class Spec(Generic[S]):
-    """Everything that holds for one target.
+    """All settled values of one target.
 
-    `config` has the catalogue's value at every key that the operator left out and the catalogue knows. Lists that a
-    config states for each cloud are here those of this target's cloud.
+    If the operator leaves out a key, `config` has the catalogue's value, if there is one. A config can have lists for
+    each cloud: here they are the lists of this target's cloud.
     """
 
     target: str
@@ -102,18 +98,18 @@ class Spec(Generic[S]):
     settings: S
     facts: Facts
     plugins: tuple[str, ...]
-    """cloudbase-init's plugins, in their order."""
+    """cloudbase-init's plugins, in the order in which they run."""
     metadata_services: tuple[str, ...]
     offered_image: Mapping[str, str]
-    """How the cloud names its own base image of this Windows; empty where it has none."""
+    """The name of the cloud's own base image of this Windows release; empty if there is none."""
     document: Document
     catalogue: Mapping[YamlPath, CatalogueValue]
-    """The catalogue's values by their path, also those that the config overrides."""
+    """The catalogue's values by path, including those that the config overrides."""
 
     def origin(self, path: YamlPath) -> Origin:
         """Where the value at a path comes from."""
         if path in self.document.lines:
             place = self.document.place(path)
-            return Origin(FILE if place.line else SET, str(place))
+            return Origin("file" if place.line else "set", str(place))
         known = self.catalogue.get(path)
-        return known.origin if known is not None and known.value is not None else Origin(DEFAULT)
+        return known.origin if known is not None and known.value is not None else Origin("default")

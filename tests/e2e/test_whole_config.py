@@ -15,6 +15,7 @@ from imagegen import pipeline
 from imagegen.build import process
 from imagegen.console import Console
 from imagegen.errors import ExitCode, RefusedError
+from imagegen.files import write_tree
 from imagegen.providers import Run
 from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws.fleets import not_started
@@ -58,7 +59,7 @@ def _check(decided: Decided, out: Path, environ: dict[str, str]) -> None:
     decision = decided.decision
     run = Run(environ, {}, "2026-11-18T10:00:00Z")
     folder = pipeline.build_folder(decision.plan, out)
-    pipeline.write(pipeline.render_tree(decision), folder)
+    write_tree(pipeline.render_tree(decision), folder.tree)
     tools = pipeline.find_toolchain(decision.plan, run, Console(io.StringIO(), plain=True))
     pipeline.check(decision.plan, tools, folder, run)
 

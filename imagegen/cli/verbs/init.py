@@ -13,7 +13,7 @@ from imagegen.cli.configs import today
 from imagegen.cli.show import problem_text
 from imagegen.cli.starting import answers_to, file_of, refuse_existing, write_starter
 from imagegen.cli.telling import voice
-from imagegen.config.starter import complaint
+from imagegen.config.starter import find_problem
 from imagegen.lines import joined
 from imagegen.providers.questions import all_questions
 
@@ -65,7 +65,7 @@ def init(file: Path | None, force: bool, no_schema: bool, **given: Any) -> None:
     given["force"] = force
     if file is not None:
         refuse_existing(file, force=force)
-        given |= {"file": file, "file_name": "" if complaint("name", file.stem) else file.stem}
+        given |= {"file": file, "file_name": "" if find_problem("name", file.stem) else file.stem}
     elif given["name"]:
         refuse_existing(file_of(given["name"]), force=force)
     terminal = sys.stdin.isatty()

@@ -9,6 +9,7 @@ import click
 from imagegen import pipeline
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
+from imagegen.files import write_tree
 from imagegen.lines import one_line
 
 if TYPE_CHECKING:
@@ -42,5 +43,5 @@ def render(
     folder = pipeline.build_folder(decision.plan, out / "rehearsal" if rehearse else out)
     # A Packer that is running may still read the tree that is there.
     with folder.claimed():
-        pipeline.write(pipeline.render_tree(decision), folder)
+        write_tree(pipeline.render_tree(decision), folder.tree)
     click.echo(one_line(str(folder.tree)))

@@ -1,4 +1,4 @@
-"""What a config says about AWS."""
+"""The settings of a target on AWS."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -11,7 +11,7 @@ TITLE: Final = "AWS"
 REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$"
 OWNER: Final = r"^([0-9]{12}|self|amazon)$"
 Region = Annotated[str, pydantic.StringConstraints(pattern=REGION)]
-# CAPA and EKS know nodes by tags as kubernetes.io/cluster/prod.
+# With slashes: CAPA and EKS use tags such as kubernetes.io/cluster/prod.
 AwsTagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:/=+@-]{0,126}$")]
 InstanceType = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9-]+\.[a-z0-9-]+$")]
 AccountId = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{12}$")]
@@ -33,7 +33,7 @@ OrganizationArn = Annotated[
 ]
 _KEY_ID = r"(mrk-)?[0-9a-f-]{32,36}"
 _KEY_ALIAS = r"alias/[A-Za-z0-9/_-]+"
-# An id, an alias or an ARN of a key.
+# The id, the alias or the ARN of a key.
 KmsKey = Annotated[
     str,
     pydantic.StringConstraints(
@@ -44,63 +44,66 @@ KmsKey = Annotated[
 
 
 class Spot(Strict):
-    """Build on spare capacity, which may be taken away."""
+    """Build on spare capacity. The cloud can take it away at any time."""
 
     max_price: Price | None = pydantic.Field(
-        default=None, description="US dollars an hour; the on-demand price when left out.", examples=["0.25"]
+        default=None,
+        description="The highest price in US dollars per hour. Default: the on-demand price.",
+        examples=["0.25"],
     )
 
 
 class Network(Strict):
-    """Where the builder stands, and who reaches its WinRM port during the build."""
+    """The network of the builder, and who can reach its WinRM port during the build."""
 
     vpc_id: str | None = pydantic.Field(
         default=None,
-        description="Its VPC; the region's default one when left out.",
+        description="The VPC of the builder. Default: the region's default VPC.",
         pattern=r"^vpc-[0-9a-f]{8,17}$",
         examples=["vpc-0123456789abcdef0"],
     )
     subnet_id: str | None = pydantic.Field(
         default=None,
-        description="Its subnet; one of the VPC's when left out.",
+        description="The subnet of the builder. Default: one of the VPC's subnets.",
         pattern=r"^subnet-[0-9a-f]{8,17}$",
         examples=["subnet-0123456789abcdef0"],
     )
     security_group_ids: list[Annotated[str, pydantic.StringConstraints(pattern=r"^sg-[0-9a-f]{8,17}$")]] = (
         pydantic.Field(
             default=[],
-            description="Security groups of your own, instead of a temporary one that admits `allowed_cidrs`.",
+            description="Your own security groups, instead of a temporary one that admits `allowed_cidrs`.",
             examples=[["sg-0123456789abcdef0"]],
         )
     )
     allowed_cidrs: list[Cidr] = pydantic.Field(
         default=[],
-        description="Networks from which the temporary security group admits WinRM.",
+        description="The networks from which the temporary security group admits WinRM.",
         examples=[["198.51.100.0/24"]],
     )
     public_address: bool | None = pydantic.Field(
         default=None,
-        description="Give the builder a public address; what the subnet says when left out.",
+        description="Give the builder a public IP address. Default: the setting of the subnet.",
         examples=[False],
     )
     reach_by: Literal["public", "private"] = pydantic.Field(
         default="public",
-        description="The address by which Packer reaches the builder; its private one where it has no public one.",
+        description="Which IP address of the builder Packer connects to. Without a public address, Packer "
+        "uses the private one.",
         examples=["private"],
     )
 
 
 class BaseImage(Strict):
-    """A base image instead of Amazon's newest of the release; it must be that release."""
+    """A base image instead of Amazon's newest one. It must have the same Windows release."""
 
     name: str = pydantic.Field(
-        description="Its name, or a pattern with * of which the newest is taken.",
+        description="The name of the image, or a pattern with *: the newest match is used.",
         pattern=r"^[A-Za-z0-9()\[\]./'@_ *?-]{3,128}$",
         examples=["hardened-windows-2022-*"],
     )
     owner: str = pydantic.Field(
         default="self",
-        description="Whose it is: an account, `self`, or `amazon`.",
+        description="The owner of the image: an account id, `self`, or `amazon`.",
         pattern=OWNER,
         examples=["111122223333"],
     )
@@ -109,14 +112,14 @@ class BaseImage(Strict):
 class Disk(Strict):
     """The image's disk."""
 
-    size_gb: int = pydantic.Field(default=50, description="Its size in GB.", ge=30, le=2048, examples=[100])
-    type: Literal["gp3", "gp2"] = pydantic.Field(default="gp3", description="Its kind.", examples=["gp2"])
+    size_gb: int = pydantic.Field(default=50, description="The size of the disk in GB.", ge=30, le=2048, examples=[100])
+    type: Literal["gp3", "gp2"] = pydantic.Field(default="gp3", description="The volume type.", examples=["gp2"])
     iops: int | None = pydantic.Field(
-        default=None, description="Of a gp3 disk; AWS' own when left out.", ge=3000, le=16000, examples=[4000]
+        default=None, description="The IOPS of a gp3 disk. Default: AWS' own.", ge=3000, le=16000, examples=[4000]
     )
     throughput: int | None = pydantic.Field(
         default=None,
-        description="Speed of a gp3 disk in MiB/s; AWS' own when left out.",
+        description="The throughput of a gp3 disk in MiB/s. Default: AWS' own.",
         ge=125,
         le=1000,
         examples=[250],
@@ -124,34 +127,36 @@ class Disk(Strict):
 
 
 class Encryption(Strict):
-    """The image's snapshots are encrypted."""
+    """Encryption of the image's snapshots."""
 
     kms_key: KmsKey | None = pydantic.Field(
         default=None,
-        description="The build region's key; the account's default one when left out.",
+        description="The key in the build region. Default: the account's default key.",
         examples=["alias/images"],
     )
     region_kms_keys: dict[Region, KmsKey] = pydantic.Field(
         default={},
-        description="The keys of the regions that get a copy; each one's default key when left out.",
+        description="The keys of the regions that get a copy. Default: each region's default key.",
         examples=[{"us-west-2": "alias/images"}],
     )
 
 
 class AssumeRole(Strict):
-    """A role to take on, after the usual chain of credentials."""
+    """A role to assume with the credentials of the usual chain."""
 
-    role_arn: RoleArn = pydantic.Field(description="The role.", examples=["arn:aws:iam::111122223333:role/images"])
+    role_arn: RoleArn = pydantic.Field(
+        description="The ARN of the role.", examples=["arn:aws:iam::111122223333:role/images"]
+    )
     session_name: str = pydantic.Field(
         default="imagegen",
-        description="The session's name in CloudTrail.",
+        description="The name of the session in CloudTrail.",
         pattern=r"^[A-Za-z0-9+=,.@_-]{2,64}$",
         examples=["nightly"],
     )
 
 
 class Auth(Strict):
-    """Whose account it is. Credentials come from the usual chain; a config never holds one."""
+    """How to sign in to the account. Credentials come from the usual chain, never from a config."""
 
     profile: str | None = pydantic.Field(
         default=None,
@@ -159,22 +164,25 @@ class Auth(Strict):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$",
         examples=["images"],
     )
-    assume_role: AssumeRole | None = pydantic.Field(default=None, description="A role to take on; none when left out.")
+    assume_role: AssumeRole | None = pydantic.Field(default=None, description="A role to assume. Default: none.")
 
 
 class Sharing(Strict):
-    """Who beyond the account may use the image."""
+    """Who else can use the image."""
 
-    accounts: list[AccountId] = pydantic.Field(default=[], description="Accounts.", examples=[["111122223333"]])
+    accounts: list[AccountId] = pydantic.Field(
+        default=[], description="Share with these accounts.", examples=[["111122223333"]]
+    )
     organizations: list[OrganizationArn] = pydantic.Field(
         default=[],
-        description="Organizations or organizational units.",
+        description="Share with these organizations or organizational units.",
         examples=[["arn:aws:organizations::111122223333:organization/o-example123"]],
     )
-    public: bool = pydantic.Field(default=False, description="Everybody.", examples=[True])
+    public: bool = pydantic.Field(default=False, description="Share with everybody.", examples=[True])
     licence_acknowledged: bool = pydantic.Field(
         default=False,
-        description="You have read what Windows' licence asks of whoever shares an image, and answer for it.",
+        description="You confirm that you have read the rules of the Windows licence for sharing images and "
+        "comply with them.",
         examples=[True],
     )
 
@@ -186,40 +194,40 @@ class Sharing(Strict):
 
 
 class FastLaunch(Strict):
-    """Instances of the image start faster, from snapshots that are made before."""
+    """Fast launch: instances of the image start faster, from snapshots that are prepared in advance."""
 
-    snapshots: int = pydantic.Field(default=5, description="How many are kept ready.", ge=1, le=1000, examples=[10])
+    snapshots: int = pydantic.Field(
+        default=5, description="How many prepared snapshots are kept.", ge=1, le=1000, examples=[10]
+    )
     parallel_launches: int = pydantic.Field(
-        default=6, description="How many are made at a time.", ge=6, le=100, examples=[8]
+        default=6, description="How many snapshots are prepared at a time.", ge=6, le=100, examples=[8]
     )
 
 
 class Publish(Strict):
-    """Where finished images go, and what becomes of them."""
+    """Where finished images are published, and how long they are kept."""
 
     regions: list[Region] = pydantic.Field(
-        default=[], description="Regions that get a copy, beside the build region.", examples=[["us-west-2"]]
+        default=[], description="Regions that get a copy, in addition to the build region.", examples=[["us-west-2"]]
     )
-    sharing: Sharing | None = pydantic.Field(
-        default=None, description="Who beyond the account may use it; nobody when left out."
-    )
+    sharing: Sharing | None = pydantic.Field(default=None, description="Who else can use the image. Default: nobody.")
     ssm_parameter: str | None = pydantic.Field(
         default=None,
-        description="The SSM parameter that points to the newest image.",
+        description="The SSM parameter that is set to the id of the newest image.",
         pattern=r"^/[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$",
         max_length=1011,
         examples=["/images/windows-2022/latest/image_id"],
     )
     deprecate_after_days: Days | None = pydantic.Field(
-        default=None, description="When AWS begins to call it deprecated.", examples=[180]
+        default=None, description="AWS marks the image as deprecated after this number of days.", examples=[180]
     )
     deregistration_protection: bool = pydantic.Field(
         default=False, description="Protect the AMI from deregistration.", examples=[True]
     )
-    fast_launch: FastLaunch | None = pydantic.Field(default=None, description="Faster starts; none when left out.")
+    fast_launch: FastLaunch | None = pydantic.Field(default=None, description="Fast launch of the image. Default: off.")
     keep_newest: int | None = pydantic.Field(
         default=None,
-        description="Delete older images of this name beyond so many; none is deleted when left out.",
+        description="Keep this number of images with this name, and delete older ones. Default: delete none.",
         ge=1,
         le=1000,
         examples=[10],
@@ -227,62 +235,66 @@ class Publish(Strict):
 
 
 class Settings(TargetSettings):
-    """Build and publishing on AWS."""
+    """Settings for building and publishing on AWS."""
 
     provider: Literal["aws"] = pydantic.Field(
         default="aws",
-        description="The cloud that the target is on; by default the target's own name.",
+        description="The cloud of the target. Default: the name of the target.",
         examples=["aws"],
     )
     region: Region = pydantic.Field(description="The region in which the image is built.", examples=["us-east-1"])
     instance_types: list[InstanceType] = pydantic.Field(
         default=["m6i.large"],
-        description="The builder's instance type; where it cannot be had, the next one is tried.",
+        description="The instance types for the builder. If one is not available, the next one is tried.",
         min_length=1,
         max_length=10,
         examples=[["m6i.large", "m5.large"]],
     )
-    spot: Spot | None = pydantic.Field(default=None, description="Build on spare capacity; not when left out.")
+    spot: Spot | None = pydantic.Field(
+        default=None, description="Build on spare capacity. Default: on ordinary capacity."
+    )
     network: Network = pydantic.Field(description="The builder's network.", default_factory=Network.model_construct)
     iam_instance_profile: str | None = pydantic.Field(
         default=None,
-        description="The builder's instance profile; none when left out.",
+        description="The instance profile of the builder. Default: none.",
         pattern=r"^[A-Za-z0-9+=,.@_-]{1,128}$",
         examples=["image-builder"],
     )
     base_image: BaseImage | None = pydantic.Field(
-        default=None, description="A base image of your own; Amazon's newest when left out."
+        default=None, description="Your own base image. Default: Amazon's newest image."
     )
     disk: Disk = pydantic.Field(description="The image's disk.", default_factory=Disk.model_construct)
     encryption: Encryption | None = pydantic.Field(
-        default=None, description="Encrypted snapshots; as the account says when left out."
+        default=None, description="Encryption of the snapshots. Default: the setting of the account."
     )
     require_imds_tokens: bool = pydantic.Field(
         default=False,
-        description="Nodes answer no metadata request without a session token (imds_support v2.0).",
+        description="Machines of the image require session tokens for metadata requests (imds_support v2.0).",
         examples=[True],
     )
-    auth: Auth = pydantic.Field(description="Whose account it is.", default_factory=Auth.model_construct)
+    auth: Auth = pydantic.Field(description="How to sign in to the account.", default_factory=Auth.model_construct)
     name_prefix: str = pydantic.Field(
         default="capa-ami",
-        description="What AMI names begin with: `<prefix>-windows-<release>-v<kubernetes>-<time>-<identity>-<random>`.",
+        description="The prefix of AMI names: `<prefix>-windows-<release>-v<kubernetes>-<time>-<identity>-<random>`.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9()./_-]{0,127}$",
         examples=["platform-ami"],
     )
     tags: dict[AwsTagName, TagValue] = pydantic.Field(
         default={},
-        description="Tags of image, snapshots and builder, beside imagegen's own.",
+        description="Additional tags of the image, its snapshots and the builder.",
         examples=[{"team": "platform"}],
     )
-    publish: Publish = pydantic.Field(description="Where finished images go.", default_factory=Publish.model_construct)
+    publish: Publish = pydantic.Field(
+        description="Where finished images are published.", default_factory=Publish.model_construct
+    )
 
     def build_json(self) -> dict[str, object]:
-        """Not the base image, which is locked, nor the other regions' keys, which are for copies."""
+        """Without the base image, which the lock pins, and without the keys of other regions, which are for copies."""
         return self.model_dump(
             mode="json", exclude={"publish": True, "base_image": True, "encryption": {"region_kms_keys": True}}
         )
 
     def publish_json(self) -> dict[str, object]:
-        """The regions, and with which keys their copies are encrypted, if they are."""
+        """The regions, and the keys of encrypted copies."""
         encryption = {"kms_keys": self.encryption.region_kms_keys} if self.encryption else None
         return {"regions": self.publish.regions, "encryption": encryption}

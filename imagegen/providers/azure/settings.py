@@ -1,4 +1,4 @@
-"""What a config says about Azure."""
+"""The settings of a target on Azure."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -16,7 +16,7 @@ VmSize = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9]+(_[A-Z
 Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")]
 TagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:=+@-]{0,126}$")]
 ResourceName = Annotated[str, pydantic.StringConstraints(pattern=RESOURCE_NAME)]
-# Azure takes its words in any spelling, and people copy them from several places.
+# Azure ignores upper and lower case in an id, and people copy ids from several places.
 EncryptionSetId = Annotated[
     str,
     pydantic.StringConstraints(
@@ -29,115 +29,125 @@ EncryptionSetId = Annotated[
 
 
 class Spot(Strict):
-    """Build on spare capacity, which may be taken away."""
+    """Build on spare capacity. The cloud can take it away at any time."""
 
     max_price: Price | None = pydantic.Field(
-        default=None, description="US dollars an hour; up to the ordinary price when left out.", examples=["0.25"]
+        default=None,
+        description="The highest price in US dollars per hour. Default: the ordinary price.",
+        examples=["0.25"],
     )
 
 
 class Network(Strict):
-    """Where the builder stands, and who reaches its WinRM port during the build."""
+    """The network of the builder, and who can reach its WinRM port during the build."""
 
     virtual_network: ResourceName | None = pydantic.Field(
-        default=None, description="A network of your own; a temporary one when left out.", examples=["images"]
+        default=None, description="Your own virtual network. Default: a temporary one.", examples=["images"]
     )
     subnet: ResourceName | None = pydantic.Field(
         default=None,
-        description="Its subnet, said together with `resource_group`; the only one when left out.",
+        description="The subnet; requires `resource_group`. Default: the network's only subnet.",
         examples=["builders"],
     )
     resource_group: ResourceGroup | None = pydantic.Field(
         default=None,
-        description="The network's resource group, said together with `subnet`; looked for when left out.",
+        description="The resource group of the network; requires `subnet`. Default: Packer looks it up.",
         examples=["cluster-network"],
     )
     public_address: bool = pydantic.Field(
-        default=False, description="In a network of your own: reach the builder by a public address.", examples=[True]
+        default=False,
+        description="In your own network: Packer reaches the builder at a public IP address.",
+        examples=[True],
     )
     allowed_cidrs: list[Cidr] = pydantic.Field(
         default=[],
-        description="Networks from which a temporary network admits WinRM; anywhere when empty.",
+        description="The networks from which a temporary network admits WinRM. Empty: the whole internet.",
         examples=[["198.51.100.0/24"]],
     )
 
 
 class BaseImage(Strict):
-    """A marketplace image instead of Microsoft's newest of the release; it must be that release."""
+    """A marketplace image instead of Microsoft's newest one. It must have the same Windows release."""
 
     publisher: ResourceName = pydantic.Field(
-        default="MicrosoftWindowsServer", description="Its publisher.", examples=["MicrosoftWindowsServer"]
+        default="MicrosoftWindowsServer", description="The publisher of the image.", examples=["MicrosoftWindowsServer"]
     )
-    offer: ResourceName = pydantic.Field(description="Its offer.", examples=["windowsserver2022"])
-    sku: ResourceName = pydantic.Field(description="Its SKU.", examples=["2022-datacenter-azure-edition-core"])
+    offer: ResourceName = pydantic.Field(description="The offer of the image.", examples=["windowsserver2022"])
+    sku: ResourceName = pydantic.Field(
+        description="The SKU of the image.", examples=["2022-datacenter-azure-edition-core"]
+    )
     version: str | None = pydantic.Field(
         default=None,
-        description="Exactly this version; the newest when left out.",
+        description="The exact version. Default: the newest version.",
         pattern=r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)$",
         examples=["20348.5499.260809"],
     )
 
 
 class Auth(Strict):
-    """Whose subscription it is. Secrets are read from environment variables; a config holds their names only."""
+    """How to sign in to the subscription. Secrets come from environment variables: a config has only their names."""
 
     method: Literal["environment", "cli"] = pydantic.Field(
         default="environment",
-        description="The variables `AZURE_*` or `ARM_*`, without a secret the machine's identity; or `az login`.",
+        description="`environment`: the variables `AZURE_*` or `ARM_*`, or without a secret the machine's "
+        "identity; `cli`: `az login`.",
         examples=["cli"],
     )
     subscription_id: Guid | None = pydantic.Field(
         default=None,
-        description="The subscription; AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID when left out.",
+        description="The id of the subscription. Default: AZURE_SUBSCRIPTION_ID or ARM_SUBSCRIPTION_ID.",
         examples=["00000000-0000-0000-0000-000000000001"],
     )
     client_secret_env: EnvName | None = pydantic.Field(
         default=None,
-        description="The variable that holds the client secret, instead of AZURE_ or ARM_CLIENT_SECRET.",
+        description="The environment variable with the client secret. Default: AZURE_CLIENT_SECRET or "
+        "ARM_CLIENT_SECRET.",
         examples=["IMAGES_CLIENT_SECRET"],
     )
 
 
 class Gallery(Strict):
-    """The Compute Gallery that holds the images; it and the definition must exist."""
+    """The Compute Gallery of the images. The gallery and the image definition must exist."""
 
     resource_group: ResourceGroup = pydantic.Field(
-        description="Resource group of the gallery.", examples=["cluster-api-gallery"]
+        description="The resource group of the gallery.", examples=["cluster-api-gallery"]
     )
     name: str = pydantic.Field(
-        description="The gallery: letters, digits, dots, underscores.",
+        description="The name of the gallery: letters, digits, dots and underscores.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
         examples=["clusterapi"],
     )
     definition: str = pydantic.Field(
-        description="The image definition.",
+        description="The name of the image definition.",
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$",
         examples=["capi-win-2022-containerd"],
     )
     version: str = pydantic.Field(
         default="date",
-        description="`date` is YEAR.MONTHDAY.TIME of the run, `kubernetes` its own version, or three numbers of yours.",
+        description="`date`: YEAR.MONTHDAY.TIME of the build; `kubernetes`: the Kubernetes version; or your "
+        "own number, such as 1.0.0.",
         pattern=r"^(date|kubernetes|[0-9A-Za-z.+-]{1,40})$",
         examples=["kubernetes", "1.0.0"],
     )
     storage: Literal["Standard_LRS", "Standard_ZRS", "Premium_LRS"] = pydantic.Field(
-        default="Standard_LRS", description="How a version is stored.", examples=["Standard_ZRS"]
+        default="Standard_LRS", description="The storage type of a gallery version.", examples=["Standard_ZRS"]
     )
 
 
 class Sharing(Strict):
-    """Who beyond the subscription may use the gallery's images."""
+    """Who else can use the images of the gallery."""
 
-    community: bool = pydantic.Field(default=False, description="Everybody.", examples=[True])
+    community: bool = pydantic.Field(default=False, description="Share with everybody.", examples=[True])
     subscriptions: list[Guid] = pydantic.Field(
-        default=[], description="Subscriptions.", examples=[["00000000-0000-0000-0000-000000000001"]]
+        default=[], description="Share with these subscriptions.", examples=[["00000000-0000-0000-0000-000000000001"]]
     )
     tenants: list[Guid] = pydantic.Field(
-        default=[], description="Tenants.", examples=[["00000000-0000-0000-0000-000000000001"]]
+        default=[], description="Share with these tenants.", examples=[["00000000-0000-0000-0000-000000000001"]]
     )
     licence_acknowledged: bool = pydantic.Field(
         default=False,
-        description="You have read what Windows' licence asks of whoever shares an image, and answer for it.",
+        description="You confirm that you have read the rules of the Windows licence for sharing images and "
+        "comply with them.",
         examples=[True],
     )
 
@@ -149,27 +159,26 @@ class Sharing(Strict):
 
 
 class Publish(Strict):
-    """Where finished images go, and what becomes of them."""
+    """Where finished images are published, and how long they are kept."""
 
     regions: list[Location] = pydantic.Field(
-        default=[], description="Regions that get a replica, beside the build region.", examples=[["westus3"]]
+        default=[], description="Regions that get a replica, in addition to the build region.", examples=[["westus3"]]
     )
     replicas: int = pydantic.Field(
         default=1,
-        description="At least so many copies in each region: one serves some twenty machines at a time.",
+        description="The minimum number of replicas in each region. One replica serves about twenty machines "
+        "at a time.",
         ge=1,
         le=100,
         examples=[3],
     )
-    sharing: Sharing | None = pydantic.Field(
-        default=None, description="Who beyond the subscription may use it; nobody when left out."
-    )
+    sharing: Sharing | None = pydantic.Field(default=None, description="Who else can use the images. Default: nobody.")
     end_of_life_after_days: Days | None = pydantic.Field(
-        default=None, description="When Azure begins to call a version outdated.", examples=[180]
+        default=None, description="Azure marks a gallery version as outdated after this number of days.", examples=[180]
     )
     keep_newest: int | None = pydantic.Field(
         default=None,
-        description="Delete older versions of this name beyond so many; none is deleted when left out.",
+        description="Keep this number of versions with this name, and delete older ones. Default: delete none.",
         ge=1,
         le=1000,
         examples=[10],
@@ -177,74 +186,81 @@ class Publish(Strict):
 
 
 class Settings(TargetSettings):
-    """Build and publishing on Azure."""
+    """Settings for building and publishing on Azure."""
 
     provider: Literal["azure"] = pydantic.Field(
         default="azure",
-        description="The cloud that the target is on; by default the target's own name.",
+        description="The cloud of the target. Default: the name of the target.",
         examples=["azure"],
     )
     location: Location = pydantic.Field(description="The region in which the image is built.", examples=["eastus2"])
     vm_sizes: list[VmSize] = pydantic.Field(
         default=["Standard_D4s_v5"],
-        description="The builder's size; where it cannot be had, the next one is tried.",
+        description="The VM sizes for the builder. If one is not available, the next one is tried.",
         min_length=1,
         max_length=10,
         examples=[["Standard_D4s_v5", "Standard_D4as_v5"]],
     )
     generation: Literal[1, 2] = pydantic.Field(
-        default=2, description="The machine generation; the image definition must be of the same.", examples=[1]
+        default=2,
+        description="The generation of the virtual machine. The image definition must have the same.",
+        examples=[1],
     )
     security_type: Literal["Standard", "TrustedLaunch", "ConfidentialVM"] = pydantic.Field(
         default="Standard",
-        description="The builder's security type; the image definition must allow it.",
+        description="The security type of the builder. The image definition must allow it.",
         examples=["TrustedLaunch"],
     )
-    spot: Spot | None = pydantic.Field(default=None, description="Build on spare capacity; not when left out.")
+    spot: Spot | None = pydantic.Field(
+        default=None, description="Build on spare capacity. Default: on ordinary capacity."
+    )
     network: Network = pydantic.Field(description="The builder's network.", default_factory=Network.model_construct)
     build_resource_group: ResourceGroup | None = pydantic.Field(
         default=None,
-        description="Build in this resource group, which is in `location`; in a temporary one when left out.",
+        description="The resource group of the builder; it must be in `location`. Default: a temporary one.",
         examples=["image-builds"],
     )
     key_vault: str | None = pydantic.Field(
         default=None,
-        description="The key vault in `build_resource_group` for the builder's certificate; else a temporary one.",
+        description="The key vault for the builder's certificate, in `build_resource_group`. Default: a temporary one.",
         pattern=r"^[A-Za-z][A-Za-z0-9-]{1,22}[A-Za-z0-9]$",
         examples=["image-builds"],
     )
     base_image: BaseImage | None = pydantic.Field(
-        default=None, description="A base image of your own choice; Microsoft's when left out."
+        default=None, description="Another base image. Default: Microsoft's newest image."
     )
     disk_size_gb: int | None = pydantic.Field(
         default=None,
-        description="Size of the image's disk; the base image's when left out.",
+        description="The size of the image's disk in GB. Default: the size of the base image.",
         ge=30,
         le=2048,
         examples=[80],
     )
     disk_encryption_set: EncryptionSetId | None = pydantic.Field(
         default=None,
-        description="The disk encryption set of builder and version in the build region; else the platform's key.",
+        description="The disk encryption set of the builder and of the version in the build region. Default: "
+        "the platform's key.",
         examples=[
             "/subscriptions/00000000-0000-0000-0000-000000000001/resourceGroups/keys"
             "/providers/Microsoft.Compute/diskEncryptionSets/images"
         ],
     )
-    auth: Auth = pydantic.Field(description="Whose subscription it is.", default_factory=Auth.model_construct)
+    auth: Auth = pydantic.Field(description="How to sign in to the subscription.", default_factory=Auth.model_construct)
     licence_type: Literal["Windows_Server"] | None = pydantic.Field(
         default=None,
-        description="Windows is licensed by you (Azure Hybrid Benefit) while building; by Azure when left out.",
+        description="Use your own Windows licence for the builder (Azure Hybrid Benefit). Default: Azure's licence.",
         examples=["Windows_Server"],
     )
     tags: dict[TagName, TagValue] = pydantic.Field(
-        default={}, description="Tags of image and builder, beside imagegen's own.", examples=[{"team": "platform"}]
+        default={}, description="Additional tags of the image and the builder.", examples=[{"team": "platform"}]
     )
-    gallery: Gallery = pydantic.Field(description="The Compute Gallery that holds the images.")
-    publish: Publish = pydantic.Field(description="Where finished images go.", default_factory=Publish.model_construct)
+    gallery: Gallery = pydantic.Field(description="The Compute Gallery of the images.")
+    publish: Publish = pydantic.Field(
+        description="Where finished images are published.", default_factory=Publish.model_construct
+    )
 
     def build_json(self) -> dict[str, object]:
-        """Not the base image, which is locked, nor the number of the gallery version."""
+        """Without the base image, which the lock pins, and without the number of the gallery version."""
         build = self.model_dump(mode="json", exclude={"base_image", "generation", "gallery", "publish"})
         gallery = self.gallery
         return {
@@ -257,6 +273,6 @@ class Settings(TargetSettings):
         }
 
     def publish_json(self) -> dict[str, object]:
-        """The regions, the copies in each, and the rule of the gallery version's number."""
+        """The regions, the replicas in each, and how the gallery version is numbered."""
         publish = self.publish
         return {"regions": publish.regions, "replicas": publish.replicas, "version": self.gallery.version}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imagegen.config.addresses import check_authority
 from imagegen.config.fields import Key, keys
+from imagegen.config.value_types import check_authority
 from imagegen.errors import InvalidValue
 
 LONG = ".".join(["a" * 63] * 3)

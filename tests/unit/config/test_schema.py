@@ -105,7 +105,7 @@ def test_schema_refuses(path: str, value: object, where: str) -> None:
     assert told_at(data) == where
 
 
-REQUIRED = [key.path for key in keys() if key.required and "[]" not in key.path and "*" not in key.path]
+REQUIRED = [key.path for key in keys() if key.field.is_required() and "[]" not in key.path and "*" not in key.path]
 
 
 @pytest.mark.parametrize("path", REQUIRED)
@@ -222,6 +222,7 @@ def test_a_wrong_value_is_answered_with_its_description_and_an_example() -> None
     data["runtime"]["containerd"]["registry_mirrors"] = {"Docker.io": ["https://mirror.example.com"]}
     said = [error.schema["patternErrorMessage"] for error in validator().iter_errors(data)]
     assert said == [
-        'This value is not valid. The Kubernetes version, quoted: "1.36.2". For example: 1.36.2',
-        "This name is not valid. Where a registry's images are looked for first, in this order. For example: docker.io",
+        'This value is not valid. The Kubernetes version, in quotes: "1.36.2". For example: 1.36.2',
+        "This name is not valid. The mirrors of each registry. containerd tries them in this order, and then the registry. "
+        "For example: docker.io",
     ]

@@ -6,7 +6,7 @@ import pytest
 
 from imagegen.config.model import ImageConfig
 from imagegen.config.schema import MODELINE
-from imagegen.config.starter import Answers, answer_paths, complaint, starter_text
+from imagegen.config.starter import Answers, answer_paths, find_problem, starter_text
 from imagegen.documents.yaml import parse_yaml
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure.settings import Settings as AzureSettings
@@ -51,11 +51,11 @@ GOOD = {
 def test_answers_are_judged_by_the_model(question: str) -> None:
     good = ["198.51.100.7/32"] if question == "allow_cidr" else GOOD[question]
     bad = ["anywhere"] if question == "allow_cidr" else "not / right"
-    assert complaint(question, good) == ""
-    assert "is not a valid" in complaint(question, bad)
+    assert find_problem(question, good) == ""
+    assert "is not a valid" in find_problem(question, bad)
 
 
 def test_no_two_clouds_ask_by_the_same_option() -> None:
     questions = [question for cloud in all_questions().values() for question in cloud.questions]
     assert len({question.name for question in questions}) == len(questions)
-    assert [question.name for question in questions if complaint(question.name, question.example)] == []
+    assert [question.name for question in questions if find_problem(question.name, question.example)] == []

@@ -1,4 +1,4 @@
-"""YAML that no config needs: a result or a complaint, in a fraction of a second, and never another error."""
+"""YAML that no config needs: a result or a find_problem, in a fraction of a second, and never another error."""
 
 from __future__ import annotations
 

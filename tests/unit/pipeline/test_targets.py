@@ -12,7 +12,7 @@ import pytest
 from imagegen import doctor, loading, pipeline
 from imagegen.artifacts.lock import lock_bytes, read_lock
 from imagegen.build.journal import Entry
-from imagegen.config.fields import takes_text
+from imagegen.config.fields import is_string
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.leftovers.sweep import Place
@@ -133,7 +133,7 @@ def test_the_lock_holds_a_base_image_for_each_target(loaded: Loaded, tmp_path: P
     }
     assert pipeline.read_lock_for(pipeline.prepare_target(loaded, "dr"), file) == lock
     file.write_bytes(lock_bytes(lock.model_copy(update={"base_images": {"aws": lock.base_images["aws"]}})))
-    with pytest.raises(ConfigError, match="does not answer for the base image for prod"):
+    with pytest.raises(ConfigError, match="has no entry for the base image for prod"):
         pipeline.read_lock_for(pipeline.prepare_target(loaded, "prod"), file)
 
 
@@ -172,7 +172,7 @@ def test_rules_judge_a_named_target(file: Path, load: Callable[..., Loaded]) -> 
 def test_what_set_gives_a_named_target_is_read_as_its_cloud_reads_it(
     path: tuple[str | int, ...], is_text: bool
 ) -> None:
-    assert takes_text(path) is is_text
+    assert is_string(path) is is_text
 
 
 def test_targets_that_build_in_one_place_are_looked_at_once() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.config.fields import leaves
+from imagegen.config.fields import keys
 from imagegen.errors import RefusedError
 from imagegen.rules.unimplemented import features
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Decide = Callable[[Path, str], Any]
 
 ROWS: dict[str, dict[str, Any]] = json.loads(Path(__file__).parents[2].joinpath("data/key-effects.json").read_text())
-KEYS = {key.path: key for key in leaves()}
+KEYS = {key.path: key for key in keys() if not key.inner}
 PARTS = ("image", "build", "publish")
 
 BASE: dict[str, Any] = {

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from imagegen.artifacts.connection import proxy_for
-from imagegen.config.network import Proxy
+from imagegen.config.node import Proxy
 from imagegen.plan.proxy import download_proxy
 
 URL = "http://proxy.example.com:3128"

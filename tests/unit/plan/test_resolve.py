@@ -1,4 +1,4 @@
-"""What a decision holds, and what a lock does not answer for. Faults are cases of tests/errors."""
+"""What a decision holds, and what a lock has no entry for. Faults are cases of tests/errors."""
 
 from __future__ import annotations
 

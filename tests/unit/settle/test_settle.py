@@ -10,8 +10,8 @@ from imagegen.catalog.facts import numbers, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.providers.registry import PROVIDERS
-from imagegen.settle.settle import pause_for, settle
-from imagegen.settle.spec import CATALOGUE, DEFAULT, FILE, HotFix
+from imagegen.settle.settle import settle
+from imagegen.settle.spec import HotFix
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
@@ -26,7 +26,7 @@ FIX = HotFix(
     "HKLM:\\SYSTEM\\CurrentControlSet\\Policies\\Microsoft\\FeatureManagement\\Overrides",
     "1114842764",
     0,
-    "container networking fix that ships switched off",
+    "a fix for container networking that Windows ships disabled",
 )
 
 
@@ -50,6 +50,10 @@ def spec_of(
         **(more or {}),
     }
     return settle(ImageConfig.model_validate(asked), Document("config.yaml", asked, lines or {}), target)
+
+
+def pause_for(kubernetes: str, windows: str) -> str | None:
+    return spec_of(kubernetes=kubernetes, windows=windows).config.kubernetes.pause_image
 
 
 def after(version: str) -> str:
@@ -81,7 +85,7 @@ def test_what_the_config_says_holds() -> None:
     spec = spec_of(lines=lines, more=asked)
     assert (spec.config.kubernetes.pause_image, spec.plugins) == (mine, ("a.b.Own",))
     assert [str(spec.origin(path).where) for path in lines] == ["config.yaml:3", "config.yaml:7"]
-    assert {spec.origin(path).kind for path in lines} == {FILE}
+    assert {spec.origin(path).kind for path in lines} == {"file"}
     assert spec_of("azure", more=asked).plugins != ("a.b.Own",)
 
 
@@ -95,12 +99,12 @@ def test_every_value_has_its_origin() -> None:
     for path in of_catalogue:
         origin = spec.origin(path)
         assert (origin.kind, bool(origin.where), bool(origin.source), bool(origin.read)) == (
-            CATALOGUE,
+            "catalogue",
             True,
             True,
             True,
         )
-    assert spec.origin(("cni", "vni")).kind == spec.origin(("windows", "edition")).kind == DEFAULT
+    assert spec.origin(("cni", "vni")).kind == spec.origin(("windows", "edition")).kind == "default"
 
 
 def test_the_config_itself_stays_as_it_was_written() -> None:

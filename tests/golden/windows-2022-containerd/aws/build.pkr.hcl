@@ -4,7 +4,7 @@ build {
   name    = "aws"
   sources = ["source.amazon-ebs.image"]
 
-  # The bundle: the plan, the engine and every text of the steps.
+  # The bundle: the plan, the engine and the files of the steps.
   provisioner "file" {
     source      = "${path.root}/guest/bundle.zip"
     destination = var.guest.bundle_path
@@ -36,14 +36,14 @@ build {
     timeout             = var.guest.phases["phase-2"].timeout
   }
 
-  # What is really on the machine.
+  # The report: what is really on the machine.
   provisioner "file" {
     direction   = "download"
     source      = var.guest.report_path
     destination = local.report_file
   }
 
-  # Sysprep quits; Packer stops the machine.
+  # Sysprep does not shut down the machine: Packer stops it.
   provisioner "powershell" {
     script              = "${path.root}/guest/generalise.ps1"
     remote_path         = var.guest.generalise_path

@@ -55,7 +55,7 @@ source "amazon-ebs" "image" {
   ami_description = var.image.title
   user_data_file  = "${path.root}/guest/user-data.txt"
 
-  # For a spot instance the plugin asks for a fleet, which takes a list. It refuses the tags of one otherwise.
+  # For a spot instance the plugin requests a fleet, which has a list of types. Without spot, it rejects a fleet's tags.
   instance_type       = local.is_spot ? null : local.instance_type
   spot_instance_types = local.is_spot ? [local.instance_type] : null
   spot_price          = var.aws.spot_price
@@ -75,15 +75,15 @@ source "amazon-ebs" "image" {
 
   iam_instance_profile = var.aws.iam_profile
 
-  # Without security groups of its own the build has a temporary one, which admits these networks.
+  # Without your own security groups, the builder has a temporary one that admits these networks.
   vpc_id                                = var.aws.vpc_id
   subnet_id                             = var.aws.subnet_id
   associate_public_ip_address           = var.aws.public_address
   security_group_ids                    = var.aws.group_ids
   temporary_security_group_source_cidrs = var.aws.allowed_cidrs
 
-  # Session tokens are required of the builder. Machines made of the image need them only where imds_support is v2.0:
-  # cloudbase-init asks without.
+  # The builder requires session tokens. Machines of the image require them only with imds_support v2.0, because
+  # cloudbase-init sends requests without tokens.
   imds_support = var.aws.imds_support
 
   metadata_options {
@@ -101,11 +101,11 @@ source "amazon-ebs" "image" {
     delete_on_termination = true
   }
 
-  # An encrypted image is a copy under the image's name, of an image that is deregistered again.
+  # The plugin makes an encrypted image by copying an unencrypted one, which it deregisters afterwards.
   encrypt_boot = var.aws.encrypted
   kms_key_id   = var.aws.kms_key
 
-  # The password is the one that EC2 makes and hands out to the holder of the build's own key pair.
+  # EC2 generates the password, and only the holder of the build's own key pair can read it.
   communicator             = "winrm"
   winrm_username           = "Administrator"
   winrm_use_ssl            = true
@@ -114,7 +114,7 @@ source "amazon-ebs" "image" {
   winrm_timeout            = var.timeouts.winrm
   windows_password_timeout = var.timeouts.winrm
 
-  # It holds for WinRM too.
+  # Despite its name, this option also applies to WinRM.
   ssh_interface = var.aws.interface
 
   aws_polling {
@@ -122,7 +122,7 @@ source "amazon-ebs" "image" {
     max_attempts  = 1440
   }
 
-  # The plugin makes the AMI with the tags of the run, and then adds these: a finished image does not expire.
+  # The plugin creates the AMI with the tags of the run and then adds these: a finished image does not expire.
   tags            = local.image_tags
   snapshot_tags   = local.image_tags
   run_tags        = local.builder_tags

@@ -1,6 +1,7 @@
-"""URLs and hosts that a config names: one judgement for all of them, which tells what is wrong with a value.
+"""The types of single values in a config: versions, paths, durations, URLs, hosts and images.
 
-What passes here is taken by everything that comes after: Python's resolver, TLS, containerd's folders and Windows."""
+A host that is valid here is valid for all its users: Python's resolver, TLS, containerd's folders and Windows.
+"""
 
 import ipaddress
 import re
@@ -15,14 +16,55 @@ _LONGEST_HOST: Final = 253
 _LONGEST_LABEL: Final = 63
 _LAST_PORT: Final = 65535
 
-# For editors, which know patterns only; the models need wider ones, so that the judgement below tells what is wrong.
+# https://pkg.go.dev/time#Duration
+_LONGEST_DURATION_S: Final = (2**63 - 1) // 10**9
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
+
+# Without leading zeros: each version has one spelling.
+Version = Annotated[
+    str,
+    pydantic.StringConstraints(
+        pattern=r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[a-z]+\.[0-9]+)?$", max_length=40
+    ),
+]
+# Docker's older versions have a year and a month with a leading zero: 19.03.12.
+DockerVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^[1-9][0-9]*\.[0-9]{1,2}\.[0-9]+$", max_length=40)]
+Kb = Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]
+# A folder that command lines contain without quotes: it has no space.
+PlainFolder = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z]:(\\[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$")]
+# A path below the config's folder, with forward slashes. No part ends in a dot: Windows would drop it.
+_PART: Final = "[A-Za-z0-9_-]([A-Za-z0-9._-]*[A-Za-z0-9_-])?"
+RelativePath = Annotated[str, pydantic.StringConstraints(pattern=rf"^{_PART}(/{_PART})*$", max_length=200)]
+# One line of text, for an ini file, a TOML file or a registry value.
+Line = Annotated[str, pydantic.StringConstraints(pattern=r"^[ -~]+$", max_length=500)]
+
+
+def _check_duration(text: str) -> str:
+    longest = _LONGEST_DURATION_S // _SECONDS[text[-1]]
+    if int(text[:-1]) > longest:
+        raise InvalidValue(f"{text} is longer than Go's longest duration", f"write at most {longest}{text[-1]}")
+    return text
+
+
+# Go reads it into 64 bits of nanoseconds: a longer duration ends the program that reads it.
+Duration = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=r"^[1-9][0-9]{0,18}(s|m|h)$"),
+    pydantic.AfterValidator(_check_duration),
+]
+# The name of a variable in the templates of a step.
+StepOption = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,40}$")]
+Minutes = Annotated[int, pydantic.Field(ge=1, le=720)]
+
+# For the schema: editors know only patterns. The models have wider patterns, so that the checks below can tell what is
+# wrong.
 _LABEL: Final = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _PORT: Final = "(:[1-9][0-9]{0,4})?"
 _HOST: Final = rf"{_LABEL}(\.{_LABEL})*{_PORT}"
 
 
 def check_host(host: str) -> str:
-    """The host, or what is wrong with it: a name of labels (RFC 1123), or an IPv4 address."""
+    """Check a host name (labels of RFC 1123) or an IPv4 address."""
     if host.startswith("["):
         raise InvalidValue(f"the host {host} is an IPv6 address, which is not supported here", "write a host name")
     if not host.isascii():
@@ -31,8 +73,8 @@ def check_host(host: str) -> str:
         hint = "a host name has letters, digits, dashes and dots"
         raise InvalidValue(f"the host {host!r} has the character {wrong[0]!r}", hint)
     if len(host) > _LONGEST_HOST:
-        message = f"the host {host[:20]}… has {len(host)} characters"
-        raise InvalidValue(message, f"a host name has at most {_LONGEST_HOST}")
+        shown = f"the host {host[:20]}… has {len(host)} characters"
+        raise InvalidValue(shown, f"a host name has at most {_LONGEST_HOST}")
     labels = host.split(".")
     for label in labels:
         _check_label(label, host)
@@ -40,7 +82,12 @@ def check_host(host: str) -> str:
         hint = "write four numbers from 0 to 255, or a name that does not end in digits alone"
         raise InvalidValue(f"the host {host!r} is neither a name nor an IPv4 address", hint)
     if "xn--" in host.lower():
-        _check_punycode(host)
+        # The HTTP client does the same check, but its error ends the program.
+        try:
+            idna.decode(host)
+        except idna.IDNAError as error:
+            message = f"the host {host!r} is not a valid IDNA name: {error}"
+            raise InvalidValue(message, "check the part with xn--") from None
     return host
 
 
@@ -49,8 +96,8 @@ def _check_label(label: str, host: str) -> None:
         hint = "write one dot between two parts, and none at either end"
         raise InvalidValue(f"the host {host!r} has an empty part", hint)
     if len(label) > _LONGEST_LABEL:
-        message = f"the part {label[:20]}… of the host has {len(label)} characters"
-        raise InvalidValue(message, f"between two dots there are at most {_LONGEST_LABEL}")
+        shown = f"the part {label[:20]}… of the host has {len(label)} characters"
+        raise InvalidValue(shown, f"between two dots there are at most {_LONGEST_LABEL}")
     if label.startswith("-") or label.endswith("-"):
         raise InvalidValue(f"the part {label!r} of the host {host!r} begins or ends with a dash", "remove that dash")
 
@@ -59,16 +106,8 @@ def _is_ipv4(labels: list[str]) -> bool:
     return len(labels) == 4 and all(re.fullmatch("0|[1-9][0-9]{0,2}", one) and int(one) < 256 for one in labels)
 
 
-def _check_punycode(host: str) -> None:
-    # The same that the HTTP client asks, which ends with its error.
-    try:
-        idna.decode(host)
-    except idna.IDNAError as error:
-        raise InvalidValue(f"the host {host!r} is not a valid IDNA name: {error}", "check the part with xn--") from None
-
-
 def check_authority(text: str) -> str:
-    """A host, with a port or without."""
+    """Check a host with or without a port."""
     host, colon, port = text.rpartition(":") if re.search(r":[^\]]*$", text) else (text, "", "")
     check_host(host)
     if colon and not (re.fullmatch("[1-9][0-9]{0,4}", port) and int(port) <= _LAST_PORT):
@@ -88,7 +127,7 @@ def _check_registry(text: str) -> str:
 
 
 def _check_image(image: str) -> str:
-    # Only the part before the first slash may be a host, and is one where it looks like it, as for Docker.
+    # As in Docker, the part before the first slash is a host if it has a dot or a colon.
     first = image.partition("/")[0]
     if "." in first or ":" in first:
         check_authority(first)
@@ -96,25 +135,25 @@ def _check_image(image: str) -> str:
 
 
 def _check_unproxied(text: str) -> str:
-    """A part of NO_PROXY: `*`, a host, a domain with a dot or a star before it, an address or a network."""
+    """Check an entry of NO_PROXY: `*`, a host, a domain that begins with a dot or a star, an address or a network."""
     if "/" in text or text.count(":") > 1:
         try:
             ipaddress.ip_network(text, strict=False)
         except ValueError:
             raise InvalidValue(f"{text!r} is not a network", "write it as 10.0.0.0/8, a host as example.com") from None
     elif text != "*":
-        # Programs differ in where they take a star; none of them takes a part that is no part of a name.
+        # Programs allow a star in different places, but no program allows other characters than those of a name.
         check_authority(text.removeprefix("*").removeprefix(".").replace("*", "x"))
     return text
 
 
 def _check_image_glob(text: str) -> str:
-    # https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider: a star stands for any part.
+    # https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider: a star matches any part.
     check_authority(text.partition("/")[0].replace("*", "x"))
     return text
 
 
-# Without user, query and fragment: the trees, the lock and the machine hold it, and a secret may be in these.
+# Without user, query and fragment: they may hold a secret, and the URL is in the tree, in the lock and on the machine.
 _PATH: Final = r'(/[!"$->@-~]*)?'
 HttpsUrl = Annotated[
     str,
@@ -122,7 +161,7 @@ HttpsUrl = Annotated[
     pydantic.AfterValidator(_check_url),
     pydantic.Field(json_schema_extra={"pattern": rf"^https://{_HOST}{_PATH}$"}),
 ]
-# Without user and password: a proxy's credentials would lie on every node.
+# Without user and password: they would be on every node.
 ProxyUrl = Annotated[
     str,
     pydantic.StringConstraints(pattern=r"^https?://[^/?#@\s\\]+/?$", max_length=300),
@@ -141,14 +180,14 @@ DnsName = Annotated[
     pydantic.AfterValidator(check_host),
     pydantic.Field(json_schema_extra={"pattern": rf"^{_LABEL}(\.{_LABEL})*$"}),
 ]
-# A registry, as a folder of the machine names it: lower case, so that none is there twice.
+# A registry is the name of a folder on the machine: lower case, so that no registry has two folders.
 Registry = Annotated[
     str,
     pydantic.StringConstraints(pattern=r"^[^/?#@\s\\]+$", max_length=2000),
     pydantic.AfterValidator(_check_registry),
     pydantic.Field(json_schema_extra={"pattern": rf"^{_HOST.replace('A-Z', '')}$"}),
 ]
-# https://github.com/distribution/reference: what follows the registry.
+# https://github.com/distribution/reference: the part after the registry.
 _COMPONENT: Final = r"[a-z0-9]+([._-]+[a-z0-9]+)*"
 _TAG: Final = r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
 ImageRef = Annotated[

@@ -1,0 +1,265 @@
+"""The sections of a config for the node: Windows, Kubernetes, the container runtime and the network."""
+
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+import pydantic
+
+from imagegen.catalog.facts import table
+from imagegen.config.value_types import (
+    DnsName,
+    DockerVersion,
+    Duration,
+    HttpsUrl,
+    ImageRef,
+    Kb,
+    Line,
+    PlainFolder,
+    ProxyUrl,
+    Registry,
+    Unproxied,
+    Version,
+)
+from imagegen.resources.model import Strict
+
+if TYPE_CHECKING:
+    CniPlugin = str
+else:
+    CniPlugin = Literal[*table("cni")["plugins"]]
+
+FlagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,60}$")]
+GateName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z][A-Za-z0-9]{1,80}$")]
+
+
+class Updates(Strict):
+    """Windows updates to install during the build."""
+
+    categories: list[Literal["critical", "security", "rollups", "definitions", "feature-packs"]] = pydantic.Field(
+        default=[], description="Install every update of these categories.", examples=[["critical", "security"]]
+    )
+    kbs: list[Kb] = pydantic.Field(
+        default=[], description="Install these updates, whatever their category.", examples=[["KB5066782"]]
+    )
+    exclude: list[Kb] = pydantic.Field(
+        default=[], description="Updates that are never installed.", examples=[["KB5034439"]]
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _something(self) -> Self:
+        if not self.categories and not self.kbs:
+            raise ValueError("name categories or kbs: updates without either install nothing")
+        return self
+
+
+class Windows(Strict):
+    """The Windows release of the image."""
+
+    release: str = pydantic.Field(
+        description="The Windows Server release: 2019, 2022, 2025 or annual.",
+        pattern=r"^[a-z0-9]{1,20}$",
+        examples=["2022", "2025", "2019", "annual"],
+    )
+    edition: Literal["core", "full"] = pydantic.Field(
+        default="core", description="`core` has no desktop; `full` has one.", examples=["full"]
+    )
+    time_zone: Line | None = pydantic.Field(
+        default=None,
+        description="The time zone, by its Windows name. Default: the base image's time zone, which is UTC.",
+        examples=["W. Europe Standard Time"],
+    )
+    updates: Updates | None = pydantic.Field(
+        default=None, description="Updates to install in addition to those of the base image. Default: none."
+    )
+    hyper_v: Literal["none", "tools", "isolation"] = pydantic.Field(
+        default="none",
+        description="`tools`: the management commands; `isolation`: also the hypervisor, for Hyper-V isolated pods.",
+        examples=["isolation"],
+    )
+    container_images: list[ImageRef] = pydantic.Field(
+        default=[],
+        description="Container base images to pull onto the image. Each must match the Windows release.",
+        examples=[["mcr.microsoft.com/windows/servercore:ltsc2022"]],
+    )
+
+
+class Kubernetes(Strict):
+    """The node components."""
+
+    version: Version = pydantic.Field(description='The Kubernetes version, in quotes: "1.36.2".', examples=["1.36.2"])
+    install_path: PlainFolder = pydantic.Field(
+        default="C:\\k",
+        description="The folder of kubelet, kubeadm, kubectl and crictl. Its path has no spaces.",
+        examples=["C:\\kubernetes"],
+    )
+    source: Literal["binaries", "node-tarball"] = pydantic.Field(
+        default="binaries",
+        description="`binaries`: single programs; `node-tarball`: kubernetes-node-windows-amd64.tar.gz.",
+        examples=["node-tarball"],
+    )
+    service_manager: Literal["windows", "nssm"] = pydantic.Field(
+        default="windows", description="The service manager that keeps kubelet running.", examples=["nssm"]
+    )
+    feature_gates: dict[GateName, bool] = pydantic.Field(
+        default={}, description="kubelet's feature gates.", examples=[{"WindowsGracefulNodeShutdown": False}]
+    )
+    kubelet_flags: dict[FlagName, Line] = pydantic.Field(
+        default={},
+        description="Additional flags of kubelet, without dashes. The flags that kubeadm writes override them.",
+        examples=[{"image-gc-high-threshold": "85"}],
+    )
+    pause_image: ImageRef | None = pydantic.Field(
+        default=None,
+        description="The sandbox image. Default: the catalogue's image for this Kubernetes version and "
+        "Windows release.",
+        examples=["registry.example.com/pause:3.10.2"],
+    )
+
+
+class Containerd(Strict):
+    """containerd as container runtime."""
+
+    version: Version = pydantic.Field(description='The containerd version, in quotes: "2.3.4".', examples=["2.3.4"])
+    discard_unpacked_layers: bool = pydantic.Field(
+        default=True,
+        description="Delete the compressed layers of an image after unpacking: saves disk space.",
+        examples=[False],
+    )
+    image_pull_progress_timeout: Duration | None = pydantic.Field(
+        default=None,
+        description="Cancel an image pull that makes no progress for this time. Default: containerd's own.",
+        examples=["10m"],
+    )
+    max_concurrent_downloads: int | None = pydantic.Field(
+        default=None,
+        description="How many layers of one image are downloaded at a time. Default: containerd's own.",
+        ge=1,
+        le=50,
+        examples=[5],
+    )
+    registry_mirrors: dict[Registry, list[HttpsUrl]] = pydantic.Field(
+        default={},
+        description="The mirrors of each registry. containerd tries them in this order, and then the registry.",
+        examples=[{"docker.io": ["https://mirror.example.com/"]}],
+    )
+    settings: str | None = pydantic.Field(
+        default=None,
+        description="Additional containerd settings in TOML. They become a file that containerd's "
+        "configuration imports.",
+        max_length=20000,
+        examples=["[debug]\nlevel = 'info'\n"],
+    )
+
+
+class Docker(Strict):
+    """Docker as container runtime."""
+
+    version: DockerVersion = pydantic.Field(description="The Docker version, in quotes.", examples=["28.5.1"])
+    edition: Literal["moby", "mirantis"] = pydantic.Field(
+        default="moby",
+        description="`moby`: the open-source build; `mirantis`: the build of Mirantis, with its own licence.",
+        examples=["mirantis"],
+    )
+    cri_dockerd: Version | None = pydantic.Field(
+        default=None,
+        description="The cri-dockerd version. Docker needs cri-dockerd from Kubernetes 1.24 on.",
+        examples=["0.3.20"],
+    )
+
+
+class Runtime(Strict):
+    """The container runtime: exactly one of containerd and docker."""
+
+    containerd: Containerd | None = pydantic.Field(default=None, description="containerd.")
+    docker: Docker | None = pydantic.Field(default=None, description="Docker.")
+    fake_host_network: bool = pydantic.Field(
+        default=False,
+        description="Create a NAT network named `host`: kubelet looks for it on Docker nodes.",
+        examples=[True],
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _exactly_one(self) -> Self:
+        if (self.containerd is None) == (self.docker is None):
+            raise ValueError("name exactly one runtime: containerd or docker")
+        return self
+
+
+class Cni(Strict):
+    """The pod network. `imagegen catalog cni` lists the keys that each plugin accepts."""
+
+    plugin: CniPlugin = pydantic.Field(
+        default="none",
+        description="The network plugin to install on the image. `none`: the cluster installs it.",
+        examples=["calico"],
+    )
+    version: Version | None = pydantic.Field(
+        default=None,
+        description="The version of the plugin. Default: the catalogue's version, if it has one.",
+        examples=["3.31.0"],
+    )
+    mode: Literal["host-gw", "vxlan"] | None = pydantic.Field(
+        default=None, description="The backend of flannel.", examples=["vxlan"]
+    )
+    vni: int | None = pydantic.Field(
+        default=None, description="The VNI of the overlay network.", ge=1, le=16777215, examples=[4096]
+    )
+    port: int | None = pydantic.Field(
+        default=None, description="The UDP port of the overlay network.", ge=1, le=65535, examples=[4789]
+    )
+    mtu: int | None = pydantic.Field(
+        default=None, description="The MTU of the pod network.", ge=576, le=9000, examples=[1400]
+    )
+
+
+class Proxy(Strict):
+    """The proxy of the machine and its programs, as machine-wide environment variables."""
+
+    http: ProxyUrl | None = pydantic.Field(
+        default=None, description="HTTP_PROXY, without user and password.", examples=["http://proxy.example.com:3128"]
+    )
+    https: ProxyUrl | None = pydantic.Field(
+        default=None,
+        description="HTTPS_PROXY, without user and password. The builder also downloads through it if it is "
+        "an `http://` proxy.",
+        examples=["http://proxy.example.com:3128"],
+    )
+    no_proxy: list[Unproxied] = pydantic.Field(
+        default=[],
+        description="NO_PROXY: the hosts and networks that are reached without the proxy.",
+        examples=[["169.254.169.254", ".svc"]],
+    )
+
+    @pydantic.model_validator(mode="after")
+    def _some(self) -> Self:
+        if self.http is None and self.https is None:
+            raise ValueError("name http or https: no_proxy alone means nothing")
+        return self
+
+    @property
+    def for_downloads(self) -> ProxyUrl | None:
+        """The proxy for the builder's downloads. .NET Framework cannot use a proxy over TLS."""
+        return self.https if self.https is not None and self.https.startswith("http://") else None
+
+
+class HostNames(Strict):
+    """The names that the cluster gives to machines of this image."""
+
+    netbios_compatible: bool = pydantic.Field(
+        default=True,
+        description="cloudbase-init cuts host names to the 15 characters of a NetBIOS name.",
+        examples=[False],
+    )
+    longest: str | None = pydantic.Field(
+        default=None,
+        description="The longest host name that a machine will have. imagegen checks that Windows accepts it.",
+        pattern=r"^[A-Za-z0-9-]{1,253}$",
+        examples=["win-md-0-x7k2p"],
+    )
+    pool: str | None = pydantic.Field(
+        default=None,
+        description="The name of the machine pool. imagegen checks that the cloud accepts it for Windows machines.",
+        pattern=r"^[A-Za-z0-9-]{1,253}$",
+        examples=["winp"],
+    )
+    dns_suffix: DnsName | None = pydantic.Field(
+        default=None, description="The machines' primary DNS suffix.", examples=["nodes.example.com"]
+    )
