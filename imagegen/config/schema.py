@@ -98,8 +98,8 @@ def schema_text(schema: Schema) -> str:
 
 
 def _generate() -> Schema:
-    """The schema of the model. pydantic names sections that several providers have after their modules: here their
-    names are short, such as AwsNetwork."""
+    """The schema of the model. pydantic names a section that several providers have after its module: here its name
+    is short, the provider's name and its own."""
     long = ConfigFile.model_json_schema(schema_generator=_Untitled)
     text = json.dumps(long)
     for name in long["$defs"]:

@@ -8,7 +8,6 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from imagegen.providers.provider import BootFile
 from imagegen.render.bundle import bundle_zip, guest_plan
 from imagegen.templating import render_text
 
@@ -65,8 +64,10 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
     }
     for path, data in decision.scripts.items():
         name = path.rsplit("/", 1)[-1]
-        boot_file = cloud.boot_files.get(name, BootFile(name, b"", b""))
-        tree[f"guest/{boot_file.name}"] = boot_file.before + data + boot_file.after
+        if boot_file := cloud.boot_files.get(name):
+            tree[f"guest/{boot_file.name}"] = boot_file.before + data + boot_file.after
+        else:
+            tree[f"guest/{name}"] = data
     return dict(sorted(tree.items()))
 
 

@@ -60,8 +60,8 @@ def test_the_parts_of_an_ami_name_are_those_of_the_template() -> None:
         ("subscription_id", "image-builder's subscription_id is targets.azure.auth.subscription_id here"),
         (
             "disable_hypervisor",
-            "image-builder's disable_hypervisor is windows.hyper_v here: the other way round: true is hyper_v: tools, "
-            "false is hyper_v: isolation; imagegen installs neither by default",
+            "image-builder's disable_hypervisor is windows.hyper_v here: reversed: true becomes hyper_v: tools, "
+            "false becomes hyper_v: isolation; by default imagegen installs neither",
         ),
         (
             "community_gallery_image_id",

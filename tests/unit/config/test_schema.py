@@ -223,6 +223,6 @@ def test_a_wrong_value_is_answered_with_its_description_and_an_example() -> None
     said = [error.schema["patternErrorMessage"] for error in validator().iter_errors(data)]
     assert said == [
         'This value is not valid. The Kubernetes version, in quotes: "1.36.2". For example: 1.36.2',
-        "This name is not valid. The mirrors of each registry. containerd tries them in this order, and then the registry. "
-        "For example: docker.io",
+        "This name is not valid. The mirrors of each registry. containerd tries them in this order, and then the "
+        "registry. For example: docker.io",
     ]

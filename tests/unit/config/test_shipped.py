@@ -46,7 +46,7 @@ def test_it_is_planned_or_refused_for_what_it_says(
         if file.stem not in WAITS_FOR:
             assert decide(file, target).decision.plan.image.provider == target
             continue
-        assert "not built yet" in file.read_text()
+        assert "not implemented yet" in file.read_text()
         with pytest.raises(RefusedError) as refused:
             decide(file, target)
         said = {re.findall(r"\(([a-z-]+)\)$", problem.message)[0] for problem in refused.value.problems}

@@ -207,7 +207,7 @@ def test_text_is_readable(explanation: Explanation, width: int) -> None:
 
 def test_one_value_is_described(explanation: Explanation) -> None:
     text = explanation_text(narrow(explanation, "kubernetes.install_path"), WIDTH)
-    assert text.endswith("\n  Where kubelet, kubeadm, kubectl and crictl lie, without blanks.")
+    assert text.endswith("\n  The folder of kubelet, kubeadm, kubectl and crictl. Its path has no spaces.")
 
 
 def test_json_carries_the_same(explanation: Explanation) -> None:
