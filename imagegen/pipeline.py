@@ -74,8 +74,10 @@ class PreparedTarget:
 def prepare_target(loaded: Loaded, name: str) -> PreparedTarget:
     """Evaluate the steps for one target. Settings that are not implemented yet are an error."""
     if missing := unimplemented_for(loaded, [name]):
-        refused = [dataclasses.replace(problem, severity=ERROR) for problem in missing]
-        raise RefusedError(f"{loaded.file} uses settings that are not implemented yet", problems=refused)
+        raise RefusedError(
+            f"{loaded.file} uses settings that are not implemented yet",
+            problems=[dataclasses.replace(problem, severity=ERROR) for problem in missing],
+        )
     spec = loaded.specs[name]
     return PreparedTarget(loaded, spec, loaded.evaluated.get(name) or evaluate_steps(spec, loaded.steps))
 
@@ -101,8 +103,14 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
         if refresh or name not in bases or bases[name].request != request:
             with console.task(f"looking up the base image for {name}", None):
                 bases[name] = target.cloud.look_up_base(settings, request, run)
-    cache = cache_folder(run.environ) / "artifacts"
-    artifacts = lock_artifacts(requests, old, refresh=refresh, environ=run.environ, cache=cache, console=console)
+    artifacts = lock_artifacts(
+        requests,
+        old,
+        refresh=refresh,
+        environ=run.environ,
+        cache=cache_folder(run.environ) / "artifacts",
+        console=console,
+    )
     lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases)
     if lock != old:
         write_file(file, lock_bytes(lock))
@@ -259,8 +267,10 @@ def publish_built(target: PreparedTarget, *, lock_file: Path, out: Path, run: Ru
     image = plan_image(target, lock, decide(target, lock), out)
     built = find_built(image.plan, run, console)
     if built is None:
-        command = f"imagegen build {shlex.quote(str(target.loaded.file))} --target {target.name}"
-        raise PublishError(f"{target.name} has no image {image.plan.short_id}", hint=f"run `{command}` first")
+        raise PublishError(
+            f"{target.name} has no image {image.plan.short_id}",
+            hint=f"run `imagegen build {shlex.quote(str(target.loaded.file))} --target {target.name}` first",
+        )
     with image.folder.claimed():
         check_found(image, built, run, console, with_publish=True)
         with record_in_journal(image.plan, image.folder.journal, out, run, console) as run:

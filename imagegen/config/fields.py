@@ -55,7 +55,7 @@ def is_string(path: YamlPath) -> bool:
     found: list[object] = [ImageConfig]
     for part in path:
         found = [inner for member in found for inner in _inside(member, part)]
-    return {_plain(part) for part in found} - {types.NoneType} == {str}
+    return set(found) - {types.NoneType} == {str}
 
 
 def _inside(member: object, part: str | int) -> list[object]:
@@ -70,17 +70,12 @@ def _inside(member: object, part: str | int) -> list[object]:
 
 
 def _members(annotation: object) -> list[object]:
-    """The members of a union, without their annotations."""
+    """The members of a union without their annotations, and the types of the values of a literal."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return _members(typing.get_args(annotation)[0])
     if origin in (typing.Union, types.UnionType):
         return [member for part in typing.get_args(annotation) for member in _members(part)]
+    if origin is typing.Literal:
+        return [type(value) for value in typing.get_args(annotation)]
     return [annotation]
-
-
-def _plain(annotation: object) -> object:
-    if typing.get_origin(annotation) is typing.Literal:
-        kinds = {type(value) for value in typing.get_args(annotation)}
-        return kinds.pop() if len(kinds) == 1 else annotation
-    return annotation

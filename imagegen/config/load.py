@@ -41,8 +41,9 @@ def read_config(path: Path, sets: Sequence[str], *, overrides: Names, steps: Nam
     """Read a config. The names of overrides and steps are looked up only if the config uses some."""
     document = compose(path, sets, is_text=is_string)
     if not isinstance(document.data, dict):
-        problem = document.problem((), "must be a map of keys and values")
-        raise ConfigError(f"{document.file} is not a config", problems=[problem])
+        raise ConfigError(
+            f"{document.file} is not a config", problems=[document.problem((), "must be a map of keys and values")]
+        )
     if not document.data:
         raise ConfigError(f"{document.file} is empty", hint="run `imagegen init`, or copy one of configs/")
     problems = [

@@ -25,14 +25,10 @@ class PinnedUrl(Strict):
     )
 
 
-def _form_of_override(asked: object) -> str:
-    return "(url)" if isinstance(asked, str) else "(pinned)"
-
-
 # A discriminated union, so that error messages are about the form that was used.
 AskedOverride = Annotated[
     Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
-    pydantic.Discriminator(_form_of_override),
+    pydantic.Discriminator(lambda given: "(url)" if isinstance(given, str) else "(pinned)"),
 ]
 
 

@@ -63,10 +63,9 @@ def find_problem(question: str, answer: str | list[str]) -> str:
     try:
         ImageConfig.model_validate(data)
     except pydantic.ValidationError as error:
-        lines = {path[:length]: 1 for length in range(len(path) + 1)}
-        problems = model_problems(error, Document("", data, lines), ImageConfig)
+        document = Document("", data, {path[:length]: 1 for length in range(len(path) + 1)})
         # All other required keys are missing here: that is no problem of this answer.
-        about = [problem for problem in problems if problem.path.startswith(dotted(path))]
+        about = [one for one in model_problems(error, document, ImageConfig) if one.path.startswith(dotted(path))]
         return f"{about[0].message}. {about[0].hint}".strip() if about else ""
     return ""
 

@@ -25,8 +25,10 @@ _SETTINGS: Final[dict[str, type[TargetSettings]]] = {name: part(name, "settings"
 
 def _check_name(name: str) -> str:
     if re.fullmatch(NAME, name) is None or len(name) > LONGEST_NAME:
-        hint = f"write at most {LONGEST_NAME} lower-case letters, digits and single dashes, as prod-2"
-        raise InvalidValue(f"{name[:LONGEST_NAME]!r} is not a valid name of a target", hint)
+        raise InvalidValue(
+            f"{name[:LONGEST_NAME]!r} is not a valid name of a target",
+            f"write at most {LONGEST_NAME} lower-case letters, digits and single dashes, as prod-2",
+        )
     return name
 
 
@@ -38,8 +40,10 @@ def _check_provider(name: str) -> Callable[[Any], Any]:
 
     def check(value: Any) -> Any:  # noqa: ANN401 - any value of a config
         if isinstance(value, dict) and value.get("provider", name) != name:
-            hint = f"give the target a name of its own, as {name}-2, or write provider: {name}"
-            raise InvalidValue(f"a target named {name} is on {name}, not on {value['provider']}", hint)
+            raise InvalidValue(
+                f"a target named {name} is on {name}, not on {value['provider']}",
+                f"give the target a name of its own, as {name}-2, or write provider: {name}",
+            )
         return value
 
     return check

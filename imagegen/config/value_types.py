@@ -15,6 +15,7 @@ from imagegen.errors import InvalidValue
 _LONGEST_HOST: Final = 253
 _LONGEST_LABEL: Final = 63
 _LAST_PORT: Final = 65535
+_OCTET: Final = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
 # https://pkg.go.dev/time#Duration
 _LONGEST_DURATION_S: Final = (2**63 - 1) // 10**9
@@ -70,40 +71,44 @@ def check_host(host: str) -> str:
     if not host.isascii():
         raise InvalidValue(f"the host {host!r} has a character outside ASCII", "write its ASCII form, as xn--bcher-kva")
     if wrong := re.search(r"[^A-Za-z0-9.-]", host):
-        hint = "a host name has letters, digits, dashes and dots"
-        raise InvalidValue(f"the host {host!r} has the character {wrong[0]!r}", hint)
+        raise InvalidValue(
+            f"the host {host!r} has the character {wrong[0]!r}", "a host name has letters, digits, dashes and dots"
+        )
     if len(host) > _LONGEST_HOST:
-        shown = f"the host {host[:20]}… has {len(host)} characters"
-        raise InvalidValue(shown, f"a host name has at most {_LONGEST_HOST}")
+        raise InvalidValue(
+            f"the host {host[:20]}… has {len(host)} characters", f"a host name has at most {_LONGEST_HOST}"
+        )
     labels = host.split(".")
     for label in labels:
         _check_label(label, host)
-    if labels[-1].isdigit() and not _is_ipv4(labels):
-        hint = "write four numbers from 0 to 255, or a name that does not end in digits alone"
-        raise InvalidValue(f"the host {host!r} is neither a name nor an IPv4 address", hint)
+    if labels[-1].isdigit() and not re.fullmatch(rf"{_OCTET}(\.{_OCTET}){{3}}", host):
+        raise InvalidValue(
+            f"the host {host!r} is neither a name nor an IPv4 address",
+            "write four numbers from 0 to 255, or a name that does not end in digits alone",
+        )
     if "xn--" in host.lower():
         # The HTTP client does the same check, but its error ends the program.
         try:
             idna.decode(host)
         except idna.IDNAError as error:
-            message = f"the host {host!r} is not a valid IDNA name: {error}"
-            raise InvalidValue(message, "check the part with xn--") from None
+            raise InvalidValue(
+                f"the host {host!r} is not a valid IDNA name: {error}", "check the part with xn--"
+            ) from None
     return host
 
 
 def _check_label(label: str, host: str) -> None:
     if not label:
-        hint = "write one dot between two parts, and none at either end"
-        raise InvalidValue(f"the host {host!r} has an empty part", hint)
+        raise InvalidValue(
+            f"the host {host!r} has an empty part", "write one dot between two parts, and none at either end"
+        )
     if len(label) > _LONGEST_LABEL:
-        shown = f"the part {label[:20]}… of the host has {len(label)} characters"
-        raise InvalidValue(shown, f"between two dots there are at most {_LONGEST_LABEL}")
+        raise InvalidValue(
+            f"the part {label[:20]}… of the host has {len(label)} characters",
+            f"between two dots there are at most {_LONGEST_LABEL}",
+        )
     if label.startswith("-") or label.endswith("-"):
         raise InvalidValue(f"the part {label!r} of the host {host!r} begins or ends with a dash", "remove that dash")
-
-
-def _is_ipv4(labels: list[str]) -> bool:
-    return len(labels) == 4 and all(re.fullmatch("0|[1-9][0-9]{0,2}", one) and int(one) < 256 for one in labels)
 
 
 def check_authority(text: str) -> str:

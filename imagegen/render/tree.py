@@ -84,7 +84,6 @@ def _image_values(plan: BuildPlan, tags: ImageTags) -> dict[str, object]:
 
 
 def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict[str, object]:
-    start = f"{_POWERSHELL} {START_PATH}"
     pins = f"-Bundle {BUNDLE_PATH} -BundleSha256 {bundle_sha256} -PlanSha256 {plan_sha256}"
     return {
         "bundle_path": BUNDLE_PATH,
@@ -95,7 +94,7 @@ def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict
         "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
         "phases": {
             phase.name: {
-                "command": f"{start} -Phase {phase.name} {pins}",
+                "command": f"{_POWERSHELL} {START_PATH} -Phase {phase.name} {pins}",
                 "timeout": f"{plan.build.phase_timeouts_s[phase.name]}s",
             }
             for phase in plan.image.phases

@@ -104,8 +104,9 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     row, origin = _row("containerd", "lines", containerd.version if containerd else "")
     version, bin_dirs = row.get("config_version"), row.get("cni_bin_dirs")
     yield _fact("containerd_config_version", version, origin, "The schema version of containerd's configuration file.")
-    takes = "Whether that configuration file can name several folders of CNI plugins."
-    yield _fact("containerd_cni_bin_dirs", bin_dirs, origin, takes)
+    yield _fact(
+        "containerd_cni_bin_dirs", bin_dirs, origin, "Whether that file can name several folders of CNI plugins."
+    )
 
 
 def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -126,9 +127,13 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     found = agent and AgentConfig(agent["path"], provider_text(provider, agent["file"]).removesuffix("\n"))
     origin = _origin("machines", provider, agent["source"] if agent else None)
     yield _fact("first_boot_agent", found, origin, "The configuration of the agent on the cloud's base images.")
-    product = cloudbase["product"].format(version=config.cloudbase_init.version)
-    origin = _origin("cloudbase-init", config.cloudbase_init.version, cloudbase["source"]["product"])
-    yield _fact("cloudbase_init_product", product, origin, "The name under which Windows lists cloudbase-init.")
+    version, source = config.cloudbase_init.version, cloudbase["source"]["product"]
+    yield _fact(
+        "cloudbase_init_product",
+        cloudbase["product"].format(version=version),
+        _origin("cloudbase-init", version, source),
+        "The name under which Windows lists cloudbase-init.",
+    )
 
 
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
