@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from imagegen.console import Console
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
 
 
-def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Console) -> list[Check]:
+def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: RunFacts, console: Console) -> list[Check]:
     """Run all checks that need no lock: tools, sign-in, regions, sizes, quotas, permissions, names."""
     cloud, components = provider(spec.provider), components_of(steps)
     checks = [_tools(spec, components, run, console)]
@@ -35,7 +35,7 @@ def examine(spec: Spec, steps: Iterable[EvaluatedStep], run: Run, console: Conso
         return checks + _for_target(spec, cloud.thorough_checks(spec, request, run))
 
 
-def reject_failed_checks(spec: Spec, run: Run, console: Console, *, with_publish: bool = True) -> None:
+def reject_failed_checks(spec: Spec, run: RunFacts, console: Console, *, with_publish: bool = True) -> None:
     """Run the quick checks. A failed check is an error; an unknown one, or one only for publishing, is a warning."""
     with console.task(f"asking {spec.target} whether it can be built", None):
         checks = _for_target(spec, provider(spec.provider).quick_checks(spec.settings, run))
@@ -58,7 +58,7 @@ def _for_target(spec: Spec, checks: Iterable[Check]) -> list[Check]:
     ]
 
 
-def _tools(spec: Spec, components: Mapping[str, str], run: Run, console: Console) -> Check:
+def _tools(spec: Spec, components: Mapping[str, str], run: RunFacts, console: Console) -> Check:
     """Check Packer and the plugin as a build would find them. Builds nothing."""
     cloud = provider(spec.provider)
     needed = cloud.plugin_for(spec.settings, components)

@@ -1,4 +1,4 @@
-"""What a rule is: an id, a severity, a sentence that says what must be so, and a function that finds what breaks it."""
+"""The parts of a rule: an id, a severity, a summary of the requirement, and a function that finds violations."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = ["ERROR", "WARNING", "Finding", "Rule", "RuleInput", "TargetRule", "ru
 
 @dataclasses.dataclass(frozen=True)
 class RuleInput:
-    """What a rule may look at."""
+    """The input of every rule."""
 
     config: ImageConfig
     document: Document
     today: datetime.date
     steps: Callable[[], Mapping[str, Step]]
-    """Called only where a rule needs them: reading the steps takes longer than all rules together."""
+    """A function, because reading the steps takes longer than all rules together."""
     specs: Mapping[str, Spec]
-    """What holds for each target."""
+    """The settled values by target."""
 
     @property
     def providers(self) -> tuple[str, ...]:
-        """The clouds that the image is built for, each once."""
+        """The providers of all targets, without duplicates."""
         return tuple(dict.fromkeys(spec.provider for spec in self.specs.values()))
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A place of the config that breaks a rule: why it cannot work, and what to choose instead."""
+    """A violation of a rule: its place in the config, the reason, and what to write instead."""
 
     path: YamlPath
     message: str
@@ -51,39 +51,36 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One rule; its cases lie in tests/rules/<id>, and examples/<id>.json beside its module shows one of them."""
+    """One rule. Its test cases are in tests/rules/<id>, and examples/<id>.json beside its module has one of them."""
 
     id: str
     severity: str
     summary: str
-    """What must be so, or should be where the rule only warns."""
+    """The requirement, or the recommendation where the rule only warns."""
     checks: tuple[Callable[[RuleInput], Iterator[Finding]], ...]
     module: str
     why: str = ""
-    """The reason, where the messages do not say it."""
+    """The reason, where the messages do not give it."""
 
 
 def rule(
     identifier: str, severity: str, summary: str, why: str = ""
 ) -> Callable[[Callable[[RuleInput], Iterator[Finding]]], Rule]:
-    """The function below it, as a rule."""
+    """A decorator that makes a rule of a function."""
 
-    def make_rule(check: Callable[[RuleInput], Iterator[Finding]]) -> Rule:
-        return Rule(identifier, severity, summary, (check,), check.__module__, why)
-
-    return make_rule
+    return lambda check: Rule(identifier, severity, summary, (check,), check.__module__, why)
 
 
 @dataclasses.dataclass(frozen=True)
 class TargetRule(Generic[S]):
-    """Like `rule`, for a rule of each target that has such settings."""
+    """Like `rule`, for a rule that checks each target with such settings."""
 
     settings: type[S]
 
     def __call__(
         self, identifier: str, severity: str, summary: str, why: str = ""
     ) -> Callable[[Callable[[Spec[S]], Iterator[Finding]]], Rule]:
-        """The function below it, as a rule; its findings' paths begin at the target."""
+        """A decorator that makes a rule of a function, whose findings have paths relative to the target."""
 
         def make_rule(check: Callable[[Spec[S]], Iterator[Finding]]) -> Rule:
             def check_targets(given: RuleInput) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from imagegen.manifest.model import ImageManifest
     from imagegen.plan.model import BuildPlan
     from imagegen.plan.resolve import Decision
-    from imagegen.providers import CloudImage, Published, Run
+    from imagegen.providers import CloudImage, Published, RunFacts
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
@@ -92,7 +92,7 @@ def read_lock_for(target: PreparedTarget, file: Path) -> Lock:
     return lock
 
 
-def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: Run, console: Console) -> Lock:
+def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run: RunFacts, console: Console) -> Lock:
     """Complete the lock. Only missing entries are looked up; `refresh` looks up all of them."""
     old = read_lock(file, {target.name: target.cloud.base_form for target in targets})
     bases = dict(old.base_images) if old else {}
@@ -144,13 +144,13 @@ def build_folder(plan: BuildPlan, out: Path) -> BuildFolder:
     return BuildFolder((out / plan.build.name / f"{plan.short_id}{own}").absolute())
 
 
-def find_toolchain(plan: BuildPlan, run: Run, console: Console) -> Toolchain:
+def find_toolchain(plan: BuildPlan, run: RunFacts, console: Console) -> Toolchain:
     """Find Packer and the plugin of the target's provider."""
     needed = provider(plan.image.provider).plugin_for(plan.settings, plan.image.versions)
     return find_tools(environ=run.environ, console=console, needed=[needed])
 
 
-def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: Run) -> None:
+def check(plan: BuildPlan, tools: Toolchain, folder: BuildFolder, run: RunFacts) -> None:
     """Validate the tree with Packer; an error holds Packer's reason."""
     validate_tree(tools, folder.tree, environ=run.environ, cloud=_cloud_side(plan))
 
@@ -169,7 +169,7 @@ def plan_image(target: PreparedTarget, lock: Lock, decision: Decision, out: Path
 
 
 def build(
-    image: PlannedImage, tools: Toolchain, run: Run, console: Console, on_error: OnError | None = None
+    image: PlannedImage, tools: Toolchain, run: RunFacts, console: Console, on_error: OnError | None = None
 ) -> CloudImage:
     """Build the image in the build region with Packer, on the first builder size that is available."""
     plan, folder, cloud = image.plan, image.folder, provider(image.plan.image.provider)
@@ -208,7 +208,7 @@ def build(
     return built
 
 
-def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None:
+def find_built(plan: BuildPlan, run: RunFacts, console: Console) -> CloudImage | None:
     """Find the image of this plan in the build region, and warn of images of this plan that failed."""
     found = provider(plan.image.provider).find_built(plan, run)
     for failure in found.failed:
@@ -217,7 +217,7 @@ def find_built(plan: BuildPlan, run: Run, console: Console) -> CloudImage | None
 
 
 def record(
-    image: PlannedImage, run: Run, built: CloudImage, published: Published | None, tools: Toolchain | None
+    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, tools: Toolchain | None
 ) -> ImageManifest:
     """Store the manifest: the image, its inputs, where it is, and the report of the machine."""
     return image.store.put(make_manifest(image, run, built, published, tools))
@@ -228,7 +228,7 @@ def build_and_publish(
     *,
     lock_file: Path,
     out: Path,
-    run: Run,
+    run: RunFacts,
     console: Console,
     rebuild: bool,
     with_publish: bool,
@@ -261,7 +261,9 @@ def build_and_publish(
     return manifest
 
 
-def publish_built(target: PreparedTarget, *, lock_file: Path, out: Path, run: Run, console: Console) -> ImageManifest:
+def publish_built(
+    target: PreparedTarget, *, lock_file: Path, out: Path, run: RunFacts, console: Console
+) -> ImageManifest:
     """Publish an image that an earlier run built. It is found by its tags in the cloud."""
     lock = read_lock_for(target, lock_file)
     image = plan_image(target, lock, decide(target, lock), out)

@@ -82,7 +82,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Known:
+class CatalogRow:
     """The row that speaks for a version; `newer` where the version's own minor came after every row."""
 
     row: JsonObject
@@ -90,20 +90,20 @@ class Known:
     newer: bool
 
 
-def known(rows: Mapping[str, JsonObject], version: str) -> Known | None:
+def find_row(rows: Mapping[str, JsonObject], version: str) -> CatalogRow | None:
     """The minor's row. A minor after the newest takes the newest row; a new major promises nothing, and is unknown."""
     asked = numbers(minor(version))
     by_number = {numbers(name): name for name in rows}
     newest = max(by_number)
     if asked in by_number:
         name = by_number[asked]
-        return Known(rows[name], name, newer=False)
+        return CatalogRow(rows[name], name, newer=False)
     if len(asked) == 2 and asked[0] == newest[0] and asked > newest:
-        return Known(rows[by_number[newest]], by_number[newest], newer=True)
+        return CatalogRow(rows[by_number[newest]], by_number[newest], newer=True)
     return None
 
 
-def goes_with(line: JsonObject, kubernetes: str) -> bool:
+def is_compatible(line: JsonObject, kubernetes: str) -> bool:
     """Whether a containerd line works with a Kubernetes version."""
     first, last, asked = line["kubernetes"]["first"], line["kubernetes"]["last"], numbers(minor(kubernetes))
     return not (first and asked < numbers(first)) and not (last and asked > numbers(last))

@@ -19,7 +19,7 @@ from imagegen.cli.telling import voice
 from imagegen.console import Console, make_console
 from imagegen.errors import ConfigError, ImagegenError
 from imagegen.lines import one_line
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,10 +121,10 @@ def _ask_what_to_do(step: str) -> str:
     return answer
 
 
-def run_with(labels: tuple[str, ...]) -> Run:
+def run_with(labels: tuple[str, ...]) -> RunFacts:
     """The facts of this run."""
     now = datetime.datetime.now(datetime.UTC)
-    return Run(
+    return RunFacts(
         environ=os.environ,
         labels=parse_labels(labels),
         started=now.strftime("%Y-%m-%dT%H:%M:%SZ"),

@@ -54,7 +54,7 @@ def override_lines(found: Mapping[str, list[Moved]], width: int) -> Iterator[str
 
 
 def _unbuilt(moved: list[Moved]) -> str:
-    return "" if moved[0].step else " (not built yet)"
+    return "" if moved[0].step else " (not implemented yet)"
 
 
 def _holds(moved: list[Moved]) -> str:

@@ -42,7 +42,7 @@ def rule_lines(rule: Rule, width: int) -> Iterator[str]:
 
 def feature_lines(name: str, feature: Feature, width: int) -> Iterator[str]:
     """What is not built yet, and which keys ask for it."""
-    yield f"{name} (not built yet)"
+    yield f"{name} (not implemented yet)"
     yield from _wrapped(f"imagegen does not do this yet: {feature['what']}.", width)
     yield from ["", *_wrapped("`imagegen validate` warns of these keys, and `imagegen plan` refuses them:", width)]
     for asked_by in feature["asked_by"]:

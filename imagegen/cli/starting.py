@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from imagegen import loading
-from imagegen.catalog.facts import goes_with, is_listed, numbers, table
+from imagegen.catalog.facts import is_compatible, is_listed, numbers, table
 from imagegen.cli.overrides import known_words
 from imagegen.cli.telling import voice
 from imagegen.config.schema import FILE_NAME, config_schema, schema_text
@@ -180,7 +180,9 @@ def _newest(release: str, today: datetime.date) -> tuple[str, str]:
     good = [minor for minor in tested if minors[minor]["end_of_life"] >= today.isoformat()]
     minor = max(good or tested or minors, key=numbers)
     lines = table("containerd")["lines"]
-    fitting = [line for line, row in lines.items() if goes_with(row, minor) and is_listed(row["newest_patch"], minor)]
+    fitting = [
+        line for line, row in lines.items() if is_compatible(row, minor) and is_listed(row["newest_patch"], minor)
+    ]
     line = max(fitting or lines, key=lambda name: str(lines[name]["end_of_life"]))
     return minors[minor]["latest_patch"], lines[line]["newest_patch"]
 

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     from imagegen.build.journal import Entry
     from imagegen.console import Console
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
 
 
-def warn_of_own_leftovers(entry: Entry, folder: Path, out: Path, run: Run, console: Console) -> None:
+def warn_of_own_leftovers(entry: Entry, folder: Path, out: Path, run: RunFacts, console: Console) -> None:
     """Warn of what this run left, and note it in the run's journal, so that later runs warn of it too.
 
     A missing permission to list resources is a message and not a warning, because the build succeeded.

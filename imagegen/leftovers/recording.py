@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imagegen.build.packer import OnError
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
 
 # For Packer's clean-up, and for clocks that differ.
 _MARGIN_S: Final = 3600
@@ -31,8 +31,8 @@ _ANSWER_S: Final = 7 * 24 * 3600
 
 @contextlib.contextmanager
 def record_in_journal(
-    plan: BuildPlan, journal: Path, out: Path, run: Run, console: Console, on_error: OnError | None = None
-) -> Iterator[Run]:
+    plan: BuildPlan, journal: Path, out: Path, run: RunFacts, console: Console, on_error: OnError | None = None
+) -> Iterator[RunFacts]:
     """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below `out` before
     the run, and of its own if it succeeds.
 
@@ -45,7 +45,7 @@ def record_in_journal(
     warn_of_own_leftovers(entry, journal, out, run, console)
 
 
-def reject_claimed(out: Path, run: Run) -> None:
+def reject_claimed(out: Path, run: RunFacts) -> None:
     """Refuse to build an image with a name that another run of this machine is using.
 
     This run is recorded already. If two runs start at once, each sees the other, and at most one continues.
@@ -60,7 +60,7 @@ def reject_claimed(out: Path, run: Run) -> None:
             )
 
 
-def _entry_for(plan: BuildPlan, run: Run, on_error: OnError | None) -> Entry:
+def _entry_for(plan: BuildPlan, run: RunFacts, on_error: OnError | None) -> Entry:
     """The journal's entry. `expires_at` is after the deadline of Packer, even if it tries every size."""
     cloud = provider(plan.image.provider)
     longest_s = plan.build.longest_s * len(cloud.builder_sizes(plan.settings)) + _MARGIN_S

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from imagegen.build.journal import RecordedRun
     from imagegen.console import Console
-    from imagegen.providers import Leftover, Run
+    from imagegen.providers import Leftover, RunFacts
     from imagegen.providers.settings import TargetSettings
 
 # Removing one resource can make another one visible: a deleted key vault becomes a soft-deleted one.
@@ -92,7 +92,7 @@ class Swept:
             self.faults.append((place, fault))
 
     def leftovers(
-        self, place: Place, run: Run, deadline: Deadline | None = None, *, usual: bool = True
+        self, place: Place, run: RunFacts, deadline: Deadline | None = None, *, usual: bool = True
     ) -> Sequence[Leftover]:
         """The leftovers in a place, as far as they can be listed. With `usual` also those that every build leaves."""
         cloud = provider(place.provider)
@@ -105,7 +105,7 @@ class Swept:
         return [leftover for listing in found for leftover in listing.leftovers]
 
 
-def configured_place(target: str, settings: TargetSettings, run: Run) -> Place:
+def configured_place(target: str, settings: TargetSettings, run: RunFacts) -> Place:
     """The place where a target of a config builds."""
     place = provider(settings.provider).place(settings, run)
     return Place(target, settings.provider, place.model_dump(mode="json"))
@@ -121,7 +121,7 @@ def places_of(runs: Iterable[RecordedRun]) -> list[Place]:
 
 
 def leftovers_of(
-    runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, console: Console
+    runs: Sequence[RecordedRun], run: RunFacts, now: datetime.datetime, console: Console
 ) -> tuple[dict[str, list[Leftover]], list[tuple[Place, ImagegenError]]]:
     """The leftovers of these runs by run id, and the errors of places that could not be searched.
 
@@ -142,7 +142,7 @@ def leftovers_of(
 
 
 def preview(
-    places: Sequence[Place], runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int
+    places: Sequence[Place], runs: Sequence[RecordedRun], run: RunFacts, now: datetime.datetime, limit: int
 ) -> Swept:
     """Find and judge leftovers, and remove nothing."""
     swept = Swept()
@@ -156,7 +156,7 @@ def preview(
 def clean_up(
     places: Sequence[Place],
     read: Callable[[], Sequence[RecordedRun]],
-    run: Run,
+    run: RunFacts,
     now: datetime.datetime,
     limit: int,
     console: Console,
@@ -183,7 +183,7 @@ def clean_up(
 
 
 def _list(
-    swept: Swept, place: Place, runs: Sequence[RecordedRun], run: Run, now: datetime.datetime, limit: int
+    swept: Swept, place: Place, runs: Sequence[RecordedRun], run: RunFacts, now: datetime.datetime, limit: int
 ) -> list[Outcome]:
     """Judge the new leftovers of a place. Skips known ones, because two configs may share an account."""
     by_id = {known_run.entry.run_id: known_run for known_run in runs}
@@ -194,7 +194,7 @@ def _list(
     return outcomes
 
 
-def _remove(place: Place, going: Sequence[Outcome], run: Run, console: Console) -> Iterator[Outcome]:
+def _remove(place: Place, going: Sequence[Outcome], run: RunFacts, console: Console) -> Iterator[Outcome]:
     here = {outcome.id: outcome for outcome in going}
     if not here:
         return

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.console import Console
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
 
 
-def warn_of_leftovers(out: Path, run: Run, console: Console) -> None:
+def warn_of_leftovers(out: Path, run: RunFacts, console: Console) -> None:
     """Warn of each dead run that left something. The new run continues in any case."""
     dead = [known for known in read_runs(out, console.warn) if known.may_have_left_something]
     if not dead:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from imagegen.build.toolchain import Toolchain
     from imagegen.build.workspace import BuildFolder
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Published, Run
+    from imagegen.providers import CloudImage, Published, RunFacts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class PlannedImage:
 
 
 def make_manifest(
-    image: PlannedImage, run: Run, built: CloudImage, published: Published | None, tools: Toolchain | None
+    image: PlannedImage, run: RunFacts, built: CloudImage, published: Published | None, tools: Toolchain | None
 ) -> ImageManifest:
     """The record. `tools` None: this run needed none."""
     plan = image.plan

@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from imagegen.manifest.record import PlannedImage
     from imagegen.manifest.store import LocalStore
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Run
+    from imagegen.providers import CloudImage, RunFacts
 
 _REBUILD: Final = "build again with --rebuild; if the report is rejected again, the image is not as planned"
 
 
-def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run: Run, console: Console) -> None:
+def accept_built(plan: BuildPlan, built: CloudImage, rejection: str | None, run: RunFacts, console: Console) -> None:
     """Tag the image that this run built. A rejected report is a BuildError with the reason."""
     _tag(plan, built, REJECTED if rejection else ACCEPTED, run, console)
     if rejection:
         raise BuildError(f"the image was built but is not published: {rejection}", hint=_REBUILD)
 
 
-def check_found(image: PlannedImage, found: CloudImage, run: Run, console: Console, *, with_publish: bool) -> None:
+def check_found(image: PlannedImage, found: CloudImage, run: RunFacts, console: Console, *, with_publish: bool) -> None:
     """Refuse an existing image whose report was rejected, and for publishing also one that no run has judged."""
     if found.report == ACCEPTED:
         return
@@ -60,7 +60,7 @@ def _find_rejection(plan: BuildPlan, report: Path) -> str | None:
     return judge_report(report, plan) if report.exists() else None
 
 
-def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: Run) -> bool:
+def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: RunFacts) -> bool:
     """Whether the stored manifest of this image has its report, or says that it is published."""
     recorded = store.get(plan.build.name, plan.build.target, plan.image_id, run.labels)
     if recorded is None or recorded.built is None or recorded.built.id != found.id:
@@ -68,7 +68,7 @@ def _is_proven(store: LocalStore, plan: BuildPlan, found: CloudImage, run: Run) 
     return recorded.report is not None or recorded.published is not None
 
 
-def _tag(plan: BuildPlan, image: CloudImage, report: str, run: Run, console: Console) -> None:
+def _tag(plan: BuildPlan, image: CloudImage, report: str, run: RunFacts, console: Console) -> None:
     try:
         provider(plan.image.provider).mark(plan, image, report, run)
     except ImagegenError as error:

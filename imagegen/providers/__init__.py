@@ -1,4 +1,4 @@
-"""The clouds: one folder each, named in `imagegen.providers.registry`; the values that they take and answer."""
+"""The clouds, with one folder each (see `imagegen.providers.registry`), and the values that all of them exchange."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
-    """The facts of one run that a provider may use; none of them is rendered into a tree."""
+class RunFacts:
+    """The facts of one run that a provider may use. None of them is rendered into the build folder."""
 
     environ: Mapping[str, str]
     labels: Mapping[str, str]
     started: str
-    """When the run began, RFC 3339 in UTC."""
+    """The start time, RFC 3339 in UTC."""
     id: str = ""
-    """Names the run on everything that it makes; sorts by time. Only what builds needs one."""
+    """A tag on everything that the run creates; sorts by time. Empty for commands that do not build."""
     expires_at: str = ""
-    """When what it makes for itself is left over, RFC 3339 in UTC."""
+    """After this time the temporary resources of the run count as leftovers, RFC 3339 in UTC."""
 
     @property
     def variables(self) -> dict[str, str]:
-        """The facts that become tags, as Packer takes them."""
+        """The facts that become tags, as Packer variables."""
         return {
             "created": self.started,
             "run_id": self.id,
@@ -38,20 +38,20 @@ class Run:
 
 @dataclasses.dataclass(frozen=True)
 class CloudImage:
-    """An image as a cloud has it."""
+    """An image in a cloud."""
 
     id: str
     region: str
     name: str
     state: str
-    """`available`, `pending` or the cloud's own word for anything else."""
+    """`available`, `pending` or another state in the cloud's own word."""
     report: str = ""
-    """`accepted` or `rejected`, as its tag says; empty where no run has said so of its machine's report."""
+    """The value of its report tag: `accepted` or `rejected`; empty where no run has judged the machine's report."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """The image of a plan, if there is one; where there is none, `failed` says which have failed and are not used."""
+class SearchResult:
+    """The existing image of a plan. Without one, `failed` describes the failed images, which are not used."""
 
     image: CloudImage | None
     failed: tuple[str, ...] = ()
@@ -59,17 +59,17 @@ class Found:
 
 @dataclasses.dataclass(frozen=True)
 class Published:
-    """Where an image can be used from, and under which name and version."""
+    """The published copies of an image, and its version."""
 
     images: tuple[CloudImage, ...]
     version: str
     made: int
-    """How many copies this run made; 0 when everything was there."""
+    """How many copies this run created; 0 where all copies existed."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Leftover:
-    """Something that a build made for itself, by the tags that it wears or by what it belongs to."""
+    """A temporary resource of a build, recognised by its tags or by the resource to which it belongs."""
 
     kind: str
     id: str
@@ -77,17 +77,17 @@ class Leftover:
     name: str
     state: str
     run_id: str
-    """Whose it is; the tag of an image that several runs wait for names them all (`tags.run_ids`)."""
+    """The run that owns it. The tag of an image for which several runs wait names all of them (`tags.run_ids`)."""
     expires_at: str
     image_id: str
-    """The identity of the image that was to come of it."""
+    """The identity of the image that the build was for."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Remains:
-    """What was found of builds in a place; `faults`: what could not be asked, so that more may be there."""
+    """The leftovers in a place. `faults` are the errors of lists that could not be read, so there may be more."""
 
     leftovers: tuple[Leftover, ...]
     faults: tuple[ImagegenError, ...] = ()
     is_answered: bool = True
-    """False where the cloud answers nobody, or not with these credentials: another question would be in vain."""
+    """False where the cloud cannot be reached or rejects the credentials, so that further requests are useless."""

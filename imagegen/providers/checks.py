@@ -1,4 +1,4 @@
-"""What is looked at before a build: each look says what it saw, and one that fails hides no other."""
+"""The checks of a cloud before a build: each check has a verdict, and a failed one does not hide the others."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ SIGN_IN: Final = "sign-in"
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One thing that was looked at. `unknown` could not be asked, and says why."""
+    """The result of one check. `unknown` means that the cloud did not answer; the message says why."""
 
     subject: str
     verdict: str
     message: str
     hint: str = ""
     stops: bool = False
-    """Nothing else can be asked before this is right."""
+    """No other check can run until this one passes."""
     of_publishing: bool = False
-    """A build that is not published does without it."""
+    """A build that is not published does not need it."""
 
 
 def run_check(subject: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
-    """What a look found; an error that ends it is a check too."""
+    """Run the checks of `look`; an error that ends it becomes a check too."""
     checks: list[Check] = []
     try:
         for check in look():
-            checks.append(check)  # what was found before an error is kept
+            checks.append(check)  # the checks before an error are kept
     except ImagegenError as error:
         checks.append(failed_check(subject, error))
     return checks
 
 
 def failed_check(subject: str, error: ImagegenError) -> Check:
-    """An error as a check: a refusal that the SDK's own error is behind is no answer to what was asked."""
-    unanswered = isinstance(error, RefusedError) and error.__cause__ is not None
-    return Check(subject, UNKNOWN if unanswered else WRONG, error.message, error.hint)
+    """An error as a check. A RefusedError that wraps an error of the SDK means that the cloud gave no answer."""
+    is_unknown = isinstance(error, RefusedError) and error.__cause__ is not None
+    return Check(subject, UNKNOWN if is_unknown else WRONG, error.message, error.hint)
 
 
 def check_sizes(subject: str, fitting: list[str], others: list[str], hint: str) -> Check:
-    """The sizes are tried in their order: one that fits is enough, and the others are told."""
+    """One check for all sizes of the builder: a build tries them in order, so one that fits is enough."""
     return Check(subject, OK if fitting else WRONG, "; ".join([*fitting, *others]), "" if fitting else hint)
 
 
 def is_stopped(checks: Iterable[Check]) -> bool:
-    """Whether one of them stands in the way of all others."""
+    """Whether one of these checks failed and prevents all others."""
     return any(check.stops and check.verdict == WRONG for check in checks)

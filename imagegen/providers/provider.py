@@ -1,9 +1,9 @@
-"""What every cloud is asked: a record that each cloud's module `provider` fills in."""
+"""The functions and facts of one cloud: the record that each cloud's module `provider` fills in."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, cast
 
 from typing_extensions import TypeVar
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imagegen.build.pins import NeededPlugin
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Found, Leftover, Published, Remains, Run
+    from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
     from imagegen.providers.checks import Check
     from imagegen.providers.deadline import Deadline
     from imagegen.providers.settings import TargetSettings
@@ -31,7 +31,7 @@ P = TypeVar("P", bound="pydantic.BaseModel", default="pydantic.BaseModel")
 
 @dataclasses.dataclass(frozen=True)
 class BootFile:
-    """A file of the tree that the cloud gives a machine at its first boot: a script, and what stands around it."""
+    """A script that the cloud runs at the first boot of the builder, and the text that the cloud requires around it."""
 
     name: str
     before: bytes
@@ -40,90 +40,89 @@ class BootFile:
 
 @dataclasses.dataclass(frozen=True)
 class Provider(Generic[S, P]):
-    """What a cloud answers. A network call uses nothing but the credentials in `run.environ`.
+    """One cloud. Its network calls use no credentials but those in `run.environ`.
 
-    What is None is a question that this cloud need not answer.
+    A hook that is None does not apply to this cloud.
     """
 
     name: str
     plugin: NeededPlugin
-    """The Packer plugin, at the lowest version that any plan can be built with."""
+    """The Packer plugin, with the lowest version that can build any plan."""
     builder: str
-    """The plugin's builder, of which packer/<provider>/ has the source template."""
+    """The builder of the plugin; packer/<provider>/ has its source template."""
     no_capacity: frozenset[str]
-    """The cloud's words for a size that cannot be had now: the next one is tried."""
+    """The error codes and texts that mean that a size is not available now, so that the next one is tried."""
     environment: frozenset[str]
-    """The environment variables of this cloud's credentials; one that ends in `*` names all that begin so."""
+    """The environment variables with this cloud's credentials; a final `*` matches any ending."""
     traces: str
-    """A regular expression for the names of what Packer makes in an account besides the image."""
+    """A regular expression for the names of the temporary resources that Packer creates."""
     advice: str
-    """How to look into a builder that Packer did not remove, and how to remove it."""
+    """How to inspect a builder that Packer did not remove, and how to remove it."""
     base_form: BaseForm
-    """What a lock says of a base image."""
+    """The keys of a base image in a lock."""
     place_model: type[P]
-    """The form of what `place` answers: a journal may be damaged, or another program's."""
+    """The model of the result of `place`: a journal may be damaged, or written by another program."""
 
     base_request: Callable[[S, Mapping[str, str]], dict[str, str]]
-    """What to look up as base image; the mapping is how the catalogue names the cloud's own. Pure."""
-    look_up_base: Callable[[S, Mapping[str, str], Run], LockedBase]
-    """The newest image that the request describes."""
-    quick_checks: Callable[[S, Run], list[Check]]
-    """What is asked before every build, in a few requests and seconds: sign-in, regions, what must be there."""
-    thorough_checks: Callable[[Spec[S], Mapping[str, str], Run], list[Check]]
-    """What takes longer: the base image that the request describes, sizes and quotas, permissions, names."""
+    """The base image to look up; the mapping names the cloud's own image in the catalogue. Pure."""
+    look_up_base: Callable[[S, Mapping[str, str], RunFacts], LockedBase]
+    """The newest base image that matches the request."""
+    quick_checks: Callable[[S, RunFacts], list[Check]]
+    """The checks before every build, in a few requests and seconds: sign-in, regions, required resources."""
+    thorough_checks: Callable[[Spec[S], Mapping[str, str], RunFacts], list[Check]]
+    """The slower checks: the base image of the request, sizes and quotas, permissions, names."""
     builder_sizes: Callable[[S], Sequence[str]]
-    """The builder's sizes in the order in which they are tried. Pure."""
+    """The sizes of the builder in the order in which a build tries them. Pure."""
     image_tags: Callable[[S, Mapping[str, str]], ImageTags]
-    """The operator's own tags and those of the components' versions, within what the cloud takes. Pure."""
+    """The operator's own tags and the versions of the components, within the limits of the cloud. Pure."""
     source_values: Callable[[BuildPlan[S]], dict[str, object]]
-    """The values of the source template's own variable. Pure."""
-    find_built: Callable[[BuildPlan[S], Run], Found]
-    """The newest image with this plan's identity and the run's labels in the build region, by the cloud's tags.
+    """The values of the variable that the source template reads. Pure."""
+    find_built: Callable[[BuildPlan[S], RunFacts], SearchResult]
+    """The newest image with the plan's identity and the run's labels in the build region, found by its tags.
 
-    One whose report was rejected only where there is no other.
+    An image with a rejected report is returned only where there is no other.
     """
-    read_built: Callable[[BuildPlan[S], str, Run], CloudImage | None]
-    """The image whose id is in Packer's artifact, as the cloud shows it; None where there is no id in it.
+    read_built: Callable[[BuildPlan[S], str, RunFacts], CloudImage | None]
+    """The image whose id is in Packer's artifact; None where the artifact has no id.
 
-    An image that the cloud does not show yet is waited for: PublishError where that takes too long.
+    Waits for an image that the cloud does not show yet, and raises PublishError where that takes too long.
     """
-    mark: Callable[[BuildPlan[S], CloudImage, str, Run], None]
-    """Tags an image of this plan with what became of its machine's report: `accepted` or `rejected`."""
-    publish: Callable[[BuildPlan[S], CloudImage, Run, Console], Published]
-    """Makes the image usable where the plan says; looks for each thing before making it."""
-    place: Callable[[S, Run], P]
-    """Where builds with these settings leave things, whose that is, who may look there: JSON without secrets."""
-    leftovers: Callable[[P, Run, Deadline | None], Remains]
-    """What builds of imagegen, also running ones, have in this place; never an image that is finished.
+    mark: Callable[[BuildPlan[S], CloudImage, str, RunFacts], None]
+    """Tags an image of this plan with the verdict on its machine's report: `accepted` or `rejected`."""
+    publish: Callable[[BuildPlan[S], CloudImage, RunFacts, Console], Published]
+    """Publishes the image as planned; existing copies are kept."""
+    place: Callable[[S, RunFacts], P]
+    """Where builds with these settings create resources, and how to sign in there: JSON without secrets."""
+    leftovers: Callable[[P, RunFacts, Deadline | None], Remains]
+    """The temporary resources of builds in this place, also of running builds; never a finished image.
 
-    A list that the cloud refuses hides no other. What is not answered within the deadline is a fault.
+    An error in one list does not hide the others. A list that is not answered within the deadline is a fault.
     """
-    remove: Callable[[P, Sequence[Leftover], Run], Iterator[tuple[Leftover, str]]]
-    """Removes each, in an order in which that works, and says why it could not; what is gone already is removed."""
+    remove: Callable[[P, Sequence[Leftover], RunFacts], Iterator[tuple[Leftover, str]]]
+    """Removes leftovers in the order of their dependencies, and yields the reason for each that remains, else empty."""
 
     boot_files: Mapping[str, BootFile] = dataclasses.field(default_factory=dict)
-    """By the name of the script in packer/<provider>/; other scripts are in the tree as they are."""
+    """By the name of the script in packer/<provider>/; other scripts are copied unchanged."""
     plugin_since: Callable[[S, Mapping[str, str]], str] | None = None
-    """The lowest version of the plugin for such a build, with the components' versions as tags. Pure."""
+    """The lowest version of the plugin for such a build, with the versions of components as tags. Pure."""
     secret_variables: Callable[[S], frozenset[str]] | None = None
-    """The environment variables that hold secrets under names of the config's own. Pure."""
-    build_variables: Callable[[BuildPlan[S], Run], dict[str, str]] | None = None
-    """Facts of this run for Packer variables beyond the common ones; refuses what would overwrite something."""
-    clean_up: Callable[[BuildPlan[S], Mapping[str, str], Run, Console], None] | None = None
-    """Deletes what a build leaves behind however it ended, and what Packer does not delete; says what stays."""
-    claim: Callable[[BuildPlan[S], Run], str] | None = None
-    """What only one build may make, in words that are the same for all; empty where two cannot collide. Pure."""
-    usual_leftovers: Callable[[P, Run, Deadline | None], Remains] | None = None
-    """What every build leaves in this place, however well it ended."""
+    """The environment variables that hold secrets and whose names the config chooses. Pure."""
+    build_variables: Callable[[BuildPlan[S], RunFacts], dict[str, str]] | None = None
+    """Further Packer variables of this run; raises where the build would overwrite something."""
+    clean_up: Callable[[BuildPlan[S], Mapping[str, str], RunFacts, Console], None] | None = None
+    """Deletes resources that Packer does not delete, after every build; warns of those that remain."""
+    claim: Callable[[BuildPlan[S], RunFacts], str] | None = None
+    """The name of a resource that only one build may create; empty where two builds cannot collide. Pure."""
+    usual_leftovers: Callable[[P, RunFacts, Deadline | None], Remains] | None = None
+    """The resources that every build leaves in this place, even a successful one."""
 
     def plugin_for(self, settings: S, versions: Mapping[str, str]) -> NeededPlugin:
-        """The plugin at the lowest version that has every attribute of such a build's tree. Pure."""
+        """The plugin, with the lowest version that supports every attribute of such a build. Pure."""
         if self.plugin_since is None:
             return self.plugin
         return dataclasses.replace(self.plugin, lowest=self.plugin_since(settings, versions))
 
 
 def provider(name: str) -> Provider:
-    """A provider, imported only now: a cloud that is not used costs nothing."""
-    found: Provider = part(name, "provider").PROVIDER
-    return found
+    """Import a provider. Only the providers that are used are imported."""
+    return cast("Provider", part(name, "provider").PROVIDER)

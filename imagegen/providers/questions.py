@@ -1,4 +1,4 @@
-"""What `imagegen init` asks about a cloud, and what it writes of the answers."""
+"""The questions of `imagegen init` about a cloud, and the target that it writes from the answers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """One question, which is an option of the command too."""
+    """One question; it is also an option of the command."""
 
     name: str
     path: tuple[str, ...]
-    """Where the answer stands in the target."""
+    """The path of the answer in the target."""
     prompt: str
     help: str
     example: str
     default: str | None = None
-    """May name the `{release}` of Windows."""
+    """May contain `{release}`, the Windows release."""
     metavar: str | None = None
 
     @property
@@ -38,9 +38,9 @@ class CloudQuestions:
     title: str
     questions: tuple[Question, ...]
     text: str
-    """The target in a config, with each answer by its question's name in braces, and `{cidrs}` for the networks."""
+    """The target as YAML: the name of a question in braces stands for its answer, and `{cidrs}` for the networks."""
 
 
 def all_questions() -> Mapping[str, CloudQuestions]:
-    """The questions of each provider that has some."""
+    """The questions by provider."""
     return {name: module.QUESTIONS for name, module in parts("questions").items()}

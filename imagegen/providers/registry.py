@@ -1,6 +1,6 @@
-"""The clouds by name. Each is a package whose parts are modules, with the same names in all.
+"""The providers by name. Each is a package, and its parts are modules that have the same names in every provider.
 
-A part is imported where it is used, so that a cloud that is not used costs nothing. A new cloud is its package and one
+A part is imported where it is used, so that unused providers are never imported. A new provider is its package and one
 line here.
 """
 
@@ -18,15 +18,15 @@ PROVIDERS: dict[str, str] = {"aws": "imagegen.providers.aws", "azure": "imagegen
 
 
 def part(provider: str, name: str) -> ModuleType:
-    """One module of a provider's package."""
+    """Import one module of a provider's package."""
     return importlib.import_module(f"{PROVIDERS[provider]}.{name}")
 
 
 def provider_folder(provider: str) -> Path:
-    """Where a provider's package lies."""
+    """The folder of a provider's package."""
     spec = importlib.util.find_spec(PROVIDERS[provider])
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"{PROVIDERS[provider]} is no package")
+        raise ModuleNotFoundError(f"{PROVIDERS[provider]} is not a package")
     return Path(spec.submodule_search_locations[0])
 
 
@@ -36,6 +36,6 @@ def provider_folders() -> list[Path]:
 
 
 def parts(name: str) -> dict[str, ModuleType]:
-    """That part of each provider that has one, by the provider."""
+    """Import a module of every provider that has it; by provider."""
     modules = {provider: f"{package}.{name}" for provider, package in PROVIDERS.items()}
     return {provider: part(provider, name) for provider, module in modules.items() if importlib.util.find_spec(module)}

@@ -1,7 +1,8 @@
-"""Asks a cloud for one list of leftovers after another: one that is refused hides no other."""
+"""Collects leftovers from the lists of a cloud: an error in one list does not hide the others."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.errors import ConfigError, ImagegenError
@@ -14,38 +15,35 @@ if TYPE_CHECKING:
     from imagegen.providers import Leftover
 
 
+@dataclasses.dataclass
 class Search:
-    """What was found, and what could not be asked."""
+    """The leftovers that were found so far, and the errors of lists that could not be read.
 
-    def __init__(
-        self,
-        explained: Callable[[str], AbstractContextManager[None]],
-        is_answer: Callable[[BaseException | None], bool],
-    ) -> None:
-        """`explained` makes the SDK's errors ours; `is_answer`: the cloud itself said no, and may say yes to another.
+    After an error that no other list can avoid (no network, rejected credentials), the remaining lists are skipped.
+    """
 
-        Where nobody answers, or the credentials are rejected, the next list would only be waited for in vain.
-        """
-        self._explained = explained
-        self._is_answer = is_answer
-        self._found: list[Leftover] = []
-        self._faults: list[ImagegenError] = []
-        self._is_over = False
+    explain_errors: Callable[[str], AbstractContextManager[None]]
+    """Turns errors of the cloud's SDK into errors of imagegen."""
+    is_answer: Callable[[BaseException | None], bool]
+    """Whether the cloud itself answered with the error, so that it may still answer other requests."""
+    _leftovers: list[Leftover] = dataclasses.field(default_factory=list)
+    _faults: list[ImagegenError] = dataclasses.field(default_factory=list)
+    _is_over: bool = False
 
-    def ask(self, what: str, look: Callable[[], Iterable[Leftover]]) -> bool:
-        """Whether all of `look` was seen; what it found before an error is kept."""
+    def collect(self, what: str, look: Callable[[], Iterable[Leftover]]) -> bool:
+        """Add the leftovers of one list, and return whether it was read to its end."""
         if self._is_over:
             return False
         try:
-            with self._explained(f"looking for {what}"):
+            with self.explain_errors(f"looking for {what}"):
                 for leftover in look():
-                    self._found.append(leftover)
+                    self._leftovers.append(leftover)  # the leftovers before an error are kept
         except ImagegenError as fault:
             self._faults.append(fault)
-            self._is_over = isinstance(fault, ConfigError) or not self._is_answer(fault.__cause__)
+            self._is_over = isinstance(fault, ConfigError) or not self.is_answer(fault.__cause__)
             return False
         return True
 
     @property
     def remains(self) -> Remains:
-        return Remains(tuple(self._found), tuple(self._faults), is_answered=not self._is_over)
+        return Remains(tuple(self._leftovers), tuple(self._faults), is_answered=not self._is_over)

@@ -1,4 +1,4 @@
-"""What the settings of all clouds share: what the plan needs of them, and typed values."""
+"""The base class and the value types of the settings of all clouds."""
 
 import abc
 from typing import Annotated
@@ -9,9 +9,9 @@ from imagegen.resources.model import Strict
 
 Cidr = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$")]
 Days = Annotated[int, pydantic.Field(ge=1, le=3650)]
-# What every cloud takes.
+# Valid in every cloud.
 TagValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9 ._:/=+@-]*$", max_length=255)]
-# Above nothing: a plugin takes 0 for no limit.
+# More than 0, because a plugin reads 0 as no limit.
 Price = Annotated[
     str, pydantic.StringConstraints(pattern=r"^([1-9][0-9]*(\.[0-9]+)?|0\.[0-9]*[1-9][0-9]*)$", max_length=12)
 ]
@@ -19,17 +19,17 @@ EnvName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z_][A-Z0-9_]{0
 
 
 class TargetSettings(Strict, abc.ABC):
-    """What a config says of one target: each cloud's own model, of which everybody else needs only this.
+    """The settings of one target. Each cloud has its own model; other modules use only these members.
 
-    Each narrows `provider` to its own name.
+    Each model narrows `provider` to its own name.
     """
 
     provider: str
 
     @abc.abstractmethod
     def build_json(self) -> dict[str, object]:
-        """What decides how the image is made, as `imagegen plan` shows it."""
+        """The settings that decide how the image is built, for `imagegen plan`."""
 
     @abc.abstractmethod
     def publish_json(self) -> dict[str, object]:
-        """What decides where it goes, as `imagegen plan` shows it."""
+        """The settings that decide where the image is published, for `imagegen plan`."""

@@ -1,4 +1,4 @@
-"""What the clouds' own rules have in common: regions that nobody knows, and base images. Pure."""
+"""Checks that the rules of several clouds share: regions, base images, licence, networks. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
     from imagegen.settle.spec import Spec
 
-# Rules that each cloud checks in its own settings: id, severity, sentence and reason.
+# Rules that each cloud checks in its own settings: id, severity, summary and reason.
 WINDOWS_OFFERED: Final = ("windows-offered", ERROR, "The cloud must offer a base image of the Windows release")
 DISK_HOLDS_BASE_IMAGE: Final = (
     "disk-holds-base-image",
@@ -28,7 +28,7 @@ BASE_IMAGE_RELEASE: Final = (
     "base-image-release",
     ERROR,
     "A base image of your own must have the release, edition and generation of the config",
-    "registry fixes and container images are chosen for the Windows that the config asks for",
+    "registry fixes and container images are chosen for the Windows release in the config",
 )
 
 LICENCE_ACKNOWLEDGED: Final = (
@@ -40,50 +40,49 @@ NETWORK_FORM: Final = (
     "network-form",
     ERROR,
     "Each of allowed_cidrs must be a network",
-    "an address that is no network is usually a typing error",
+    "an address with host bits is usually a typing error",
 )
 
 
 def publish_regions(regions: Sequence[str]) -> dict[YamlPath, str]:
-    """Each region of `publish.regions` by its path in the target."""
+    """The regions in `publish.regions` by their paths in the target."""
     return {("publish", "regions", index): region for index, region in enumerate(regions)}
 
 
 def find_unknown_regions(provider: str, title: str, places: dict[YamlPath, str]) -> Iterator[Finding]:
-    """Regions that the catalogue does not have. They may be new: imagegen needs to know nothing about one."""
+    """Find regions that are not in the catalogue. They may be new: imagegen works with any region."""
     known = table("regions")[provider]
     for path, region in places.items():
         if region not in known:
             close = difflib.get_close_matches(region, known, n=1)
             yield Finding(
                 path,
-                f"the catalogue knows no {title} region {region}: it is newer than the catalogue, or misspelt",
+                f"unknown {title} region {region}: it is newer than the catalogue, or misspelled",
                 f"did you mean {close[0]}?" if close else "`imagegen catalog regions` lists them",
             )
 
 
 def offered_image(spec: Spec) -> JsonObject:
-    """The catalogue's row of the cloud's own base image; empty where the catalogue does not know the Windows."""
+    """The catalogue's row of the cloud's own base image; empty for a Windows that is not in the catalogue."""
     windows = spec.config.windows
-    images = table("windows")["releases"].get(windows.release, {}).get("images", {})
-    row: JsonObject = images.get(windows.edition, {}).get(spec.provider, {})
-    return row
+    images: dict[str, dict[str, JsonObject]] = table("windows")["releases"].get(windows.release, {}).get("images", {})
+    return images.get(windows.edition, {}).get(spec.provider, {})
 
 
 def find_small_disk(spec: Spec, path: YamlPath, size_gb: int | None) -> Iterator[Finding]:
-    """A disk that does not hold the cloud's own base image. The size of any other image is not known here."""
+    """Find a disk that is smaller than the cloud's own base image. The sizes of other images are unknown here."""
     least = offered_image(spec).get("disk_gb")
     if size_gb is not None and least is not None and size_gb < least:
         yield Finding(
             path,
-            f"the base image has a disk of {least} GB, and no cloud makes it smaller",
-            f"choose {least} or more, or leave it out",
+            f"{size_gb} GB is less than the disk of the base image ({least} GB), which cannot shrink",
+            f"write {least} or more, or leave it out",
         )
 
 
 def find_other_windows(spec: Spec, name: str, generation: int | None = None) -> Iterator[Finding]:
-    """What an image's name plainly says that the config does not. A name that says nothing is believed: the machine
-    looks when it is built."""
+    """Find contradictions between the name of a base image and the config. A name that says nothing passes: the build
+    itself checks the machine."""
     windows, facts, plain = spec.config.windows, table("windows"), name.lower()
     patterns: JsonObject = facts["base_images"][spec.provider]
     path: YamlPath = ("base_image",)
@@ -95,47 +94,47 @@ def find_other_windows(spec: Spec, name: str, generation: int | None = None) -> 
     if named and windows.release not in named:
         yield Finding(
             path,
-            f"{name} is of Windows {' or '.join(sorted(named))} by its name, and the config is of {windows.release}",
-            "name an image of the release, or choose the release of the image",
+            f"by its name, {name} has Windows {' or '.join(sorted(named))}, but the config has {windows.release}",
+            f"choose an image with {windows.release}, or change windows.release",
         )
     other = "full" if windows.edition == "core" else "core"
     if re.search(patterns[other], plain) and not re.search(patterns[windows.edition], plain):
         yield Finding(
             path,
-            f"{name} is of the edition {other!r} by its name, and the config is of {windows.edition!r}",
-            f"name an image of the edition, or say windows.edition: {other}",
+            f"by its name, {name} has the edition {other!r}, but the config has {windows.edition!r}",
+            f"choose an image with that edition, or write windows.edition: {other}",
         )
     if generation == 1 and re.search(patterns["generation_2"], plain):
         yield Finding(
             path,
-            f"{name} is of generation 2 by its name, and the config is of generation 1",
-            "name an image of the generation, or say generation: 2",
+            f"by its name, {name} has generation 2, but the config has generation 1",
+            "choose an image of generation 1, or write generation: 2",
         )
 
 
 def find_unacknowledged_licence(*, is_shared: bool, is_acknowledged: bool) -> Iterator[Finding]:
-    """Images of Windows go to others only under the terms of their licence."""
+    """Find a shared Windows image whose licence terms are not acknowledged."""
     if is_shared and not is_acknowledged:
         yield Finding(
             ("publish", "sharing"),
-            "an image of Windows goes to others only under the terms of Windows' licence, which you answer for",
-            "read them, and say licence_acknowledged: true; or leave sharing out",
+            "the Windows licence restricts sharing an image, and you are responsible for complying with it",
+            "read its terms and write licence_acknowledged: true, or leave sharing out",
         )
 
 
 def find_wrong_networks(cidrs: Sequence[str]) -> Iterator[Finding]:
-    """Those of `network.allowed_cidrs` that are no networks, with what may be meant."""
+    """Find invalid networks in `network.allowed_cidrs`."""
     for index, cidr in enumerate(cidrs):
         if wrong := _wrong_network(cidr):
-            yield Finding(("network", "allowed_cidrs", index), f"{cidr} is no network: {wrong[0]}", wrong[1])
+            yield Finding(("network", "allowed_cidrs", index), f"{cidr} is not a network: {wrong[0]}", wrong[1])
 
 
 def _wrong_network(cidr: str) -> tuple[str, ...]:
-    """Why it is no network and what may be meant; nothing where it is one."""
+    """The reason why a network is invalid, and a hint; empty for a valid one."""
     try:
         network = ipaddress.IPv4Network(cidr, strict=False)
     except ValueError:
-        return "an address has four numbers up to 255, a prefix one up to 32", "write it as 198.51.100.0/24"
+        return "an address has four numbers up to 255, and a prefix length is at most 32", "write it as 198.51.100.0/24"
     if str(network) != cidr:
-        return f"an address within {network}", f"write {network}, or {cidr.partition('/')[0]}/32 for one machine"
+        return f"it is an address within {network}", f"write {network}, or {cidr.partition('/')[0]}/32 for one machine"
     return ()

@@ -1,4 +1,4 @@
-"""The tags of an image: those by which it is recognised as a plan's, and those of its components' versions. Pure."""
+"""The tags of an image: identity, labels, run, and the versions of components. Pure."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ IMAGE_ID = "imagegen_image_id"
 LABEL_PREFIX = "imagegen_label_"
 RUN_ID = "imagegen_run_id"
 EXPIRES_AT = "imagegen_expires_at"
-# What the expiry of a finished image says where a tag can be replaced and not taken away.
+# The expiry of a finished image, where a tag can be replaced but not removed.
 NEVER = "never"
-# What became of the report of the machine that the image was made of; an image without it was judged by nobody.
+# The verdict on the report of the machine from which the image was captured; without the tag there is none.
 REPORT = "imagegen_report"
 ACCEPTED = "accepted"
 REJECTED = "rejected"
 _AND = "+"
-# Of some 25 characters each; every cloud takes 256.
+# An id has about 25 characters, and every cloud allows 256.
 _MOST_RUNS = 8
 _LONGEST_VALUE = 256
-# The tags of the components that every image has; a test holds them against a rendered tree.
+# The tags of the components that every image has; a test compares them with a rendered template.
 COMPONENT_TAGS = frozenset({"containerd_version", "kubernetes_version", "cloudbase_init_version"})
-# Whoever comes from image-builder looks for a tag of each of these.
+# Users of image-builder expect these tags.
 _ALWAYS_SINGLE = ("kubernetes", "containerd")
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageTags:
-    """The tags of an image beside those that the templates write of themselves."""
+    """The tags of an image in addition to those in the templates."""
 
     versions: Mapping[str, str]
-    """By component: the templates write each into a tag `<component>_version`."""
+    """By component: the templates write each version into a tag `<component>_version`."""
     others: Mapping[str, str]
-    """By the tag's name: the operator's own, and those that further components share as `a=1 b=2`."""
+    """By name: the operator's own tags, and tags that several components share as `a=1 b=2`."""
 
     def __len__(self) -> int:
         return len(self.versions) + len(self.others)
 
 
 def make_tags(own: Mapping[str, str], versions: Mapping[str, str], room: int) -> ImageTags:
-    """Each version in a tag of its own. Where there is no room for so many tags, further components share some."""
+    """One tag for each version. Where these are more than `room`, all but the most used components share tags."""
     if len(own) + len(versions) <= room:
         return ImageTags(versions, own)
     single = {name: version for name, version in versions.items() if name in _ALWAYS_SINGLE}
@@ -55,27 +55,30 @@ def make_tags(own: Mapping[str, str], versions: Mapping[str, str], room: int) ->
             values.append(item)
     if len(values) == len(further):
         return ImageTags(versions, own)
-    names = ["imagegen_versions", *(f"imagegen_versions_{number}" for number in range(2, len(values) + 1))]
-    return ImageTags(single, {**own, **dict(zip(names, values, strict=True))})
+    shared = {
+        f"imagegen_versions_{number}" if number > 1 else "imagegen_versions": text
+        for number, text in enumerate(values, 1)
+    }
+    return ImageTags(single, {**own, **shared})
 
 
 def run_ids(value: str) -> list[str]:
-    """The runs that a tag names: whose it is, and whoever waits for it besides."""
+    """The runs that a tag names: the run that created the image, and the runs that wait for it."""
     return value.split(_AND)
 
 
 def shared_id(value: str, run_id: str) -> str:
-    """The tag's value once this run waits for it too; the newest come first, for a tag has an end."""
+    """The value of the tag when this run waits for the image too. The newest run is first: old ones are cut off."""
     return _AND.join([run_id, *run_ids(value)][:_MOST_RUNS])
 
 
 def copied_tags(tags: Mapping[str, str]) -> dict[str, str]:
-    """The same tags on a copy, which is to stay. Only what was accepted is copied, whatever the source's tags say."""
-    kept = {**tags, EXPIRES_AT: NEVER} if EXPIRES_AT in tags else dict(tags)
-    return {**kept, REPORT: ACCEPTED}
+    """The tags of a copy: it never expires, and its report is accepted, because only accepted images are copied."""
+    return {**tags, **({EXPIRES_AT: NEVER} if EXPIRES_AT in tags else {}), REPORT: ACCEPTED}
 
 
 def is_same_image(tags: Mapping[str, str], image_id: str, labels: Mapping[str, str]) -> bool:
-    """Same identity and exactly the same labels: a rehearsal's image is not production's, nor the other way round."""
-    worn = {key.removeprefix(LABEL_PREFIX): value for key, value in tags.items() if key.startswith(LABEL_PREFIX)}
-    return tags.get(IMAGE_ID) == image_id and worn == dict(labels)
+    """Whether an image has this identity and exactly these labels: a rehearsal never uses a production image."""
+    return tags.get(IMAGE_ID) == image_id and dict(labels) == {
+        name.removeprefix(LABEL_PREFIX): value for name, value in tags.items() if name.startswith(LABEL_PREFIX)
+    }

@@ -1,54 +1,51 @@
-"""Waiting for a cloud: looks that grow apart, within a limit. The clock is a parameter: a test waits for nothing."""
+"""Polls a cloud with growing pauses, up to a limit. The clock is a parameter, so that tests do not wait."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Between one look and the next; the last one repeats. A cloud offers no call that blocks until something is done.
+# The pauses between two polls; the last one repeats. No cloud offers a call that blocks until an operation has ended.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
-# Longer than a cloud throttles an account or a network is away, and short beside what a copy takes.
+# Longer than throttling or a network outage usually lasts, and short compared with the time of a copy.
 FAILING_LIMIT_S = 30 * 60.0
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True)
 class Clock:
-    """Seconds that only grow, and a pause."""
+    """A monotonic time in seconds, and a pause."""
 
     now: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
 
 
-def _none_passes(_error: Exception) -> bool:
-    return False
-
-
 def wait_for(
-    look: Callable[[], Found | None],
+    poll: Callable[[], Result | None],
     *,
     limit_s: float,
     clock: Clock,
-    passes: Callable[[Exception], bool] = _none_passes,
-) -> Found | None:
-    """What `look` found, at once or later; None when the limit passed first. The last look is at the limit.
+    is_transient: Callable[[Exception], bool] = lambda _: False,
+) -> Result | None:
+    """Call `poll` until it returns a result, and return that; None after the limit. The last poll is at the limit.
 
-    An error of `look` for which `passes` is true counts as "not yet"; any other ends the wait. It is raised when the
-    limit has passed, or, with a note, when no look has succeeded for FAILING_LIMIT_S.
+    A transient error of `poll` counts as no result yet; any other error ends the wait. A transient error is raised when
+    the limit has passed, or, with a note, when no poll has succeeded for FAILING_LIMIT_S.
     """
     deadline = clock.now() + limit_s
-    looks = 0
     failing_since: float | None = None
+    pauses_s = itertools.chain(PAUSES_S, itertools.repeat(PAUSES_S[-1]))
     while True:
         try:
-            found = look()
+            result = poll()
         except Exception as error:
-            if not passes(error):
+            if not is_transient(error):
                 raise
             now = clock.now()
             failing_since = now if failing_since is None else failing_since
@@ -58,9 +55,7 @@ def wait_for(
             if now >= deadline:
                 raise
         else:
-            now = clock.now()
-            failing_since = None
-            if found is not None or now >= deadline:
-                return found
-        clock.pause(min(PAUSES_S[min(looks, len(PAUSES_S) - 1)], deadline - now))
-        looks += 1
+            now, failing_since = clock.now(), None
+            if result is not None or now >= deadline:
+                return result
+        clock.pause(min(next(pauses_s), deadline - now))

@@ -1,4 +1,4 @@
-"""Where bytes come from and what they must be, and what is listed twice. Pure but for reading the steps when asked."""
+"""The rules for downloads and for duplicates in lists. Pure, except that some rules read the steps."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ if TYPE_CHECKING:
 
 
 def _base_overrides(given: RuleInput) -> set[str]:
-    """The overrides that are a folder of several files."""
+    """The overrides that name a folder with several files."""
     return {item.override for step in given.steps().values() for item in step.meta.artifacts.values() if item.base}
 
 
 @rule("sha256-of-one-file", ERROR, "A sha256 must be of one file, not of a folder")
 def sha256_of_one_file(given: RuleInput) -> Iterator[Finding]:
     pinned = [name for name, item in given.config.overrides.items() if isinstance(item, PinnedUrl) and item.sha256]
-    if not pinned:
-        return
-    for name in sorted(_base_overrides(given).intersection(pinned)):
+    for name in sorted(_base_overrides(given).intersection(pinned)) if pinned else ():
         yield Finding(
             ("overrides", name, "sha256"),
-            "a base URL holds several files, so one sha256 cannot be right for them",
-            "leave sha256 out; the lock pins each file",
+            "the URL is a folder with several files, so one sha256 cannot match",
+            "leave sha256 out: the lock pins each file",
         )
 
 
@@ -41,7 +39,7 @@ def sha256_of_one_file(given: RuleInput) -> Iterator[Finding]:
     why="without a digest in the config, the first download decides what the lock pins",
 )
 def sha256_required(given: RuleInput) -> Iterator[Finding]:
-    """Of a base URL the lock pins each file."""
+    """Folders are exempt, because the lock pins each of their files."""
     if not given.config.artifacts.require_sha256:
         return
     without: list[YamlPath] = [
@@ -58,39 +56,39 @@ def sha256_required(given: RuleInput) -> Iterator[Finding]:
     for path in without:
         yield Finding(
             path,
-            "artifacts.require_sha256 asks what its bytes must be, and nothing here says it",
-            "add its sha256, and the address under url",
+            "artifacts.require_sha256 is true, but this artifact has no sha256",
+            "write {url: …, sha256: …}",
         )
 
 
 @rule("sha256-of-its-url", ERROR, "A sha256 must be written in the same file as its URL")
 def sha256_of_its_url(given: RuleInput) -> Iterator[Finding]:
-    """A config that extends another and says one of both anew has the other's digest, or the other's URL."""
+    """A config that extends another and overrides only one of both combines a URL with the digest of another file."""
     config = given.config
-    asked_for: list[tuple[YamlPath, object]] = [
+    artifacts: list[tuple[YamlPath, object]] = [
         *((("overrides", name), item) for name, item in config.overrides.items()),
         *((("credential_providers", index), item) for index, item in enumerate(config.credential_providers)),
         *((("executables", index), item) for index, item in enumerate(config.executables)),
     ]
-    for path, item in asked_for:
-        url, digest = _said_in(given, (*path, "url")), _said_in(given, (*path, "sha256"))
+    for path, item in artifacts:
+        url, digest = _source_of(given, (*path, "url")), _source_of(given, (*path, "sha256"))
         if getattr(item, "sha256", None) and url != digest:
             yield Finding(
                 (*path, "sha256"),
-                f"the URL is said in {url} and the digest in {digest}, so it is the digest of another URL",
-                "say both in one place",
+                f"the URL comes from {url}, but the sha256 from {digest}, so they belong to different files",
+                "write both in one place",
             )
 
 
-def _said_in(given: RuleInput, path: YamlPath) -> str:
-    """The file; all that `--set` says is said in one place."""
+def _source_of(given: RuleInput, path: YamlPath) -> str:
+    """The file of a value, or `--set`."""
     place = given.document.place(path)
     return place.file if place.line else "--set"
 
 
 @rule("mirror-idle", ERROR, "artifacts.mirror must serve at least one artifact")
 def mirror_idle(given: RuleInput) -> Iterator[Finding]:
-    """What is overridden has an address of its own."""
+    """An override replaces the mirror for its artifact."""
     config = given.config
     if config.artifacts.mirror is None:
         return
@@ -98,7 +96,7 @@ def mirror_idle(given: RuleInput) -> Iterator[Finding]:
     if named <= set(config.overrides):
         yield Finding(
             ("artifacts", "mirror"),
-            "every artifact is overridden, so nothing is asked for at the mirror",
+            "every artifact has an override, so nothing is downloaded from the mirror",
             "leave it out, or leave out an override",
         )
 
@@ -106,15 +104,13 @@ def mirror_idle(given: RuleInput) -> Iterator[Finding]:
 @rule("host-allowed", ERROR, "URLs must be on one of artifacts.allowed_hosts")
 def host_allowed(given: RuleInput) -> Iterator[Finding]:
     allowed = {plain_host(host) for host in given.config.artifacts.allowed_hosts}
-    if not allowed:
-        return
-    for path, url in _addresses(given):
+    for path, url in _addresses(given) if allowed else ():
         host = url.split("/")[2]
         if plain_host(host) not in allowed:
             yield Finding(
                 path,
-                f"{host} is not among artifacts.allowed_hosts, so nothing is downloaded from it",
-                "add the host there, or take the file from one that is",
+                f"{host} is not in artifacts.allowed_hosts",
+                "add the host there, or use a URL on an allowed host",
             )
 
 
@@ -123,37 +119,29 @@ def _addresses(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
     if config.artifacts.mirror:
         yield ("artifacts", "mirror"), config.artifacts.mirror
     for name, item in config.overrides.items():
-        if isinstance(item, PinnedUrl):
-            yield ("overrides", name, "url"), item.url
-        else:
-            yield ("overrides", name), item
-    for index, provider in enumerate(config.credential_providers):
-        yield ("credential_providers", index, "url"), provider.url
-    for index, executable in enumerate(config.executables):
-        yield ("executables", index, "url"), executable.url
+        yield (("overrides", name, "url"), item.url) if isinstance(item, PinnedUrl) else (("overrides", name), item)
+    yield from (
+        (("credential_providers", index, "url"), item.url) for index, item in enumerate(config.credential_providers)
+    )
+    yield from ((("executables", index, "url"), item.url) for index, item in enumerate(config.executables))
 
 
 @rule(
     "listed-twice",
     ERROR,
     "A list must not contain the same item twice",
-    why="the second one does nothing, and is often a typing error for another value",
+    why="the second item has no effect, and is often a typing error for another value",
 )
 def listed_twice(given: RuleInput) -> Iterator[Finding]:
     for path, items in _lists(given.config, ()):
-        seen: set[str] = set()
         for index, item in enumerate(items):
-            if item in seen:
-                yield Finding((*path, index), f"{item} is here twice", "leave one out")
-            seen.add(item)
+            if item in items[:index]:
+                yield Finding((*path, index), f"duplicate item {item!r}", "leave one out")
 
 
 def _lists(value: object, at: YamlPath) -> Iterator[tuple[YamlPath, list[str]]]:
-    if isinstance(value, pydantic.BaseModel):
-        for name, inner in value:
-            yield from _lists(inner, (*at, name))
-    elif isinstance(value, dict):
-        for name, inner in value.items():
+    if isinstance(value, (pydantic.BaseModel, dict)):
+        for name, inner in value.items() if isinstance(value, dict) else value:
             yield from _lists(inner, (*at, name))
     elif isinstance(value, list):
         yield at, [item for item in value if isinstance(item, str)]

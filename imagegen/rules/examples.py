@@ -1,6 +1,6 @@
-"""A rule's id in; a config that breaks the rule, what is said of it, and the nearest one that does not, out.
+"""Reads the example of a rule: a config that breaks the rule, its problems, and the nearest valid config.
 
-The files are made of the rule's cases in tests/rules/<id> by `make golden`; a test holds them against the cases.
+`make golden` writes the files from the cases of the rule in tests/rules/<id>; a test compares them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Said:
-    """What a rule says of a place of the config."""
+class ExampleProblem:
+    """A problem that the rule reports."""
 
     path: str
     message: str
@@ -26,26 +26,26 @@ class Said:
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """Parts of configs, as YAML; the rest of the config breaks no rule."""
+    """Parts of configs as YAML; the remaining parts break no rule."""
 
     broken: str
-    says: tuple[Said, ...]
+    says: tuple[ExampleProblem, ...]
     fine: str
     supposes: str = ""
-    """What the example takes for granted, where it would break nothing today."""
+    """The assumption of the example, where it would not break the rule today."""
 
     def as_json(self) -> dict[str, object]:
         """The example for machines."""
-        return {**dataclasses.asdict(self), "says": [dataclasses.asdict(said) for said in self.says]}
+        return {**dataclasses.asdict(self), "says": [dataclasses.asdict(problem) for problem in self.says]}
 
 
 def example_file(rule: Rule) -> Path:
-    """Where the example of a rule lies: beside the rule's module."""
+    """The file with the example of a rule, beside the rule's module."""
     return Path(str(sys.modules[rule.module].__file__)).with_name("examples") / f"{rule.id}.json"
 
 
 def example_of(rule: Rule) -> Example:
-    """The example of a rule."""
+    """Read the example of a rule."""
     data = json.loads(example_file(rule).read_bytes())
     configs = {name: "".join(f"{line}\n" for line in data[name]) for name in ("broken", "fine")}
-    return Example(**{**data, **configs, "says": tuple(Said(**said) for said in data["says"])})
+    return Example(**{**data, **configs, "says": tuple(ExampleProblem(**problem) for problem in data["says"])})

@@ -1,4 +1,4 @@
-"""First boot: what cloudbase-init may say, and what it needs to make a node of the machine. Pure."""
+"""The rules for the first boot: cloudbase-init's log, plugins and metadata services. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _USER_DATA: Final = "UserDataPlugin"
 
-# Accounts and groups that every Windows has, which no new account can be called.
+# Accounts and groups that every Windows has; a new account cannot have one of these names.
 _WINDOWS_OWN: Final = frozenset(
     {
         *("administrator", "guest", "defaultaccount", "wdagutilityaccount"),
@@ -24,10 +24,10 @@ _WINDOWS_OWN: Final = frozenset(
     }
 )
 
-# The log of the first boot's first part; a test holds it against the template.
+# The log of the unattended part of the first boot; a test compares it with the template.
 UNATTENDED_LOG: Final = "cloudbase-init-unattend.log"
 
-# What is read by these plugins alone.
+# Settings that only these plugins read.
 _READ_BY: Final[dict[YamlPath, tuple[str, ...]]] = {
     ("cloudbase_init", "user"): ("CreateUserPlugin", "SetUserPasswordPlugin", "SetUserSSHPublicKeysPlugin"),
     ("cloudbase_init", "groups"): ("CreateUserPlugin",),
@@ -37,7 +37,7 @@ _READ_BY: Final[dict[YamlPath, tuple[str, ...]]] = {
 
 
 def _plugins(spec: Spec) -> set[str]:
-    """The plugins of a target, by the last word of their names."""
+    """The class names of a target's plugins."""
     return {name.rpartition(".")[2] for name in spec.plugins}
 
 
@@ -49,13 +49,13 @@ def bootstrap_token_in_log(given: RuleInput) -> Iterator[Finding]:
     if logging.debug:
         yield Finding(
             ("cloudbase_init", "logging", "debug"),
-            "cloudbase-init would write user data into its log, and with it the token by which a node joins",
-            "leave it out: what fails is told all the same",
+            "cloudbase-init would write user data to its log, including the token with which a node joins",
+            "leave it out: errors are logged without it",
         )
     if logging.serial_port:
         yield Finding(
             ("cloudbase_init", "logging", "serial_port"),
-            "what user data's scripts say would go to the console, which whoever may look at the machine reads",
+            "the output of user data scripts would go to the serial console, which is readable without signing in",
             "leave it out, and read the log file",
         )
 
@@ -67,11 +67,11 @@ def user_data_plugin(given: RuleInput) -> Iterator[Finding]:
             yield Finding(
                 ("cloudbase_init", "plugins", spec.provider),
                 "without the plugin for user data, Cluster API cannot make a node of the machine",
-                f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last one",
+                f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last plugin",
             )
 
 
-@rule("metadata-service-of-cloud", WARNING, "cloudbase-init should ask the metadata service of the cloud")
+@rule("metadata-service-of-cloud", WARNING, "cloudbase-init should use the metadata service of the cloud")
 def metadata_service_of_cloud(given: RuleInput) -> Iterator[Finding]:
     for spec in given.specs.values():
         path: YamlPath = ("cloudbase_init", "metadata_services", spec.provider)
@@ -79,8 +79,8 @@ def metadata_service_of_cloud(given: RuleInput) -> Iterator[Finding]:
         if service not in spec.metadata_services:
             yield Finding(
                 path,
-                f"{service.rpartition('.')[2]}, which reads this cloud's user data, is not among the services",
-                f"add {service}, unless one of yours does its work",
+                f"the list has no {service.rpartition('.')[2]}, which reads the user data of this cloud",
+                f"add {service}, unless one of your own services replaces it",
             )
 
 
@@ -92,7 +92,7 @@ def first_boot_on_target(given: RuleInput) -> Iterator[Finding]:
             if listed is not None and target not in given.providers:
                 yield Finding(
                     ("cloudbase_init", kind, target),
-                    f"the image is not built for {target}, so nothing reads this",
+                    f"the image has no {target} target, so nothing reads this list",
                     "leave it out",
                 )
 
@@ -104,8 +104,8 @@ def first_boot_read_by_plugin(given: RuleInput) -> Iterator[Finding]:
         if path in given.document.lines and listed.isdisjoint(readers):
             yield Finding(
                 path,
-                f"no plugin reads this: {' or '.join(readers)} would",
-                "leave it out, or add the plugin to cloudbase_init.plugins",
+                f"no plugin in the list reads this setting; these do: {', '.join(readers)}",
+                "leave it out, or add one of them to cloudbase_init.plugins",
             )
 
 
@@ -117,24 +117,24 @@ def first_boot_user(given: RuleInput) -> Iterator[Finding]:
     if user in _WINDOWS_OWN:
         yield Finding(
             ("cloudbase_init", "user"),
-            f"Windows has an account or a group {user} of its own, and makes no second one",
-            "choose another name, as capi",
+            f"Windows already has an account or group {user}",
+            "choose another name, for example capi",
         )
     elif builders:
         yield Finding(
             ("cloudbase_init", "user"),
-            f"on {builders[0]} {user} is the account that builds the image, with a password of the build",
-            "choose another name, as capi",
+            f"on {builders[0]}, {user} is the account of the build",
+            "choose another name, for example capi",
         )
 
 
-@rule("first-boot-log", ERROR, "cloudbase_init.logging.file must not be a log that cloudbase-init writes anyway")
+@rule("first-boot-log", ERROR, "cloudbase_init.logging.file must not be a file to which cloudbase-init already logs")
 def first_boot_log(given: RuleInput) -> Iterator[Finding]:
     if given.config.cloudbase_init.logging.file.lower() == UNATTENDED_LOG:
         yield Finding(
             ("cloudbase_init", "logging", "file"),
-            f"cloudbase-init's first part writes {UNATTENDED_LOG} itself, and one would overwrite the other",
-            "choose another name, as first-boot.log",
+            f"the unattended part of cloudbase-init already logs to {UNATTENDED_LOG}",
+            "choose another name, for example first-boot.log",
         )
 
 
@@ -148,7 +148,7 @@ def first_boot_class_of_cloud(given: RuleInput) -> Iterator[Finding]:
                 if row and row["cloud"] != target:
                     yield Finding(
                         ("cloudbase_init", kind, target, index),
-                        f"{name.rpartition('.')[2]} is of {row['cloud']}, and does nothing on {target}",
+                        f"{name.rpartition('.')[2]} works only on {row['cloud']}, not on {target}",
                         "leave it out",
                     )
 
@@ -159,6 +159,6 @@ def ssh_version_of_zip(given: RuleInput) -> Iterator[Finding]:
     if ssh and ssh.version and ssh.source != "zip":
         yield Finding(
             ("ssh", "version"),
-            "Windows' own capability has the version that Windows has",
-            "leave it out, or choose source: zip",
+            "the capability of Windows has a fixed version",
+            "leave it out, or write source: zip",
         )

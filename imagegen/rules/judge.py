@@ -1,4 +1,4 @@
-"""A config in, every rule that it breaks out. Pure: the day is given, and no lock is needed."""
+"""Checks a config against all rules. Pure: the date is a parameter, and no lock is needed."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ _MODULES = (versions, support, windows, nodes, places, runtime, network, first_b
 
 
 def all_rules() -> tuple[Rule, ...]:
-    """The general rules, then those of each provider. Providers may check the same rule, each in its own settings."""
-    found: dict[str, Rule] = {}
+    """The general rules, then those of each provider. Several providers may have checks of the same rule."""
+    rules: dict[str, Rule] = {}
     for module in (*_MODULES, *parts("rules").values()):
         for rule in vars(module).values():
             if isinstance(rule, Rule):
-                known = found.get(rule.id)
-                checks = (*known.checks, *rule.checks) if known else rule.checks
-                found[rule.id] = dataclasses.replace(known or rule, checks=checks)
-    return tuple(found.values())
+                known = rules.get(rule.id)
+                rules[rule.id] = dataclasses.replace(known, checks=(*known.checks, *rule.checks)) if known else rule
+    return tuple(rules.values())
 
 
 def broken_rules(given: RuleInput, *, unread: Collection[str] = ()) -> list[Problem]:
-    """Every place that breaks a rule; nothing is said of `unread` sections, whose values are not what was written."""
+    """Find every place that breaks a rule. `unread` sections are skipped: their values are only defaults."""
     return [
         dataclasses.replace(
             given.document.problem(finding.path, finding.message, finding.hint), severity=rule.severity, rule=rule.id

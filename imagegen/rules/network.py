@@ -1,4 +1,4 @@
-"""The pods' network on Windows and on each cloud, proxies, and what names and networks clouds take. Pure."""
+"""The rules for the network of pods, for host names and for proxies. Pure."""
 
 from __future__ import annotations
 
@@ -25,28 +25,27 @@ def _is_overlay(given: RuleInput) -> bool:
     return is_overlay(given.config.cni.plugin, given.config.cni.mode)
 
 
-@rule("cni-key-taken", ERROR, "Each key of cni must be one that the plugin uses")
+@rule("cni-key-taken", ERROR, "The CNI plugin must use each key of cni")
 def cni_key_taken(given: RuleInput) -> Iterator[Finding]:
     row = _plugin(given)
-    plugins = table("cni")["plugins"]
     for key, value in given.config.cni:
         if key == "plugin" or value is None or key in row["takes"]:
             continue
-        takers = [name for name, other in plugins.items() if key in other["takes"]]
-        message = f"without a plugin it does nothing: {row['title']}"
-        if given.config.cni.plugin != "none":
-            message = f"{row['title']} takes no {key}"
-        yield Finding(("cni", key), message, f"leave it out, or choose one of {', '.join(takers)}")
+        users = [name for name, other in table("cni")["plugins"].items() if key in other["takes"]]
+        message = f"{row['title']} does not use {key}"
+        if given.config.cni.plugin == "none":
+            message = f"{key} has no effect without a plugin: {row['title']}"
+        yield Finding(("cni", key), message, f"leave it out, or choose one of {', '.join(users)}")
 
 
-@rule("cni-overlay-key", ERROR, "Keys of an overlay must be used only with an overlay network")
+@rule("cni-overlay-key", ERROR, "Keys for overlay networks require an overlay network")
 def cni_overlay_key(given: RuleInput) -> Iterator[Finding]:
     row = _plugin(given)
     for key, value in given.config.cni:
         if value is not None and key in row.get("overlay_only", ()) and not _is_overlay(given):
             yield Finding(
                 ("cni", key),
-                f"{row['title']} in mode {given.config.cni.mode} makes no overlay, which this is of",
+                f"{key} is for overlay networks, and {row['title']} in mode {given.config.cni.mode} has none",
                 f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}",
             )
 
@@ -54,15 +53,13 @@ def cni_overlay_key(given: RuleInput) -> Iterator[Finding]:
 @rule(
     "cni-version-named",
     ERROR,
-    "cni.version is required where the catalogue knows no version of the plugin",
-    why="imagegen cannot choose a version of it",
+    "cni.version is required where the catalogue has no version of the plugin",
+    why="imagegen cannot choose a version",
 )
 def cni_version_named(given: RuleInput) -> Iterator[Finding]:
     row = _plugin(given)
     if given.config.cni.version is None and row["newest"] is None and "version" in row["takes"]:
-        yield Finding(
-            ("cni", "plugin"), f"the catalogue knows no version of {row['title']}", "name one under cni.version"
-        )
+        yield Finding(("cni", "plugin"), f"the catalogue has no version of {row['title']}", "set cni.version")
 
 
 @rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")
@@ -80,8 +77,8 @@ def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
     known_release, plugin = table("windows")["releases"].get(release), _plugin(given)
     if known_release is None or given.config.cni.plugin == "none":
         return
-    nothing = f"the catalogue does not say whether {plugin['title']} runs on {known_release['title']}"
-    row = plugin["windows"].get(release, {"verdict": "untested", "reason": nothing})
+    unknown = f"the catalogue does not say whether {plugin['title']} runs on {known_release['title']}"
+    row = plugin["windows"].get(release, {"verdict": "untested", "reason": unknown})
     if row["verdict"] == verdict:
         tested = [
             name
@@ -91,7 +88,7 @@ def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
         yield Finding(
             ("cni", "plugin"),
             row["reason"],
-            f"tested on it: {', '.join(tested)}" if tested else "choose another release",
+            f"tested on this release: {', '.join(tested)}" if tested else "choose another release",
         )
 
 
@@ -102,22 +99,22 @@ def overlay_on_release(given: RuleInput) -> Iterator[Finding]:
     if row.get("overlay") == "broken" and _is_overlay(given):
         yield Finding(
             ("cni", "plugin"),
-            f"an overlay network cannot work on it: {row['reason']}",
-            "choose another release, or a network without overlay",
+            f"overlay networks do not work on this release: {row['reason']}",
+            "choose another release, or a plugin without an overlay network",
         )
 
 
-@rule("overlay-vni", ERROR, "The overlay's VNI must be one that Windows supports")
+@rule("overlay-vni", ERROR, "Windows must support the VNI of the overlay network")
 def overlay_vni(given: RuleInput) -> Iterator[Finding]:
     vxlan, vni = table("cni")["vxlan"], given.config.cni.vni
     if vni is not None and _is_overlay(given) and vni < vxlan["vni_at_least"]:
         yield Finding(("cni", "vni"), vxlan["reason"], f"choose {vxlan['vni_at_least']} or more")
 
 
-@rule("overlay-port", ERROR, "The overlay's UDP port must be one that Windows supports")
+@rule("overlay-port", ERROR, "Windows must support the UDP port of the overlay network")
 def overlay_port(given: RuleInput) -> Iterator[Finding]:
     vxlan, port = table("cni")["vxlan"], given.config.cni.port
-    # A plugin whose VNI is its own has an overlay of its own, in which the port is free.
+    # A plugin without the key vni implements its own overlay, where any port works.
     if port is not None and _is_overlay(given) and "vni" in _plugin(given)["takes"] and port != vxlan["port"]:
         yield Finding(("cni", "port"), vxlan["reason"], f"choose {vxlan['port']}, or leave it out")
 
@@ -134,16 +131,18 @@ def host_name_length(given: RuleInput) -> Iterator[Finding]:
     if length > label["max"]:
         yield Finding(
             path,
-            f"it has {length} characters, and a host name has at most {label['max']}",
-            "shorten the names of cluster and machines",
+            f"it has {length} characters, more than the maximum of {label['max']}",
+            "shorten the names of the cluster and the machines",
         )
     elif reason:
-        yield Finding(path, f"it has {length} characters: {reason}", "shorten the names of cluster and machines")
+        yield Finding(
+            path, f"it has {length} characters: {reason}", "shorten the names of the cluster and the machines"
+        )
     elif names.netbios_compatible and length > netbios["max"]:
         yield Finding(
             path,
-            f"it has {length} characters: {netbios['reason']}, and two machines may get one name",
-            "shorten the names, or say netbios_compatible: false",
+            f"it has {length} characters: {netbios['reason']}, so two machines may get the same name",
+            "shorten the names, or write netbios_compatible: false",
         )
 
 
@@ -153,28 +152,28 @@ def host_name_form(given: RuleInput) -> Iterator[Finding]:
     if longest is not None and not re.search(limit["pattern"], longest):
         yield Finding(
             ("host_names", "longest"),
-            f"Windows takes no {longest}: {limit['reason']}",
-            "choose such a name, as win-md-0-x7k2p",
+            f"{longest} is not a valid host name: {limit['reason']}",
+            "write a valid name, for example win-md-0-x7k2p",
         )
 
 
-@rule("proxy-hides-metadata", ERROR, "The cloud's own addresses must be reached without the proxy")
+@rule("proxy-hides-metadata", ERROR, "Requests to the cloud's own addresses must not go through the proxy")
 def proxy_hides_metadata(given: RuleInput) -> Iterator[Finding]:
-    """The clouds answer plain http alone, so a proxy for https stands in nobody's way."""
+    """Only proxy.http matters, because these addresses use http."""
     proxy = given.config.proxy
     if proxy is None or proxy.http is None:
         return
     addresses = dict.fromkeys(
         address for cloud in sorted(given.providers) for address in table("machines")["access"][cloud]["asked_directly"]
     )
-    # Python, in which cloudbase-init asks, knows it only alone.
+    # Python (cloudbase-init) supports `*` only as the single item.
     if proxy.no_proxy == ["*"]:
         return
     missing = [address for address in _without(addresses, proxy.no_proxy) if address not in proxy.no_proxy]
     if missing:
         yield Finding(
             ("proxy", "no_proxy"),
-            f"a machine would ask the proxy for {', '.join(missing)}, where only its own cloud can answer",
+            f"requests to {', '.join(missing)} would go to the proxy, which cannot reach these addresses of the cloud",
             f"add {', '.join(missing)} to no_proxy",
         )
 
@@ -185,15 +184,12 @@ def proxy_over_tls(given: RuleInput) -> Iterator[Finding]:
     if proxy is not None and proxy.https is not None and proxy.for_downloads is None:
         yield Finding(
             ("proxy", "https"),
-            f"Windows PowerShell cannot use {proxy.https} over TLS: the builder downloads without a proxy",
-            "write http:// if the proxy listens without TLS too",
+            f"Windows PowerShell cannot connect to {proxy.https} over TLS, so the builder downloads without a proxy",
+            "write http:// if the proxy also listens without TLS",
         )
 
 
 def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
-    """The addresses that lie in none of the networks of no_proxy."""
-    written = [item for item in no_proxy if "/" in item]
-    if not written:
-        return list(addresses)
-    networks = [ipaddress.ip_network(item, strict=False) for item in written]
-    return [address for address in addresses if not any(ipaddress.ip_address(address) in one for one in networks)]
+    """The addresses that are in none of the networks of no_proxy."""
+    networks = [ipaddress.ip_network(item, strict=False) for item in no_proxy if "/" in item]
+    return [address for address in addresses if not any(ipaddress.ip_address(address) in net for net in networks)]

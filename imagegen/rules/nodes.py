@@ -1,4 +1,4 @@
-"""The node's own parts: HostProcess and wins, kubelet's flags, and where things lie on the machine. Pure."""
+"""The rules for HostProcess containers, wins, kubelet and paths on the machine. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fnmatch
 import re
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import known, minor, numbers, paths, stock_paths, table
+from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
 from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _HOURS: Final = {
 }
 _LONGEST_HOURS: Final = (2**63 - 1) / 3.6e12
 
-# What kubelet's start script sets itself; a test holds this against the script.
+# The flags that kubelet's start script sets; a test compares them with the script.
 OWN_FLAGS: Final = frozenset(
     {
         *("windows-service", "cert-dir", "config", "bootstrap-kubeconfig", "kubeconfig"),
@@ -40,72 +40,70 @@ OWN_FLAGS: Final = frozenset(
 )
 
 
-@rule("host-process-kubernetes", ERROR, "Kubernetes must have HostProcess containers where something needs them")
+@rule("host-process-kubernetes", ERROR, "Kubernetes must support HostProcess containers where something requires them")
 def host_process_kubernetes(given: RuleInput) -> Iterator[Finding]:
-    lack = _kubernetes_lacks(given)
-    for path, who in _host_process_users(given) if lack else ():
-        yield Finding(path, f"{who} needs HostProcess containers, and {lack[0]}", lack[1])
+    yield from _find_host_process_users(given, _kubernetes_lacks(given))
 
 
-@rule("host-process-runtime", ERROR, "The runtime must have HostProcess containers where something needs them")
+@rule("host-process-runtime", ERROR, "The runtime must support HostProcess containers where something requires them")
 def host_process_runtime(given: RuleInput) -> Iterator[Finding]:
-    lack = _runtime_lacks(given)
-    for path, who in _host_process_users(given) if lack else ():
-        yield Finding(path, f"{who} needs HostProcess containers, and {lack[0]}", lack[1])
+    yield from _find_host_process_users(given, _runtime_lacks(given))
 
 
-def _host_process_users(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
-    """What asks for HostProcess containers. The default of kube_proxy, which nobody wrote, asks for nothing."""
-    if given.config.kube_proxy == "hostprocess" and ("kube_proxy",) in given.document.lines:
-        yield ("kube_proxy",), "kube-proxy"
+def _find_host_process_users(given: RuleInput, lack: tuple[str, ...]) -> Iterator[Finding]:
+    """Find settings that require HostProcess containers. The default of kube_proxy does not require them."""
+    if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) in given.document.lines:
+        yield Finding(("kube_proxy",), f"kube-proxy requires HostProcess containers, but {lack[0]}", lack[1])
     plugin = table("cni")["plugins"][given.config.cni.plugin]
-    if plugin["host_process"]:
-        yield ("cni", "plugin"), plugin["title"]
+    if lack and plugin["host_process"]:
+        yield Finding(("cni", "plugin"), f"{plugin['title']} requires HostProcess containers, but {lack[0]}", lack[1])
 
 
 def _kubernetes_lacks(given: RuleInput) -> tuple[str, ...]:
-    """Why this Kubernetes has no HostProcess containers, and what to choose; nothing where it has them."""
+    """Why this Kubernetes has no HostProcess containers, and a hint; empty where it has them."""
     minors, gate = table("kubernetes")["minors"], given.config.kubernetes.feature_gates.get(_GATE)
-    found = known(minors, given.config.kubernetes.version)
+    found = find_row(minors, given.config.kubernetes.version)
     since = next(name for name, row in minors.items() if row["host_process"] == "yes")
     if found is None:
         return ()
     if found.row["host_process"] == "no":
-        return f"Kubernetes {found.minor} has none", f"choose Kubernetes {since} or later"
+        return f"Kubernetes {found.minor} does not support them", f"choose Kubernetes {since} or later"
     if found.row["host_process"] == "gate" and not gate:
-        asks = f"say {_GATE}: true under kubernetes.feature_gates, or choose Kubernetes {since} or later"
-        return f"Kubernetes {found.minor} has them only behind a feature gate", asks
+        return (
+            f"Kubernetes {found.minor} supports them only behind a feature gate",
+            f"write {_GATE}: true to kubernetes.feature_gates, or choose Kubernetes {since} or later",
+        )
     if gate is False:
-        return f"the feature gate {_GATE} is off", "leave the gate out"
+        return f"the feature gate {_GATE} is off", "leave the feature gate out"
     return ()
 
 
 def _runtime_lacks(given: RuleInput) -> tuple[str, ...]:
-    """The same, of the runtime."""
+    """Why this runtime has no HostProcess containers, and a hint; empty where it has them."""
     lines = table("containerd")["lines"]
     since = next(name for name, row in lines.items() if row["host_process"])
     containerd = given.config.runtime.containerd
     if containerd is None:
-        return "Docker has none", f"choose containerd {since} or later"
-    found = known(lines, containerd.version)
+        return "Docker does not support them", f"choose containerd {since} or later"
+    found = find_row(lines, containerd.version)
     if found and not found.row["host_process"]:
-        return f"containerd {found.minor} has none", f"choose containerd {since} or later"
+        return f"containerd {found.minor} does not support them", f"choose containerd {since} or later"
     return ()
 
 
 @rule(
     "kube-proxy-by-host-process",
     WARNING,
-    "The node should be able to run kube-proxy the default way, in HostProcess containers",
+    "The node should support HostProcess containers, in which kube-proxy runs by default",
 )
 def kube_proxy_by_host_process(given: RuleInput) -> Iterator[Finding]:
-    """Where it is written, it asks for what is missing, and that is an error."""
+    """Where the config sets kube_proxy, another rule reports it as an error."""
     lack = _kubernetes_lacks(given) or _runtime_lacks(given)
     if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) not in given.document.lines:
         yield Finding(
             ("kube_proxy",),
-            f"kube-proxy runs in HostProcess containers where nothing else is said, and {lack[0]}",
-            "say kube_proxy: none, wins or service",
+            f"kube-proxy runs in HostProcess containers by default, but {lack[0]}",
+            "write kube_proxy: none, wins or service",
         )
 
 
@@ -113,14 +111,14 @@ def kube_proxy_by_host_process(given: RuleInput) -> Iterator[Finding]:
 def wins_where_host_process_is_missing(given: RuleInput) -> Iterator[Finding]:
     if (
         given.config.wins
-        and known(table("kubernetes")["minors"], given.config.kubernetes.version)
+        and find_row(table("kubernetes")["minors"], given.config.kubernetes.version)
         and not _kubernetes_lacks(given)
         and not _runtime_lacks(given)
     ):
         yield Finding(
             ("wins",),
-            "HostProcess containers do on this node what wins did: it would be one more way in, and for nothing",
-            "leave wins out, and choose kube_proxy: hostprocess",
+            "the node supports HostProcess containers, so wins only adds a privileged service",
+            "leave wins out, and write kube_proxy: hostprocess",
         )
 
 
@@ -129,8 +127,8 @@ def wins_and_signatures(given: RuleInput) -> Iterator[Finding]:
     if given.config.wins and given.config.artifacts.signatures:
         yield Finding(
             ("wins",),
-            "wins runs on the machine what pods bring along, and nobody checks a signature of that",
-            "leave out wins, or artifacts.signatures",
+            "wins runs programs from pods on the host without checking their signatures",
+            "leave out wins or artifacts.signatures",
         )
 
 
@@ -139,8 +137,8 @@ def kube_proxy_by_wins(given: RuleInput) -> Iterator[Finding]:
     if given.config.kube_proxy == "wins" and given.config.wins is None:
         yield Finding(
             ("kube_proxy",),
-            "wins is to run kube-proxy, and the image has no wins",
-            "add the section wins with its version, or choose hostprocess",
+            "wins would run kube-proxy, but the image has no wins",
+            "add the section wins with a version, or write hostprocess",
         )
 
 
@@ -151,130 +149,128 @@ def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
         if flag in OWN_FLAGS:
             yield Finding(
                 path,
-                f"kubelet's start script sets --{flag} itself, and the node depends on what it says",
+                f"kubelet's start script sets --{flag} itself, and the node depends on that value",
                 "leave it out",
             )
         elif flag == "feature-gates":
             yield Finding(
                 path,
-                "feature gates have a key of their own, which writes them as one list",
+                "feature gates have their own key",
                 "write them under kubernetes.feature_gates",
             )
 
 
 @rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
 def kubelet_flag_known(given: RuleInput) -> Iterator[Finding]:
-    """Of flags that the catalogue does not name nothing is said."""
+    """Flags that are not in the catalogue are not checked."""
     version, flags = minor(given.config.kubernetes.version), table("kubelet")["flags"]
     for flag in given.config.kubernetes.kubelet_flags:
         if flag in flags and numbers(version) > numbers(flags[flag]["last"]):
             yield Finding(
                 ("kubernetes", "kubelet_flags", flag),
-                f"kubelet has --{flag} up to {flags[flag]['last']} only, and {version} ends with an error",
+                f"kubelet {version} exits with an error: --{flag} exists only up to {flags[flag]['last']}",
                 "leave it out",
             )
 
 
-@rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must be one that Go can hold")
+@rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must not exceed the maximum of Go")
 def kubelet_flag_duration(given: RuleInput) -> Iterator[Finding]:
-    """Into nanoseconds of 64 bits: kubelet ends of a longer one."""
+    """Go stores nanoseconds in 64 bits, and kubelet exits with an error for longer ones."""
     for flag, value in given.config.kubernetes.kubelet_flags.items():
-        if _DURATION.fullmatch(value) is None:
-            continue
         hours = sum(float(number) * _HOURS[unit] for number, unit in _DURATION_PART.findall(value))
-        if hours > _LONGEST_HOURS:
+        if _DURATION.fullmatch(value) and hours > _LONGEST_HOURS:
             yield Finding(
                 ("kubernetes", "kubelet_flags", flag),
-                f"{value} is longer than Go's longest duration, and kubelet ends with an error",
+                f"{value} exceeds Go's maximum duration, and kubelet exits with an error",
                 f"write at most {int(_LONGEST_HOURS)}h",
             )
 
 
 @rule("feature-gate-known", ERROR, "kubelet of this Kubernetes must know the feature gate and accept its value")
 def feature_gate_known(given: RuleInput) -> Iterator[Finding]:
-    """Of gates that the catalogue does not name nothing is said."""
+    """Feature gates that are not in the catalogue are not checked."""
     gates, version = table("kubelet")["feature_gates"], minor(given.config.kubernetes.version)
-    if known(table("kubernetes")["minors"], given.config.kubernetes.version) is None:
+    if find_row(table("kubernetes")["minors"], given.config.kubernetes.version) is None:
         return
     for gate, on in given.config.kubernetes.feature_gates.items():
         row, path = gates.get(gate), ("kubernetes", "feature_gates", gate)
         if row is None:
             continue
         first, last, locked = (numbers(row[key] or "") for key in ("first", "last", "locked"))
-        ends = f"and kubelet {version} ends with `unrecognized feature gate`"
+        exits = f"and kubelet {version} exits with `unrecognized feature gate`"
         if first and numbers(version) < first:
             yield Finding(
                 path,
-                f"there is no such gate before {row['first']}, {ends}",
+                f"{gate} does not exist before {row['first']}, {exits}",
                 f"leave it out, or choose Kubernetes {row['first']} or later",
             )
         elif last and numbers(version) > last:
-            yield Finding(path, f"there is no such gate after {row['last']}, {ends}", "leave it out")
+            yield Finding(path, f"{gate} does not exist after {row['last']}, {exits}", "leave it out")
         elif locked and not on and numbers(version) >= locked:
             yield Finding(
                 path,
-                f"it cannot be switched off from {row['locked']} on: kubelet {version} ends with an error",
+                f"{gate} cannot be disabled from {row['locked']} on: kubelet {version} exits with an error",
                 "leave it out",
             )
 
 
-# They set every gate of their stage that has no key of its own, whatever the order.
+# These set every feature gate of their stage that has no key of its own, in any order.
 _TOGGLES: Final = {"alpha": "AllAlpha", "beta": "AllBeta"}
 
 
-@rule("feature-gate-needs", ERROR, "A feature gate that is on must have the gates that it needs")
+@rule("feature-gate-needs", ERROR, "An enabled feature gate requires the feature gates on which it depends")
 def feature_gate_needs(given: RuleInput) -> Iterator[Finding]:
-    """From 1.35 on kubelet checks it, and many gates are on by themselves."""
-    said, version = given.config.kubernetes.feature_gates, minor(given.config.kubernetes.version)
-    if not said:
+    """kubelet checks it from 1.35 on, and enables many feature gates by default."""
+    gates, version = given.config.kubernetes.feature_gates, minor(given.config.kubernetes.version)
+    if not gates:
         return
     missing: dict[str, list[str]] = {}
     for row in table("kubelet")["gate_needs"]:
         applies = numbers(row["first"]) <= numbers(version) <= numbers(row["last"] or version)
-        if applies and _is_on(row["gate"], said, version) and not _is_on(row["needs"], said, version):
+        if applies and _is_on(row["gate"], gates, version) and not _is_on(row["needs"], gates, version):
             missing.setdefault(row["needs"], []).append(row["gate"])
-    for needed, gates in missing.items():
-        ends = f"and kubelet {version} ends with an error"
-        decides = _deciding_key(needed, said, version)
+    for needed, dependents in missing.items():
+        exits = f"and kubelet {version} exits with an error"
+        decides = _deciding_key(needed, gates, version)
         if decides == needed:
             yield Finding(
                 ("kubernetes", "feature_gates", needed),
-                f"{' and '.join(gates)} {'are' if gates[1:] else 'is'} on and cannot be without it, {ends}",
-                f"say {' and '.join(f'{gate}: false' for gate in gates)} too, or leave this out",
+                f"{' and '.join(dependents)} {'require' if dependents[1:] else 'requires'} {needed}, "
+                f"which is false, {exits}",
+                f"write {' and '.join(f'{gate}: false' for gate in dependents)} too, or leave {needed} out",
             )
             continue
-        off = f"which {decides}: false switches off" if decides else "which is off where nothing is said"
-        for gate in gates:
-            key = _deciding_key(gate, said, version)
-            subject, instead = ("it", "") if key == gate else (f"{gate} is on and", f" or {gate}: false")
+        off = f"which {decides}: false disables" if decides else "which is disabled by default"
+        for gate in dependents:
+            key = _deciding_key(gate, gates, version)
+            instead = "" if key == gate else f" or {gate}: false"
             yield Finding(
                 ("kubernetes", "feature_gates", key or decides),
-                f"{subject} needs {needed}, {off}, {ends}",
-                f"say {needed}: true{instead} too, or leave this out",
+                f"{gate}{'' if key == gate else ' is enabled and'} requires {needed}, {off}, {exits}",
+                f"write {needed}: true{instead} too, or leave {key or decides} out",
             )
 
 
-def _is_on(gate: str, said: Mapping[str, bool], version: str) -> bool:
-    if key := _deciding_key(gate, said, version):
-        return said[key]
+def _is_on(gate: str, gates: Mapping[str, bool], version: str) -> bool:
+    if key := _deciding_key(gate, gates, version):
+        return gates[key]
     since = table("kubelet")["gate_defaults"][gate]["on_since"]
     return since is not None and numbers(since) <= numbers(version)
 
 
-def _deciding_key(gate: str, said: Mapping[str, bool], version: str) -> str:
-    """The key that says whether a gate is on: its own, or that of all gates of its stage; empty for the default."""
-    if gate in said:
+def _deciding_key(gate: str, gates: Mapping[str, bool], version: str) -> str:
+    """The key that enables or disables a gate: its own, or that of its stage; empty where the default applies."""
+    if gate in gates:
         return gate
     stages = table("kubelet")["gate_defaults"][gate]["stages"]
-    # Of minors that are newer than the catalogue, the newest stage is the best guess.
-    stage = stages.get(version) or stages[max(stages, key=numbers)]
-    toggle = _TOGGLES.get(stage, "")
-    return toggle if toggle in said else ""
+    # For minors that are newer than the catalogue, the newest known stage is the best guess.
+    toggle = _TOGGLES.get(stages.get(version) or stages[max(stages, key=numbers)], "")
+    return toggle if toggle in gates else ""
 
 
 @rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")
 def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
-    """Only SYSTEM and administrators reach it: around another folder it would lock others out."""
+    """Only SYSTEM and administrators have access to it, which would lock out users of another folder."""
     folder = given.config.kubernetes.install_path
     layout = paths()
     taken = [place for name, place in layout.items() if name != "kubernetes"]
@@ -286,8 +282,8 @@ def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
     if clash or is_inside(folder, system):
         yield Finding(
             ("kubernetes", "install_path"),
-            f"{folder} does not lie apart from {clash or system}, and each has rights of its own",
-            f"choose a folder that is nothing else's, as {layout['kubernetes']}",
+            f"{folder} overlaps with {clash or system}, and their permissions differ",
+            f"choose another folder, for example {layout['kubernetes']}",
         )
 
 
@@ -300,24 +296,26 @@ def on_the_images_drive(given: RuleInput) -> Iterator[Finding]:
     for path, place in program_places(given):
         if not place.startswith("C:"):
             yield Finding(
-                path, f"an image holds the drive C: alone, and {place[:2]} is each machine's own", "choose a path on C:"
+                path,
+                f"an image contains only drive C:, and {place[:2]} would differ on each machine",
+                "choose a path on C:",
             )
 
 
-@rule("outlives-sealing", ERROR, "A path must not lie where sealing deletes")
+@rule("outlives-sealing", ERROR, "A path must not be in a folder that sealing deletes")
 def outlives_sealing(given: RuleInput) -> Iterator[Finding]:
     for path, place in program_places(given):
         for deleted in table("layout")["deleted_by_sealing"]:
             if lies_at(place, deleted):
                 yield Finding(
                     path,
-                    f"sealing the image deletes {deleted}, so nothing in it reaches a node",
-                    "choose a path outside it",
+                    f"sealing the image deletes {deleted}",
+                    "choose a path outside this folder",
                 )
 
 
 def lies_at(place: str, pattern: str) -> bool:
-    """Whether a path is what the pattern names, or lies inside of it."""
+    """Whether a path matches the pattern, or is inside a folder that matches it."""
     parts, patterns = place.lower().split("\\"), pattern.lower().split("\\")
     # Most patterns are plain words, and each would be compiled.
     return len(parts) >= len(patterns) and all(
@@ -327,7 +325,7 @@ def lies_at(place: str, pattern: str) -> bool:
 
 
 def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:
-    """The paths on the machine that a config names."""
+    """The paths on the machine that a config sets."""
     return [
         (("kubernetes", "install_path"), given.config.kubernetes.install_path),
         *((("executables", index, "path"), item.path) for index, item in enumerate(given.config.executables)),
@@ -346,12 +344,12 @@ def same_place_twice(given: RuleInput) -> Iterator[Finding]:
     seen: set[str] = {file.lower() for file in _own_files(given)}
     for path, place in places:
         if place.lower() in seen:
-            yield Finding(path, f"another program lies at {place} already", "give each its own")
+            yield Finding(path, f"another program already has the path {place}", "choose another path")
         seen.add(place.lower())
 
 
 def _own_files(given: RuleInput) -> Iterator[str]:
-    """What imagegen itself puts into folders where there may be more."""
+    """The files of imagegen in folders that may have other files."""
     folders = {**paths(), "kubernetes": given.config.kubernetes.install_path}
     for name, files in table("layout")["own_files"].items():
         yield from (f"{folders[name]}\\{file}" for file in files)
@@ -365,8 +363,8 @@ def kubeadm_script_is_powershell(given: RuleInput) -> Iterator[Finding]:
             if not file.lower().endswith(".ps1"):
                 yield Finding(
                     ("kubeadm_scripts", when, index),
-                    f"{file} is no PowerShell file, and nothing on the node would run it",
-                    "name a file that ends with .ps1",
+                    f"{file} is not a PowerShell file, so nothing on the node would run it",
+                    "write a file that ends with .ps1",
                 )
 
 
@@ -378,12 +376,12 @@ def ansible_carries_roles(given: RuleInput) -> Iterator[Finding]:
     if ansible and given.config.provisioner != "ansible":
         yield Finding(
             ("ansible",),
-            "PowerShell carries the steps, and nothing would run these roles",
-            "choose provisioner: ansible, or leave this out",
+            "the provisioner is not Ansible, so nothing would run these roles",
+            "write provisioner: ansible, or leave the section out",
         )
     elif ansible and not ansible.before and not ansible.after:
         yield Finding(
             ("ansible",),
-            "there is no role before or after the steps, so nothing reads this",
-            "name a role under before or after, or leave this out",
+            "there is no role before or after the steps, so nothing reads the section",
+            "write a role to before or after, or leave the section out",
         )

@@ -1,4 +1,4 @@
-"""What a config names files and folders of the machine: names and lengths that Windows takes, beside its own. Pure."""
+"""The rules for names and paths of files on the machine. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
     from imagegen.judging import RuleInput
 
-# A program's name and a folder before it, with much to spare.
+# Enough for a subfolder and the name of a program.
 _ROOM_IN_A_FOLDER: Final = 60
 _SHORT_NAME: Final = re.compile(r"~[0-9]")
 
@@ -25,20 +25,20 @@ def no_device_name(given: RuleInput) -> Iterator[Finding]:
     devices = table("layout")["device_names"]
     for path, name in [*program_places(given), *_file_names(given)]:
         for part in re.split(r"[\\/]", name):
-            # Windows drops blanks before the dot too.
+            # Windows ignores blanks before the dot.
             if part.partition(".")[0].rstrip(" ").lower() in devices:
                 yield Finding(
                     path,
-                    f"{part} is a device of Windows, whatever follows its dot, and no file or folder",
+                    f"{part} is a device of Windows, with any extension",
                     "choose another name",
                 )
 
 
 def _file_names(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
-    """The names that files and folders of the machine get from a config."""
+    """The names of files and folders on the machine that come from a config."""
     config, containerd = given.config, given.config.runtime.containerd
     yield ("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file
-    # The folder of its profile.
+    # The name of its profile folder.
     yield ("cloudbase_init", "user"), config.cloudbase_init.user
     for index, provider in enumerate(config.credential_providers):
         yield ("credential_providers", index, "name"), provider.name
@@ -55,7 +55,7 @@ def _file_names(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
         yield from (((*at, index), file) for index, file in enumerate(files))
 
 
-@rule("not-the-systems-own", ERROR, "Programs must not be where Windows keeps its own files")
+@rule("not-the-systems-own", ERROR, "Programs must not be in folders of Windows")
 def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
     layout, own_of_clouds = table("layout"), table("machines")["systems_own"]
     systems_own = [
@@ -64,53 +64,55 @@ def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
     ]
     for path, place in program_places(given):
         if any(lies_at(place, deleted) for deleted in layout["deleted_by_sealing"]):
-            # Told by a rule of its own, with its reason.
+            # The rule outlives-sealing reports it.
             continue
         own = next((owned for owned in systems_own if lies_at(place, owned)), None)
         own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
-        # Of the install path a rule of its own tells these, with its reason.
+        # The rule install-path-of-its-own reports an install path in these folders.
         if own and (path[0] == "executables" or own not in (*layout["system_folders"], "C:\\Windows")):
             yield Finding(
                 path,
-                f"{own} belongs to Windows, which writes, hides or deletes what is there",
-                "choose a folder of your own, as C:\\tools",
+                f"{own} belongs to Windows, which may change, hide or delete its files",
+                "choose another folder, for example C:\\tools",
             )
 
 
-@rule("no-short-name", ERROR, "A path must not have the form of a short name (8.3)")
+@rule("no-short-name", ERROR, "A path must not contain a short name (8.3)")
 def no_short_name(given: RuleInput) -> Iterator[Finding]:
-    """PROGRA~1 is whatever Windows gave that name to: it leads past every rule about places."""
+    """The other rules for paths cannot know to which folder PROGRA~1 leads."""
     for path, place in program_places(given):
         short = next((part for part in place.split("\\") if _SHORT_NAME.search(part)), None)
         if short:
             yield Finding(
                 path,
-                f"{short} may be Windows' short name of another file or folder, and that differs from image to image",
+                f"{short} has the form of a short name, which may lead to a different folder in each image",
                 "write the long name",
             )
 
 
-@rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen keeps below --out")
+@rule("name-of-its-own", ERROR, "An image must not have the name of a folder that imagegen uses below --out")
 def name_of_its_own(given: RuleInput) -> Iterator[Finding]:
     if given.config.name in table("layout")["output_folders"]:
         yield Finding(
             ("name",),
-            f"below --out, {given.config.name} is a folder of imagegen's own",
-            f"choose another name, as {given.config.name}-image",
+            f"imagegen uses the folder {given.config.name} below --out",
+            f"choose another name, for example {given.config.name}-image",
         )
 
 
-@rule("path-length", ERROR, "A path must fit into the 259 characters that Windows takes")
+@rule("path-length", ERROR, "A path must not exceed the 259 characters that Windows supports")
 def path_length(given: RuleInput) -> Iterator[Finding]:
     whole, part = limit_of("windows_path"), limit_of("windows_part")
     for path, place in program_places(given):
         most = whole["max"] - (_ROOM_IN_A_FOLDER if path[-1] == "install_path" else 0)
         if len(place) > most:
-            kept = f", and {_ROOM_IN_A_FOLDER} are kept for what lies in the folder" if most < whole["max"] else ""
+            kept = f", and {_ROOM_IN_A_FOLDER} are reserved for files in the folder" if most < whole["max"] else ""
             yield Finding(
-                path, f"it has {len(place)} characters: {whole['reason']}{kept}", f"choose a path of at most {most}"
+                path,
+                f"it has {len(place)} characters: {whole['reason']}{kept}",
+                f"choose a path with at most {most} characters",
             )
-        elif longest := max((one for one in place.split("\\") if len(one) > part["max"]), default=""):
+        elif longest := next((name for name in place.split("\\") if len(name) > part["max"]), ""):
             yield Finding(
                 path, f"{longest[:20]}… has {len(longest)} characters: {part['reason']}", "choose a shorter name"
             )

@@ -1,4 +1,4 @@
-"""The container runtime: Docker's conditions, containerd with Kubernetes, and settings of one's own. Pure."""
+"""The rules for the container runtime: Docker, containerd, its registries and its own settings. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import tomllib
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import goes_with, is_listed, known, minor, numbers, table
+from imagegen.catalog.facts import find_row, is_compatible, is_listed, minor, numbers, table
 from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 _SETTINGS: YamlPath = ("runtime", "containerd", "settings")
 
-# From here on kubelet looks for the network named `host` on Docker nodes.
+# From this version on, kubelet looks for a network named `host` on Docker nodes.
 _LOOKS_FOR_HOST: Final = (1, 17)
 
-# A key of many hundreds of parts, with many more below it, takes the reader of TOML seconds.
+# Parsing a TOML key with hundreds of parts takes seconds.
 _LONGEST_LINE: Final = 500
 
 _OLD_CRI: Final = "io.containerd.grpc.v1.cri"
 _IMAGES: Final = "io.containerd.cri.v1.images"
 _RUNTIME: Final = "io.containerd.cri.v1.runtime"
 
-# What imagegen's own config says, by the schema of the config. In schema 2 an imported file replaces a plugin's whole
-# section (https://github.com/containerd/containerd/pull/9982), so there the section itself is imagegen's.
+# The keys that imagegen sets, by the schema of the config. In schema 2 an imported file replaces a plugin's whole
+# section (https://github.com/containerd/containerd/pull/9982), so imagegen owns the section itself.
 _ROOT_KEYS: Final = ("version", "imports", "root", "state")
 _OWN_KEYS: Final[dict[int, tuple[tuple[str, ...], ...]]] = {
     2: (("plugins", _OLD_CRI),),
@@ -38,7 +38,7 @@ _OWN_KEYS: Final[dict[int, tuple[tuple[str, ...], ...]]] = {
         ("plugins", _IMAGES, "max_concurrent_downloads"),
         ("plugins", _IMAGES, "pinned_images", "sandbox"),
         ("plugins", _IMAGES, "registry", "config_path"),
-        # The older form of the same: beside config_path containerd refuses it, and the node has no CRI.
+        # The older form: containerd rejects it together with config_path, and the node has no CRI.
         ("plugins", _IMAGES, "registry", "mirrors"),
         ("plugins", _RUNTIME, "cni", "bin_dir"),
         ("plugins", _RUNTIME, "cni", "bin_dirs"),
@@ -46,8 +46,8 @@ _OWN_KEYS: Final[dict[int, tuple[tuple[str, ...], ...]]] = {
     ),
 }
 _MIRRORS: Final = "runtime.containerd.registry_mirrors"
-# Where a config says it instead, by the key in containerd's own.
-_SAID_BY: Final = {
+# The key of the config to use instead, by the key in containerd's config.
+_INSTEAD: Final = {
     **{"sandbox": "kubernetes.pause_image", "sandbox_image": "kubernetes.pause_image"},
     **{"config_path": _MIRRORS, "mirrors": _MIRRORS, "registry": _MIRRORS},
     **{
@@ -55,25 +55,28 @@ _SAID_BY: Final = {
         for name in ("discard_unpacked_layers", "image_pull_progress_timeout", "max_concurrent_downloads")
     },
 }
-# Up to this schema one plugin was all of them.
+# Up to this schema, one plugin contains all of them.
 _MERGED_CRI: Final = 2
-# What the schema calls the plugins that Kubernetes speaks to, and what other schemas call them.
-_NAMED: Final = {2: (_OLD_CRI,), 3: (_IMAGES, _RUNTIME)}
-_NAMED_ELSEWHERE: Final = {2: (_IMAGES, _RUNTIME, "cri"), 3: ("cri",)}
-# Without one of these kubelet finds no runtime.
+# The CRI plugins by schema, and their names in other schemas.
+_PLUGIN_NAMES: Final = {2: (_OLD_CRI,), 3: (_IMAGES, _RUNTIME)}
+_OTHER_NAMES: Final = {2: (_IMAGES, _RUNTIME, "cri"), 3: ("cri",)}
+# kubelet finds no runtime if one of these is disabled.
 _CRI_PLUGINS: Final = (_OLD_CRI, _IMAGES, _RUNTIME, "cri")
-# The pipe that kubelet's start script names, and the one beside it.
+# The named pipe in kubelet's start script, and the one of ttrpc.
 _LISTENERS: Final = (("grpc", "address"), ("ttrpc", "address"))
 
 
 @rule("docker-needs-cri-dockerd", ERROR, "Docker requires cri-dockerd from Kubernetes 1.24 on")
 def docker_needs_cri_dockerd(given: RuleInput) -> Iterator[Finding]:
     docker, minors = given.config.runtime.docker, table("kubernetes")["minors"]
-    found = known(minors, given.config.kubernetes.version)
+    found = find_row(minors, given.config.kubernetes.version)
     if docker and found and not docker.cri_dockerd and not found.row["dockershim"]:
         last = [name for name, row in minors.items() if row["dockershim"]][-1]
-        message = f"kubelet speaks to Docker itself up to Kubernetes {last} only"
-        yield Finding(("runtime", "docker"), message, "name a cri_dockerd version, or choose containerd")
+        yield Finding(
+            ("runtime", "docker"),
+            f"kubelet supports Docker without cri-dockerd only up to Kubernetes {last}",
+            "set cri_dockerd to a version, or choose containerd",
+        )
 
 
 @rule("host-network-is-dockers", ERROR, "fake_host_network must be used only with Docker, and from Kubernetes 1.17 on")
@@ -81,23 +84,26 @@ def host_network_is_dockers(given: RuleInput) -> Iterator[Finding]:
     runtime, version = given.config.runtime, given.config.kubernetes.version
     path: YamlPath = ("runtime", "fake_host_network")
     if runtime.fake_host_network and not runtime.docker:
-        yield Finding(path, "with containerd nothing looks for a network named host", "leave it out")
+        yield Finding(path, "fake_host_network has no effect with containerd", "leave it out")
     elif runtime.fake_host_network and () < numbers(minor(version)) < _LOOKS_FOR_HOST:
         yield Finding(
             path,
-            f"kubelet {minor(version)} does not look for a network named host",
+            f"fake_host_network has no effect with kubelet {minor(version)}",
             "leave it out, or choose Kubernetes 1.17 or later",
         )
 
 
-@rule("containerd-kubernetes", ERROR, "containerd and Kubernetes must be versions that work together")
+@rule("containerd-kubernetes", ERROR, "containerd and Kubernetes must have compatible versions")
 def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
     containerd, lines = given.config.runtime.containerd, table("containerd")["lines"]
-    found = known(lines, containerd.version) if containerd else None
+    found = find_row(lines, containerd.version) if containerd else None
     version = given.config.kubernetes.version
-    if found and known(table("kubernetes")["minors"], version) and not goes_with(found.row, version):
-        fitting = [name for name, row in lines.items() if goes_with(row, version)]
-        others = [name for name in fitting if is_listed(lines[name]["newest_patch"], version)]
+    if found and find_row(table("kubernetes")["minors"], version) and not is_compatible(found.row, version):
+        others = [
+            name
+            for name, row in lines.items()
+            if is_compatible(row, version) and is_listed(row["newest_patch"], version)
+        ]
         yield Finding(
             ("runtime", "containerd", "version"),
             found.row["kubernetes"]["reason"],
@@ -105,16 +111,20 @@ def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-@rule("containerd-kubernetes-untested", WARNING, "containerd's own list should pair its version with Kubernetes")
+@rule(
+    "containerd-kubernetes-untested",
+    WARNING,
+    "containerd's own support list should have its version with this Kubernetes",
+)
 def containerd_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
     containerd, version = given.config.runtime.containerd, given.config.kubernetes.version
-    line = known(table("containerd")["lines"], containerd.version) if containerd else None
-    if containerd and line and goes_with(line.row, version) and not is_listed(containerd.version, version):
+    line = find_row(table("containerd")["lines"], containerd.version) if containerd else None
+    if containerd and line and is_compatible(line.row, version) and not is_listed(containerd.version, version):
         choices = " or ".join(table("containerd")["tested"][minor(version)]["at_least"])
         yield Finding(
             ("runtime", "containerd", "version"),
-            f"containerd {containerd.version} is not listed with Kubernetes {minor(version)}: nobody tests them",
-            f"choose {choices}, or a later patch of one",
+            f"containerd {containerd.version} is not tested with Kubernetes {minor(version)}, says its support list",
+            f"choose {choices}, or a later patch of one of them",
         )
 
 
@@ -122,7 +132,7 @@ def containerd_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
     "registry-mirror-named",
     ERROR,
     "A registry in registry_mirrors must have a mirror",
-    why="without a mirror the entry does nothing",
+    why="without a mirror the entry has no effect",
 )
 def registry_mirror_named(given: RuleInput) -> Iterator[Finding]:
     containerd = given.config.runtime.containerd
@@ -130,8 +140,8 @@ def registry_mirror_named(given: RuleInput) -> Iterator[Finding]:
         if not mirrors:
             yield Finding(
                 ("runtime", "containerd", "registry_mirrors", host),
-                f"there is no mirror of {host} here",
-                "name one, or leave the registry out",
+                f"{host} has no mirror",
+                "add a mirror, or leave the registry out",
             )
 
 
@@ -139,26 +149,26 @@ def registry_mirror_named(given: RuleInput) -> Iterator[Finding]:
     "registry-mirror-once",
     ERROR,
     "A registry in registry_mirrors must name each mirror once",
-    why="containerd would ask the same mirror twice",
+    why="containerd would try the same mirror twice",
 )
 def registry_mirror_once(given: RuleInput) -> Iterator[Finding]:
     containerd = given.config.runtime.containerd
     for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
-        # As the file for containerd has them: it takes none where one is there twice.
+        # As in containerd's hosts.toml, which is invalid with duplicates.
         plain = [mirror.rstrip("/") for mirror in mirrors]
         for index, mirror in enumerate(plain):
             if mirror in plain[:index] and mirrors[index] not in mirrors[:index]:
                 yield Finding(
                     ("runtime", "containerd", "registry_mirrors", host, index),
-                    f"{mirror} is here twice: a closing slash makes no other one",
+                    f"duplicate mirror {mirror}: a final slash makes no difference",
                     "leave one out",
                 )
 
 
-@rule("containerd-knows-setting", ERROR, "This containerd must know each setting")
+@rule("containerd-knows-setting", ERROR, "This containerd must support each setting")
 def containerd_knows_setting(given: RuleInput) -> Iterator[Finding]:
     containerd, lines = given.config.runtime.containerd, table("containerd")["lines"]
-    found = known(lines, containerd.version) if containerd else None
+    found = find_row(lines, containerd.version) if containerd else None
     if found is None:
         return
     for name in found.row["lacks"]:
@@ -166,7 +176,7 @@ def containerd_knows_setting(given: RuleInput) -> Iterator[Finding]:
             first = next(line for line, row in lines.items() if name not in row["lacks"])
             yield Finding(
                 ("runtime", "containerd", name),
-                f"containerd {found.minor} does not know it, and would pass it over",
+                f"containerd {found.minor} would ignore this setting",
                 f"leave it out, or choose {first} or later",
             )
 
@@ -180,11 +190,11 @@ def containerd_settings_are_toml(given: RuleInput) -> Iterator[Finding]:
     if isinstance(settings, str):
         yield Finding(
             _SETTINGS,
-            f"containerd would not start with this: {settings}",
+            f"the text cannot be parsed as TOML: {settings}",
             'write keys as `name = "value"`, below a [section] where they belong to one',
         )
     elif not settings:
-        yield Finding(_SETTINGS, "there is no setting in it", "leave it out")
+        yield Finding(_SETTINGS, "the text has no setting", "leave it out")
 
 
 @rule("containerd-settings-of-imagegen", ERROR, "runtime.containerd.settings must not change what imagegen sets itself")
@@ -192,17 +202,17 @@ def containerd_settings_of_imagegen(given: RuleInput) -> Iterator[Finding]:
     settings, schema = _settings(given)
     for key in _ROOT_KEYS:
         if key in settings:
-            yield Finding(_SETTINGS, f"imagegen's own config says {key}, and the node depends on it", "leave it out")
+            yield Finding(_SETTINGS, f"imagegen sets {key} itself, and the node depends on it", "leave it out")
     for path in _OWN_KEYS.get(schema, ()):
         if _has(settings, path):
             key = ".".join(path[2:])
-            said = f"{path[1]}: {key}" if key else f"the section {path[1]}, which this would replace"
-            yield Finding(_SETTINGS, f"imagegen's own config says {said}", f"leave it out, or {_instead(path, schema)}")
+            setting = f"{key} of {path[1]}" if key else f"the section {path[1]}, which this text would replace"
+            yield Finding(_SETTINGS, f"imagegen sets {setting}", f"leave it out, or {_instead(path, schema)}")
     for path in _LISTENERS:
         if _has(settings, path):
             yield Finding(
                 _SETTINGS,
-                f"kubelet looks for containerd where it listens by itself, and {'.'.join(path)} says another place",
+                f"kubelet connects to the default address of containerd, which {'.'.join(path)} changes",
                 "leave it out",
             )
     disabled = settings.get("disabled_plugins")
@@ -210,7 +220,7 @@ def containerd_settings_of_imagegen(given: RuleInput) -> Iterator[Finding]:
         if plugin in _CRI_PLUGINS:
             yield Finding(
                 _SETTINGS,
-                f"disabled_plugins names {plugin}, and without it kubelet has no runtime",
+                f"disabled_plugins has {plugin}, without which kubelet has no runtime",
                 "leave it out of the list",
             )
 
@@ -221,8 +231,8 @@ def registry_mirror_beside_configs(given: RuleInput) -> Iterator[Finding]:
     if containerd and containerd.registry_mirrors and _has(settings, ("plugins", _IMAGES, "registry", "configs")):
         yield Finding(
             _SETTINGS,
-            f"with registry_mirrors containerd reads one folder, and passes over registry.configs of {_IMAGES}",
-            "leave one of both out",
+            f"with registry_mirrors, containerd ignores registry.configs of {_IMAGES}",
+            "leave one of them out",
         )
 
 
@@ -238,44 +248,44 @@ def registry_secret(given: RuleInput) -> Iterator[Finding]:
         if "auths" in registry or any("auth" in part for part in parts if isinstance(part, dict)):
             yield Finding(
                 _SETTINGS,
-                f"{plugin} gets a registry's credentials, and whoever has the image or a node of it reads them",
-                "leave them out: pods have imagePullSecrets, and kubelet has credential_providers",
+                f"{plugin} contains credentials of a registry, which every user of the image or a node could read",
+                "leave them out, and use imagePullSecrets or credential_providers",
             )
 
 
 def _instead(path: tuple[str, ...], schema: int) -> str:
     if schema == 2:
-        return "choose containerd 2.x, which merges"
+        return "choose containerd 2.x, which merges sections"
     if path[-2] == "cni":
-        return "put the plugins into the folders that it names"
-    return f"say {_SAID_BY[path[-1]]}"
+        return "put the CNI plugins into the default folders"
+    return f"write {_INSTEAD[path[-1]]}"
 
 
 @rule("containerd-settings-schema", ERROR, "runtime.containerd.settings must use the config schema of this containerd")
 def containerd_settings_schema(given: RuleInput) -> Iterator[Finding]:
     settings, schema = _settings(given)
-    for plugin in _NAMED_ELSEWHERE.get(schema, ()):
+    for plugin in _OTHER_NAMES.get(schema, ()):
         if _has(settings, ("plugins", plugin)):
             yield Finding(
                 _SETTINGS,
-                f"containerd's config is written in schema {schema}, which has no plugin {plugin}",
-                f"write it for {' or '.join(_NAMED[schema])}",
+                f"schema {schema} of containerd's config has no plugin {plugin}",
+                f"write it for {' or '.join(_PLUGIN_NAMES[schema])}",
             )
-    # What listens for kubelet has kept its name; what it once said of images and of containers is said elsewhere.
+    # The plugin keeps its name in newer schemas, but its settings for images and containers moved to other plugins.
     for row in table("containerd")["moved"] if schema > _MERGED_CRI else ():
         for key in row["keys"]:
             if _has(settings, ("plugins", _OLD_CRI, key)):
                 yield Finding(
                     _SETTINGS,
-                    f"in schema {schema} {key} is no key of {_OLD_CRI} any more, which would pass it over",
-                    f"say {_SAID_BY[key]}" if key in _SAID_BY else f"write it for {row['to']}",
+                    f"{_OLD_CRI} ignores {key} in schema {schema} of containerd's config",
+                    f"write {_INSTEAD[key]}" if key in _INSTEAD else f"write it for {row['to']}",
                 )
 
 
 def _settings(given: RuleInput) -> tuple[dict[str, object], int]:
     """The settings, empty where they are not TOML, and the schema of this containerd's config."""
     containerd = given.config.runtime.containerd
-    found = known(table("containerd")["lines"], containerd.version) if containerd else None
+    found = find_row(table("containerd")["lines"], containerd.version) if containerd else None
     if not containerd or not containerd.settings or not found:
         return {}, 0
     settings = _parsed(containerd.settings)
@@ -284,7 +294,7 @@ def _settings(given: RuleInput) -> tuple[dict[str, object], int]:
 
 @functools.lru_cache(maxsize=1)
 def _parsed(text: str) -> dict[str, object] | str:
-    """TOML as data, or why it is none."""
+    """The parsed TOML, or the reason why it is invalid."""
     if any(len(line) > _LONGEST_LINE for line in text.splitlines()):
         return f"a line has more than {_LONGEST_LINE} characters"
     try:
@@ -292,8 +302,8 @@ def _parsed(text: str) -> dict[str, object] | str:
     except tomllib.TOMLDecodeError as error:
         return str(error)
     except (ValueError, RecursionError):
-        # A number of thousands of digits; thousands of brackets.
-        return "a number or a list in it is larger than anything here needs"
+        # For a number with thousands of digits, or thousands of brackets.
+        return "a number or a list in it is too large"
 
 
 def _has(settings: dict[str, object], path: tuple[str, ...]) -> bool:

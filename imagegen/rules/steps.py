@@ -1,4 +1,4 @@
-"""Steps of the operator's own: the options that a config gives them. Pure."""
+"""The rules for options of the operator's own steps. Pure."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def step_option_known(given: RuleInput) -> Iterator[Finding]:
                 )
             elif not declared[option].accepts(value):
                 kind, example = declared[option].type, declared[option].example
-                yield Finding(path, f"the option must be of the type {kind}", f"for example {example!r}")
+                yield Finding(path, f"the option must have the type {kind}", f"for example {example!r}")
 
 
-@rule("step-option-required", ERROR, "step_options must give every option that has no default")
+@rule("step-option-required", ERROR, "step_options must set every option that has no default")
 def step_option_required(given: RuleInput) -> Iterator[Finding]:
     all_options = given.config.step_options
     for name, step in (given.steps() if given.config.steps_path else {}).items():

@@ -1,4 +1,4 @@
-"""Ends of support of Windows, Kubernetes and containerd, measured at the given day. Pure."""
+"""The rules for the ends of support of Windows, Kubernetes and containerd, at a given date. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import datetime
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import is_listed, known, table
+from imagegen.catalog.facts import find_row, is_listed, table
 from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -21,24 +21,24 @@ _SOON: Final = datetime.timedelta(days=90)
 
 @dataclasses.dataclass(frozen=True)
 class _Product:
-    """Something whose support ends."""
+    """A product whose support ends."""
 
     path: YamlPath
     title: str
     end: datetime.date
     later: str
-    """What is supported today and for longer, as a choice."""
+    """The versions with longer support, as a hint."""
 
 
 def _products(given: RuleInput) -> Iterator[_Product]:
     config = given.config
-    kubernetes = known(table("kubernetes")["minors"], config.kubernetes.version)
-    # Of what came after the newest row nobody here knows the end.
+    kubernetes = find_row(table("kubernetes")["minors"], config.kubernetes.version)
+    # The end of support of a version that is newer than the catalogue is unknown.
     if kubernetes and not kubernetes.newer:
         title, rows = f"Kubernetes {kubernetes.minor}", table("kubernetes")["minors"]
         yield _product(("kubernetes", "version"), title, kubernetes.row, rows, given.today)
     containerd, rows = config.runtime.containerd, table("containerd")["lines"]
-    line = known(rows, containerd.version) if containerd else None
+    line = find_row(rows, containerd.version) if containerd else None
     if line and not line.newer:
         version = config.kubernetes.version
         rows = {name: row for name, row in rows.items() if is_listed(row["newest_patch"], version)}
@@ -53,7 +53,7 @@ def _product(
 ) -> _Product:
     end = _end(row)
     later = [name for name, other in rows.items() if _end(other) >= today and _end(other) > end]
-    return _Product(path, title, end, " or ".join(later) or "what comes after it")
+    return _Product(path, title, end, " or ".join(later) or "a later version")
 
 
 def _end(row: JsonObject) -> datetime.date:
@@ -71,8 +71,8 @@ def support_ended(given: RuleInput) -> Iterator[Finding]:
         if product.end < given.today and not given.config.allow_eol:
             yield Finding(
                 product.path,
-                f"support of {product.title} ended on {product.end}: nobody mends its security holes",
-                f"choose {product.later}; or say allow_eol: true, which the manifest records",
+                f"support of {product.title} ended on {product.end}: it no longer receives security fixes",
+                f"choose {product.later}, or write allow_eol: true, which the manifest records",
             )
 
 
@@ -87,8 +87,8 @@ def support_ended_allowed(given: RuleInput) -> Iterator[Finding]:
         if product.end < given.today and given.config.allow_eol:
             yield Finding(
                 product.path,
-                f"support of {product.title} ended on {product.end}, and allow_eol builds it all the same",
-                f"move to {product.later}",
+                f"support of {product.title} ended on {product.end}, and allow_eol permits the build",
+                f"upgrade to {product.later}",
             )
 
 
@@ -96,13 +96,15 @@ def support_ended_allowed(given: RuleInput) -> Iterator[Finding]:
     "support-ends-soon",
     WARNING,
     "Windows, Kubernetes and containerd should be supported for 90 more days",
-    why="nodes of this image outlive the support, and the next minor takes time to test",
+    why="nodes of this image may run longer than the support, and testing the next version takes time",
 )
 def support_ends_soon(given: RuleInput) -> Iterator[Finding]:
     for product in _products(given):
         if given.today <= product.end <= given.today + _SOON:
             yield Finding(
-                product.path, f"support of {product.title} ends on {product.end}", f"plan for {product.later}"
+                product.path,
+                f"support of {product.title} ends on {product.end}",
+                f"plan the upgrade to {product.later}",
             )
 
 
@@ -111,6 +113,6 @@ def allow_eol_idle(given: RuleInput) -> Iterator[Finding]:
     if given.config.allow_eol and not any(product.end < given.today for product in _products(given)):
         yield Finding(
             ("allow_eol",),
-            "everything here is still supported, so this would first do something on the day when that ends",
+            "allow_eol has no effect: everything in the config is still supported",
             "leave it out until it is needed",
         )

@@ -1,7 +1,8 @@
-"""A config in; what it asks for that this version of imagegen cannot make yet, by name, out. Pure.
+"""Finds settings of a config that are not implemented yet. Pure.
 
-What is not built is refused, never ignored. A value asks for it where it is not the model's own default, or, where the
-row names values, where it is one of these. A row goes when its work is done; a test holds the rows against the model.
+Such settings are rejected, never ignored. A row lists keys: a key counts where its value is not the default or, where
+the row lists values, where it is one of those. A row is deleted when its feature is implemented; a test compares the
+rows with the model.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ RULE = "not-built-yet"
 
 
 class AskedBy(TypedDict):
-    """A key that asks for a feature, and with which values it does where not every one does."""
+    """A key that requires a feature; `values` where only these require it."""
 
     path: str
     values: NotRequired[list[str]]
 
 
 class Feature(TypedDict):
-    """What is not built yet, and what asks for it."""
+    """A feature that is not implemented yet, and the keys that require it."""
 
     what: str
     asked_by: list[AskedBy]
@@ -43,22 +44,24 @@ class Feature(TypedDict):
 
 
 def features() -> dict[str, Feature]:
-    """What is known to the config and not built yet, by name. What is of one cloud lies in its provider's folder."""
+    """The features that are not implemented yet, by name: the general ones, and those of each provider."""
     return read_rows(*(folder / "unimplemented.json" for folder in (Path(__file__).parent, *provider_folders())))
 
 
 def find_unimplemented(config: ImageConfig, specs: Mapping[str, Spec], document: Document) -> list[Problem]:
-    """Each place that asks for something that is not built yet."""
+    """Find every setting that requires a feature that is not implemented yet."""
     problems = []
     for name, feature in features().items():
         for asked_by in feature["asked_by"]:
             path, values = tuple(asked_by["path"].split(".")), asked_by.get("values")
-            for at in _asking_targets(specs, path, values) if path[0] == "targets" else _asking(config, path, values):
+            for at in (
+                _find_in_targets(specs, path, values) if path[0] == "targets" else _find_keys(config, path, values)
+            ):
                 problems.append(_problem(name, feature, document, at))
         problems += [
-            _problem(name, feature, document, ("overrides", asked))
-            for asked in feature.get("overrides", {})
-            if asked in config.overrides
+            _problem(name, feature, document, ("overrides", override))
+            for override in feature.get("overrides", {})
+            if override in config.overrides
         ]
     return problems
 
@@ -66,43 +69,45 @@ def find_unimplemented(config: ImageConfig, specs: Mapping[str, Spec], document:
 def _problem(name: str, feature: Feature, document: Document, path: YamlPath) -> Problem:
     problem = document.problem(
         path,
-        f"{feature['what']} is not built yet ({name})",
-        f"leave it out; `imagegen rules {name}` says what asks for it",
+        f"{feature['what']} is not implemented yet ({name})",
+        f"leave it out; `imagegen rules {name}` lists the keys that require it",
     )
     return dataclasses.replace(problem, severity=WARNING, rule=RULE)
 
 
 def override_names() -> dict[str, str]:
-    """The names that artifacts of steps which are not built yet will answer to, and what each moves."""
+    """The overrides of steps that are not implemented yet, with the artifact of each."""
     return {name: what for feature in features().values() for name, what in feature.get("overrides", {}).items()}
 
 
 def notes() -> dict[str, str]:
-    """What is to be said of a key that asks for something that is not built yet, by its path."""
+    """The notes for the reference, by the path of the key."""
     rows = [asked_by for feature in features().values() for asked_by in feature["asked_by"]]
-    return {row["path"]: ", ".join(["not built yet", *row.get("values", [])]).replace(", ", ": ", 1) for row in rows}
+    return {
+        row["path"]: ", ".join(["not implemented yet", *row.get("values", [])]).replace(", ", ": ", 1) for row in rows
+    }
 
 
-def _asking_targets(specs: Mapping[str, Spec], path: YamlPath, values: Sequence[object] | None) -> Iterator[YamlPath]:
-    """A row names a cloud; asked is each target of that cloud."""
+def _find_in_targets(specs: Mapping[str, Spec], path: YamlPath, values: Sequence[object] | None) -> Iterator[YamlPath]:
+    """A row names a provider, and applies to every target of that provider."""
     for target, spec in specs.items():
         if spec.provider == path[1]:
-            yield from _asking(spec.settings, path[2:], values, ("targets", target))
+            yield from _find_keys(spec.settings, path[2:], values, ("targets", target))
 
 
-def _asking(value: object, path: YamlPath, values: Sequence[object] | None, at: YamlPath = ()) -> Iterator[YamlPath]:
+def _find_keys(value: object, path: YamlPath, values: Sequence[object] | None, at: YamlPath = ()) -> Iterator[YamlPath]:
     name, rest = path[0], path[1:]
     if name == "*" and isinstance(value, dict):
         for key, item in value.items():
-            yield from _asking(item, rest, values, (*at, key))
+            yield from _find_keys(item, rest, values, (*at, key))
         return
-    # A section that is left out, or the short form of an override, has no such key.
+    # A section that is left out and the short form of an override have no such key.
     if not isinstance(value, pydantic.BaseModel):
         return
-    found = getattr(value, str(name))
+    item = getattr(value, str(name))
     if rest:
-        yield from _asking(found, rest, values, (*at, name))
-    elif (found in values) if values is not None else found != _default(value, str(name)):
+        yield from _find_keys(item, rest, values, (*at, name))
+    elif (item in values) if values is not None else item != _default(value, str(name)):
         yield (*at, name)
 
 

@@ -1,10 +1,10 @@
-"""Versions and releases: whether the catalogue knows them, and whether Windows comes as it is asked for. Pure."""
+"""The rules for versions and Windows releases that the catalogue must contain. Pure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.catalog.facts import known, minor, table
+from imagegen.catalog.facts import find_row, minor, table
 from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def kubernetes_known(given: RuleInput) -> Iterator[Finding]:
     "kubernetes-newer-than-catalogue",
     WARNING,
     "The Kubernetes minor should not be newer than the catalogue",
-    why="nobody has checked which pause image, crictl and flags that Kubernetes needs",
+    why="nobody has checked which pause image, crictl and flags this Kubernetes requires",
 )
 def kubernetes_newer(given: RuleInput) -> Iterator[Finding]:
     yield from _newer(_KUBERNETES, "Kubernetes", given.config.kubernetes.version, "kubernetes", "minors")
@@ -42,7 +42,7 @@ def kubernetes_newer(given: RuleInput) -> Iterator[Finding]:
     "containerd-known",
     ERROR,
     "The containerd line must be in the catalogue",
-    why="the config schema, the fitting Kubernetes minors and the end of support come from the catalogue",
+    why="the config schema, the compatible Kubernetes minors and the end of support come from the catalogue",
 )
 def containerd_known(given: RuleInput) -> Iterator[Finding]:
     if containerd := given.config.runtime.containerd:
@@ -53,7 +53,7 @@ def containerd_known(given: RuleInput) -> Iterator[Finding]:
     "containerd-newer-than-catalogue",
     WARNING,
     "The containerd line should not be newer than the catalogue",
-    why="nobody has checked which config schema and which Kubernetes that containerd needs",
+    why="nobody has checked which config schema and which Kubernetes this containerd requires",
 )
 def containerd_newer(given: RuleInput) -> Iterator[Finding]:
     if containerd := given.config.runtime.containerd:
@@ -61,21 +61,20 @@ def containerd_newer(given: RuleInput) -> Iterator[Finding]:
 
 
 def _unknown(path: YamlPath, product: str, version: str, name: str, rows: str) -> Iterator[Finding]:
-    if known(table(name)[rows], version) is None:
-        message = f"the catalogue knows no {product} {minor(version)}"
-        known_ones = list(table(name)[rows])
-        # Of so many without a gap the ends say it.
-        listed = f"{known_ones[0]} to {known_ones[-1]}" if name == "kubernetes" else ", ".join(known_ones)
-        yield Finding(path, message, f"known: {listed}")
+    if find_row(table(name)[rows], version) is None:
+        known = list(table(name)[rows])
+        # The catalogue has every minor of Kubernetes between the first and the last.
+        choices = f"{known[0]} to {known[-1]}" if name == "kubernetes" else ", ".join(known)
+        yield Finding(path, f"the catalogue has no {product} {minor(version)}", f"known: {choices}")
 
 
 def _newer(path: YamlPath, product: str, version: str, name: str, rows: str) -> Iterator[Finding]:
-    found = known(table(name)[rows], version)
-    if found and found.newer:
+    row = find_row(table(name)[rows], version)
+    if row and row.newer:
         yield Finding(
             path,
-            f"{product} {minor(version)} is newer than the catalogue: the facts of {found.minor} are taken",
-            f"choose {found.minor}, or read what has changed since and try the image",
+            f"{product} {minor(version)} is newer than the catalogue, so imagegen uses the facts of {row.minor}",
+            f"choose {row.minor}, or read its release notes and test the image",
         )
 
 
@@ -85,7 +84,7 @@ def cloudbase_init_known(given: RuleInput) -> Iterator[Finding]:
     if version not in versions:
         yield Finding(
             ("cloudbase_init", "version"),
-            f"the catalogue does not know cloudbase-init {version}, and nobody has tried it here",
+            f"cloudbase-init {version} is not in the catalogue and not tested with imagegen",
             f"known: {', '.join(versions)}",
         )
 
@@ -101,12 +100,12 @@ def windows_release_known(given: RuleInput) -> Iterator[Finding]:
     if release not in windows["releases"] and release not in windows["refused"]:
         yield Finding(
             _RELEASE,
-            f"the catalogue knows no Windows release {release!r}",
+            f"unknown Windows release {release!r}",
             f"choose one of {', '.join(windows['releases'])}",
         )
 
 
-@rule("windows-release-refused", ERROR, "The Windows release must still work as a Kubernetes node")
+@rule("windows-release-refused", ERROR, "Kubernetes must still support the Windows release")
 def windows_release_refused(given: RuleInput) -> Iterator[Finding]:
     windows = table("windows")
     if refused := windows["refused"].get(given.config.windows.release):

@@ -1,11 +1,11 @@
-"""Windows with Kubernetes, with container images and with its own fixes, and what sharing it asks for. Pure."""
+"""The rules for Windows: its Kubernetes, container images, registry fixes and updates. Pure."""
 
 from __future__ import annotations
 
 import datetime
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import known, numbers, table
+from imagegen.catalog.facts import find_row, numbers, table
 from imagegen.judging import ERROR, WARNING, Finding, rule
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MICROSOFTS: Final = "mcr.microsoft.com/"
 _BASE_IMAGES: Final = "mcr.microsoft.com/windows/"
 _WINDOWS_WORDS: Final = ("windows", "nanoserver", "servercore")
-# Where the build stands in 10.0.20348.1.
+# The index of the build in 10.0.20348.1.
 _BUILD: Final = 2
 
 
@@ -33,15 +33,15 @@ def windows_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
 
 def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
     release, minors = given.config.windows.release, table("kubernetes")["minors"]
-    found = known(minors, given.config.kubernetes.version)
+    kubernetes = find_row(minors, given.config.kubernetes.version)
     known_release = table("windows")["releases"].get(release)
-    if not found or not known_release:
+    if not kubernetes or not known_release:
         return
-    nothing = f"the catalogue does not say whether Kubernetes {found.minor} runs on {known_release['title']}"
-    row = found.row["windows"].get(release, {"verdict": "untested", "reason": nothing})
+    unknown = f"the catalogue does not say whether Kubernetes {kubernetes.minor} runs on {known_release['title']}"
+    row = kubernetes.row["windows"].get(release, {"verdict": "untested", "reason": unknown})
     if row["verdict"] != verdict:
         return
-    releases = [name for name, other in found.row["windows"].items() if other["verdict"] == "tested"]
+    releases = [name for name, other in kubernetes.row["windows"].items() if other["verdict"] == "tested"]
     others = [name for name, other in minors.items() if other["windows"].get(release, {}).get("verdict") == "tested"]
     choices = [f"Windows {' or '.join(releases)}"] if releases else []
     choices += [f"Kubernetes {others[0]} to {others[-1]}"] if others else []
@@ -55,7 +55,7 @@ def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
 @rule(
     "container-image-release",
     ERROR,
-    "Container images must be of a Windows release that the host can run",
+    "Container images must have a Windows release that the host can run",
     why="a container shares the kernel of its host",
 )
 def container_image_release(given: RuleInput) -> Iterator[Finding]:
@@ -66,20 +66,20 @@ def container_image_release(given: RuleInput) -> Iterator[Finding]:
     for path, image in _container_images(given):
         of = _release_of(image, of_windows=path[0] == "windows")
         if of and of not in runs:
-            message = f"{image} is of Windows {of}, whose containers {release['title']} does not run"
+            message = f"{image} has Windows {of}, but {release['title']} cannot run containers of that release"
             tags = ", ".join(tag for tag, name in table("images")["tags"].items() if name in runs)
             yield Finding(path, message, f"choose an image with one of the tags {tags}")
 
 
-@rule("container-image-tag-known", WARNING, "A container image's tag should say its Windows release")
+@rule("container-image-tag-known", WARNING, "The tag of a container image should contain its Windows release")
 def container_image_tag_known(given: RuleInput) -> Iterator[Finding]:
     for path, image in _container_images(given):
-        # Other images may be of several releases at once, or of none that matters.
+        # Other images may support several releases, or not depend on one.
         if (path[0] == "windows" or image.startswith(_BASE_IMAGES)) and _release_of(image, of_windows=True) is None:
             yield Finding(
                 path,
-                f"nothing says of which Windows release {image} is, so nobody knows whether the host runs it",
-                f"name a tag: {', '.join(table('images')['tags'])}, or one with the build, as 10.0.20348.1",
+                f"the Windows release of {image} is unknown, so the host may be unable to run it",
+                f"choose a tag with {', '.join(table('images')['tags'])}, or with the build, for example 10.0.20348.1",
             )
 
 
@@ -91,13 +91,13 @@ def _container_images(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
 
 
 def _release_of(image: str, *, of_windows: bool) -> str | None:
-    """The release that a part of a container image's tag names, in its own word or by its build."""
+    """The release in a container image's tag, by its name or build; None where the tag has none."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2].lower()
     images, releases = table("images"), table("windows")["releases"]
     words = images["tags"] | {word: row["release"] for word, row in images["former_tags"].items()}
     builds = {str(row["build"]): row["release"] for row in images["former_tags"].values()}
     builds |= {str(row["build"]): name for name, row in releases.items()}
-    # Elsewhere 2004 may be a version like any other.
+    # In tags of other images, 2004 may be any version.
     plain = of_windows or image.startswith(_MICROSOFTS) or any(word in tag for word in _WINDOWS_WORDS)
     for part in tag.split("-"):
         numbered = part.split(".")
@@ -109,7 +109,7 @@ def _release_of(image: str, *, of_windows: bool) -> str | None:
 
 
 def _runs(given: RuleInput) -> set[str]:
-    """The releases whose containers the host runs: with a hypervisor between them, all older ones too."""
+    """The releases whose containers the host can run. Hyper-V isolation adds all older releases."""
     windows, releases = given.config.windows, table("windows")["releases"]
     host = releases[windows.release]
     runs = set(host["runs_images_of"])
@@ -126,7 +126,7 @@ def pause_for_windows(given: RuleInput) -> Iterator[Finding]:
         return
     name, _, tag = image.partition("@")[0].rpartition("/")[2].partition(":")
     least = release["pause_at_least"]
-    # Only what is called pause is numbered like it.
+    # Images with other names have other versions.
     if name == "pause" and numbers(tag) and numbers(tag) < numbers(least):
         yield Finding(
             ("kubernetes", "pause_image"),
@@ -139,9 +139,12 @@ def pause_for_windows(given: RuleInput) -> Iterator[Finding]:
 def hot_fix_review(given: RuleInput) -> Iterator[Finding]:
     for fix in table("windows")["releases"].get(given.config.windows.release, {}).get("hot_fixes", []):
         if datetime.date.fromisoformat(fix["expires"]) < given.today:
-            what = f"the registry value {fix['name']} ({fix['reason']})"
-            message = f"{what} was to be looked at again by {fix['expires']}: Windows may not need it any more"
-            yield Finding(("windows", "release"), message, "use an imagegen with a newer catalogue")
+            yield Finding(
+                ("windows", "release"),
+                f"the review of the registry value {fix['name']} ({fix['reason']}) was due on {fix['expires']}: "
+                "Windows may not need it any more",
+                "use an imagegen with a newer catalogue",
+            )
 
 
 @rule("updates-exclude", ERROR, "An excluded update must be one that would otherwise be installed")
@@ -152,10 +155,10 @@ def updates_exclude(given: RuleInput) -> Iterator[Finding]:
     for index, kb in enumerate(updates.exclude):
         path: YamlPath = ("windows", "updates", "exclude", index)
         if kb in updates.kbs:
-            yield Finding(path, f"{kb} is asked for under kbs and excluded here", "leave one of both out")
+            yield Finding(path, f"{kb} is both in kbs and in exclude", "remove it from one of them")
         elif not updates.categories:
             yield Finding(
                 path,
-                f"only what kbs names is installed, and {kb} is not among it: excluding it does nothing",
-                "leave it out, or name categories",
+                f"excluding {kb} has no effect: without categories, only the updates in kbs are installed",
+                "leave it out, or set categories",
             )

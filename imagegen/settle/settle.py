@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from imagegen.catalog.facts import known, numbers, provider_text, sources, table
+from imagegen.catalog.facts import find_row, numbers, provider_text, sources, table
 from imagegen.settle.spec import AgentConfig, CatalogueValue, Facts, HotFix, Origin, Spec
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
 
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
     """The row for a version, and its origin; an empty row if the catalogue does not know the version."""
-    found = known(table(name)[rows], version)
+    found = find_row(table(name)[rows], version)
     return (found.row, _origin(name, found.minor, found.row["source"])) if found else ({}, Origin("catalogue", name))
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from imagegen.providers.aws.checks import ask_quickly, ask_thoroughly
+from imagegen.providers.aws.checks import run_quick_checks, run_thorough_checks
 from imagegen.providers.aws.settings import Settings
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def test_aws(file: Path, compare: Compare) -> None:
     settings = Settings.model_validate({"region": "us-east-1", **case.get("settings", {})})
     account = Account(case.get("answers", {}))
     if case["ask"] == "quickly":
-        checks = ask_quickly(account.client, settings)
+        checks = run_quick_checks(account.client, settings)
     else:
-        checks = ask_thoroughly(account.client, settings, REQUEST)
+        checks = run_thorough_checks(account.client, settings, REQUEST)
     compare(file, checks, account.calls)

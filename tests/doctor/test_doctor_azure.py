@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from azure.core.exceptions import HttpResponseError
 
-from imagegen.providers.azure.checks import ask_quickly, ask_thoroughly
+from imagegen.providers.azure.checks import run_quick_checks, run_thorough_checks
 from imagegen.providers.azure.settings import Settings
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_azure(file: Path, compare: Compare) -> None:
     definition = {DEFINITION: {"properties": case["definition"]}} if "definition" in case else {}
     arm = Subscription(definition | case.get("answers", {}))
     if case["ask"] == "quickly":
-        checks = ask_quickly(cast("Arm", arm), settings)
+        checks = run_quick_checks(cast("Arm", arm), settings)
     else:
-        checks = ask_thoroughly(cast("Arm", arm), settings, "1.35.6")
+        checks = run_thorough_checks(cast("Arm", arm), settings, "1.35.6")
     compare(file, checks, arm.calls)

@@ -29,7 +29,7 @@ from imagegen.errors import BuildError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.reading import read_runs
 from imagegen.plan.model import BuildPlan
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.providers.aws import client
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.azure import provider as azure_provider
@@ -354,7 +354,7 @@ class Product:
         """`imagegen janitor --delete`."""
         assert self.cloud is not None
         console = Console(io.StringIO(), plain=True)
-        run = Run({**self.cloud.environ, "HOME": str(folder)}, LABELS, "2026-11-18T22:00:00Z", "janitor")
+        run = RunFacts({**self.cloud.environ, "HOME": str(folder)}, LABELS, "2026-11-18T22:00:00Z", "janitor")
 
         def read() -> list[RecordedRun]:
             return read_runs(folder / "out", console.warn)
@@ -369,7 +369,9 @@ class Product:
             self.prepared,
             lock_file=folder / "lock.json",
             out=folder / "out",
-            run=Run({**self.cloud.environ, "HOME": str(folder)}, LABELS, f"2026-11-18T{hour:02}:00:00Z", f"run-{hour}"),
+            run=RunFacts(
+                {**self.cloud.environ, "HOME": str(folder)}, LABELS, f"2026-11-18T{hour:02}:00:00Z", f"run-{hour}"
+            ),
             console=Console(said, plain=True),
             rebuild=False,
             with_publish=True,

@@ -17,7 +17,7 @@ from imagegen.build.tools import find_tools
 from imagegen.console import Console
 from imagegen.contents import PACKER
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.clouds.aws.edge import AwsOptions
@@ -109,7 +109,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network
         yield net
 
 
-def _plan(settings: Settings, run: Run) -> BuildPlan:
+def _plan(settings: Settings, run: RunFacts) -> BuildPlan:
     aws = provider("aws")
     base = aws.look_up_base(settings, aws.base_request(settings, {}), run)
     assert base.identity == {"owner": _BASE.owner, "name": _BASE.name}
@@ -146,7 +146,7 @@ def _write_tree(plan: BuildPlan, tree: Path) -> None:
 
 
 def test_everything_at_once_is_built_found_and_published(network: Network, tmp_path: Path) -> None:
-    run = Run(dict(os.environ), {}, "2026-11-18T10:00:00Z")
+    run = RunFacts(dict(os.environ), {}, "2026-11-18T10:00:00Z")
     plan = _plan(Settings.model_validate(_EVERYTHING), run)
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -89,7 +89,7 @@ def _spoilt(scene: Scene) -> Scene:
 
 WRONG = {
     "aws": {
-        "publish region us-west-2": "this account has not enabled it",
+        "publish region us-west-2": "this account has not enabled the region",
         "vCPU quota L-1216C47A": "m5.large needs 2, too many",
         "permission for ec2:CreateKeyPair": "no identity-based policy allows the ec2:CreateKeyPair action",
         "permission for ec2:CopyImage in us-west-2": "AuthFailure",

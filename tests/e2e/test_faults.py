@@ -41,7 +41,7 @@ class Case:
 CASES = {
     "aws": (
         # The longest first.
-        Case(("same-client-token",), ("ami-0123456789abcdef0 in us-west-2 is not there: another copy is made",)),
+        Case(("same-client-token",), ("ami-0123456789abcdef0 in us-west-2 no longer exists: starting another copy",)),
         Case(
             ("capacity",),
             ("warning: m6i.large is not available now (InsufficientInstanceCapacity): trying m5.large",),
@@ -54,14 +54,14 @@ CASES = {
         ),
         Case(
             ("server-error", "dropped-connection", "throttle"),
-            ("to us-west-2 begins later: RequestLimitExceeded",),
+            ("to us-west-2 starts later: RequestLimitExceeded",),
         ),
         Case(
             ("copy-fails",),
             (
                 "in us-west-2, is failed: Client.InternalError: Copy image failed with an internal error.",
-                "hint: deregister it (`imagegen janitor --delete` does it too), and run the same command again: it "
-                "continues with what is there",
+                "hint: deregister it, or run `imagegen janitor --delete`; then run the same command again: it "
+                "it continues, and keeps finished copies",
             ),
         ),
         Case(("region-not-enabled",), ("aws account enable-region --region-name us-west-2",)),
@@ -73,7 +73,7 @@ CASES = {
         ),
         Case(
             ("html-page",),
-            ("ec2.us-east-1.amazonaws.com answered 403 with an HTML page: a proxy or filter stands between",),
+            ("answered 403 with an HTML page: a proxy or web filter answered instead of AWS",),
         ),
     ),
     "azure": (

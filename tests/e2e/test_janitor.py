@@ -24,7 +24,7 @@ from imagegen.files import write_tree
 from imagegen.leftovers import sweep
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
 from imagegen.rehearsal.clouds.aws.edge import AwsOptions
@@ -112,8 +112,8 @@ class Cut:
         return self.folder / "out"
 
     @property
-    def run(self) -> Run:
-        return Run({**os.environ, **self.environ}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000")
+    def run(self) -> RunFacts:
+        return RunFacts({**os.environ, **self.environ}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-000000")
 
     @property
     def place(self) -> sweep.Place:

@@ -41,7 +41,7 @@ CLI = "import sys\nfrom imagegen.cli.main import main\nsys.argv[0] = 'imagegen'\
 LOCK = """\
 import sys, pathlib
 from imagegen.artifacts.lock import lock_bytes
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.providers.provider import provider
 from tests.conftest import load_today, make_test_lock
 config = pathlib.Path(sys.argv[1])
@@ -49,7 +49,8 @@ loaded, toy = load_today(config), provider("toy")
 lock = make_test_lock(loaded, "aws")
 specs = {name: spec for name, spec in loaded.specs.items() if spec.provider == "toy"}
 requests = {name: toy.base_request(spec.settings, spec.offered_image) for name, spec in specs.items()}
-bases = {name: toy.look_up_base(specs[name].settings, request, Run({}, {}, "")) for name, request in requests.items()}
+run = RunFacts({}, {}, "")
+bases = {name: toy.look_up_base(specs[name].settings, request, run) for name, request in requests.items()}
 config.with_name("config.lock.json").write_bytes(lock_bytes(lock.model_copy(update={"base_images": bases})))
 """
 CHECK = """\
@@ -57,10 +58,10 @@ import os, pathlib, sys
 from imagegen import pipeline
 from imagegen.build.workspace import BuildFolder
 from imagegen.console import Console
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from tests.conftest import load_today
 config, tree = map(pathlib.Path, sys.argv[1:])
-loaded, run = load_today(config), Run(os.environ, {}, "")
+loaded, run = load_today(config), RunFacts(os.environ, {}, "")
 toy = pipeline.prepare_target(loaded, "toy")
 decision = pipeline.decide(toy, pipeline.read_lock_for(toy, config.with_name("config.lock.json")))
 tools = pipeline.find_toolchain(decision.plan, run, Console(sys.stderr, plain=True))

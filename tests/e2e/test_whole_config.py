@@ -16,7 +16,7 @@ from imagegen.build import process
 from imagegen.console import Console
 from imagegen.errors import ExitCode, RefusedError
 from imagegen.files import write_tree
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws.fleets import not_started
 from imagegen.rehearsal.clouds.aws.instances import Refused
@@ -57,7 +57,7 @@ _SECRET_NAME = "IMAGES_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 def _check(decided: Decided, out: Path, environ: dict[str, str]) -> None:
     """`packer fmt -check` and `packer validate`, as every build begins."""
     decision = decided.decision
-    run = Run(environ, {}, "2026-11-18T10:00:00Z")
+    run = RunFacts(environ, {}, "2026-11-18T10:00:00Z")
     folder = pipeline.build_folder(decision.plan, out)
     write_tree(pipeline.render_tree(decision), folder.tree)
     tools = pipeline.find_toolchain(decision.plan, run, Console(io.StringIO(), plain=True))

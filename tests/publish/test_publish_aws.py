@@ -12,7 +12,7 @@ import botocore.exceptions
 import pytest
 
 from imagegen import errors
-from imagegen.providers import CloudImage, Run
+from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws.publish import publish
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
@@ -178,7 +178,7 @@ def test_publish(
     case = json.loads(file.read_text())
     plan = make_plan("aws", _settings(case["regions"], **case.get("settings", {})))
     cloud = Cloud(case, plan.image_id, journal)
-    run = Run({}, case.get("labels", {}), "2026-11-18T10:00:00Z", "run-2", "2026-11-18T18:00:00Z")
+    run = RunFacts({}, case.get("labels", {}), "2026-11-18T10:00:00Z", "run-2", "2026-11-18T18:00:00Z")
     built = CloudImage("ami-source", "us-east-1", "node-1", "available")
     expected = case["expect"]
 
@@ -220,7 +220,7 @@ def test_two_runs_that_race_make_one_copy_and_a_failed_copy_is_not_given_back(
     source = {"id": "ami-source", "states": ["available"]}
     case = {"cloud": {"us-east-1": [source]}, "copies": {"eu-west-1": {"states": ["unseen", "available"]}}}
     cloud = Cloud(case, plan.image_id, journal)
-    run = Run({}, {}, "2026-11-18T10:00:00Z")
+    run = RunFacts({}, {}, "2026-11-18T10:00:00Z")
     built = CloudImage("ami-source", "us-east-1", "node-1", "available")
 
     def copies() -> int:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imagegen.providers import CloudImage, Run
+from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws.client import ec2_clients
 from imagegen.providers.aws.publish import publish
 from imagegen.providers.aws.settings import Auth, Settings
@@ -69,7 +69,7 @@ def test_a_copy_that_was_deregistered_is_made_again_and_then_kept(
     built = CloudImage(ami, HOME, "node-1", "available")
 
     def published(hour: int) -> tuple[str, int]:
-        run = Run({}, {}, f"2026-11-18T{hour}:00:00Z")
+        run = RunFacts({}, {}, f"2026-11-18T{hour}:00:00Z")
         result = publish(clients, plan, built, run, console, journal.clock())
         assert [image.region for image in result.images] == [HOME, AWAY]
         return result.images[1].id, result.made

@@ -15,7 +15,7 @@ from azure.mgmt.compute.models import GalleryImageVersion
 
 from imagegen import errors
 from imagegen.console import Console
-from imagegen.providers import CloudImage, Run
+from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.azure import gallery, numbering
 from imagegen.providers.azure.publish import publish
 from imagegen.providers.azure.settings import Settings
@@ -134,7 +134,7 @@ def test_gallery(
     )
     versions = Versions(case, plan.image_id, journal)
     client = cast("ComputeManagementClient", SimpleNamespace(gallery_image_versions=versions))
-    run = Run({}, case.get("labels", {}), case.get("started", "2026-11-18T10:00:00Z"))
+    run = RunFacts({}, case.get("labels", {}), case.get("started", "2026-11-18T10:00:00Z"))
     stream = io.StringIO()
     console = Console(stream, plain=True, quiet=True)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.config.reference import flow, scalar
 from imagegen.documents.yaml import read_yaml
-from imagegen.rules.examples import Example, Said
+from imagegen.rules.examples import Example, ExampleProblem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,9 @@ def make_example(rule: str, cases: Sequence[Case], supposes: str) -> Example:
     broken, fine = min(pairs, key=distance)
     folder = f"{broken.file.parent}{os.sep}"
     says = [
-        Said(item.path, item.message.replace(folder, ""), item.hint) for item in broken.problems if item.rule == rule
+        ExampleProblem(item.path, item.message.replace(folder, ""), item.hint)
+        for item in broken.problems
+        if item.rule == rule
     ]
     return Example(texts[broken.file], tuple(says), texts[fine.file], supposes)
 

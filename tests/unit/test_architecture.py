@@ -513,7 +513,7 @@ def test_what_is_harmless_may_be_printed(value: str) -> None:
     [
         ("imagegen.config.model", "from imagegen.plan.model import BuildPlan\n"),
         ("imagegen.render.tree", "from imagegen.providers.provider import provider\n"),
-        ("imagegen.build.packer", "def f() -> None:\n    from imagegen.providers import Run\n"),
+        ("imagegen.build.packer", "def f() -> None:\n    from imagegen.providers import RunFacts\n"),
         ("imagegen.providers.aws.publish", "from imagegen.manifest.store import LocalStore\n"),
         ("imagegen.plan.resolve", "from imagegen.providers.provider import provider\n"),
         ("imagegen.errors", "import imagegen.console\n"),

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from imagegen.build.journal import RecordedRun
     from imagegen.leftovers.sweep import Outcome, Place
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
 
 _LIMIT = 50
 
@@ -90,7 +90,7 @@ def janitor(
 
 
 def _places_of_config(
-    config: Path, target: str | None, sets: tuple[str, ...], run: Run
+    config: Path, target: str | None, sets: tuple[str, ...], run: RunFacts
 ) -> tuple[list[Place], list[ImagegenError]]:
     """Where the config's targets build, and what is wrong with those of which that cannot be told."""
     loaded = load_config(config_request(config, sets))

@@ -15,7 +15,7 @@ from imagegen.rules.unimplemented import RULE, AskedBy, features
 @click.argument("identifier", metavar="[ID]", required=False)
 @options.FORMAT
 def rules(identifier: str | None, form: str) -> None:
-    """List the rules for configs and the features that are not built yet, or explain one of them.
+    """List the rules for configs and the features that are not implemented yet, or explain one of them.
 
     A message of `imagegen validate` ends with the id of its rule. With an ID: what the rule demands and why,
     a config that breaks it, and the nearest config that does not.
@@ -37,7 +37,11 @@ def rules(identifier: str | None, form: str) -> None:
         if identifier is not None:
             check_known("rule", identifier, [RULE, *known, *unimplemented])
         rows = [] if identifier else [(rule.id, rule.severity, rule.summary) for rule in known.values()]
-        lines = [*columns(rows, width), *([""] if rows else []), "Not built yet, and refused by `imagegen plan`:"]
+        lines = [
+            *columns(rows, width),
+            *([""] if rows else []),
+            "Not implemented yet, and rejected by `imagegen plan`:",
+        ]
         lines += columns([(row["id"], row["summary"]) for row in unimplemented.values()], width)
         shown = [{"id": name, "severity": severity, "summary": summary} for name, severity, summary in rows]
         print_as([*shown, *unimplemented.values()], lines, form)

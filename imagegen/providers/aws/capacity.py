@@ -1,4 +1,4 @@
-"""Whether a builder of one of the config's sizes can be had: offered where it is to stand, and within the quota."""
+"""Checks whether AWS offers a size for the builder in its zone, within the vCPU quota."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
-from imagegen.providers.aws.client import explained
+from imagegen.providers.aws.client import explain_errors
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, check_sizes, run_check
 
 if TYPE_CHECKING:
@@ -29,44 +29,44 @@ _LETTERS: Final = re.compile(r"[a-z]+")
 
 
 def capacity_checks(clients: ServiceClients, settings: Settings) -> tuple[list[Check], list[str]]:
-    """Whether sizes are offered and the quotas have room for one of each; and the sizes that are offered."""
+    """The checks of sizes and quotas, and the sizes that AWS offers."""
     offered: list[str] = []
     checks = run_check("sizes", lambda: _sizes(clients("ec2", settings.region), settings, offered))
     if offered:
-        checks += _if_no_other_will_do(run_check("vCPU quota", lambda: _quotas(clients, settings, offered)))
+        checks += _accept_other_quotas(run_check("vCPU quota", lambda: _quotas(clients, settings, offered)))
     return checks, offered
 
 
-def _if_no_other_will_do(quotas: list[Check]) -> list[Check]:
-    """Sizes of another family have a quota of their own: one that has room is enough."""
+def _accept_other_quotas(quotas: list[Check]) -> list[Check]:
+    """A full quota is no error where another one has room: sizes of other families have other quotas."""
     verdicts = {check.verdict for check in quotas}
-    instead = OK if OK in verdicts else UNKNOWN if UNKNOWN in verdicts else WRONG
-    return [dataclasses.replace(check, verdict=instead) if check.verdict == WRONG else check for check in quotas]
+    verdict = OK if OK in verdicts else UNKNOWN if UNKNOWN in verdicts else WRONG
+    return [dataclasses.replace(check, verdict=verdict) if check.verdict == WRONG else check for check in quotas]
 
 
 def _sizes(ec2: EC2Client, settings: Settings, offered: list[str]) -> Iterator[Check]:
-    """Fills `offered` too."""
+    """Check whether the sizes are offered; adds these to `offered`."""
     place, filters = _place(ec2, settings)
     filters.append({"Name": "instance-type", "Values": settings.instance_types})
     kind: LocationTypeType = "region" if place == settings.region else "availability-zone"
-    with explained(f"asking which sizes {place} offers", RefusedError):
-        found = ec2.describe_instance_type_offerings(LocationType=kind, Filters=filters)["InstanceTypeOfferings"]
-    known = {offering["InstanceType"] for offering in found}
+    with explain_errors(f"asking which sizes {place} offers", RefusedError):
+        offerings = ec2.describe_instance_type_offerings(LocationType=kind, Filters=filters)["InstanceTypeOfferings"]
+    known = {offering["InstanceType"] for offering in offerings}
     offered += [size for size in settings.instance_types if size in known]
     yield check_sizes(
         "sizes",
         [f"{size} is offered in {place}" for size in offered],
         [f"{size} is not offered in {place}" for size in settings.instance_types if size not in known],
-        "name another size in targets.aws.instance_types",
+        "write another size to targets.aws.instance_types",
     )
 
 
 def _place(ec2: EC2Client, settings: Settings) -> tuple[str, list[FilterTypeDef]]:
-    """The subnet's zone where there is one, for not every zone has every size; else the region."""
+    """The zone of the subnet, because not every zone has every size; without a subnet the region."""
     subnet = settings.network.subnet_id
     if subnet is None:
         return settings.region, []
-    with explained(f"looking for the zone of {subnet}", RefusedError):
+    with explain_errors(f"looking for the zone of {subnet}", RefusedError):
         subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["Subnets"]
     if not subnets:
         return settings.region, []
@@ -75,33 +75,33 @@ def _place(ec2: EC2Client, settings: Settings) -> tuple[str, list[FilterTypeDef]
 
 
 def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -> Iterator[Check]:
-    with explained("asking how many vCPUs the sizes have", RefusedError):
+    with explain_errors("asking how many vCPUs the sizes have", RefusedError):
         types = clients("ec2", settings.region).describe_instance_types(InstanceTypes=list(sizes))["InstanceTypes"]
-    vcpus = {found["InstanceType"]: found["VCpuInfo"]["DefaultVCpus"] for found in types}
+    vcpus = {entry["InstanceType"]: entry["VCpuInfo"]["DefaultVCpus"] for entry in types}
     by_code: dict[str, list[str]] = {}
     for size in sizes:
         by_code.setdefault(_quota_code(size, is_spot=settings.spot is not None), []).append(size)
     for size in by_code.pop("", []):
-        yield Check(f"vCPU quota for {size}", UNKNOWN, "imagegen does not know which quota counts this family")
+        yield Check(f"vCPU quota for {size}", UNKNOWN, "imagegen does not know the quota of this family")
     quotas = clients("service-quotas", settings.region)
     for code, counted in by_code.items():
-        with explained(f"asking for the quota {code}", RefusedError, service="servicequotas"):
+        with explain_errors(f"asking for the quota {code}", RefusedError, service="servicequotas"):
             quota = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code).get("Quota", {})
         if "Value" not in quota:
-            yield Check(f"vCPU quota {code}", UNKNOWN, "the answer of service-quotas holds no value")
+            yield Check(f"vCPU quota {code}", UNKNOWN, "the answer of service-quotas has no value")
             continue
         limit = int(quota["Value"])
-        fitting = [f"{size} needs {vcpus[size]}" for size in counted if vcpus[size] <= limit]
-        others = [f"{size} needs {vcpus[size]}, too many" for size in counted if vcpus[size] > limit]
         command = f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code}"
         check = check_sizes(
             f"vCPU quota {code}",
-            fitting,
-            others,
+            [f"{size} needs {vcpus[size]}" for size in counted if vcpus[size] <= limit],
+            [f"{size} needs {vcpus[size]}, too many" for size in counted if vcpus[size] > limit],
             f"`{command} --region {settings.region} --desired-value {max(vcpus[size] for size in counted)}`",
         )
-        room = f"{limit} vCPUs of '{quota.get('QuotaName', code)}', not counting what runs now"
-        yield dataclasses.replace(check, message=f"{room}; {check.message}")
+        yield dataclasses.replace(
+            check,
+            message=f"{limit} vCPUs of '{quota.get('QuotaName', code)}', some of which may be in use; {check.message}",
+        )
 
 
 def _quota_code(size: str, *, is_spot: bool) -> str:

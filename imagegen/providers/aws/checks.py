@@ -1,4 +1,4 @@
-"""What AWS is asked before a build, so that what cannot succeed fails at once. Nothing is made by it."""
+"""The checks on AWS before a build, so that a hopeless build fails early. They create nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from imagegen.errors import RefusedError
 from imagegen.providers.aws import capacity, dry_runs
 from imagegen.providers.aws.base import look_up_base
-from imagegen.providers.aws.client import explained, service_clients
+from imagegen.providers.aws.client import explain_errors, service_clients
 from imagegen.providers.aws.faults import error_code
 from imagegen.providers.checks import OK, SIGN_IN, WRONG, Check, is_stopped, run_check
 from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
@@ -20,39 +20,39 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
 
     from imagegen.artifacts.lock import LockedBase
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
     from imagegen.providers.aws.client import ServiceClients
     from imagegen.providers.aws.settings import Settings
     from imagegen.settle.spec import Spec
 
-# Regions are enabled for an account one by one, and these cannot be disabled.
+# Every account has these regions, which cannot be disabled.
 _FIRST_REGIONS = {"cn": "cn-north-1", "us-gov": "us-gov-west-1"}
 _FIRST_REGION = "us-east-1"
 
 
-def quick_checks(settings: Settings, run: Run) -> list[Check]:
-    """Sign-in, regions, and what the config names of the account's own: a few requests."""
+def quick_checks(settings: Settings, run: RunFacts) -> list[Check]:
+    """Check sign-in, regions, and the resources of the account that the config names, in a few requests."""
     with service_clients(run.environ, settings.auth, deadline=Deadline()) as clients:
-        return ask_quickly(clients, settings)
+        return run_quick_checks(clients, settings)
 
 
-def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: Run) -> list[Check]:
-    """What takes longer: the base image, sizes and quotas, keys, and permissions by dry run."""
+def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: RunFacts) -> list[Check]:
+    """Check the base image, sizes and quotas, keys, and permissions by dry runs."""
     with service_clients(run.environ, spec.settings.auth, deadline=Deadline(THOROUGH_LIMIT_S)) as clients:
-        return ask_thoroughly(clients, spec.settings, request)
+        return run_thorough_checks(clients, spec.settings, request)
 
 
-def ask_quickly(clients: ServiceClients, settings: Settings) -> list[Check]:
-    """What AWS answers to the first questions."""
-    asked_in, signed_in = _sign_in(clients, settings.region)
+def run_quick_checks(clients: ServiceClients, settings: Settings) -> list[Check]:
+    """The quick checks with these clients."""
+    region, signed_in = _sign_in(clients, settings.region)
     checks = [signed_in]
     if is_stopped(checks):
         return checks
-    checks += run_check("regions", lambda: _regions(clients("ec2", asked_in), settings))
+    checks += run_check("regions", lambda: _regions(clients("ec2", region), settings))
     if is_stopped(checks):
         return checks
     network = settings.network
-    # A subnet is in a VPC: the default one is asked for where neither is named.
+    # The subnet determines the VPC. Without both, the build uses the default VPC.
     if network.subnet_id:
         checks += run_check(f"subnet {network.subnet_id}", lambda: _subnet(clients, settings))
     else:
@@ -66,36 +66,37 @@ def ask_quickly(clients: ServiceClients, settings: Settings) -> list[Check]:
 
 
 def _sign_in(clients: ServiceClients, region: str) -> tuple[str, Check]:
-    """The region where the account can be asked, and who asks.
+    """The region where sign-in works, and the check of the sign-in.
 
-    A region that is not enabled rejects everybody's credentials, and one that does not exist has no host: what is
-    wrong then is told by a region that every account has.
+    A region that is not enabled rejects all credentials, and one that does not exist has no host. In both cases another
+    region, which every account has, can still list the enabled regions.
     """
-    found = _who(clients, region)
+    check = _check_sign_in(clients, region)
     other = _FIRST_REGIONS.get(region.rpartition("-")[0].rpartition("-")[0], _FIRST_REGION)
-    if found.verdict != OK and other != region:
-        elsewhere = _who(clients, other)
+    if check.verdict != OK and other != region:
+        elsewhere = _check_sign_in(clients, other)
         if elsewhere.verdict == OK:
             return other, elsewhere
-    return region, found
+    return region, check
 
 
-def _who(clients: ServiceClients, region: str) -> Check:
+def _check_sign_in(clients: ServiceClients, region: str) -> Check:
     def look() -> Iterator[Check]:
-        with explained(f"signing in to {region}", RefusedError, service="sts"):
-            identity = clients("sts", region).get_caller_identity()
-        yield Check(SIGN_IN, OK, identity["Arn"])
+        with explain_errors(f"signing in to {region}", RefusedError, service="sts"):
+            arn = clients("sts", region).get_caller_identity()["Arn"]
+        yield Check(SIGN_IN, OK, arn)
 
     (check,) = run_check(SIGN_IN, look)
     return dataclasses.replace(check, stops=True)
 
 
 def _regions(ec2: EC2Client, settings: Settings) -> Iterator[Check]:
-    with explained("asking which regions are enabled", RefusedError):
+    with explain_errors("asking which regions are enabled", RefusedError):
         regions = ec2.describe_regions(AllRegions=True)["Regions"]
     statuses = {region["RegionName"]: region["OptInStatus"] for region in regions}
-    build_region = _region("build region", settings.region, statuses, "choose another targets.aws.region")
-    yield dataclasses.replace(build_region, stops=True)
+    yield dataclasses.replace(
+        _region("build region", settings.region, statuses, "choose another targets.aws.region"), stops=True
+    )
     for region in settings.publish.regions:
         yield dataclasses.replace(
             _region("publish region", region, statuses, f"leave {region} out of targets.aws.publish.regions"),
@@ -104,8 +105,7 @@ def _regions(ec2: EC2Client, settings: Settings) -> Iterator[Check]:
 
 
 def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -> Check:
-    subject = f"{what} {region}"
-    status = statuses.get(region)
+    subject, status = f"{what} {region}", statuses.get(region)
     if status is None:
         nearest = difflib.get_close_matches(region, statuses, n=3)
         return Check(
@@ -115,16 +115,19 @@ def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -
             f"write {' or '.join(nearest)}, or {instead}" if nearest else instead,
         )
     if status == "not-opted-in":
-        command = f"aws account enable-region --region-name {region}"
-        hint = f"enable it (`{command}`, which takes minutes), or {instead}"
-        return Check(subject, WRONG, "this account has not enabled it", hint)
+        return Check(
+            subject,
+            WRONG,
+            "this account has not enabled the region",
+            f"enable it (`aws account enable-region --region-name {region}`, which takes minutes), or {instead}",
+        )
     return Check(subject, OK, "enabled" if status == "opted-in" else "always enabled")
 
 
 def _subnet(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     network, region = settings.network, settings.region
     subject = f"subnet {network.subnet_id}"
-    with explained(f"looking for {subject}", RefusedError):
+    with explain_errors(f"looking for {subject}", RefusedError):
         subnets = clients("ec2", region).describe_subnets(Filters=_filter("subnet-id", network.subnet_id))["Subnets"]
     if not subnets:
         yield Check(
@@ -147,10 +150,10 @@ def _subnet(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
 def _vpc(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     vpc, region = settings.network.vpc_id, settings.region
     wanted = _filter("vpc-id", vpc) if vpc else _filter("is-default", "true")
-    with explained("looking for the VPC", RefusedError):
+    with explain_errors("looking for the VPC", RefusedError):
         vpcs = clients("ec2", region).describe_vpcs(Filters=wanted)["Vpcs"]
     if vpcs:
-        yield Check(f"VPC {vpcs[0]['VpcId']}", OK, "there" if vpc else f"the default one of {region}")
+        yield Check(f"VPC {vpcs[0]['VpcId']}", OK, "exists" if vpc else f"the default VPC of {region}")
     elif vpc:
         yield Check(
             f"VPC {vpc}",
@@ -162,31 +165,34 @@ def _vpc(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
         yield Check(
             "default VPC",
             WRONG,
-            f"this account has none in {region}",
+            f"this account has no default VPC in {region}",
             "set targets.aws.network.subnet_id, or run `aws ec2 create-default-vpc`",
         )
 
 
 def _security_groups(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     wanted = settings.network.security_group_ids
-    filters = [{"Name": "group-id", "Values": wanted}]
-    with explained("looking for the security groups", RefusedError):
-        groups = clients("ec2", settings.region).describe_security_groups(Filters=filters)["SecurityGroups"]
-    found = {group["GroupId"]: group["VpcId"] for group in groups}
-    hint = "correct targets.aws.network.security_group_ids"
+    with explain_errors("looking for the security groups", RefusedError):
+        groups = clients("ec2", settings.region).describe_security_groups(
+            Filters=[{"Name": "group-id", "Values": wanted}]
+        )["SecurityGroups"]
+    vpcs = {group["GroupId"]: group["VpcId"] for group in groups}
     for group in wanted:
-        if group in found:
-            yield Check(f"security group {group}", OK, f"in {found[group]}")
+        if group in vpcs:
+            yield Check(f"security group {group}", OK, f"in {vpcs[group]}")
         else:
             yield Check(
-                f"security group {group}", WRONG, f"this account has no such security group in {settings.region}", hint
+                f"security group {group}",
+                WRONG,
+                f"this account has no such security group in {settings.region}",
+                "correct targets.aws.network.security_group_ids",
             )
 
 
 def _instance_profile(clients: ServiceClients, settings: Settings, subject: str) -> Iterator[Check]:
     from botocore.exceptions import ClientError
 
-    with explained(f"looking for {subject}", RefusedError, service="iam"):
+    with explain_errors(f"looking for {subject}", RefusedError, service="iam"):
         try:
             clients("iam", settings.region).get_instance_profile(InstanceProfileName=settings.iam_instance_profile)
         except ClientError as error:
@@ -199,11 +205,11 @@ def _instance_profile(clients: ServiceClients, settings: Settings, subject: str)
                 "correct targets.aws.iam_instance_profile, or create it",
             )
             return
-    yield Check(subject, OK, "there")
+    yield Check(subject, OK, "exists")
 
 
-def ask_thoroughly(clients: ServiceClients, settings: Settings, request: Mapping[str, str]) -> list[Check]:
-    """What AWS answers to the others."""
+def run_thorough_checks(clients: ServiceClients, settings: Settings, request: Mapping[str, str]) -> list[Check]:
+    """The slower checks with these clients."""
     base: list[LockedBase] = []
 
     def look() -> Iterator[Check]:
@@ -212,15 +218,16 @@ def ask_thoroughly(clients: ServiceClients, settings: Settings, request: Mapping
 
     image = run_check("base image", look)
     sizes, offered = capacity.capacity_checks(clients, settings)
-    ami = base[0].place["ami_id"] if base else ""
     return [
         *image,
         *sizes,
         *dry_runs.key_checks(clients, settings),
-        *dry_runs.permission_checks(clients, settings, ami, offered[0] if offered else ""),
+        *dry_runs.permission_checks(
+            clients, settings, base[0].place["ami_id"] if base else "", offered[0] if offered else ""
+        ),
     ]
 
 
 def _filter(name: str, value: str | None) -> list[dict[str, object]]:
-    # By filter, not by id: what is not there is then an empty answer, and no error.
+    # A filter, because an unknown id raises an error instead of an empty list.
     return [{"Name": name, "Values": [value]}]

@@ -1,4 +1,4 @@
-"""Clients of AWS' services for a run's credentials, and what their errors mean for an operator."""
+"""Creates clients of AWS' services with the credentials of a run, and explains their errors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import functools
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from imagegen.errors import ConfigError, PublishError
-from imagegen.providers.aws.endpoint import explained_endpoint
-from imagegen.providers.aws.faults import is_unknown_host
-from imagegen.providers.aws.pages import PageError, refuse_pages
+from imagegen.providers.aws.endpoint import explain_endpoint_error
+from imagegen.providers.aws.faults import error_code, is_unknown_host
+from imagegen.providers.aws.pages import PageError, reject_web_pages
 from imagegen.providers.aws.role import assume_role
 from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class ClientOptions(TypedDict):
-    """What every client is made with."""
+    """The options of every client."""
 
     config: botocore.config.Config
     verify: str | None
@@ -43,7 +43,7 @@ ATTEMPTS = 6
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 60
 
-_WHO = frozenset(
+_REJECTED = frozenset(
     {
         "AuthFailure",
         "ExpiredToken",
@@ -54,19 +54,19 @@ _WHO = frozenset(
     }
 )
 _EXPIRED = frozenset({"ExpiredToken", "RequestExpired"})
-_MAY_NOT = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+_FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
 _CREDENTIALS_HINT = (
     "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), "
-    "or run where a role is given"
+    "or run where AWS provides a role"
 )
-# A region that an account has not enabled answers with this, or as if the credentials were wrong.
+# The error of a region that the account has not enabled; some regions reject the credentials instead.
 _NOT_ENABLED = "OptInRequired"
 _NOT_ACCEPTED_HINT = f"{_CREDENTIALS_HINT}; and check that the account has enabled the region"
 
 
 @contextlib.contextmanager
 def ec2_clients(environ: Mapping[str, str], auth: Auth) -> Iterator[Clients]:
-    """A client of EC2 per region, as `service_clients` makes them."""
+    """Yield a function that returns the EC2 client of a region."""
     with service_clients(environ, auth) as clients:
         yield lambda region: clients("ec2", region)
 
@@ -75,38 +75,38 @@ def ec2_clients(environ: Mapping[str, str], auth: Auth) -> Iterator[Clients]:
 def service_clients(
     environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None
 ) -> Iterator[ServiceClients]:
-    """A client per service and region, made when first asked for and closed at the end.
+    """Yield a function that returns the client of a service in a region, and close all clients at the end.
 
-    With a deadline, nothing is asked after it, and what fails is tried once more.
+    After the deadline no request is sent; before it, a failed request is retried once.
     """
     options = _client_options(environ, deadline)
     clients: dict[tuple[str, str], Any] = {}
     session: boto3.Session | None = None
 
     def client(service: str, region: str) -> Any:  # noqa: ANN401 - each service has a class of its own
-        # The session is made late, so that what is wrong with it is explained where the first client is asked for.
+        # Created late, so that its errors are explained where the first client is needed.
         nonlocal session
         session = session or session_for(environ, auth, region, options)
         if (service, region) not in clients:
-            # The stubs know the names of services as literals.
-            with explained_endpoint(environ):
-                made: Any = session.client(cast("Any", service), region_name=region, **options)
-            clients[service, region] = made
+            # The stubs accept only literal names of services.
+            with explain_endpoint_error(environ):
+                new: Any = session.client(cast("Any", service), region_name=region, **options)
+            clients[service, region] = new
             if deadline is not None:
-                _keep_to(deadline, made)
-            refuse_pages(made)
+                _enforce(deadline, new)
+            reject_web_pages(new)
         return clients[service, region]
 
     try:
         yield client
     finally:
-        for made in clients.values():
-            made.close()
+        for opened in clients.values():
+            opened.close()
 
 
 @functools.cache
 def _service_models() -> Loader:
-    """EC2's description is megabytes of JSON: read once, not once for each session."""
+    """The loader that all sessions share, because EC2's service model has megabytes of JSON."""
     import botocore.loaders
 
     return botocore.loaders.create_loader()
@@ -115,7 +115,7 @@ def _service_models() -> Loader:
 def session_for(
     environ: Mapping[str, str], auth: Auth, region: str, options: ClientOptions | None = None
 ) -> boto3.Session:
-    """Credentials by the same rules as Packer's plugin: the config's profile, else the chain; then the role, if any."""
+    """A session with the same credentials as Packer's plugin: profile or credential chain, then the role, if any."""
     owner = _chain(environ, auth.profile, region)
     if auth.assume_role is None:
         return owner
@@ -130,8 +130,8 @@ def _chain(environ: Mapping[str, str], profile: str | None, region: str) -> boto
     import boto3
 
     core = _core(environ)
-    # Without keys or a profile, botocore goes through its own chain (web identity, containers, instance roles), which
-    # reads the process's environment, as it does for proxies: there is no way to hand it one.
+    # Without keys or a profile, botocore uses its own chain (web identity, containers, instance roles), which reads the
+    # environment of the process, and so do its proxies: it accepts no other environment.
     if environ.get("AWS_ACCESS_KEY_ID") and profile is None:
         return boto3.Session(
             aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
@@ -140,8 +140,9 @@ def _chain(environ: Mapping[str, str], profile: str | None, region: str) -> boto
             region_name=region,
             botocore_session=core,
         )
-    named = profile or environ.get("AWS_PROFILE") or None
-    return boto3.Session(profile_name=named, region_name=region, botocore_session=core)
+    return boto3.Session(
+        profile_name=profile or environ.get("AWS_PROFILE") or None, region_name=region, botocore_session=core
+    )
 
 
 def _core(environ: Mapping[str, str]) -> botocore.session.Session:
@@ -155,19 +156,19 @@ def _core(environ: Mapping[str, str]) -> botocore.session.Session:
     return core
 
 
-def _keep_to(deadline: Deadline, made: BaseClient) -> None:
+def _enforce(deadline: Deadline, client: BaseClient) -> None:
     import botocore.exceptions as sdk
 
-    class NoTimeLeftError(sdk.BotoCoreError):
-        """No error of the network: botocore would try those again."""
+    class DeadlineError(sdk.BotoCoreError):
+        """Not an error of the network, because botocore would retry that."""
 
-        fmt = "there was no time left of {limit_s:g} seconds"
+        fmt = "the limit of {limit_s:g} seconds has passed"
 
     def check(**_: object) -> None:
         if not deadline.left_s:
-            raise NoTimeLeftError(limit_s=deadline.limit_s)
+            raise DeadlineError(limit_s=deadline.limit_s)
 
-    made.meta.events.register("before-send", check)
+    client.meta.events.register("before-send", check)
 
 
 def _client_options(environ: Mapping[str, str], deadline: Deadline | None = None) -> ClientOptions:
@@ -185,12 +186,13 @@ def _client_options(environ: Mapping[str, str], deadline: Deadline | None = None
 
 
 @contextlib.contextmanager
-def explained(doing: str, failure: type[ImagegenError], *, copied_to: str = "", service: str = "ec2") -> Iterator[None]:
-    """Errors of the SDK as errors to act on: `failure`, or ConfigError where the credentials are at fault.
+def explain_errors(
+    doing: str, failure: type[ImagegenError], *, copied_to: str = "", service: str = "ec2"
+) -> Iterator[None]:
+    """Turn errors of the SDK into `failure` with a hint, or into ConfigError where the credentials are invalid.
 
-    Whoever publishes had credentials that were accepted: what goes wrong with them then is publishing's failure.
-    `copied_to` is a region that gets a copy, where the fault may be that it is named at all; `service` is the one that
-    is asked, by its name in permissions.
+    A PublishError stays one, because credentials that publish an image were valid before. `copied_to` is the region of
+    a copy, which the account may not have enabled; `service` is the name of the service in permissions.
     """
     import botocore.exceptions as sdk
     from botocore.parsers import ResponseParserError
@@ -210,16 +212,16 @@ def explained(doing: str, failure: type[ImagegenError], *, copied_to: str = "", 
     ) as error:
         raise unusable(f"{doing}: no usable AWS credentials: {error}", hint=_CREDENTIALS_HINT) from error
     except sdk.BotoCoreError as error:
-        hint = "check the network and the region, and run it again"
+        hint = "check the network and the region, then run it again"
         if copied_to and is_unknown_host(error):
             hint = f"check that AWS has a region {copied_to}, {_without(copied_to)}"
         raise failure(f"{doing}: {error}", hint=hint, details=_notes(error)) from error
     except PageError as error:
-        hint = f"have {error.host} let through, or set HTTPS_PROXY to a proxy that lets it, and run it again"
+        hint = f"allow access to {error.host}, or set HTTPS_PROXY to a proxy that allows it; then run it again"
         raise failure(f"{doing}: {error}", hint=hint) from error
     except ResponseParserError as error:
-        reason = str(error).partition("\n")[0]
-        raise failure(f"{doing}: AWS' answer is cut off or not AWS': {reason}", hint="run it again") from error
+        message = f"{doing}: the answer is truncated or not from AWS: {str(error).partition(chr(10))[0]}"
+        raise failure(message, hint="run it again") from error
 
 
 def _from_answer(
@@ -230,32 +232,31 @@ def _from_answer(
     copied_to: str,
     service: str,
 ) -> ImagegenError:
-    told = error.response.get("Error", {})
-    code, message = told.get("Code", ""), told.get("Message", "")
+    code, message = error_code(error), error.response.get("Error", {}).get("Message", "")
     details = (f"request id: {error.response.get('ResponseMetadata', {}).get('RequestId', 'unknown')}", *_notes(error))
-    if code in _WHO or (copied_to and code == _NOT_ENABLED):
+    if code in _REJECTED or (copied_to and code == _NOT_ENABLED):
         return unusable(
-            f"{doing}: AWS does not accept the credentials: {code}",
+            f"{doing}: AWS rejects the credentials: {code}",
             hint=_hint_about_credentials(code, copied_to),
             details=details,
         )
-    # What follows is an encoded blob of kilobytes.
+    # The encoded message that follows has kilobytes.
     reason = message.partition("Encoded authorization failure message")[0].strip()
-    if code in _MAY_NOT:
-        asked = "sts" if error.operation_name == "AssumeRole" else service
-        hint = f"allow {asked}:{error.operation_name} for these credentials, and run it again"
+    if code in _FORBIDDEN:
+        permission = f"{'sts' if error.operation_name == 'AssumeRole' else service}:{error.operation_name}"
+        hint = f"allow {permission} for these credentials, then run it again"
     else:
-        hint = "run it again when the reason is gone"
+        hint = "run it again when the cause is gone"
     return failure(": ".join(part for part in (doing, code, reason) if part), hint=hint, details=details)
 
 
 def _hint_about_credentials(code: str, copied_to: str) -> str:
     if code in _EXPIRED:
-        return "renew the credentials, and run it again: what is there is kept"
+        return "renew the credentials, then run it again: finished work is kept"
     if not copied_to:
         return _NOT_ACCEPTED_HINT
-    enable = f"aws account enable-region --region-name {copied_to}"
-    return f"enable the region for the account (`{enable}`, which takes minutes), {_without(copied_to)}"
+    command = f"aws account enable-region --region-name {copied_to}"
+    return f"enable the region for the account (`{command}`, which takes minutes), {_without(copied_to)}"
 
 
 def _without(region: str) -> str:

@@ -1,7 +1,7 @@
-"""One copy of an AMI in one region: found or started, then waited for, then checked.
+"""Finds or starts the copy of an AMI in one region, waits for it and completes its settings.
 
-What EC2 does that this is made for (its API reference on idempotency and error codes): it answers the same client
-token with the same image, even where that was deregistered since; it shows a new image late; it takes a name once.
+EC2 returns the same image for the same client token, even after that image was deregistered; it shows a new image late;
+and it allows a name only once (see its API reference on idempotency and error codes).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, cast
 
 from imagegen.canonical import digest
 from imagegen.errors import PublishError
-from imagegen.providers.aws.availability import RERUN, source_is_gone, wait_until_available
-from imagegen.providers.aws.client import explained
-from imagegen.providers.aws.faults import error_code, is_unknown_host, may_pass
+from imagegen.providers.aws.availability import RERUN, missing_source, wait_until_available
+from imagegen.providers.aws.client import explain_errors
+from imagegen.providers.aws.faults import error_code, is_transient, is_unknown_host
 from imagegen.providers.aws.images import (
     AVAILABLE,
     IMDS_V2,
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Run
+    from imagegen.providers import CloudImage, RunFacts
     from imagegen.providers.aws.client import Clients
     from imagegen.providers.aws.settings import Settings
 
 COPY_LIMIT_S = 2 * 3600.0
-# Longer than anything that is waited out, so that the reason is told and not that time is up.
+# Longer than FAILING_LIMIT_S, so that the error has the reason instead of the time limit.
 REQUEST_LIMIT_S = 3600.0
 
 _NAME_TAKEN = "InvalidAMIName.Duplicate"
@@ -59,12 +59,12 @@ _NO_SOURCE = frozenset({"InvalidAMIID.NotFound", "InvalidAMIID.Unavailable"})
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The image that is copied, and whose it is."""
+    """The image to copy, with its plan and run."""
 
     image: ImageTypeDef
     region: str
     plan: BuildPlan[Settings]
-    run: Run
+    run: RunFacts
 
     @property
     def name(self) -> str:
@@ -72,14 +72,14 @@ class Source:
 
     @property
     def tags(self) -> Sequence[TagTypeDef]:
-        # Names that begin with `aws:` are the cloud's own, and refused from others.
-        own = {key: value for key, value in copied_tags(tags_of(self.image)).items() if not key.startswith("aws:")}
-        return [{"Key": key, "Value": value} for key, value in sorted(own.items())]
+        # AWS rejects names that begin with `aws:`.
+        tags = sorted(copied_tags(tags_of(self.image)).items())
+        return [{"Key": key, "Value": value} for key, value in tags if not key.startswith("aws:")]
 
 
 @dataclasses.dataclass
 class Copy:
-    """Every copy of an image is begun with `start` before the first is ended with `finish`."""
+    """One copy. All copies are started with `start` before the first call of `finish`."""
 
     clients: Clients
     region: str
@@ -91,36 +91,37 @@ class Copy:
     _gone: list[str] = dataclasses.field(default_factory=list)
 
     def start(self) -> None:
-        """One attempt. Where it fails for a reason that passes, `finish` goes on, so that other regions begin first."""
-        with self._explained(self._copying):
+        """Make one attempt. After a transient error, `finish` tries again, so that other regions need not wait."""
+        with self._explain_errors(self._copying):
             try:
                 self._image = self._find_or_start()
             except Exception as error:
-                if not self._passes(error):
+                if not self._is_transient(error):
                     raise
-                reason = error_code(error) or error
-                self.console.say(f"{self._copying} begins later: {reason}")
+                self.console.say(f"{self._copying} starts later: {error_code(error) or error}")
 
     def finish(self) -> CloudImage:
-        """The copy, available and as the plan wants it."""
-        begun = self._image or self._start()
-        image = self._available(begun)
+        """Wait for the copy, complete its settings, and return it."""
+        started = self._image or self._start()
+        image = self._wait_for(started)
         if image is None:
-            # EC2 answered with a copy that was deregistered since.
-            self.console.say(f"{begun['ImageId']} in {self.region} is not there: another copy is made")
-            self._gone.append(begun["ImageId"])
-            begun = self._start()
-            image = self._available(begun)
+            # EC2 returned a copy that was deregistered in the meantime.
+            self.console.say(f"{started['ImageId']} in {self.region} no longer exists: starting another copy")
+            self._gone.append(started["ImageId"])
+            started = self._start()
+            image = self._wait_for(started)
         if image is None:
-            raise PublishError(f"{begun['ImageId']} in {self.region} is not there", hint=RERUN)
-        self._settle(image)
+            raise PublishError(f"{started['ImageId']} in {self.region} does not exist", hint=RERUN)
+        self._complete(image)
         return cloud_image(image, self.region)
 
     def _start(self) -> ImageTypeDef:
-        with self._explained(self._copying):
-            found = wait_for(self._find_or_start, limit_s=REQUEST_LIMIT_S, clock=self.clock, passes=self._passes)
-        # An attempt has a result or an error.
-        return cast("ImageTypeDef", found)
+        with self._explain_errors(self._copying):
+            image = wait_for(
+                self._find_or_start, limit_s=REQUEST_LIMIT_S, clock=self.clock, is_transient=self._is_transient
+            )
+        # _find_or_start never returns None.
+        return cast("ImageTypeDef", image)
 
     def _find_or_start(self) -> ImageTypeDef:
         ec2 = self.clients(self.region)
@@ -129,22 +130,22 @@ class Copy:
         if usable is not None:
             return usable
         try:
-            made = ec2.copy_image(**self._request(known))
+            ami = ec2.copy_image(**self._request(known))["ImageId"]
         except Exception as error:
             if error_code(error) in _NO_SOURCE:
-                raise source_is_gone(self.source.image["ImageId"], self.source.region) from error
+                raise missing_source(self.source.image["ImageId"], self.source.region) from error
             if error_code(error) == _NAME_TAKEN:
                 self._check_name(ec2)
             raise
         self.is_new = True
-        self.console.say(f"{self._copying} as {made['ImageId']}")
-        return {"ImageId": made["ImageId"], "State": PENDING}
+        self.console.say(f"{self._copying} as {ami}")
+        return {"ImageId": ami, "State": PENDING}
 
     def _request(self, known: Sequence[ImageTypeDef]) -> CopyImageRequestTypeDef:
-        """The token is the same for two runs that race: EC2 makes one copy.
+        """The request, with the same token in concurrent runs, so that EC2 makes one copy.
 
-        It is another one where anything else is asked for, which EC2 refuses under a token that it knows; and after a
-        copy that failed or is gone, which EC2 would give back.
+        The token differs where the request differs, because EC2 rejects another request with a known token; and after a
+        failed or missing copy, because EC2 would return that one.
         """
         request: CopyImageRequestTypeDef = {
             "SourceImageId": self.source.image["ImageId"],
@@ -167,56 +168,55 @@ class Copy:
         return {**request, "ClientToken": digest(parts)}
 
     def _check_name(self, ec2: EC2Client) -> None:
-        """The name of a deregistered image is free again after a while; that of an image that is shown is not."""
+        """Raise where an existing image keeps the name. The name of a deregistered image becomes free after a while."""
         named: Sequence[FilterTypeDef] = [{"Name": "name", "Values": [self.source.name]}]
         for image in ec2.describe_images(Owners=["self"], Filters=named)["Images"]:
             is_ours = is_same_image(tags_of(image), self.source.plan.image_id, self.source.run.labels)
             if not (is_ours and self._is_as_planned(image) and newest_usable([image])):
                 raise PublishError(
-                    f"{self._copying}: {image['ImageId']} ({image['State']}) has that name there, and is not a copy of "
-                    "this image that can be used",
+                    f"{self._copying}: {image['ImageId']} ({image['State']}) already has that name there, and is not a "
+                    "usable copy of this image",
                     hint=f"deregister {image['ImageId']} in {self.region} if nobody needs it, and {RERUN}",
                 )
 
-    def _available(self, begun: ImageTypeDef) -> ImageTypeDef | None:
-        if begun["State"] == AVAILABLE:
-            return begun
-        ami = begun["ImageId"]
+    def _wait_for(self, started: ImageTypeDef) -> ImageTypeDef | None:
+        if started["State"] == AVAILABLE:
+            return started
+        ami = started["ImageId"]
         with (
             self.console.task(f"waiting for {ami} in {self.region}", None),
-            self._explained(f"asking about {ami} in {self.region}"),
+            self._explain_errors(f"asking about {ami} in {self.region}"),
         ):
             return wait_until_available(self.clients(self.region), ami, self.region, COPY_LIMIT_S, self.clock)
 
-    def _settle(self, image: ImageTypeDef) -> None:
-        """What EC2 did not take over, of tags and of what it keeps beside the disk."""
+    def _complete(self, image: ImageTypeDef) -> None:
+        """Set the tags and attributes that EC2 did not copy."""
         ami, ec2 = image["ImageId"], self.clients(self.region)
         missing = [tag for tag in self.source.tags if tag["Key"] not in tags_of(image)]
         if self.is_new and missing:
-            # Without them no later run would know the copy.
-            self._insist(
+            # Later runs recognise the copy by its tags.
+            self._retry(
                 f"tagging {ami} in {self.region}",
                 lambda: ec2.create_tags(Resources=[ami, *snapshots_of(image)], Tags=missing),
             )
         if self.source.plan.settings.require_imds_tokens and not requires_tokens(image):
-            # Whether a copy takes this over from its source is EC2's to decide; EC2 never takes it back.
+            # EC2 may not copy this attribute; it cannot be removed again.
             demand: AttributeValueTypeDef = {"Value": IMDS_V2}
-            self._insist(
+            self._retry(
                 f"requiring session tokens of {ami} in {self.region}",
                 lambda: ec2.modify_image_attribute(ImageId=ami, ImdsSupport=demand),
             )
 
-    def _insist(self, doing: str, ask: Callable[[], object]) -> None:
-        with self._explained(doing):
-            wait_for(lambda: (ask(),), limit_s=REQUEST_LIMIT_S, clock=self.clock, passes=may_pass)
+    def _retry(self, doing: str, request: Callable[[], object]) -> None:
+        with self._explain_errors(doing):
+            wait_for(lambda: (request(),), limit_s=REQUEST_LIMIT_S, clock=self.clock, is_transient=is_transient)
 
-    def _explained(self, doing: str) -> AbstractContextManager[None]:
-        return explained(doing, PublishError, copied_to=self.region)
+    def _explain_errors(self, doing: str) -> AbstractContextManager[None]:
+        return explain_errors(doing, PublishError, copied_to=self.region)
 
-    def _passes(self, error: Exception) -> bool:
-        if error_code(error) in (_NAME_TAKEN, _TOO_MANY_COPIES):
-            return True
-        return may_pass(error) and not is_unknown_host(error)
+    def _is_transient(self, error: Exception) -> bool:
+        can_pass = is_transient(error) and not is_unknown_host(error)
+        return can_pass or error_code(error) in (_NAME_TAKEN, _TOO_MANY_COPIES)
 
     @property
     def _copying(self) -> str:

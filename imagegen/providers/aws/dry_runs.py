@@ -1,6 +1,6 @@
-"""Whether the credentials may do what a build does: EC2 answers a dry run without doing it. And the keys that it uses.
+"""Checks the permissions for a build by dry runs, and the KMS keys that it uses.
 
-What EC2 judges only by a machine or an image that exists (CreateImage, StopInstances, deleting) is not asked.
+Requests that need an existing machine or image (CreateImage, StopInstances, deletions) cannot be checked.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
-from imagegen.providers.aws.client import explained
-from imagegen.providers.aws.faults import error_code, may_pass
+from imagegen.providers.aws.client import explain_errors
+from imagegen.providers.aws.faults import error_code, is_transient
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, run_check
 
 if TYPE_CHECKING:
@@ -27,19 +27,19 @@ _ALLOWED: Final = "DryRunOperation"
 _COPY: Final = "CopyImage"
 _FLEET: Final = "CreateFleet"
 _DENIED: Final = "UnauthorizedOperation"
-# The credentials themselves: what a dry run says of them is no answer to it.
+# Errors of the credentials themselves, which are not the result of a dry run.
 _NOT_ACCEPTED: Final = frozenset({"AuthFailure", "ExpiredToken", "RequestExpired"})
 _NAMED_ACTION: Final = re.compile(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z]+)")
 
 
 def key_checks(clients: ServiceClients, settings: Settings) -> list[Check]:
-    """The keys that the config names; the account's default ones need no asking."""
-    asked = settings.encryption
-    if asked is None:
+    """Check the keys in the config; the account's default keys need no check."""
+    encryption = settings.encryption
+    if encryption is None:
         return []
     keys = [
-        (settings.region, asked.kms_key),
-        *((region, asked.region_kms_keys.get(region)) for region in _to(settings)),
+        (settings.region, encryption.kms_key),
+        *((region, encryption.region_kms_keys.get(region)) for region in _copy_regions(settings)),
     ]
     return [
         check
@@ -53,33 +53,35 @@ def _key(clients: ServiceClients, region: str, key: str) -> Iterator[Check]:
     from botocore.exceptions import ClientError
 
     subject = f"key {key} in {region}"
-    with explained(f"asking about the key {key}", RefusedError, service="kms"):
+    with explain_errors(f"reading the key {key}", RefusedError, service="kms"):
         try:
-            found = clients("kms", region).describe_key(KeyId=key)["KeyMetadata"]
+            metadata = clients("kms", region).describe_key(KeyId=key)["KeyMetadata"]
         except ClientError as error:
             if error_code(error) != "NotFoundException":
                 raise
-            yield Check(subject, WRONG, "there is no such key", "correct targets.aws.encryption, or create the key")
+            yield Check(
+                subject, WRONG, "this account has no such key", "correct targets.aws.encryption, or create the key"
+            )
             return
-    if found["KeyState"] != "Enabled":
+    if metadata["KeyState"] != "Enabled":
         yield Check(
-            subject, WRONG, f"it is {found['KeyState']}", "enable it, or name another in targets.aws.encryption"
+            subject, WRONG, f"it is {metadata['KeyState']}", "enable it, or write another key to targets.aws.encryption"
         )
-    elif found.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
+    elif metadata.get("KeySpec", "SYMMETRIC_DEFAULT") != "SYMMETRIC_DEFAULT":
         yield Check(
             subject,
             WRONG,
-            f"it is of kind {found['KeySpec']}, which EBS cannot use",
-            "name a symmetric key in targets.aws.encryption",
+            f"it has the type {metadata['KeySpec']}, which EBS does not support",
+            "write a symmetric key to targets.aws.encryption",
         )
     else:
-        yield Check(subject, OK, "enabled; whether EBS may use it is decided by its policy, which is not read")
+        yield Check(subject, OK, "enabled (imagegen does not read the policy, which must allow EBS to use it)")
 
 
 def permission_checks(clients: ServiceClients, settings: Settings, ami: str, size: str) -> list[Check]:
-    """A dry run of each request that makes something, with this base image and size, where there is one.
+    """Make a dry run of each request that creates something, with this base image and size, if any.
 
-    The base image stands for the image to copy, too.
+    Before a build, the base image also serves as the image to copy.
     """
     ec2 = clients("ec2", settings.region)
     checks = _dry_run("CreateKeyPair", ec2.create_key_pair, {"KeyName": _NAME, "TagSpecifications": _tags("key-pair")})
@@ -102,10 +104,10 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
             Check(
                 "permission for ec2:RunInstances",
                 UNKNOWN,
-                f"could not be asked without {'a size that is offered' if ami else 'the base image'}",
+                f"cannot be checked without {'an offered size' if ami else 'the base image'}",
             )
         )
-    for region in _to(settings) if ami else []:
+    for region in _copy_regions(settings) if ami else []:
         copy = {
             "SourceImageId": ami,
             "SourceRegion": settings.region,
@@ -117,7 +119,7 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
 
 
 def _fleet() -> dict[str, object]:
-    """As the plugin asks for one; its launch template is not there before a build."""
+    """The request of Packer's plugin; its launch template does not exist before a build."""
     return {
         "Type": "instant",
         "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": {"LaunchTemplateName": _NAME, "Version": "1"}}],
@@ -139,7 +141,7 @@ def _launch(settings: Settings, ami: str, size: str) -> dict[str, object]:
         launch["InstanceMarketOptions"] = {"MarketType": "spot"}
     if network.subnet_id:
         launch["SubnetId"] = network.subnet_id
-    # Groups of another VPC than the default one fit only a subnet of that VPC, which Packer chooses.
+    # Security groups of another VPC need a subnet of that VPC, which Packer chooses later.
     if network.security_group_ids and (network.subnet_id or not network.vpc_id):
         launch["SecurityGroupIds"] = network.security_group_ids
     if settings.iam_instance_profile:
@@ -148,11 +150,11 @@ def _launch(settings: Settings, ami: str, size: str) -> dict[str, object]:
 
 
 def _tags(*kinds: str) -> list[dict[str, object]]:
-    """Tags need a permission of their own, which EC2 judges with the request."""
+    """Tags, because they need their own permission, which EC2 checks with the request."""
     return [{"ResourceType": kind, "Tags": [{"Key": "Name", "Value": _NAME}]} for kind in kinds]
 
 
-def _to(settings: Settings) -> list[str]:
+def _copy_regions(settings: Settings) -> list[str]:
     return [region for region in dict.fromkeys(settings.publish.regions) if region != settings.region]
 
 
@@ -164,31 +166,29 @@ def _dry_run(
     subject = f"permission for ec2:{action}{f' in {copied_to}' if copied_to else ''}"
 
     def look() -> Iterator[Check]:
-        with explained(f"a dry run of {action}", RefusedError, copied_to=copied_to):
+        with explain_errors(f"a dry run of {action}", RefusedError, copied_to=copied_to):
             try:
                 call(**request, DryRun=True)
             except ClientError as error:
-                if may_pass(error) or error_code(error) in _NOT_ACCEPTED:
+                if is_transient(error) or error_code(error) in _NOT_ACCEPTED:
                     raise
-                yield _judged(subject, action, error)
+                yield _read_answer(subject, action, error)
                 return
-        yield Check(subject, UNKNOWN, "EC2's answer is not one of a dry run")
+        yield Check(subject, UNKNOWN, "EC2 did not treat the request as a dry run")
 
     return run_check(subject, look)
 
 
-def _judged(subject: str, action: str, error: ClientError) -> Check:
+def _read_answer(subject: str, action: str, error: ClientError) -> Check:
     code, message = error_code(error), str(error.response["Error"].get("Message", ""))
     if code == _ALLOWED:
         return Check(subject, OK, "allowed (dry run)")
     reason = message.partition("Encoded authorization failure message")[0].strip()
     if code == _DENIED:
         named = _NAMED_ACTION.search(message)
-        permission = named[1] if named else f"ec2:{action}"
-        return Check(subject, WRONG, reason, f"allow {permission} for these credentials")
+        return Check(subject, WRONG, reason, f"allow {named[1] if named else f'ec2:{action}'} for these credentials")
     message = f"EC2 rejects the request: {code}: {reason}"
     if action in (_COPY, _FLEET):
-        # A copy names Amazon's own image, for there is no other before a build, and EC2 refuses copies of some of
-        # those; a fleet names a launch template that no build has made yet.
+        # EC2 rejects copies of some of Amazon's own images; and the launch template of a fleet does not exist yet.
         return Check(subject, UNKNOWN, message)
-    return Check(subject, WRONG, message, "correct what the message names")
+    return Check(subject, WRONG, message, "correct the cause in the message")

@@ -1,4 +1,4 @@
-"""An endpoint of the operator's own, which the SDK reads of the environment by itself."""
+"""Explains invalid endpoints of the operator, which the SDK reads from the environment."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from imagegen.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# For all services, or with a service's name at its end; a profile may have one too, as endpoint_url.
+# For all services, or for the service whose name is its suffix; a profile may also set endpoint_url.
 _VARIABLE: Final = "AWS_ENDPOINT_URL"
 
 
 @contextlib.contextmanager
-def explained_endpoint(environ: Mapping[str, str]) -> Iterator[None]:
-    """Around the making of a client: an endpoint that is none is told by its variable's name."""
+def explain_endpoint_error(environ: Mapping[str, str]) -> Iterator[None]:
+    """Turn the error of an invalid endpoint into one that names its variable."""
     try:
         yield
     except ValueError as error:
-        said = sorted(name for name in environ if name.startswith(_VARIABLE) and environ[name])
-        guilty = [name for name in said if environ[name] in str(error)] or [
-            f"endpoint_url of the profile, or {_VARIABLE}"
-        ]
+        variables = sorted(name for name in environ if name.startswith(_VARIABLE) and environ[name])
+        guilty = next(
+            (name for name in variables if environ[name] in str(error)), f"endpoint_url of the profile, or {_VARIABLE}"
+        )
         raise ConfigError(
-            f"{guilty[0]} is not valid: {error}",
-            hint=f"write a whole URL, as https://host.example, or leave {guilty[0]} out",
+            f"{guilty} is not valid: {error}",
+            hint=f"write a complete URL, for example https://host.example, or leave {guilty} out",
         ) from error

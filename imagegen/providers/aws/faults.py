@@ -1,4 +1,4 @@
-"""Which errors of the SDK pass by themselves."""
+"""Classifies errors of the SDK."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# EC2 gives the first ones with status 503; they count under any status.
+# EC2 returns the first ones with status 503; they are transient with any status.
 _PASSING_CODES = frozenset(
     {
         *("RequestLimitExceeded", "Throttling", "ThrottlingException", "EC2ThrottledException", "RequestThrottled"),
@@ -17,35 +17,35 @@ _PASSING_CODES = frozenset(
 )
 
 
-def may_pass(error: Exception) -> bool:
-    """Throttling, an error of AWS' own, a connection that broke: the same request may succeed a minute later."""
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed later: after throttling, an error inside AWS, or a broken connection."""
     import botocore.exceptions as sdk
 
     if isinstance(error, sdk.ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         return status >= 500 or status == 429 or error_code(error) in _PASSING_CODES
     if isinstance(error, sdk.SSLError):
-        # A certificate that is not trusted stays so; any other trouble of TLS is a connection that broke.
+        # An untrusted certificate is permanent; other TLS errors are broken connections.
         return "CERTIFICATE_VERIFY_FAILED" not in str(error)
     return isinstance(error, (sdk.ConnectionError, sdk.HTTPClientError))
 
 
-def is_answer_of_aws(error: BaseException | None) -> bool:
-    """Whether AWS itself answered: another question may be answered otherwise."""
+def is_answer_from_aws(error: BaseException | None) -> bool:
+    """Whether AWS itself answered with the error, so that other requests may succeed."""
     import botocore.exceptions as sdk
 
     return isinstance(error, sdk.ClientError)
 
 
 def error_code(error: Exception) -> str:
-    """EC2's code; empty for what is no answer of EC2."""
+    """The error code of AWS; empty for other errors."""
     import botocore.exceptions as sdk
 
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, sdk.ClientError) else ""
 
 
 def is_unknown_host(error: BaseException) -> bool:
-    """The endpoint's name does not exist: nor does the region, unless whoever resolves names here is at fault."""
+    """Whether the host of the endpoint does not exist, usually because the region does not exist."""
     return any(isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_NONAME for cause in _causes(error))
 
 

@@ -1,4 +1,4 @@
-"""Our own images in one region, recognised by their tags."""
+"""Finds and describes imagegen's images in one region by their tags."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ IMDS_V2: Final = "v2.0"
 
 
 class Tagged(TypedDict, total=False):
-    """What each of EC2's answers about a thing has."""
+    """The tags in each of EC2's descriptions of a resource."""
 
     Tags: list[TagTypeDef]
 
 
 def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[ImageTypeDef]:
-    """All images of this identity with exactly these labels, in whatever state; newest first."""
-    found = ec2.describe_images(Owners=["self"], Filters=[{"Name": f"tag:{IMAGE_ID}", "Values": [image_id]}])["Images"]
-    same = [image for image in found if is_same_image(tags_of(image), image_id, labels)]
+    """The images with this identity and exactly these labels, in any state; newest first."""
+    images = ec2.describe_images(Owners=["self"], Filters=[{"Name": f"tag:{IMAGE_ID}", "Values": [image_id]}])["Images"]
+    same = [image for image in images if is_same_image(tags_of(image), image_id, labels)]
     return sorted(same, key=lambda image: (image["CreationDate"], image["ImageId"]), reverse=True)
 
 
 def ami_of(artifact: str, region: str) -> str | None:
-    """The AMI of this region among those that an artifact of Packer's plugin names: `us-east-1:ami-1,us-west-2:ami-2`.
+    """The AMI of a region in an artifact of Packer's plugin: `us-east-1:ami-1,us-west-2:ami-2`.
 
-    In the plugin's text for people a blank follows the colon.
+    The plugin's output for people has a blank after the colon.
     """
     named = re.search(rf"(?<![\w-]){re.escape(region)}: ?(ami-[0-9a-f]+)", artifact)
     return named[1] if named else None
 
 
 def has_encrypted_disks(image: ImageTypeDef) -> bool:
-    """Whether it is the image that was asked to be encrypted, and not the bare one that Packer encrypts a copy of.
+    """Whether an image is the encrypted one, and not the temporary image of which Packer makes an encrypted copy.
 
-    That one wears the same tags under a name of its own. What a pending image's disks will be is not told yet.
+    The temporary image has the same tags, but another name. EC2 does not show yet whether a pending image is encrypted.
     """
     disks = [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
     return tags_of(image).get("Name") == image["Name"] and (
@@ -55,7 +55,7 @@ def has_encrypted_disks(image: ImageTypeDef) -> bool:
 
 
 def snapshots_of(image: ImageTypeDef) -> list[str]:
-    """The snapshots that an image names."""
+    """The snapshots of an image."""
     disks = [mapping.get("Ebs", {}) for mapping in image.get("BlockDeviceMappings", [])]
     return [disk["SnapshotId"] for disk in disks if disk.get("SnapshotId")]
 
@@ -64,17 +64,17 @@ def requires_tokens(image: ImageTypeDef) -> bool:
     return image.get("ImdsSupport") == IMDS_V2
 
 
-def as_planned(image: ImageTypeDef, settings: Settings) -> bool:
-    """What EC2 keeps beside the disk: an image of the same identity may have been made before it was asked for."""
+def is_as_planned(image: ImageTypeDef, settings: Settings) -> bool:
+    """Whether encryption and IMDS are as in the settings, which may have changed since the image was built."""
     if settings.encryption and not has_encrypted_disks(image):
         return False
     return requires_tokens(image) or not settings.require_imds_tokens
 
 
 def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:
-    """The newest that can be used or will be, a rejected one last; a failed one is no image."""
+    """The newest available or pending image; an image with a rejected report only where there is no other."""
     usable = [image for image in images if image["State"] in (AVAILABLE, PENDING)]
-    # Sorting keeps the order of the others.
+    # The sort is stable.
     return next(iter(sorted(usable, key=lambda image: tags_of(image).get(REPORT) == REJECTED)), None)
 
 

@@ -1,7 +1,7 @@
-"""What builds have in one region of an account, by the run's tag that Packer puts on everything it makes there.
+"""Finds the temporary resources of builds in one region by the tag of the run, which Packer sets on all of them.
 
-Packer's plugin tags each thing in the request that makes it. What EC2 makes by itself is found by what it belongs to:
-the snapshots of a copied image, by the description that EC2 gives them. A fleet of one request keeps nothing.
+Packer's plugin tags each resource in the request that creates it. EC2 creates the snapshots of a copied image itself:
+they are found by their descriptions. A fleet of type instant leaves nothing.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers import Leftover
-from imagegen.providers.aws.client import explained
+from imagegen.providers.aws.client import explain_errors
 from imagegen.providers.aws.copies import COPY_LIMIT_S
-from imagegen.providers.aws.faults import is_answer_of_aws
+from imagegen.providers.aws.faults import is_answer_from_aws
 from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
@@ -43,28 +43,29 @@ KEY_PAIR: Final = "key pair"
 _OURS: Final[list[Any]] = [{"Name": "tag-key", "Values": [RUN_ID]}]
 _FAILED: Final = "failed"
 _UNFINISHED: Final = frozenset({"pending", _FAILED, "invalid", "error"})
-# The name that Packer's plugin gives the image of which encrypt_boot then makes a copy.
-_BARE_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
+# The name of the temporary image of which Packer's plugin makes an encrypted copy.
+_TEMPORARY_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
 
 
 def find(ec2_in: Callable[[str], EC2Client], region: str, copy_regions: Sequence[str] = ()) -> Remains:
-    """Everything of builds in their region but finished images, in the order in which it can be removed; and where the
-    image is copied to, what came of a copy that failed."""
-    search = Search(lambda doing: explained(doing, RefusedError), is_answer_of_aws)
+    """Find all temporary resources in the build region, in the order of removal; and failed copies in other regions."""
+    search = Search(lambda doing: explain_errors(doing, RefusedError), is_answer_from_aws)
     for what, look in (
         ("spot requests", _spot_requests),
         ("instances", _instances),
         ("launch templates", _launch_templates),
-        # A snapshot is none of a build's that an image needs: where images are not told, snapshots are not either.
+        # In one list, because a snapshot that an image uses is no leftover: without the images none is known to be one.
         ("images and snapshots", _images),
         ("volumes", _volumes),
         ("network interfaces", _interfaces),
         ("security groups", _security_groups),
         ("key pairs", _key_pairs),
     ):
-        search.ask(f"{what} in {region}", functools.partial(_listed, look, ec2_in, region))
-    for away in copy_regions:
-        search.ask(f"copied images in {away}", functools.partial(_listed, _failed_copies, ec2_in, away))
+        search.collect(f"{what} in {region}", functools.partial(_listed, look, ec2_in, region))
+    for copy_region in copy_regions:
+        search.collect(
+            f"copied images in {copy_region}", functools.partial(_listed, _failed_copies, ec2_in, copy_region)
+        )
     return search.remains
 
 
@@ -75,29 +76,33 @@ def _listed(
 
 
 def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
-    """The snapshots that EC2 made for an image, also while the image does not name them yet."""
+    """The snapshots of an image by their descriptions, even before the image lists them."""
     forms = (
         re.compile(rf"Created by CreateImage\(i-[0-9a-f]+\) for {ami}\b"),
         re.compile(rf"Copied for DestinationAmi {ami} from SourceAmi ami-[0-9a-f]+"),
     )
-    asked: Any = [{"Name": "description", "Values": [f"*{ami}*"]}]
-    pages = ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=asked)
-    found = [snapshot for page in pages for snapshot in page["Snapshots"]]
-    return [each["SnapshotId"] for each in found if any(form.match(each.get("Description", "")) for form in forms)]
+    filters: Any = [{"Name": "description", "Values": [f"*{ami}*"]}]
+    pages = ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=filters)
+    return [
+        snapshot["SnapshotId"]
+        for page in pages
+        for snapshot in page["Snapshots"]
+        if any(form.match(snapshot.get("Description", "")) for form in forms)
+    ]
 
 
 def is_left_over(image: ImageTypeDef) -> bool:
-    """Whether it is a build's and not finished, or made to be copied only."""
+    """Whether an image of a build is unfinished, or was created only to be copied."""
     tags = tags_of(image)
-    # One that is finished never expires, whatever becomes of it later: its owner may have disabled it.
+    # A finished image never expires, even when its owner disables it later.
     if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
         return False
-    return image["State"] in _UNFINISHED or _is_bare(image["Name"], tags)
+    return image["State"] in _UNFINISHED or _is_temporary(image["Name"], tags)
 
 
 def is_failed_copy(image: ImageTypeDef) -> bool:
-    """Whether it is a copy of ours that EC2 began and could not make. A copy says from the first that it is to stay, so
-    that whoever looks for it finds it; one that is pending is left to EC2, and to the next run that publishes."""
+    """Whether an image is a failed copy. Copies never expire, so only the state counts. A pending copy is no leftover:
+    the next run that publishes continues with it."""
     return image["State"] == _FAILED and RUN_ID in tags_of(image)
 
 
@@ -110,7 +115,7 @@ def _spot_requests(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 
 def _instances(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     for instances in ec2.get_paginator("describe_instances").paginate(Filters=_OURS):
-        for instance in (each for reservation in instances["Reservations"] for each in reservation["Instances"]):
+        for instance in (item for reservation in instances["Reservations"] for item in reservation["Instances"]):
             # EC2 shows a terminated instance for another hour.
             if instance["State"]["Name"] != "terminated":
                 yield _leftover(INSTANCE, instance["InstanceId"], region, instance, instance["State"]["Name"])
@@ -131,24 +136,24 @@ def _launch_templates(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 
 def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     own = _own_images(ec2)
-    going = [
+    leftovers = [
         _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
         for image in filter(is_left_over, own)
     ]
-    yield from going
-    yield from _snapshots(ec2, region, own, going)
+    yield from leftovers
+    yield from _snapshots(ec2, region, own, leftovers)
 
 
 def _failed_copies(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     own = _own_images(ec2)
-    going = []
+    leftovers = []
     for image in filter(is_failed_copy, own):
         copy = _leftover(COPIED_IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
-        # Nobody waits longer for a copy.
+        # No run waits longer for a copy.
         until = datetime.datetime.fromisoformat(image["CreationDate"]) + datetime.timedelta(seconds=COPY_LIMIT_S)
-        going.append(dataclasses.replace(copy, expires_at=until.strftime("%Y-%m-%dT%H:%M:%SZ")))
-    yield from going
-    yield from _snapshots(ec2, region, own, going)
+        leftovers.append(dataclasses.replace(copy, expires_at=until.strftime("%Y-%m-%dT%H:%M:%SZ")))
+    yield from leftovers
+    yield from _snapshots(ec2, region, own, leftovers)
 
 
 def _own_images(ec2: EC2Client) -> list[ImageTypeDef]:
@@ -158,27 +163,26 @@ def _own_images(ec2: EC2Client) -> list[ImageTypeDef]:
 
 
 def _snapshots(
-    ec2: EC2Client, region: str, own: Iterable[ImageTypeDef], going: Iterable[Leftover]
+    ec2: EC2Client, region: str, own: Iterable[ImageTypeDef], leftovers: Iterable[Leftover]
 ) -> Iterator[Leftover]:
-    """Those that no image of the account uses. Those of an image that goes, go or stay with it."""
+    """The snapshots that no image of the account uses. The snapshots of a leftover image are removed with it."""
     used = {snapshot for image in own for snapshot in snapshots_of(image)}
-    for image in going:
-        # Also while it does not name them yet.
+    for image in leftovers:
+        # The image may not list them yet.
         used.update(snapshots_described_for(ec2, image.id))
     for page in ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=_OURS):
         for snapshot in page["Snapshots"]:
-            finished = tags_of(snapshot).get(EXPIRES_AT, NEVER) == NEVER
-            if not finished and snapshot["SnapshotId"] not in used:
+            if tags_of(snapshot).get(EXPIRES_AT, NEVER) != NEVER and snapshot["SnapshotId"] not in used:
                 yield _leftover(SNAPSHOT, snapshot["SnapshotId"], region, snapshot, snapshot["State"])
 
 
-def _is_bare(name: str, tags: dict[str, str]) -> bool:
-    """Whether it is the image that was made to be copied: its name is not the one that its tags say."""
-    return bool(_BARE_NAME.match(name)) and tags.get("Name", name) != name
+def _is_temporary(name: str, tags: dict[str, str]) -> bool:
+    """Whether an image was created only to be copied: its name differs from the name in its tags."""
+    return bool(_TEMPORARY_NAME.match(name)) and tags.get("Name", name) != name
 
 
 def _volumes(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    """In use, one goes with its instance."""
+    """The volumes that are not in use; the others are removed with their instances."""
     for volumes in ec2.get_paginator("describe_volumes").paginate(Filters=_OURS):
         for volume in volumes["Volumes"]:
             if volume["State"] in ("available", "error"):
@@ -186,7 +190,7 @@ def _volumes(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 
 
 def _interfaces(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    """As volumes."""
+    """The network interfaces that are not in use."""
     for interfaces in ec2.get_paginator("describe_network_interfaces").paginate(Filters=_OURS):
         for interface in interfaces["NetworkInterfaces"]:
             if interface["Status"] == "available":

@@ -1,6 +1,6 @@
-"""Answers that are not from AWS: the page of a company's proxy or filter, or of a hotel's portal.
+"""Rejects answers that are not from AWS, for example the web page of a proxy, a web filter or a captive portal.
 
-The SDK cannot parse most of them, and takes one that happens to be well-formed for an answer without any images.
+The SDK cannot parse most of them, and treats a well-formed one as an empty result.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class _Answer(TypedDict):
 
 
 class PageError(Exception):
-    """Somebody else answered in AWS' place."""
+    """Another host answered instead of AWS."""
 
     def __init__(self, message: str, host: str) -> None:
         super().__init__(message)
         self.host = host
 
 
-def refuse_pages(client: BaseClient) -> None:
-    """Make a client tell who answered what, where the answer is not of the form in which its service answers."""
+def reject_web_pages(client: BaseClient) -> None:
+    """Make a client raise PageError for answers that do not have the format of its service."""
     host = urllib.parse.urlsplit(client.meta.endpoint_url).hostname or client.meta.endpoint_url
     is_json = "json" in client.meta.service_model.resolved_protocol
     client.meta.events.register("before-parse", functools.partial(_check_answer, host, is_json))
@@ -41,14 +41,14 @@ def refuse_pages(client: BaseClient) -> None:
 
 def _check_answer(host: str, is_json: bool, response_dict: _Answer, **_: object) -> None:
     body = response_dict["body"]
-    found = _other_than_json(body) if is_json else _other_than_xml(body)
-    if not found:
+    content = _other_than_json(body) if is_json else _other_than_xml(body)
+    if not content:
         return
     status = response_dict["status_code"]
-    message = f"{host} answered {status} with {found}"
+    message = f"{host} answered {status} with {content}"
     if status < 500:
-        raise PageError(f"{message}: a proxy or filter stands between", host)
-    # It may be AWS' own front, and passes. The SDK tries an error of the server again, and parses it first.
+        raise PageError(f"{message}: a proxy or web filter answered instead of AWS", host)
+    # A gateway of AWS may have answered. The SDK retries server errors, but parses the body first.
     text = f"<Response><Errors><Error><Message>{escape(message)}</Message></Error></Errors></Response>"
     response_dict["body"] = json.dumps({"__type": "", "message": message}).encode() if is_json else text.encode()
 
@@ -59,8 +59,8 @@ def _other_than_xml(body: bytes) -> str:
 
 
 def _other_than_json(body: bytes) -> str:
-    if found := _nothing_or_page(body.removeprefix(_BYTE_ORDER_MARK).lstrip()):
-        return found
+    if content := _nothing_or_page(body.removeprefix(_BYTE_ORDER_MARK).lstrip()):
+        return content
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):

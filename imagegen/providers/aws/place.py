@@ -1,4 +1,4 @@
-"""Where builds on AWS leave things, as a journal tells it later."""
+"""The place where builds on AWS create resources, as a journal records it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Region = Annotated[str, pydantic.Field(pattern=r"^[a-z0-9-]{1,32}$")]
 
 
 class Place(Strict):
-    """The region of an account that builds, those that its images are copied to, and who may look there."""
+    """The build region of an account, the regions of its copies, and the sign-in."""
 
     region: _Region
-    # Journals of earlier versions name none, as builds that copy nowhere.
+    # Empty in journals of earlier versions, and for builds without copies.
     copy_regions: list[_Region] = []
     auth: Auth
-    # Journals of earlier versions name none.
+    # Empty in journals of earlier versions.
     account: Annotated[str, pydantic.Field(pattern=r"^[0-9]{12}$")] = ""

@@ -1,4 +1,4 @@
-"""Removes leftovers from one region: machines before what they used. What is gone already counts as removed."""
+"""Removes leftovers from one region, instances before the resources that they use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Action = Callable[[str], object]
 
 TERMINATION_LIMIT_S: Final = 600.0
-# A network interface stays for a moment after its instance, and a security group as long as that.
+# A network interface and its security group outlive the instance for a moment.
 RELEASE_LIMIT_S: Final = 180.0
 _IN_USE: Final = "DependencyViolation"
 _NOT_FOUND: Final = ".NotFound"
@@ -30,21 +30,21 @@ _ALREADY: Final = "InvalidAMIID.Unavailable"
 
 
 def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
-    """Each leftover with the reason why it is still there; an empty one means that it is gone."""
-    # Unfinished images need nothing of these, and while machines are waited for, a run may take one for its own.
+    """Remove leftovers, and yield the reason for each that remains; empty where it is gone."""
+    # Images first: while this run waits for instances, another run may start to use a pending image.
     for image in (*kinds.of_kind(leftovers, kinds.IMAGE), *kinds.of_kind(leftovers, kinds.COPIED_IMAGE)):
         yield image, _try(functools.partial(_deregister, ec2, image), image.id)
     for request in kinds.of_kind(leftovers, kinds.SPOT_REQUEST):
-        yield request, _try(lambda it: ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[it]), request.id)
+        yield request, _try(lambda id_: ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[id_]), request.id)
     yield from _terminate(ec2, kinds.of_kind(leftovers, kinds.INSTANCE), clock)
     for template in kinds.of_kind(leftovers, kinds.LAUNCH_TEMPLATE):
-        yield template, _try(lambda it: ec2.delete_launch_template(LaunchTemplateId=it), template.id)
+        yield template, _try(lambda id_: ec2.delete_launch_template(LaunchTemplateId=id_), template.id)
     actions: dict[str, Action] = {
-        kinds.SNAPSHOT: lambda it: ec2.delete_snapshot(SnapshotId=it),
-        kinds.VOLUME: lambda it: ec2.delete_volume(VolumeId=it),
-        kinds.INTERFACE: lambda it: ec2.delete_network_interface(NetworkInterfaceId=it),
+        kinds.SNAPSHOT: lambda id_: ec2.delete_snapshot(SnapshotId=id_),
+        kinds.VOLUME: lambda id_: ec2.delete_volume(VolumeId=id_),
+        kinds.INTERFACE: lambda id_: ec2.delete_network_interface(NetworkInterfaceId=id_),
         kinds.SECURITY_GROUP: functools.partial(_delete_group, ec2, clock),
-        kinds.KEY_PAIR: lambda it: ec2.delete_key_pair(KeyPairId=it),
+        kinds.KEY_PAIR: lambda id_: ec2.delete_key_pair(KeyPairId=id_),
     }
     for kind, action in actions.items():
         for leftover in kinds.of_kind(leftovers, kind):
@@ -52,56 +52,52 @@ def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Itera
 
 
 def _try(action: Action, id_: str) -> str:
-    """Why it did not work; empty when it did, or when there was nothing left to do."""
+    """Run an action, and return the reason of its failure; empty where it succeeded or the resource is gone."""
     import botocore.exceptions as sdk
 
     try:
         action(id_)
     except sdk.ClientError as error:
-        told = error.response.get("Error", {})
-        code = told.get("Code", "unknown")
-        return "" if code == _ALREADY or _NOT_FOUND in code else f"{code}: {told.get('Message', '')}"
-    except sdk.BotoCoreError as error:
+        details = error.response.get("Error", {})
+        code = details.get("Code", "unknown")
+        return "" if code == _ALREADY or _NOT_FOUND in code else f"{code}: {details.get('Message', '')}"
+    except (sdk.BotoCoreError, PublishError) as error:
         return str(error)
-    except PublishError as late:
-        return late.message
     return ""
 
 
 def _terminate(ec2: EC2Client, instances: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
-    """All are told before the first is waited for."""
-    told = [(it, _try(lambda id_: ec2.terminate_instances(InstanceIds=[id_]), it.id)) for it in instances]
-    for instance, why_not in told:
-        yield instance, why_not or _try(functools.partial(_wait_until_terminated, ec2, clock), instance.id)
+    """Send all requests before waiting for the first instance."""
+    failures = [_try(lambda id_: ec2.terminate_instances(InstanceIds=[id_]), instance.id) for instance in instances]
+    for instance, failure in zip(instances, failures, strict=True):
+        yield instance, failure or _try(functools.partial(_wait_until_terminated, ec2, clock), instance.id)
 
 
 def _wait_until_terminated(ec2: EC2Client, clock: Clock, id_: str) -> None:
-    asked: Any = [{"Name": "instance-id", "Values": [id_]}]
+    filters: Any = [{"Name": "instance-id", "Values": [id_]}]
 
-    def look() -> bool | None:
+    def poll() -> bool | None:
         states = {
-            each["State"]["Name"]
-            for reservation in ec2.describe_instances(Filters=asked)["Reservations"]
-            for each in reservation["Instances"]
+            instance["State"]["Name"]
+            for reservation in ec2.describe_instances(Filters=filters)["Reservations"]
+            for instance in reservation["Instances"]
         }
         return True if states <= {"terminated"} else None
 
-    if wait_for(look, limit_s=TERMINATION_LIMIT_S, clock=clock) is None:
+    if wait_for(poll, limit_s=TERMINATION_LIMIT_S, clock=clock) is None:
         raise PublishError(f"it did not terminate within {TERMINATION_LIMIT_S / 60:g} minutes")
 
 
 def _deregister(ec2: EC2Client, image: Leftover, id_: str) -> None:
-    """With its snapshots, which are marked first: cut off in between, the next run of the janitor finds them."""
-    asked: Any = [{"Name": "image-id", "Values": [id_]}]
-    found = ec2.describe_images(Owners=["self"], Filters=asked, IncludeDisabled=True)["Images"]
-    if not found:
+    """Deregister an image and delete its snapshots. These are tagged first, so that the next janitor finds them."""
+    filters: Any = [{"Name": "image-id", "Values": [id_]}]
+    found = next(iter(ec2.describe_images(Owners=["self"], Filters=filters, IncludeDisabled=True)["Images"]), None)
+    if found is None:
         return
-    for each in found:
-        # It may have been finished since it was listed, or another run waits for it by now.
-        if not _is_still(image, each):
-            raise PublishError(f"it is no leftover any more: it is {each['State']} now")
-    named = [snapshot for each in found for snapshot in snapshots_of(each)]
-    snapshots = list(dict.fromkeys([*named, *kinds.snapshots_described_for(ec2, id_)]))
+    # Since it was listed, the image may have been finished, or another run may have started to wait for it.
+    if not _is_still(image, found):
+        raise PublishError(f"it is no longer a leftover: it is {found['State']} now")
+    snapshots = list(dict.fromkeys([*snapshots_of(found), *kinds.snapshots_described_for(ec2, id_)]))
     if snapshots:
         marks: Any = [{"Key": RUN_ID, "Value": image.run_id}, {"Key": EXPIRES_AT, "Value": image.expires_at}]
         ec2.create_tags(Resources=snapshots, Tags=marks)
@@ -111,11 +107,11 @@ def _deregister(ec2: EC2Client, image: Leftover, id_: str) -> None:
 
 
 def _is_still(listed: Leftover, image: ImageTypeDef) -> bool:
-    """Whether it is the leftover that was listed."""
-    worn = tags_of(image)
+    """Whether the image is still the leftover that was listed."""
+    tags = tags_of(image)
     if listed.kind == kinds.COPIED_IMAGE:
-        return kinds.is_failed_copy(image) and worn[RUN_ID] == listed.run_id
-    return kinds.is_left_over(image) and (worn[RUN_ID], worn[EXPIRES_AT]) == (listed.run_id, listed.expires_at)
+        return kinds.is_failed_copy(image) and tags[RUN_ID] == listed.run_id
+    return kinds.is_left_over(image) and (tags[RUN_ID], tags[EXPIRES_AT]) == (listed.run_id, listed.expires_at)
 
 
 def _delete_group(ec2: EC2Client, clock: Clock, id_: str) -> None:

@@ -1,11 +1,11 @@
-"""A role that a session takes on: asked for when first needed, and again before it ends. It is kept nowhere."""
+"""Credentials of an assumed role: requested when first needed, and renewed before they expire. Never stored."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imagegen.providers.aws.endpoint import explained_endpoint
-from imagegen.providers.aws.pages import refuse_pages
+from imagegen.providers.aws.endpoint import explain_endpoint_error
+from imagegen.providers.aws.pages import reject_web_pages
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,28 +24,28 @@ def assume_role(
     environ: Mapping[str, str],
     options: ClientOptions,
 ) -> None:
-    """Give `core` the credentials of a role that the session `owner` may take on."""
+    """Give `core` the credentials of a role that the session `owner` can assume."""
     from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
 
-    def ask() -> dict[str, str]:
-        with explained_endpoint(environ):
+    def request_credentials() -> dict[str, str]:
+        with explain_endpoint_error(environ):
             sts = owner.client("sts", **options)
-        refuse_pages(sts)
+        reject_web_pages(sts)
         try:
-            answer = sts.assume_role(RoleArn=role.role_arn, RoleSessionName=role.session_name)["Credentials"]
+            credentials = sts.assume_role(RoleArn=role.role_arn, RoleSessionName=role.session_name)["Credentials"]
         finally:
             sts.close()
         return {
-            "access_key": answer["AccessKeyId"],
-            "secret_key": answer["SecretAccessKey"],
-            "token": answer["SessionToken"],
-            "expiry_time": answer["Expiration"].isoformat(),
+            "access_key": credentials["AccessKeyId"],
+            "secret_key": credentials["SecretAccessKey"],
+            "token": credentials["SessionToken"],
+            "expiry_time": credentials["Expiration"].isoformat(),
         }
 
     class Role(CredentialProvider):
         METHOD = "assume-role"
 
         def load(self) -> DeferredRefreshableCredentials:
-            return DeferredRefreshableCredentials(refresh_using=ask, method=self.METHOD)
+            return DeferredRefreshableCredentials(refresh_using=request_credentials, method=self.METHOD)
 
     core.register_component("credential_provider", CredentialResolver([Role()]))

@@ -1,4 +1,4 @@
-"""What AWS does not take, and what would do nothing there. Pure."""
+"""The rules for AWS targets: settings that AWS rejects, or that would have no effect. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _GP3_IOPS: Final = 3000
 _GP3_IOPS_PER_GIB: Final = 500
 _GP3_IOPS_PER_MIB: Final = 4
 
-# What the template ends an AMI's name with: the time, and the beginnings of the identity and of a random number.
+# The form of the suffix of an AMI's name: time, start of the identity, start of a random number.
 AMI_SUFFIX: Final = "YYYYMMDDhhmmss-xxxxxxxx-xxxxxx"
 
 _TAGS_WRITTEN: Final = OWN_TAGS | COMPONENT_TAGS
@@ -54,19 +54,19 @@ def aws_copy_to_build_region(target: Target) -> Iterator[Finding]:
         if region == aws.region:
             yield Finding(
                 ("publish", "regions", index),
-                f"{region} is the build region, which has the image already",
+                f"{region} is the build region, which always has the image",
                 "leave it out",
             )
 
 
-@rule("aws-winrm-admitted", ERROR, "Packer must be admitted to the builder's WinRM port")
+@rule("aws-winrm-admitted", ERROR, "The builder's WinRM port must be open to Packer")
 def aws_winrm_admitted(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     if not network.allowed_cidrs and not network.security_group_ids:
         yield Finding(
             ("network",),
-            "nobody would reach the builder: its temporary security group admits nothing",
-            "name the networks that Packer comes from under allowed_cidrs, or security_group_ids of your own",
+            "Packer could not reach the builder: its temporary security group allows no network",
+            "write the networks where Packer runs to allowed_cidrs, or set security_group_ids",
         )
 
 
@@ -76,8 +76,8 @@ def aws_cidrs_or_groups(target: Target) -> Iterator[Finding]:
     if network.allowed_cidrs and network.security_group_ids:
         yield Finding(
             ("network", "allowed_cidrs"),
-            "security groups of your own decide who is admitted, so these networks would do nothing",
-            "leave one of both out",
+            "with security_group_ids, these networks have no effect",
+            "leave one of them out",
         )
 
 
@@ -87,32 +87,32 @@ def aws_open_to_everybody(target: Target) -> Iterator[Finding]:
         if cidr.endswith("/0"):
             yield Finding(
                 ("network", "allowed_cidrs", index),
-                "everybody may try passwords at the builder's WinRM port while it runs",
-                "narrow it to where Packer runs",
+                f"{cidr} opens the builder's WinRM port to the whole internet while it runs",
+                "write the network where Packer runs",
             )
 
 
-@rule("aws-reached-by-public", ERROR, "A builder that is reached by its public address must have one")
+@rule("aws-reached-by-public", ERROR, "reach_by: public requires a public address")
 def aws_reached_by_public(target: Target) -> Iterator[Finding]:
     network = target.settings.network
     if network.public_address is False and network.reach_by == "public":
         yield Finding(
             ("network", "public_address"),
-            "Packer is to reach the builder by a public address, and it gets none",
-            "choose reach_by: private, or leave this out",
+            "Packer connects to the public address of the builder (reach_by), but the builder gets none",
+            "write reach_by: private, or leave public_address out",
         )
 
 
-@rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service that asks with a token")
+@rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service of cloudbase-init that sends tokens")
 def aws_imds_tokens(target: Target) -> Iterator[Finding]:
     cloudbase = table("cloudbase-init")
     (service,) = target.catalogue["cloudbase_init", "metadata_services", target.provider].value
-    asks_without = service in target.metadata_services and not cloudbase["ec2_service_uses_imds_tokens"]
-    if target.settings.require_imds_tokens and asks_without:
+    sends_no_token = service in target.metadata_services and not cloudbase["ec2_service_uses_imds_tokens"]
+    if target.settings.require_imds_tokens and sends_no_token:
         yield Finding(
             ("require_imds_tokens",),
             cloudbase["ec2_service_finding"],
-            "leave it out, or name under cloudbase_init.metadata_services.aws a service that asks with a token",
+            "leave it out, or write a service that sends tokens to cloudbase_init.metadata_services.aws",
         )
 
 
@@ -122,8 +122,8 @@ def aws_vpc_and_subnet(target: Target) -> Iterator[Finding]:
     if network.vpc_id and not network.subnet_id and network.public_address is None:
         yield Finding(
             ("network", "vpc_id"),
-            "without a subnet or public_address Packer's plugin takes one of the default VPC instead",
-            "name the subnet_id, or say public_address",
+            "without subnet_id or public_address, Packer's plugin uses a subnet of the default VPC instead",
+            "set subnet_id or public_address",
         )
 
 
@@ -135,7 +135,7 @@ def aws_instance_runs_windows(target: Target) -> Iterator[Finding]:
             yield Finding(
                 ("instance_types", index),
                 f"Windows Server does not run on {kind} ({row['note']})",
-                "choose one as m6i.large",
+                "choose another type, for example m6i.large",
             )
 
 
@@ -163,8 +163,8 @@ def aws_one_partition(target: Target) -> Iterator[Finding]:
         if partition != own:
             yield Finding(
                 path,
-                f"it is of the partition {partition}, and {aws.region} is of {own}: no account has both",
-                f"name one of {own}, and use a config of its own for {partition}",
+                f"it is in the partition {partition}, but {aws.region} is in {own}: no account spans both",
+                f"choose one in {own}, and use another config for {partition}",
             )
 
 
@@ -181,7 +181,7 @@ def aws_image_name(target: Target) -> Iterator[Finding]:
         yield Finding(
             ("name_prefix",),
             f"{name} has {len(name)} characters: {limit['reason']}",
-            "choose a shorter prefix, of such characters",
+            "choose a shorter prefix with valid characters",
         )
 
 
@@ -192,8 +192,8 @@ def aws_gp2_speed(target: Target) -> Iterator[Finding]:
         if disk.type == "gp2" and value is not None:
             yield Finding(
                 ("disk", key),
-                "a gp2 disk is as fast as it is large, and AWS refuses to be told",
-                "leave it out, or choose type: gp3",
+                "AWS rejects this setting for a gp2 disk, whose speed depends on its size",
+                "leave it out, or write type: gp3",
             )
 
 
@@ -212,8 +212,8 @@ def aws_gp3_ratio(target: Target) -> Iterator[Finding]:
     if disk.throughput and disk.throughput * _GP3_IOPS_PER_MIB > iops:
         yield Finding(
             ("disk", "throughput"),
-            f"AWS gives a gp3 disk a quarter MiB/s for each of its IOPS, and it has {iops}",
-            f"at most {iops // _GP3_IOPS_PER_MIB}, or iops of at least {disk.throughput * _GP3_IOPS_PER_MIB}",
+            f"{disk.throughput} MiB/s is too much: AWS allows 0.25 MiB/s for each IOPS of a gp3 disk, which has {iops}",
+            f"write at most {iops // _GP3_IOPS_PER_MIB}, or iops of at least {disk.throughput * _GP3_IOPS_PER_MIB}",
         )
 
 
@@ -224,8 +224,10 @@ def aws_key_of_copied_region(target: Target) -> Iterator[Finding]:
         if region not in aws.publish.regions:
             yield Finding(
                 ("encryption", "region_kms_keys", region),
-                f"{region} gets no copy, so nothing would be encrypted with this key",
-                "say kms_key" if region == aws.region else "add the region to publish.regions, or leave its key out",
+                f"{region} gets no copy, so this key would encrypt nothing",
+                "write it to kms_key"
+                if region == aws.region
+                else "add the region to publish.regions, or leave its key out",
             )
 
 
@@ -244,8 +246,8 @@ def aws_key_in_its_region(target: Target) -> Iterator[Finding]:
         if parts[0] == "arn" and len(parts) > 3 and parts[3] != region:
             yield Finding(
                 ("encryption", *path),
-                f"the key is one of {parts[3]}, and AWS encrypts with keys of the same region only",
-                f"name a key of {region}",
+                f"the key is in {parts[3]}, and AWS encrypts only with keys in the same region",
+                f"choose a key in {region}",
             )
 
 
@@ -255,8 +257,8 @@ def aws_public_and_encrypted(target: Target) -> Iterator[Finding]:
     if aws.publish.sharing and aws.publish.sharing.public and aws.encryption:
         yield Finding(
             ("publish", "sharing", "public"),
-            "AWS shares no encrypted image with everybody",
-            "name accounts, or leave out encryption",
+            "AWS cannot make an encrypted image public",
+            "share it with accounts, or leave encryption out",
         )
 
 
@@ -270,8 +272,8 @@ def aws_shared_default_key(target: Target) -> Iterator[Finding]:
     if places:
         yield Finding(
             ("publish", "sharing"),
-            f"nobody else can use AWS' own default key, which encrypts the image in {', '.join(places)}",
-            "name keys of your own for these regions, and let the others use them",
+            f"other accounts cannot use AWS' default key, which encrypts the image in {', '.join(places)}",
+            "set your own keys for these regions, and allow the other accounts to use them",
         )
 
 
@@ -280,9 +282,9 @@ def aws_tag_name(target: Target) -> Iterator[Finding]:
     for name in target.settings.tags:
         path = ("tags", name)
         if name.lower().startswith("aws:"):
-            yield Finding(path, "AWS keeps names that begin with aws: for itself", "choose another name")
+            yield Finding(path, "AWS reserves names that begin with aws:", "choose another name")
         elif name.lower().startswith("imagegen") or name in _TAGS_WRITTEN:
-            yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
+            yield Finding(path, "imagegen overwrites this tag with its own", "choose another name")
 
 
 @rule("aws-tag-count", ERROR, "An AWS resource must have at most 50 tags", "AWS rejects a resource with more")
@@ -292,8 +294,8 @@ def aws_tag_count(target: Target) -> Iterator[Finding]:
     if len(tags) > room:
         yield Finding(
             ("tags",),
-            f"{limit['reason']}, of which {len(_TAGS_WRITTEN)} are imagegen's, and here are {len(tags)}",
-            f"keep at most {room}, and fewer where a build has labels",
+            f"{limit['reason']}; imagegen writes {len(_TAGS_WRITTEN)}, and the config has {len(tags)}",
+            f"keep at most {room}, and fewer for builds with labels",
         )
 
 
@@ -305,10 +307,10 @@ def aws_region_known(target: Target) -> Iterator[Finding]:
 
 @rule(*WINDOWS_OFFERED)
 def windows_offered(target: Target) -> Iterator[Finding]:
-    """A base image of the operator's own needs no offer."""
+    """A base image of the operator's own is always allowed."""
     image = offered_image(target)
     if image and image["name"] is None and not target.settings.base_image:
-        yield Finding((), image["reason"], "choose another release, or name an image of your own under base_image")
+        yield Finding((), image["reason"], "choose another release, or set base_image")
 
 
 @rule(*DISK_HOLDS_BASE_IMAGE)

@@ -1,4 +1,4 @@
-"""A plan in; the values of its source template out. Pure."""
+"""The values of the source template of a plan. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
-    """The template's own variable: the settings, and the base image of the region. None is what was not asked for."""
+    """The variable of the template: the settings and the base image of the region. None means not set."""
     settings = plan.settings
     disk, network, encryption = settings.disk, settings.network, settings.encryption
     role, own_groups = settings.auth.assume_role, settings.network.security_group_ids
@@ -34,11 +34,11 @@ def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
         "group_ids": own_groups or None,
         "allowed_cidrs": None if own_groups else network.allowed_cidrs,
         "public_address": network.public_address,
-        # Left out, the plugin takes the public address, and the private one of a machine that has no other.
+        # By default the plugin uses the public address, or else the private one.
         "interface": "private_ip" if network.reach_by == "private" else None,
         "profile": settings.auth.profile,
         "role_arn": role.role_arn if role else None,
         "role_session": role.session_name if role else None,
-        # `auto` is the plugin's word for the on-demand price.
+        # In the plugin, `auto` means the on-demand price.
         "spot_price": (settings.spot.max_price or "auto") if settings.spot else None,
     }

@@ -1,4 +1,4 @@
-"""The tags that imagegen writes on AWS, and how component versions fit beside them. Pure."""
+"""The tags of images on AWS. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from imagegen.providers.aws.settings import Settings
 
-# Beside those of components; a test holds this against the templates.
+# In addition to those of components; a test compares them with the templates.
 OWN_TAGS: Final = frozenset(
     {
         *("build_date", "build_timestamp", "creationTimestamp", "imagegen_image_id", "imagegen_name"),
@@ -23,5 +23,5 @@ OWN_TAGS: Final = frozenset(
 
 
 def image_tags(settings: Settings, versions: Mapping[str, str]) -> ImageTags:
-    """As many as AWS takes."""
+    """The tags of an image, within the limit of AWS."""
     return make_tags(settings.tags, versions, limit_of("aws_tags")["max"] - len(OWN_TAGS))

@@ -1,4 +1,4 @@
-"""The Resource Manager itself, for what is not of one service: the subscription, groups, deployments, vaults."""
+"""A client of the Resource Manager for the subscription, resource groups, deployments and vaults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imagegen.errors import RefusedError
 from imagegen.providers.azure import client as azure
 from imagegen.providers.azure.bounded import client_options
-from imagegen.providers.azure.failures import refuse_web_page
+from imagegen.providers.azure.failures import reject_web_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,56 +28,56 @@ _NOT_FOUND: Final = 404
 
 @dataclasses.dataclass(frozen=True)
 class Arm:
-    """One subscription; paths begin at its root. Errors are the SDK's."""
+    """One subscription. Raises the errors of the SDK."""
 
     client: ARMPipelineClient[HttpRequest, HttpResponse]
     subscription: str
 
     @property
     def root(self) -> str:
-        """The subscription's own path."""
+        """The path of the subscription."""
         return f"/subscriptions/{self.subscription}"
 
     def listed(self, path: str, version: str, **query: str) -> Iterator[Any]:
-        """Every item of a collection, page by page; of one that is not there, none."""
-        page = self._ask("GET", path, {"api-version": version, **query})
+        """Every item of a collection, page by page; none where the collection does not exist."""
+        page = self._request("GET", path, {"api-version": version, **query})
         while page:
             yield from page.get("value", [])
             following = page.get("nextLink")
-            page = self._ask("GET", _path_of(following), {}) if following else None
+            page = self._request("GET", _path_of(following), {}) if following else None
 
     def get(self, path: str, version: str) -> Any | None:  # noqa: ANN401 - each API has forms of its own
-        """A resource, or None where there is none."""
-        return self._ask("GET", path, {"api-version": version})
+        """A resource, or None where it does not exist."""
+        return self._request("GET", path, {"api-version": version})
 
     def post(self, path: str, version: str) -> Any | None:  # noqa: ANN401 - as above
-        return self._ask("POST", path, {"api-version": version})
+        return self._request("POST", path, {"api-version": version})
 
     def delete(self, path: str, version: str) -> None:
-        """Ask for it; the Resource Manager does it in its own time."""
-        self._ask("DELETE", path, {"api-version": version})
+        """Request the deletion of a resource, which the Resource Manager completes later."""
+        self._request("DELETE", path, {"api-version": version})
 
-    def _ask(self, method: str, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    def _request(self, method: str, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
         from azure.core.exceptions import DecodeError, HttpResponseError
         from azure.core.rest import HttpRequest
         from azure.mgmt.core.exceptions import ARMErrorFormat
 
         response = self.client.send_request(HttpRequest(method, f"{HOST}{path}", params=dict(query)))
-        # A web page of that status is somebody else's.
+        # A web page with status 404 is from a proxy.
         if response.status_code == _NOT_FOUND and "json" in (response.content_type or ""):
             return None
         if response.status_code >= 400:
             raise HttpResponseError(response=response, error_format=ARMErrorFormat)
         try:
-            found: dict[str, Any] = response.json() if response.content else {}
+            body: dict[str, Any] = response.json() if response.content else {}
         except ValueError as error:
-            # As the SDK's own clients tell it.
+            # The error of the SDK's own clients.
             raise DecodeError("the body is not JSON", response=response, error=error) from error
-        return found
+        return body
 
 
 def _path_of(link: str) -> str:
-    """The path and query of a link to the next page; whoever else it leads to gets no credentials."""
+    """The path and query of a link to the next page. Another host must not get the credentials."""
     parts = urllib.parse.urlsplit(link)
     if (parts.scheme, parts.hostname) not in (("https", _HOST_NAME), ("", None)):
         raise RefusedError(f"the next page of Azure's answer is at {link.partition('?')[0]}, which is not below {HOST}")
@@ -86,7 +86,7 @@ def _path_of(link: str) -> str:
 
 @contextlib.contextmanager
 def resource_manager(environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None) -> Iterator[Arm]:
-    """The subscription that `auth` or else the environment names. What may pass is tried again, until a deadline."""
+    """Connect to the subscription in `auth` or the environment. Retries transient errors until the deadline."""
     from azure.core.pipeline import policies
     from azure.mgmt.core import ARMPipelineClient
     from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
@@ -99,7 +99,7 @@ def resource_manager(environ: Mapping[str, str], auth: Auth, deadline: Deadline 
             policies.UserAgentPolicy(),
             policies.RetryPolicy(**options),
             ARMChallengeAuthenticationPolicy(credential, f"{HOST}/.default"),
-            policies.CustomHookPolicy(raw_response_hook=refuse_web_page),
+            policies.CustomHookPolicy(raw_response_hook=reject_web_page),
             policies.SensitiveHeaderCleanupPolicy(),
         ]
         client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(

@@ -1,4 +1,4 @@
-"""The marketplace image that a config means, looked up in one region: Microsoft's newest or one's own choice."""
+"""Looks up a marketplace image in one region: by default Microsoft's newest Windows image."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.errors import ConfigError, RefusedError
-from imagegen.providers.azure.failures import explained
+from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.settings import LOCATION, RESOURCE_NAME
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ BASE_FORM = BaseForm(
 
 
 def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
-    """What to ask for; offer and SKU are the catalogue's, unless the config names an image of its own."""
+    """The request for the operator's own base image, or for the image in the catalogue."""
     own = settings.base_image
     if own is None:
         return {"location": settings.location, "publisher": PUBLISHER, "offer": offered["offer"], "sku": offered["sku"]}
-    # The catalogue's names say the generation; of any other image Azure has to tell it.
+    # The SKU in the catalogue implies the generation; that of other images must be looked up.
     request = {
         "location": settings.location,
         "publisher": own.publisher,
@@ -46,17 +46,17 @@ def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, st
 
 
 def look_up_base(client: ComputeManagementClient, request: Mapping[str, str]) -> LockedBase:
-    """The image as a lock holds it: the same version is offered in every region."""
+    """Look up the newest base image that matches. Every region offers the same versions."""
     image = ":".join(request[name] for name in ("publisher", "offer", "sku", "version") if name in request)
-    asked = f"{image} in {request['location']}"
-    hint = "check the region, and that this Windows release is still offered there: Microsoft withdraws old ones"
-    with explained(f"looking up the base image {asked}", RefusedError, missing=hint):
+    label = f"{image} in {request['location']}"
+    hint = "check the region, and that Microsoft still offers this Windows release there"
+    with explain_errors(f"looking up the base image {label}", RefusedError, missing=hint):
         images = client.virtual_machine_images.list(
             request["location"], request["publisher"], request["offer"], request["sku"]
         )
     version = _chosen(images, request.get("version"))
     if version is None:
-        raise ConfigError(f"there is no base image {asked}", hint=hint)
+        raise ConfigError(f"there is no base image {label}", hint=hint)
     if "generation" in request:
         _check_generation(client, request, version)
     identity = {name: request[name] for name in ("publisher", "offer", "sku")}
@@ -75,12 +75,12 @@ def _chosen(images: Iterable[VirtualMachineImageResource], wanted: str | None) -
 
 def _check_generation(client: ComputeManagementClient, request: Mapping[str, str], version: str) -> None:
     label = f"{request['publisher']}:{request['offer']}:{request['sku']}:{version}"
-    with explained(f"asking about the base image {label}", RefusedError):
-        found = client.virtual_machine_images.get(
+    with explain_errors(f"reading the base image {label}", RefusedError):
+        generation = client.virtual_machine_images.get(
             request["location"], request["publisher"], request["offer"], request["sku"], version
         ).hyper_v_generation
-    if found is not None and found != f"V{request['generation']}":
+    if generation is not None and generation != f"V{request['generation']}":
         raise ConfigError(
-            f"the base image {label} is of generation {found.removeprefix('V')}, the config of {request['generation']}",
-            hint="set targets.azure.generation to the image's, or choose its sku of the other generation",
+            f"the base image {label} has generation {generation.removeprefix('V')}, not {request['generation']}",
+            hint="set targets.azure.generation to the image's generation, or choose its sku of the other generation",
         )

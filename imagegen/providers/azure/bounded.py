@@ -1,4 +1,4 @@
-"""Requests of the SDK within a deadline. Azure names minutes to wait when it throttles, and the SDK would wait them."""
+"""Limits requests of the SDK to a deadline. When Azure throttles, the SDK would otherwise wait for minutes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ClientOptions(TypedDict, total=False):
-    """What clients and credentials of the SDK take."""
+    """Options of the SDK's clients and credentials."""
 
     transport: RequestsTransport
     retry_total: int
@@ -22,7 +22,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 def client_options(deadline: Deadline | None) -> ClientOptions:
-    """What makes a client or a credential of the SDK keep to it; nothing where there is none."""
+    """The options that enforce a deadline; empty without one."""
     if deadline is None:
         return {}
     return {
@@ -34,15 +34,15 @@ def client_options(deadline: Deadline | None) -> ClientOptions:
 
 
 def _transport(deadline: Deadline) -> RequestsTransport:
-    """Every request and every pause of the SDK goes through its transport, also those of a sign-in."""
+    """The transport, which makes every request and every pause of the SDK, including those of a sign-in."""
     from azure.core.exceptions import AzureError, ServiceRequestTimeoutError
     from azure.core.pipeline.transport import RequestsTransport
 
     class BoundedTransport(RequestsTransport):  # type: ignore[misc]  # the SDK imports it late, untyped
         def send(self, request: object, **options: object) -> object:
             if not deadline.left_s:
-                raise ServiceRequestTimeoutError(f"there was no time left of {deadline.limit_s:g} seconds")
-            # Of each: a host that answers slowly may take both.
+                raise ServiceRequestTimeoutError(f"the limit of {deadline.limit_s:g} seconds has passed")
+            # Both, because a slow host may use both in full.
             return super().send(
                 request,
                 **options,
@@ -54,7 +54,7 @@ def _transport(deadline: Deadline) -> RequestsTransport:
 
         def sleep(self, duration: float) -> None:
             if not deadline.allows_pause(duration):
-                raise AzureError(f"Azure asks to wait for {duration:g} seconds")
+                raise AzureError(f"Azure requests a pause of {duration:g} seconds")
             super().sleep(duration)
 
     return BoundedTransport()

@@ -1,4 +1,4 @@
-"""One image definition of a Compute Gallery: where it is, its versions, and whether it can hold a plan's image."""
+"""An image definition of a Compute Gallery: its place, its versions, and whether it fits a builder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.errors import RefusedError
-from imagegen.providers.azure.failures import explained
+from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 _LARGEST_NUMBER: Final = 2**31 - 1
 _VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\Z")
 _STANDARD: Final = "Standard"
-# Azure takes a definition that does not say it for the first generation.
+# The default of Azure.
 _FIRST: Final = "V1"
-# The security types of a definition that take the image of a builder of this security type; Azure ignores their case.
-_TAKES: Final = {
+# The security types of a definition that accept the image of a builder with this one; Azure ignores case.
+_ACCEPTED_BY: Final = {
     _STANDARD: frozenset(
         {"standard", "trustedlaunchsupported", "confidentialvmsupported", "trustedlaunchandconfidentialvmsupported"}
     ),
@@ -38,7 +38,7 @@ _TAKES: Final = {
 
 @dataclasses.dataclass(frozen=True)
 class Definition:
-    """Where a plan's versions lie."""
+    """The place of an image definition."""
 
     resource_group: str
     gallery: str
@@ -49,20 +49,21 @@ class Definition:
 
     @property
     def missing(self) -> str:
-        """What to do when Azure does not find it."""
+        """The hint where it does not exist."""
         return (
             f"the gallery {self.gallery} in resource group {self.resource_group} and its image definition {self.name} "
             "must exist: create them, or correct targets.azure.gallery in the config"
         )
 
     def versions(self, client: ComputeManagementClient) -> list[GalleryImageVersion]:
-        """Every version, without its replication."""
-        with explained(f"listing the versions of {self}", RefusedError, missing=self.missing):
-            pages = client.gallery_image_versions.list_by_gallery_image(self.resource_group, self.gallery, self.name)
-            return list(pages)
+        """All versions, without their replication status."""
+        with explain_errors(f"listing the versions of {self}", RefusedError, missing=self.missing):
+            return list(
+                client.gallery_image_versions.list_by_gallery_image(self.resource_group, self.gallery, self.name)
+            )
 
     def version(self, client: ComputeManagementClient, name: str) -> GalleryImageVersion:
-        """One version, with how far its replication is; errors are the SDK's."""
+        """One version with its replication status. Raises the errors of the SDK."""
         return client.gallery_image_versions.get(
             self.resource_group, self.gallery, self.name, name, expand="ReplicationStatus"
         )
@@ -81,7 +82,7 @@ class _Feature(TypedDict):
 
 
 class Properties(TypedDict, total=False):
-    """What the Resource Manager tells of a definition."""
+    """The properties of a definition in the Resource Manager."""
 
     osType: str
     osState: str
@@ -91,15 +92,15 @@ class Properties(TypedDict, total=False):
 
 
 def definition_of(settings: Settings) -> Definition:
-    """The definition that a config names."""
+    """The image definition of a target."""
     gallery = settings.gallery
     return Definition(gallery.resource_group, gallery.name, gallery.definition)
 
 
 def check_definition(definition: Definition, found: Properties, generation: int, security_type: str) -> Iterator[Check]:
-    """Whether a definition, as the Resource Manager tells its properties, can hold the image of such a builder.
+    """Check whether a definition with these properties accepts the image of such a builder.
 
-    Azure itself says so only after the build, at the capture.
+    Azure itself reports that only after the build, at the capture.
     """
     subject = f"image definition {definition}"
     security = _security_type(found)
@@ -109,7 +110,7 @@ def check_definition(definition: Definition, found: Properties, generation: int,
 
 
 def _wrong_kind(subject: str, found: Properties, generation: int) -> Iterator[Check]:
-    another = "name another definition in targets.azure.gallery.definition, or create one"
+    another = "write another definition to targets.azure.gallery.definition, or create one"
     has = found.get("hyperVGeneration") or _FIRST
     kinds = (
         ("OS type", found.get("osType") or "", "Windows", f"{another} with --os-type Windows"),
@@ -122,25 +123,28 @@ def _wrong_kind(subject: str, found: Properties, generation: int) -> Iterator[Ch
             f"set targets.azure.generation to {has.removeprefix('V')}, or {another} of generation V{generation}",
         ),
     )
-    for what, is_now, wanted, hint in kinds:
-        if is_now.lower() != wanted.lower():
-            yield Check(subject, WRONG, f"its {what} is {is_now}, and the image's is {wanted}", hint)
+    for what, actual, expected, hint in kinds:
+        if actual.lower() != expected.lower():
+            yield Check(subject, WRONG, f"its {what} is {actual}, but the image has {expected}", hint)
 
 
-def _wrong_security(subject: str, found: str, asked: str) -> Iterator[Check]:
-    if found.lower() not in _TAKES[asked]:
-        feature = f"with --features SecurityType={asked}" if asked != _STANDARD else "without a SecurityType"
+def _wrong_security(subject: str, actual: str, expected: str) -> Iterator[Check]:
+    feature = "without a SecurityType" if expected == _STANDARD else f"with --features SecurityType={expected}"
+    if actual.lower() not in _ACCEPTED_BY[expected]:
         yield Check(
             subject,
             WRONG,
-            f"its security type is {found}, and targets.azure.security_type is {asked}",
-            f"create a definition {feature}, or set targets.azure.security_type to what this one is for",
+            f"its security type is {actual}, but targets.azure.security_type is {expected}",
+            f"create a definition {feature}, or change targets.azure.security_type",
         )
-    elif found.lower().endswith("supported"):
-        # Seen in 2023 and 2024 (packer-plugin-azure#304, microsoft/STL#4682); not known to hold for ever.
-        message = f"its security type is {found}, for which Azure has rejected images captured from a virtual machine"
-        kind = "without a SecurityType" if asked == _STANDARD else f"with --features SecurityType={asked}"
-        yield Check(subject, UNKNOWN, message, f"if the capture fails, create a definition {kind}")
+    elif actual.lower().endswith("supported"):
+        # Seen in 2023 and 2024 (packer-plugin-azure#304, microsoft/STL#4682); Azure may have fixed it since.
+        yield Check(
+            subject,
+            UNKNOWN,
+            f"its security type is {actual}, for which Azure has rejected images captured from a virtual machine",
+            f"if the capture fails, create a definition {feature}",
+        )
 
 
 def _security_type(found: Properties) -> str:
@@ -149,11 +153,11 @@ def _security_type(found: Properties) -> str:
 
 
 def state_word(value: object) -> str:
-    """A word of Azure's. The SDK's enumerations are texts whose str() is their Python name."""
+    """A state of Azure as text. str() of the SDK's enumerations would return the Python name."""
     return str(value.value if isinstance(value, enum.Enum) else value or "")
 
 
 def is_version_name(text: str) -> bool:
-    """Whether a gallery takes it for a version: three integers, each of 32 bits."""
+    """Whether a gallery accepts the text as a version: three integers of 32 bits."""
     match = _VERSION.match(text)
     return match is not None and max(map(int, match.groups())) <= _LARGEST_NUMBER

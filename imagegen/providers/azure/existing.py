@@ -1,11 +1,11 @@
-"""What a config names of the subscription's own: it is there, where the build can use it."""
+"""Checks that the resources that a config names exist, and that the build can use them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
-from imagegen.providers.azure.failures import explained
+from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.checks import OK, WRONG, Check, run_check
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _ENCRYPTION_SETS_API: Final = "2023-04-02"
 
 
 def existing_checks(arm: Arm, settings: Settings) -> list[Check]:
-    """The build's resource group, its network, key vault and disk encryption set, where the config names them."""
+    """Check the resource group, key vault, network and disk encryption set that the config names."""
     checks = []
     if group := settings.build_resource_group:
         path = f"{arm.root}/resourceGroups/{group}"
@@ -40,38 +40,37 @@ def existing_checks(arm: Arm, settings: Settings) -> list[Check]:
 
 
 def _placed(arm: Arm, subject: str, path: str, version: str, location: str) -> Iterator[Check]:
-    """It is there, and in the build region."""
-    with explained(f"looking for the {subject}", RefusedError):
-        found = arm.get(path, version)
-    yield _place(subject, found, location)
+    """Check that a resource exists in the build region."""
+    with explain_errors(f"looking for the {subject}", RefusedError):
+        resource = arm.get(path, version)
+    yield _check_location(subject, resource, location)
 
 
-def _place(subject: str, found: Mapping[str, object] | None, location: str) -> Check:
-    if found is None:
-        return Check(subject, WRONG, "it is not there", "create it, or correct targets.azure")
-    region = str(found.get("location", "")).replace(" ", "").lower()
+def _check_location(subject: str, resource: Mapping[str, object] | None, location: str) -> Check:
+    if resource is None:
+        return Check(subject, WRONG, "it does not exist", "create it, or correct targets.azure")
+    region = str(resource.get("location", "")).replace(" ", "").lower()
     if region != location:
         return Check(
             subject,
             WRONG,
-            f"it is in {region}, and the build in {location}",
-            f"name one in {location}, or set targets.azure.location to {region}",
+            f"it is in {region}, but the build is in {location}",
+            f"choose one in {location}, or set targets.azure.location to {region}",
         )
     return Check(subject, OK, f"in {region}")
 
 
 def _vault(arm: Arm, settings: Settings, path: str) -> Iterator[Check]:
     subject = f"key vault {settings.key_vault}"
-    with explained(f"looking for the {subject}", RefusedError):
+    with explain_errors(f"looking for the {subject}", RefusedError):
         found = arm.get(path, _VAULTS_API)
-    placed = _place(subject, found, settings.location)
+    placed = _check_location(subject, found, settings.location)
     if found is not None and placed.verdict == OK and not found.get("properties", {}).get("enabledForDeployment"):
-        command = f"az keyvault update --name {settings.key_vault} --enabled-for-deployment true"
         yield Check(
             subject,
             WRONG,
-            "virtual machines may not read it: it is not enabled for deployment",
-            f"enable it: `{command}`",
+            "it is not enabled for deployment, so virtual machines cannot read it",
+            f"enable it: `az keyvault update --name {settings.key_vault} --enabled-for-deployment true`",
         )
     else:
         yield placed
@@ -79,15 +78,18 @@ def _vault(arm: Arm, settings: Settings, path: str) -> Iterator[Check]:
 
 def _network(arm: Arm, settings: Settings, subject: str) -> Iterator[Check]:
     network = settings.network
-    with explained(f"looking for the {subject}", RefusedError):
+    with explain_errors(f"looking for the {subject}", RefusedError):
         if network.resource_group:
             networks = f"{arm.root}/resourceGroups/{network.resource_group}/providers/Microsoft.Network/virtualNetworks"
             single = arm.get(f"{networks}/{network.virtual_network}", _NETWORKS_API)
             found = [single] if single else []
         else:
-            listed = arm.listed(f"{arm.root}/providers/Microsoft.Network/virtualNetworks", _NETWORKS_API)
-            wanted = str(network.virtual_network).lower()
-            found = [each for each in listed if str(each["name"]).lower() == wanted]
+            networks = f"{arm.root}/providers/Microsoft.Network/virtualNetworks"
+            found = [
+                candidate
+                for candidate in arm.listed(networks, _NETWORKS_API)
+                if str(candidate["name"]).lower() == str(network.virtual_network).lower()
+            ]
     if len(found) > 1:
         yield Check(
             subject,
@@ -96,19 +98,19 @@ def _network(arm: Arm, settings: Settings, subject: str) -> Iterator[Check]:
             "set targets.azure.network.resource_group and subnet",
         )
         return
-    placed = _place(subject, found[0] if found else None, settings.location)
+    placed = _check_location(subject, found[0] if found else None, settings.location)
     yield placed
     if found and placed.verdict == OK:
-        yield _subnet(network.subnet, [each["name"] for each in found[0].get("properties", {}).get("subnets", [])])
+        yield _subnet(network.subnet, [subnet["name"] for subnet in found[0].get("properties", {}).get("subnets", [])])
 
 
-def _subnet(wanted: str | None, there: list[str]) -> Check:
-    """A network of one subnet needs no name for it."""
-    has = f"the network has {', '.join(there) or 'none'}"
+def _subnet(wanted: str | None, names: list[str]) -> Check:
+    """Check the subnet, which may be left out where the network has only one."""
+    has = f"the network has {', '.join(names) or 'no subnet'}"
     if wanted is None:
-        if len(there) == 1:
-            return Check(f"subnet {there[0]}", OK, "the network's only one")
+        if len(names) == 1:
+            return Check(f"subnet {names[0]}", OK, "the only subnet of the network")
         return Check("subnet", WRONG, has, "set targets.azure.network.subnet and resource_group")
-    if wanted.lower() in [name.lower() for name in there]:
-        return Check(f"subnet {wanted}", OK, "there")
+    if wanted.lower() in [name.lower() for name in names]:
+        return Check(f"subnet {wanted}", OK, "exists")
     return Check(f"subnet {wanted}", WRONG, has, "correct targets.azure.network.subnet")

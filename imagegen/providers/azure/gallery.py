@@ -1,4 +1,4 @@
-"""The versions of a plan's image definition: which of them is the plan's, and how far each region's replica is."""
+"""Finds the gallery version of a plan, and reads the replication of versions."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from packaging.version import Version
 
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers import CloudImage, Found
+from imagegen.providers import CloudImage, SearchResult
 from imagegen.providers.azure.definition import Definition, definition_of, state_word
-from imagegen.providers.azure.failures import explained, is_passing
+from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.tags import REJECTED, REPORT, is_same_image
 from imagegen.providers.waiting import Clock, wait_for
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from azure.mgmt.compute.models import GalleryImageVersion
 
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
     from imagegen.providers.azure.settings import Settings
 
 SUCCEEDED = "Succeeded"
@@ -32,14 +32,14 @@ FAILED = "Failed"
 COMPLETED = "Completed"
 MARK_LIMIT_S = 600.0
 APPEARING_LIMIT_S = 120.0
-# The end of the resource id by which Packer's plugin names what it made, whoever wrote the rest of it in which case.
+# The end of the resource id in the artifact of Packer's plugin; its case may differ.
 _VERSION_ID: Final = re.compile(r"/galleries/[^/\s]+/images/[^/\s]+/versions/(?P<name>[0-9.]+)", re.IGNORECASE)
 
 
-def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: Run) -> Found:
-    """The highest version of this plan with exactly these labels that has its bytes in the build region.
+def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: RunFacts) -> SearchResult:
+    """The highest version of this plan with exactly these labels that contains an image in the build region.
 
-    A rejected one is taken only where there is no other; one that failed before it had any bytes never.
+    A version with a rejected report is returned only where there is no other.
     """
     definition, home = definition_of(plan.settings), plan.settings.location
     same = [
@@ -50,20 +50,20 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: 
     built = [version for version in same if is_built(client, definition, version, home)]
     if built:
         best = max(built, key=lambda version: (not is_rejected(version), Version(version.name or "0")))
-        return Found(cloud_image(best, definition, home))
+        return SearchResult(cloud_image(best, definition, home))
     failed = [version.name or "" for version in same if version.provisioning_state == FAILED]
-    return Found(None, tuple(_failure(client, definition, name) for name in failed))
+    return SearchResult(None, tuple(_failure(client, definition, name) for name in failed))
 
 
 def _failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
     reason, command = reason_of_failure(client, definition, name), definition.deletion(name)
-    return f"{definition}/{name} of this image ended Failed ({reason}) and is not used; delete it: `{command}`"
+    return f"{definition}/{name} of this image is in state Failed ({reason}) and is not used; delete it: `{command}`"
 
 
 def read_built(
     client: ComputeManagementClient, plan: BuildPlan[Settings], artifact: str, clock: Clock
 ) -> CloudImage | None:
-    """The version that an artifact of Packer's plugin names; None where it names none."""
+    """The version in an artifact of Packer's plugin; None where the artifact has none."""
     from azure.core.exceptions import ResourceNotFoundError
 
     named = _VERSION_ID.search(artifact)
@@ -71,17 +71,17 @@ def read_built(
         return None
     definition, name = definition_of(plan.settings), named["name"]
 
-    def look() -> GalleryImageVersion | None:
+    def poll() -> GalleryImageVersion | None:
         try:
             return definition.version(client, name)
         except ResourceNotFoundError:
             return None
 
-    version = wait_for(look, limit_s=APPEARING_LIMIT_S, clock=clock, passes=is_passing)
+    version = wait_for(poll, limit_s=APPEARING_LIMIT_S, clock=clock, is_transient=is_transient)
     if version is None:
         raise PublishError(
-            f"{definition}/{name} was built, and the gallery does not show it",
-            hint="run the same command again: it continues with what is there",
+            f"{definition}/{name} was built, but the gallery does not show it",
+            hint="run the same command again: it continues, and keeps finished copies",
         )
     return cloud_image(version, definition, plan.settings.location)
 
@@ -89,27 +89,26 @@ def read_built(
 def mark(
     client: ComputeManagementClient, plan: BuildPlan[Settings], image: CloudImage, report: str, clock: Clock
 ) -> None:
-    """Tag a version with what became of its machine's report; its other tags are said again, or Azure drops them."""
+    """Tag a version with the verdict on its machine's report. An update must contain all tags, or Azure drops them."""
     from azure.mgmt.compute.models import GalleryImageVersionUpdate
 
     definition, name = definition_of(plan.settings), image.id.rpartition("/")[2]
 
-    def look() -> GalleryImageVersion | None:
-        # Azure takes one update at a time, and an earlier run may have asked for one.
+    def poll() -> GalleryImageVersion | None:
+        # Azure allows one update at a time, and an earlier run may have started one.
         version = definition.version(client, name)
         return version if version.provisioning_state in (SUCCEEDED, FAILED) else None
 
-    version = wait_for(look, limit_s=MARK_LIMIT_S, clock=clock, passes=is_passing)
+    version = wait_for(poll, limit_s=MARK_LIMIT_S, clock=clock, is_transient=is_transient)
     if version is None:
-        raise PublishError(f"{image.name} was being updated for {MARK_LIMIT_S / 60:g} minutes")
-    tags = {**(version.tags or {}), REPORT: report}
-    # polling=False: publishing waits until the version is settled.
+        raise PublishError(f"another update of {image.name} did not end within {MARK_LIMIT_S / 60:g} minutes")
+    # polling=False: publishing waits for the end of the update.
     client.gallery_image_versions.begin_update(
         definition.resource_group,
         definition.gallery,
         definition.name,
         name,
-        GalleryImageVersionUpdate(tags=tags),
+        GalleryImageVersionUpdate(tags={**(version.tags or {}), REPORT: report}),
         polling=False,
     )
 
@@ -119,27 +118,25 @@ def is_rejected(version: GalleryImageVersion) -> bool:
 
 
 def is_built(client: ComputeManagementClient, definition: Definition, version: GalleryImageVersion, home: str) -> bool:
-    """Succeeded, or succeeded once: a failed or unfinished replication elsewhere says nothing about the build."""
-    if version.provisioning_state in (SUCCEEDED, UPDATING):
-        return True
-    if version.provisioning_state != FAILED:
-        return False
-    return has_bytes(_read(client, definition, version.name or ""), home)
+    """Whether a version contains an image: replication to other regions may be unfinished or may have failed."""
+    if version.provisioning_state == FAILED:
+        return has_image(_read(client, definition, version.name or ""), home)
+    return version.provisioning_state in (SUCCEEDED, UPDATING)
 
 
-def has_bytes(version: GalleryImageVersion, home: str) -> bool:
-    """Whether the image is there although a replication elsewhere failed: only what Azure says of the region counts."""
+def has_image(version: GalleryImageVersion, home: str) -> bool:
+    """Whether a failed version contains an image in the build region, because only another region failed."""
     replica = replication(version).get(home)
     return replica is not None and replica.state == COMPLETED
 
 
 def reason_of_failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
-    """Why a version ended Failed, in Azure's words."""
+    """Azure's reason why a version is in state Failed."""
     return reason_in(_read(client, definition, name))
 
 
 def reason_in(version: GalleryImageVersion) -> str:
-    """Why a version that was read with its replication ended Failed."""
+    """The reason why a version is in state Failed, from its replication status."""
     reasons = [
         f"{region}: {replica.details or 'no reason given'}"
         for region, replica in replication(version).items()
@@ -149,13 +146,13 @@ def reason_in(version: GalleryImageVersion) -> str:
 
 
 def _read(client: ComputeManagementClient, definition: Definition, name: str) -> GalleryImageVersion:
-    with explained(f"asking about {definition}/{name}", RefusedError):
+    with explain_errors(f"reading {definition}/{name}", RefusedError):
         return definition.version(client, name)
 
 
 @dataclasses.dataclass(frozen=True)
 class Replica:
-    """How far one region is."""
+    """The replication to one region."""
 
     state: str
     details: str
@@ -163,7 +160,7 @@ class Replica:
 
 
 def replication(version: GalleryImageVersion) -> dict[str, Replica]:
-    """Each region's replica as Azure tells it; empty where it does not."""
+    """The replicas by region; empty where Azure returns no replication status."""
     status = version.replication_status
     return {
         region_key(entry.region or ""): Replica(state_word(entry.state), entry.details or "", entry.progress or 0)
@@ -172,17 +169,17 @@ def replication(version: GalleryImageVersion) -> dict[str, Replica]:
 
 
 def replica_of(replicas: Mapping[str, Replica], region: str) -> Replica:
-    """A region's replica. Where Azure tells of others and not of this one, it has none yet."""
+    """The replica in a region. Where Azure returns only other replicas, this one does not exist yet."""
     return replicas.get(region, Replica("Unknown", "", 0) if replicas else Replica(COMPLETED, "", 100))
 
 
 def region_key(name: str) -> str:
-    """A region's name as configs have it: galleries answer with display names, `West Europe`."""
+    """The name of a region in configs; galleries return display names such as `West Europe`."""
     return name.replace(" ", "").lower()
 
 
 def cloud_image(version: GalleryImageVersion, definition: Definition, region: str) -> CloudImage:
-    """A version as the pipeline knows images."""
+    """A version as a CloudImage."""
     state = state_word(version.provisioning_state)
     return CloudImage(
         version.id or "",

@@ -1,8 +1,8 @@
-"""What builds have in one subscription, by the run's tag and by the names that Packer's plugin gives.
+"""Finds the temporary resources of builds in one subscription by the tag of the run and by the plugin's names.
 
-A build of its own has a group of its own, which goes as a whole. In a group of the operator's, the plugin tags what its
-template makes; the disk of a machine is made by Azure and has no tag. The deployment is recorded before its first
-resource is made and deleted after its last one, and knows the tags: it stands for what it made.
+A temporary resource group is removed as a whole. In the operator's own group, the plugin tags the resources of its
+template, but Azure does not tag the disk of the machine. The deployment has the tags; it is created before its first
+resource and deleted after its last one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import Leftover
 from imagegen.providers.azure import gallery, vault
 from imagegen.providers.azure.definition import Definition, state_word
-from imagegen.providers.azure.failures import explained, is_answer_of_azure
+from imagegen.providers.azure.failures import explain_errors, is_answer_from_azure
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
 
@@ -34,7 +34,7 @@ DEPLOYMENT: Final = "deployment"
 DELETED_VAULT: Final = "soft-deleted key vault"
 VERSION: Final = "gallery version"
 DISK: Final = "disk"
-# By the type of a resource: what it is called, and the version of its API. In the order in which they can be removed.
+# The name and API version by resource type, in the order of removal.
 TYPES: Final = {
     "microsoft.compute/virtualmachines": ("virtual machine", "2024-07-01"),
     "microsoft.network/networkinterfaces": ("network interface", "2024-05-01"),
@@ -54,33 +54,33 @@ _DEPLOYMENT_NAME: Final = re.compile(r"(?:kv)?pkrdp(?P<suffix>[a-z0-9]{10})\Z", 
 
 
 def find(arm: Arm, compute: ComputeManagementClient, place: Place) -> Remains:
-    """Everything of builds but finished images, in the order in which it can be removed."""
+    """Find all temporary resources of builds, in the order of removal."""
     search = _search(arm)
-    search.ask("gallery versions", lambda: _versions(compute, place))
-    search.ask("resource groups", lambda: _groups(arm))
+    search.collect("gallery versions", lambda: _versions(compute, place))
+    search.collect("resource groups", lambda: _groups(arm))
     if place.build_resource_group:
         _search_group(search, arm, place.build_resource_group)
         if name := place.key_vault:
             group = f"{arm.root}/resourceGroups/{place.build_resource_group}"
-            search.ask(f"secrets in {name}", lambda: vault.find_secrets(arm, group, name))
+            search.collect(f"secrets in {name}", lambda: vault.find_secrets(arm, group, name))
     return search.remains
 
 
 def find_deleted_vaults(arm: Arm) -> Remains:
-    """The temporary key vaults, which Azure keeps for a while after their deletion."""
+    """Find temporary key vaults, which Azure keeps for a while after their deletion."""
     search = _search(arm)
-    search.ask("deleted key vaults", lambda: _deleted_vaults(arm))
+    search.collect("deleted key vaults", lambda: _deleted_vaults(arm))
     return search.remains
 
 
 def _search(arm: Arm) -> Search:
     return Search(
-        lambda doing: explained(f"{doing} in subscription {arm.subscription}", RefusedError), is_answer_of_azure
+        lambda doing: explain_errors(f"{doing} in subscription {arm.subscription}", RefusedError), is_answer_from_azure
     )
 
 
 def _search_group(search: Search, arm: Arm, name: str) -> None:
-    """The single resources, and then the deployments, without which nobody would know the disks that they made."""
+    """Find the resources in a group, then the deployments: these go last, because only they identify the disks."""
     group = f"{arm.root}/resourceGroups/{name}"
     deployments: list[_Deployment] = []
 
@@ -89,9 +89,9 @@ def _search_group(search: Search, arm: Arm, name: str) -> None:
             deployments.append(deployment)
         yield from ()
 
-    search.ask(f"deployments in {name}", list_deployments)
-    if search.ask(f"resources in {name}", lambda: _resources(arm, group, deployments)):
-        search.ask(f"deployments in {name}", lambda: map(_deployment_leftover, deployments))
+    search.collect(f"deployments in {name}", list_deployments)
+    if search.collect(f"resources in {name}", lambda: _resources(arm, group, deployments)):
+        search.collect(f"deployments in {name}", lambda: map(_deployment_leftover, deployments))
 
 
 def _groups(arm: Arm) -> Iterator[Leftover]:
@@ -101,7 +101,7 @@ def _groups(arm: Arm) -> Iterator[Leftover]:
 
 
 def _resources(arm: Arm, group: str, deployments: Sequence[_Deployment]) -> Iterator[Leftover]:
-    """What is tagged, and what a deployment made and Azure did not tag."""
+    """Tagged resources, and untagged disks of a deployment."""
     tags_by_suffix = {suffix: tags for suffix, _, tags in deployments}
     resources = []
     for resource in arm.listed(f"{group}/resources", RESOURCES_API):
@@ -113,35 +113,33 @@ def _resources(arm: Arm, group: str, deployments: Sequence[_Deployment]) -> Iter
         if RUN_ID not in tags and kind == DISK:
             tags = tags_by_suffix.get(name["suffix"].lower(), {})
         if RUN_ID in tags:
-            resources.append(_leftover(kind, resource, tags, "in a group of the operator's"))
+            resources.append(_leftover(kind, resource, tags, "in the operator's own group"))
     order = [kind for kind, _ in TYPES.values()]
     yield from sorted(resources, key=lambda leftover: order.index(leftover.kind))
 
 
 def _deployment_leftover(deployment: _Deployment) -> Leftover:
-    _, found, tags = deployment
-    return _leftover(DEPLOYMENT, found, tags, found["properties"]["provisioningState"])
+    _, resource, tags = deployment
+    return _leftover(DEPLOYMENT, resource, tags, resource["properties"]["provisioningState"])
 
 
 def _deployments(arm: Arm, group: str) -> Iterator[_Deployment]:
-    """Our deployments: the end of their names, which is that of all that they made, themselves, and their tags."""
+    """The deployments of builds: the suffix of their names and of their resources' names, the deployment, its tags."""
     for deployment in arm.listed(f"{group}/providers/Microsoft.Resources/deployments", RESOURCES_API):
         name = _DEPLOYMENT_NAME.match(deployment["name"])
         if name is None:
             continue
         exported = arm.post(f"{deployment['id']}/exportTemplate", RESOURCES_API) or {}
-        for resource in exported.get("template", {}).get("resources", []):
-            tags = resource.get("tags") or {}
-            if RUN_ID in tags:
-                yield name["suffix"].lower(), deployment, tags
-                break
+        tagged = (resource.get("tags") or {} for resource in exported.get("template", {}).get("resources", []))
+        if tags := next((tags for tags in tagged if RUN_ID in tags), None):
+            yield name["suffix"].lower(), deployment, tags
 
 
 def _deleted_vaults(arm: Arm) -> Iterator[Leftover]:
     for deleted in arm.listed(f"{arm.root}/providers/Microsoft.KeyVault/deletedVaults", VAULTS_API):
         properties = deleted["properties"]
         tags = properties.get("tags") or {}
-        # What is protected from purging goes by itself, and by nobody's doing before that.
+        # Azure deletes a vault with purge protection later; nobody can purge it before that.
         if RUN_ID in tags and _NAME.match(deleted["name"]) and not properties.get("purgeProtectionEnabled"):
             yield _leftover(DELETED_VAULT, {**deleted, "location": properties["location"]}, tags, "deleted")
 
@@ -153,18 +151,18 @@ def _versions(compute: ComputeManagementClient, place: Place) -> Iterator[Leftov
     try:
         versions = definition.versions(compute)
     except ConfigError as error:
-        # A definition that is not there has none.
+        # A definition that does not exist has no versions.
         if isinstance(error.__cause__, ResourceNotFoundError):
             return
         raise
     for version in versions:
         tags = version.tags or {}
-        # What was published once has no expiry any more, whatever becomes of it later.
+        # A version that was published has no expiry.
         if RUN_ID not in tags or EXPIRES_AT not in tags:
             continue
         if not gallery.is_built(compute, definition, version, place.location):
-            found = {"id": version.id, "name": f"{definition}/{version.name}", "location": version.location}
-            yield _leftover(VERSION, found, tags, state_word(version.provisioning_state))
+            resource = {"id": version.id, "name": f"{definition}/{version.name}", "location": version.location}
+            yield _leftover(VERSION, resource, tags, state_word(version.provisioning_state))
 
 
 def _leftover(kind: str, resource: Mapping[str, Any], tags: Mapping[str, str], state: str) -> Leftover:

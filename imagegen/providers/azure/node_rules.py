@@ -1,4 +1,4 @@
-"""What Azure asks of the nodes: their names, their pods' network, and what is of use on Azure alone. Pure."""
+"""The rules for nodes on Azure: their names, the network of pods, and settings only for Azure. Pure."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def pool_name_aks(given: RuleInput) -> Iterator[Finding]:
     if len(pool) > limit["max"] or not re.search(limit["pattern"], pool):
         yield Finding(
             ("host_names", "pool"),
-            f"AKS would refuse {pool}: {limit['reason']}",
-            "choose such a name where the same name must do in AKS",
+            f"{pool} is not a valid name in AKS: {limit['reason']}",
+            "choose a valid name if the pool must have the same name in AKS",
         )
 
 
@@ -52,7 +52,7 @@ def pool_name_on_azure(given: RuleInput) -> Iterator[Finding]:
     if given.config.host_names.pool is not None and _PROVIDER not in given.providers:
         yield Finding(
             ("host_names", "pool"),
-            "only Azure limits pools' names, and the image is not built for it: nothing is checked",
+            "only Azure limits the names of pools, and the image has no Azure target",
             "leave it out",
         )
 
@@ -61,5 +61,5 @@ def pool_name_on_azure(given: RuleInput) -> Iterator[Finding]:
 def gmsa_on_azure(given: RuleInput) -> Iterator[Finding]:
     if given.config.gmsa and _PROVIDER not in given.providers:
         yield Finding(
-            ("gmsa",), "the plugin reads Azure's key vault, and the image is not built for Azure", "leave it out"
+            ("gmsa",), "the plugin reads a key vault on Azure, and the image has no Azure target", "leave it out"
         )

@@ -1,4 +1,4 @@
-"""The number of a gallery version: by the time of the run, the Kubernetes version, or the config's own."""
+"""Chooses the gallery version: from the time of the run, the Kubernetes version, or the config."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from azure.mgmt.compute.models import GalleryImageVersion
 
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import Run
+    from imagegen.providers import RunFacts
     from imagegen.providers.azure.settings import Settings
 
-# How many runs of the same second have numbers of their own; 235959 of them fit below the largest number.
+# The versions for runs in the same second; 235959 times this number is below the largest integer.
 PER_SECOND = 1000
 
 
-def next_version(client: ComputeManagementClient, plan: BuildPlan[Settings], run: Run, chance: int) -> str:
-    """The number that a build of this plan gets, by the config's rule; one that exists is never built over.
+def next_version(client: ComputeManagementClient, plan: BuildPlan[Settings], run: RunFacts, chance: int) -> str:
+    """The version of a build of this plan, by the rule in the config; raises where that version exists.
 
-    `chance`, below PER_SECOND, tells apart two runs that begin in the same second: neither sees the other's version
-    before it is captured, hours later.
+    `chance`, a random number below PER_SECOND, distinguishes runs that start in the same second: neither sees the
+    version of the other before its capture, hours later.
     """
     definition = definition_of(plan.settings)
     taken = {version.name or "": version for version in definition.versions(client)}
@@ -40,15 +40,13 @@ def next_version(client: ComputeManagementClient, plan: BuildPlan[Settings], run
 
 
 def fixed_version(plan: BuildPlan[Settings]) -> str | None:
-    """The number that the config alone decides; None where it is made of the time."""
+    """The version of a plan that the config decides; None where it comes from the time."""
     return version_by_rule(plan.settings.gallery.version, plan.image.versions["kubernetes"])
 
 
 def version_by_rule(rule: str, kubernetes: str) -> str | None:
-    """The number of a config's rule; None where it is made of the time."""
-    if rule == "date":
-        return None
-    return kubernetes if rule == "kubernetes" else rule
+    """The version that `gallery.version` decides; None where it comes from the time."""
+    return {"date": None, "kubernetes": kubernetes}.get(rule, rule)
 
 
 def _check_free(
@@ -61,7 +59,7 @@ def _check_free(
     if not is_version_name(version):
         what = f"Kubernetes {version}" if rule == "kubernetes" else version
         raise RefusedError(
-            f"{what} cannot number an image version: a gallery wants three integers",
+            f"{what} is not a valid gallery version: it needs three integers",
             hint="set targets.azure.gallery.version to date",
         )
     if version not in taken:
@@ -77,9 +75,9 @@ def _check_free(
         )
     if state == CREATING:
         raise RefusedError(
-            f"{label} is being made by another build", hint=f"wait for it and run the same command again, or {another}"
+            f"another build is creating {label}", hint=f"wait for it and run the same command again, or {another}"
         )
     raise RefusedError(
-        f"{label} exists already, and a published version is never overwritten",
-        hint=f"{another}, or delete that version yourself",
+        f"{label} exists already, and imagegen never overwrites a version",
+        hint=f"{another}, or delete that version",
     )

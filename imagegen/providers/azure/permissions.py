@@ -1,4 +1,4 @@
-"""Whether the credentials may do what a build does. Azure has no dry run: their role assignments are read instead."""
+"""Checks the permissions for a build by role assignments, because Azure has no dry run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fnmatch
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.errors import RefusedError
-from imagegen.providers.azure.failures import explained
+from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.checks import OK, WRONG, Check, run_check
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _IN_BUILD: Final = (
     "Microsoft.Network/networkInterfaces/write",
     "Microsoft.Resources/deployments/write",
 )
-# What a temporary group and a temporary vault need.
+# For temporary groups and vaults.
 _TEMPORARY_GROUP: Final = (
     "Microsoft.Resources/subscriptions/resourceGroups/write",
     "Microsoft.Resources/subscriptions/resourceGroups/delete",
@@ -45,7 +45,7 @@ class _Role(TypedDict, total=False):
 
 
 def permission_checks(arm: Arm, settings: Settings) -> list[Check]:
-    """Those of the gallery's resource group, and of where the builder is made."""
+    """Check the permissions in the resource group of the gallery, and where the build creates the builder."""
     gallery = settings.gallery.resource_group
     vault = () if settings.key_vault else _TEMPORARY_VAULT
     if group := settings.build_resource_group:
@@ -62,13 +62,13 @@ def _checked(arm: Arm, where: str, path: str, needed: Sequence[str]) -> list[Che
     subject = f"permissions in {where}"
 
     def look() -> Iterator[Check]:
-        with explained(f"reading the permissions in {where}", RefusedError):
+        with explain_errors(f"reading the permissions in {where}", RefusedError):
             granted = list(arm.listed(f"{path}/providers/Microsoft.Authorization/permissions", _API))
-        if lacking := [action for action in needed if not _allows(granted, action)]:
+        if missing := [action for action in needed if not _allows(granted, action)]:
             yield Check(
                 subject,
                 WRONG,
-                f"no role assignment allows {', '.join(lacking)}",
+                f"no role assignment allows {', '.join(missing)}",
                 "give these credentials a role that allows them there, for example Contributor",
             )
         else:
@@ -78,7 +78,7 @@ def _checked(arm: Arm, where: str, path: str, needed: Sequence[str]) -> list[Che
 
 
 def _allows(granted: Sequence[_Role], action: str) -> bool:
-    """One role is enough; what it leaves out may be in another."""
+    """Whether at least one role allows an action."""
     return any(
         _is_among(action, role.get("actions") or []) and not _is_among(action, role.get("notActions") or [])
         for role in granted

@@ -1,4 +1,4 @@
-"""Where builds on Azure leave things, as a journal tells it later."""
+"""The place where builds on Azure create resources, as a journal records it."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import pydantic
 from imagegen.providers.azure.settings import Auth
 from imagegen.resources.model import Strict
 
-# They become parts of a path.
+# Names become parts of a URL path.
 _Name = Annotated[str, pydantic.Field(pattern=r"^[\w().-]{1,128}$")]
 
 
 class PlaceAuth(Auth):
-    """The sign-in, whose subscription is known."""
+    """The sign-in, with its subscription."""
 
     subscription_id: _Name
 
 
 class Place(Strict):
-    """One subscription, the group to build in, where there is one, and the gallery."""
+    """A subscription, the resource group of builds, if any, and the gallery."""
 
     auth: PlaceAuth
     location: _Name
@@ -29,4 +29,4 @@ class Place(Strict):
     gallery: _Name
     definition: _Name
     key_vault: _Name | None = None
-    """Journals of earlier versions name none."""
+    """None in journals of earlier versions."""

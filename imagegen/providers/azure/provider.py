@@ -1,4 +1,4 @@
-"""Azure's answers to what `imagegen.providers.provider.Provider` asks."""
+"""The provider Azure: see `imagegen.providers.provider.Provider`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.arm import resource_manager
 from imagegen.providers.azure.client import compute, credential_for, subscription_id
 from imagegen.providers.azure.definition import definition_of
-from imagegen.providers.azure.failures import explained
+from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.place import Place, PlaceAuth
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.provider import Provider
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Found, Leftover, Published, Remains, Run
+    from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
     from imagegen.providers.deadline import Deadline
 
     Plan = BuildPlan[Settings]
 
-# By which App Service and its like let a program ask for its identity's tokens.
+# The variable with which App Service and similar services grant tokens of a managed identity.
 _IDENTITY_VARIABLE: Final = "IDENTITY_HEADER"
-# OperationNotAllowed is not among them: quotas are one of its many reasons, and a machine in the wrong state another.
+# Without OperationNotAllowed, which has many causes besides quotas.
 _NO_CAPACITY: Final = frozenset(
     {
         "AllocationFailed",
@@ -46,7 +46,7 @@ _NO_CAPACITY: Final = frozenset(
     }
 )
 
-# Service principals under both families of names, managed identities, and the tokens of two CI systems.
+# Service principals with both prefixes, managed identities, and the tokens of two CI systems.
 _ENVIRONMENT: Final = frozenset(
     {
         "AZURE_*",
@@ -62,74 +62,76 @@ _ENVIRONMENT: Final = frozenset(
         "SYSTEM_OIDCREQUESTURI",
     }
 )
-# The resource group, and in a group of the user's own every single resource.
+# The resource group, or every resource in the operator's own group.
 _TRACES: Final = r"\bpkr[-A-Za-z0-9]+"
 _ADVICE: Final = (
-    "The machine's password is lost. To look into it: `az vm run-command invoke --command-id RunPowerShellScript "
+    "The password of the machine is lost. To inspect it: `az vm run-command invoke --command-id RunPowerShellScript "
     "--resource-group GROUP --name VM --scripts …`.\n"
-    "To remove it: `az group delete --name GROUP`, or in a group of your own every resource that is named here."
+    "To remove it: `az group delete --name GROUP`, or in your own group every resource in this list."
 )
 
 _SECRET: Final = "key_vault_secret"  # noqa: S105 - the name of a variable of the source template
 
 
-def look_up_base(settings: Settings, request: Mapping[str, str], run: Run) -> LockedBase:
-    """The newest image that the request describes."""
-    with explained("looking up the base image", RefusedError), compute(run.environ, settings.auth) as client:
+def look_up_base(settings: Settings, request: Mapping[str, str], run: RunFacts) -> LockedBase:
+    """The newest base image that matches the request."""
+    with explain_errors("looking up the base image", RefusedError), compute(run.environ, settings.auth) as client:
         return base.look_up_base(client, request)
 
 
 def secret_variables(settings: Settings) -> frozenset[str]:
-    """The client secret's, where the config gives it a name of its own, and a managed identity's."""
-    named = settings.auth.client_secret_env
-    return frozenset([_IDENTITY_VARIABLE, *([named] if named else [])])
+    """The variables of the client secret, if the config names one, and of a managed identity."""
+    return frozenset(filter(None, (_IDENTITY_VARIABLE, settings.auth.client_secret_env)))
 
 
-def find_built(plan: Plan, run: Run) -> Found:
-    """The highest gallery version of this plan and these labels."""
-    with explained("looking for built images", RefusedError), compute(run.environ, plan.settings.auth) as client:
+def find_built(plan: Plan, run: RunFacts) -> SearchResult:
+    """The highest gallery version of this plan with these labels."""
+    with explain_errors("looking for built images", RefusedError), compute(run.environ, plan.settings.auth) as client:
         return gallery.find_built(client, plan, run)
 
 
-def read_built(plan: Plan, artifact: str, run: Run) -> CloudImage | None:
-    """The gallery version."""
-    with explained("reading the built image", PublishError), compute(run.environ, plan.settings.auth) as client:
+def read_built(plan: Plan, artifact: str, run: RunFacts) -> CloudImage | None:
+    """The gallery version in Packer's artifact."""
+    with explain_errors("reading the built image", PublishError), compute(run.environ, plan.settings.auth) as client:
         return gallery.read_built(client, plan, artifact, Clock())
 
 
-def mark(plan: Plan, image: CloudImage, report: str, run: Run) -> None:
-    """A tag of the gallery version."""
-    with explained(f"tagging {image.name}", PublishError), compute(run.environ, plan.settings.auth) as client:
+def mark(plan: Plan, image: CloudImage, report: str, run: RunFacts) -> None:
+    """Tag the gallery version."""
+    with explain_errors(f"tagging {image.name}", PublishError), compute(run.environ, plan.settings.auth) as client:
         gallery.mark(client, plan, image, report, Clock())
 
 
-def build_variables(plan: Plan, run: Run) -> dict[str, str]:
-    """The gallery version to build, which is free at this moment."""
+def build_variables(plan: Plan, run: RunFacts) -> dict[str, str]:
+    """The gallery version to build, which does not exist yet."""
     chance = secrets.randbelow(numbering.PER_SECOND)
-    with explained("numbering the image", RefusedError), compute(run.environ, plan.settings.auth) as client:
-        variables = {"gallery_image_version": numbering.next_version(client, plan, run, chance)}
-    return variables | ({_SECRET: vault.secret_name(run.id)} if plan.settings.key_vault else {})
+    with explain_errors("choosing the version", RefusedError), compute(run.environ, plan.settings.auth) as client:
+        version = numbering.next_version(client, plan, run, chance)
+    return {"gallery_image_version": version} | (
+        {_SECRET: vault.secret_name(run.id)} if plan.settings.key_vault else {}
+    )
 
 
-def clean_up(plan: Plan, variables: Mapping[str, str], run: Run, console: Console) -> None:
-    """The builder's certificate goes from a key vault of one's own."""
+def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: Console) -> None:
+    """Delete the builder's certificate from the operator's own key vault."""
     name, auth = plan.settings.key_vault, plan.settings.auth
     if not name:
         return
     secret = variables[_SECRET]
-    doing = f"deleting the builder's certificate from the key vault {name}"
     try:
         subscription = auth.subscription_id or subscription_id(run.environ)
-        with explained(doing, BuildError), credential_for(run.environ, auth, subscription) as credential:
+        with (
+            explain_errors(f"deleting the builder's certificate from the key vault {name}", BuildError),
+            credential_for(run.environ, auth, subscription) as credential,
+        ):
             vault.delete_secret(credential, name, secret)
     except ImagegenError as error:
-        # The build's own outcome is what counts.
-        command = f"az keyvault secret delete --vault-name {name} --name {secret}"
-        console.warn(f"{error.message}; delete it yourself: `{command}`")
+        # A warning, so that the exit code is that of the build.
+        console.warn(f"{error.message}; run `az keyvault secret delete --vault-name {name} --name {secret}`")
 
 
-def place(settings: Settings, run: Run) -> Place:
-    """The subscription, the group to build in and the key vault, where there are any, and the gallery."""
+def place(settings: Settings, run: RunFacts) -> Place:
+    """The subscription, the gallery, and the operator's own resource group and key vault, if any."""
     definition = definition_of(settings)
     subscription = settings.auth.subscription_id or subscription_id(run.environ)
     return Place(
@@ -143,53 +145,53 @@ def place(settings: Settings, run: Run) -> Place:
     )
 
 
-def claim(plan: Plan, run: Run) -> str:
-    """The gallery version of a fixed number.
+def claim(plan: Plan, run: RunFacts) -> str:
+    """The gallery version, where the config decides it.
 
-    A gallery has no version before the capture, and a definition takes no condition (If-Match) by which a number could
-    be reserved: other machines' builds are not seen.
+    A version appears in the gallery only at the capture, and cannot be reserved before that (a definition accepts no
+    If-Match). So builds on other machines are not detected.
     """
     fixed = numbering.fixed_version(plan)
     if fixed is None:
         return ""
     definition = definition_of(plan.settings)
     subscription = plan.settings.auth.subscription_id or subscription_id(run.environ)
-    # Azure's names are the same in any case.
+    # Azure ignores case in names.
     return f"version {fixed} of {f'{subscription}/{definition.resource_group}/{definition}'.lower()}"
 
 
-def leftovers(place: Place, run: Run, deadline: Deadline | None) -> Remains:
-    """What builds have in the subscription."""
+def leftovers(place: Place, run: RunFacts, deadline: Deadline | None) -> Remains:
+    """The temporary resources of builds in the subscription."""
     auth = place.auth
     with compute(run.environ, auth, deadline) as client, resource_manager(run.environ, auth, deadline) as arm:
         return remains.find(arm, client, place)
 
 
-def usual_leftovers(place: Place, run: Run, deadline: Deadline | None) -> Remains:
-    """A key vault that Azure keeps after its deletion."""
+def usual_leftovers(place: Place, run: RunFacts, deadline: Deadline | None) -> Remains:
+    """Temporary key vaults, which Azure keeps after their deletion."""
     with resource_manager(run.environ, place.auth, deadline) as arm:
         return remains.find_deleted_vaults(arm)
 
 
-def remove(place: Place, leftovers: Sequence[Leftover], run: Run) -> Iterator[tuple[Leftover, str]]:
-    """Machines first, then what they used."""
+def remove(place: Place, leftovers: Sequence[Leftover], run: RunFacts) -> Iterator[tuple[Leftover, str]]:
+    """Remove machines first, then the resources that they used."""
     with (
-        explained("removing leftovers", PublishError),
+        explain_errors("removing leftovers", PublishError),
         resource_manager(run.environ, place.auth) as arm,
         credential_for(run.environ, place.auth, arm.subscription) as credential,
     ):
         yield from removal.remove(arm, leftovers, Clock(), functools.partial(vault.delete_secret, credential))
 
 
-def publish(plan: Plan, built: CloudImage, run: Run, console: Console) -> Published:
-    """Replicas in the plan's regions, and a place in `latest`."""
-    with explained("publishing", PublishError), compute(run.environ, plan.settings.auth) as client:
+def publish(plan: Plan, built: CloudImage, run: RunFacts, console: Console) -> Published:
+    """Replicate the version to the regions of the plan, and make it visible in `latest`."""
+    with explain_errors("publishing", PublishError), compute(run.environ, plan.settings.auth) as client:
         return publishing.publish(client, plan, built, console, Clock())
 
 
 PROVIDER: Final = Provider[Settings, Place](
     name="azure",
-    # 1.4.5 is the newest that has a Go module version: the v2 line did not change its module path.
+    # 1.4.5 is the newest with a Go module version: v2 did not change its module path.
     plugin=NeededPlugin(
         "azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82, 0.9)
     ),

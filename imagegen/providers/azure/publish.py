@@ -1,6 +1,6 @@
-"""A built gallery version, replicated to the regions of a plan and let into `latest`: looked at first, then changed.
+"""Replicates a built gallery version to the regions of a plan, and makes it visible in `latest`.
 
-What is there decides, not what an earlier run remembers; so a run that was cut off is continued by the next one.
+Only the state in Azure counts, so that the next run continues an interrupted one.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from imagegen.errors import PublishError
 from imagegen.providers import CloudImage, Published
 from imagegen.providers.azure.definition import Definition, definition_of
-from imagegen.providers.azure.failures import explained, is_passing
+from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.azure.gallery import (
     COMPLETED,
     FAILED,
     SUCCEEDED,
     Replica,
-    has_bytes,
+    has_image,
     reason_in,
     region_key,
     replica_of,
@@ -38,29 +38,29 @@ if TYPE_CHECKING:
 
 # Replication of a Windows image to a far region takes up to an hour on a bad day.
 LIMIT_S = 2 * 3600.0
-# How often an update is asked for that another run, or Azure itself, stands in the way of; and the pause before it.
+# The attempts of an update that conflicts with another update, and the pause between them.
 ATTEMPTS = 5
 ATTEMPT_PAUSE_S = 30.0
-# How long after an update a look may still show what was there before it.
+# For this time after an update, Azure may still return the state before it.
 STALE_S = 60.0
 
 _CONFLICT = 409
 _TERMINAL = (SUCCEEDED, FAILED)
-_RERUN = "run the same command again: it continues with what is there"
+_RERUN = "run the same command again: it continues, and keeps finished copies"
 _RERUN_REGION = f"{_RERUN}; where it fails again, first remove the region from the version's target regions"
 
 
 def publish(
     client: ComputeManagementClient, plan: BuildPlan[Settings], built: CloudImage, console: Console, clock: Clock
 ) -> Published:
-    """`made` counts the regions that had no replica before, or too few copies."""
+    """Replicate a version. `made` counts the regions that had no replica or too few copies."""
     settings = plan.settings
     regions = tuple(dict.fromkeys(region_key(name) for name in [settings.location, *settings.publish.regions]))
     work = _Publishing(
         *(client, definition_of(settings), built.id.rpartition("/")[2], regions, settings.publish.replicas),
         *(console, clock),
     )
-    version, made = work.replicate(work.settle(work.is_settled, "looking at {}"))
+    version, made = work.replicate(work.settle(work.is_settled, "reading {}"))
     name = f"{work.definition}/{work.name}"
     images = tuple(CloudImage(version.id or built.id, region, name, "available") for region in regions)
     return Published(images, work.name, made)
@@ -81,7 +81,7 @@ class _Publishing:
         return f"{self.definition}/{self.name}"
 
     def missing(self, version: GalleryImageVersion) -> list[str]:
-        """The wanted regions that are no target yet, that have too few copies, or whose replica is not complete."""
+        """The regions of the plan without a complete replica, or with too few copies."""
         copies = {region_key(target.name): target.regional_replica_count or 1 for target in _targets(version)}
         replicas = replication(version)
         return [
@@ -98,7 +98,7 @@ class _Publishing:
         return version.provisioning_state in _TERMINAL
 
     def is_done(self, version: GalleryImageVersion) -> bool:
-        """Not merely accepted: a look right after the update may still show the version as it was."""
+        """Whether the update has ended, successfully or not. A poll right after it may still show the old state."""
         if version.provisioning_state != SUCCEEDED:
             return self.is_settled(version)
         return bool(self.failed(version)) or (not self.missing(version) and self.is_visible(version))
@@ -108,26 +108,26 @@ class _Publishing:
         return {region: replicas[region] for region in self.regions if replica_of(replicas, region).state == FAILED}
 
     def replicate(self, version: GalleryImageVersion) -> tuple[GalleryImageVersion, int]:
-        """The version as the plan wants it, and how many regions this run asked for."""
+        """Replicate the version, and return it with the number of regions that this run added."""
         left = ATTEMPTS
         while (missing := self.missing(version)) or not self.is_visible(version):
-            self.check_bytes(version)
+            self.check_has_image(version)
             left -= 1
-            with explained(f"replicating {self.label}", PublishError):
-                updated = self.update(version, may_fail=left > 0)
-            if updated:
+            with explain_errors(f"replicating {self.label}", PublishError):
+                is_accepted = self.update(version, may_fail=left > 0)
+            if is_accepted:
                 return self.settle_update(version, missing), len(missing)
-            # Another run's update, or Azure's own trouble: what is there after it decides.
+            # After another run's update or a transient error, the new state decides.
             self.clock.pause(ATTEMPT_PAUSE_S)
             version = self.settle(self.is_settled, "waiting for another update of {}")
         return version, 0
 
     def settle_update(self, before: GalleryImageVersion, missing: list[str]) -> GalleryImageVersion:
-        """Wait until the update is done; a failure that was there before it counts once Azure has had time."""
-        asked, old = self.clock.now(), (before.provisioning_state, replication(before))
+        """Wait until the update ends. A failure from before the update counts only after STALE_S."""
+        started, old = self.clock.now(), (before.provisioning_state, replication(before))
 
         def is_over(version: GalleryImageVersion) -> bool:
-            is_new = (version.provisioning_state, replication(version)) != old or self.clock.now() - asked >= STALE_S
+            is_new = (version.provisioning_state, replication(version)) != old or self.clock.now() - started >= STALE_S
             return self.is_done(version) and (is_new or not self.has_failed(version))
 
         version = self.settle(is_over, f"replicating {{}} to {', '.join(missing) or 'no further region'}")
@@ -138,21 +138,21 @@ class _Publishing:
     def has_failed(self, version: GalleryImageVersion) -> bool:
         return version.provisioning_state == FAILED or bool(self.failed(version))
 
-    def check_bytes(self, version: GalleryImageVersion) -> None:
-        """A version that failed before it had any bytes stays so, whatever is asked of it."""
-        if version.provisioning_state == FAILED and not has_bytes(version, self.regions[0]):
+    def check_has_image(self, version: GalleryImageVersion) -> None:
+        """Raise for a version that failed without an image, because no update can repair it."""
+        if version.provisioning_state == FAILED and not has_image(version, self.regions[0]):
             raise PublishError(
-                f"{self.label} ended Failed and holds no image: {reason_in(version)}",
-                hint=f"delete it: `{self.definition.deletion(self.name)}`, and build the image again",
+                f"{self.label} is in state Failed and has no image: {reason_in(version)}",
+                hint=f"delete it: `{self.definition.deletion(self.name)}`, then build the image again",
             )
 
     def settle(self, is_over: Callable[[GalleryImageVersion], bool], doing: str) -> GalleryImageVersion:
-        """Look until it is over; the progress is the replicas' own, in percent of all."""
+        """Poll the version until `is_over`; the progress is the average of the replicas."""
         from azure.core.exceptions import ResourceNotFoundError
 
         shown = 0
 
-        def look() -> GalleryImageVersion | None:
+        def poll() -> GalleryImageVersion | None:
             nonlocal shown
             version = self.definition.version(self.client, self.name)
             replicas = replication(version)
@@ -163,23 +163,23 @@ class _Publishing:
 
         with (
             self.console.task(doing.format(self.label), 100 * len(self.regions)) as advance,
-            explained(f"asking about {self.label}", PublishError),
+            explain_errors(f"reading {self.label}", PublishError),
         ):
             try:
-                version = wait_for(look, limit_s=LIMIT_S, clock=self.clock, passes=is_passing)
+                version = wait_for(poll, limit_s=LIMIT_S, clock=self.clock, is_transient=is_transient)
             except ResourceNotFoundError as error:
                 raise PublishError(
                     f"{self.label} was deleted after it was built",
-                    hint="build the image again: the same command finds that it is gone",
+                    hint="run `imagegen build`, which builds the image again",
                 ) from error
             if version is None:
                 raise PublishError(f"{self.label} was not replicated within {LIMIT_S / 60:g} minutes", hint=_RERUN)
         return version
 
     def update(self, version: GalleryImageVersion, *, may_fail: bool) -> bool:
-        """Put back what was read, with regions and copies added: everything else of the version stays as it is.
+        """Update the version: add regions and copies, and keep all other properties.
 
-        Whether Azure took it: with `may_fail`, an update that may succeed later is not an error.
+        Returns whether Azure accepted the update: with `may_fail`, a conflict or a transient error is not raised.
         """
         from azure.core.exceptions import HttpResponseError
         from azure.mgmt.compute.models import GalleryImageVersionPublishingProfile, TargetRegion
@@ -187,23 +187,23 @@ class _Publishing:
         targets = _targets(version)
         profile = version.publishing_profile or GalleryImageVersionPublishingProfile()
         storage = next((target.storage_account_type for target in targets), None) or profile.storage_account_type
-        there = {region_key(target.name) for target in targets}
+        known = {region_key(target.name) for target in targets}
         new = [
             TargetRegion(name=region, regional_replica_count=self.copies, storage_account_type=storage)
             for region in self.regions
-            if region not in there
+            if region not in known
         ]
         for target in targets:
-            # Never fewer: somebody may have added copies for a larger cluster.
+            # Never fewer: an operator may have added copies for a larger cluster.
             if region_key(target.name) in self.regions:
                 target.regional_replica_count = max(target.regional_replica_count or 1, self.copies)
         profile.target_regions = [*targets, *new]
         profile.exclude_from_latest = False
         version.publishing_profile = profile
-        # The builder's, which Packer's plugin gives the version too.
+        # Packer's plugin sets the expiry of the builder on the version too.
         version.tags = {key: value for key, value in (version.tags or {}).items() if key != EXPIRES_AT}
         try:
-            # polling=False: settle() looks at the version itself, which a later run can do as well.
+            # polling=False: settle() polls the version itself, as a later run can.
             self.client.gallery_image_versions.begin_create_or_update(
                 self.definition.resource_group,
                 self.definition.gallery,
@@ -213,7 +213,7 @@ class _Publishing:
                 polling=False,
             )
         except HttpResponseError as error:
-            if not may_fail or not (error.status_code == _CONFLICT or is_passing(error)):
+            if not may_fail or not (error.status_code == _CONFLICT or is_transient(error)):
                 raise
             return False
         return True

@@ -1,4 +1,4 @@
-"""Removes leftovers from one subscription, one after another: each is gone before the next is asked for."""
+"""Removes leftovers from one subscription one by one, and waits for each deletion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     DeleteSecret = Callable[[str, str], None]
 
-# A group with a machine in it takes Azure some minutes.
+# Azure needs some minutes for a group with a machine.
 LIMIT_S: Final = 20 * 60.0
 _VERSION_OF: Final = {
     kinds.GROUP: kinds.RESOURCES_API,
@@ -33,7 +33,7 @@ class _State(TypedDict, total=False):
     provisioningState: str
 
 
-class _Found(TypedDict, total=False):
+class _Version(TypedDict, total=False):
     tags: dict[str, str]
     properties: _State
 
@@ -41,29 +41,29 @@ class _Found(TypedDict, total=False):
 def remove(
     arm: Arm, leftovers: Sequence[Leftover], clock: Clock, delete_secret: DeleteSecret
 ) -> Iterator[tuple[Leftover, str]]:
-    """Each leftover with the reason why it is still there; an empty one means that it is gone.
+    """Remove leftovers, and yield the reason for each that remains; empty where it is gone.
 
-    A deployment knows what it made: while any of that is still there, it stays too, or nobody would find the rest.
+    A deployment identifies its resources, so it is kept while any resource remains.
     """
-    stuck = False
+    has_failed = False
     for leftover in leftovers:
-        if stuck and leftover.kind == kinds.DEPLOYMENT:
-            yield leftover, "what it made is still there"
+        if has_failed and leftover.kind == kinds.DEPLOYMENT:
+            yield leftover, "its resources still exist"
             continue
-        why_not = _remove_one(arm, leftover, clock, delete_secret)
-        stuck = stuck or bool(why_not)
-        yield leftover, why_not
+        failure = _remove_one(arm, leftover, clock, delete_secret)
+        has_failed = has_failed or bool(failure)
+        yield leftover, failure
 
 
-def _change_of(found: _Found | None, leftover: Leftover) -> str:
-    """What makes a gallery version, as it is now, another than the one that was judged; empty where nothing does."""
-    if found is None:
+def _change_of(version: _Version | None, leftover: Leftover) -> str:
+    """How a gallery version has changed since it was listed; empty where it has not."""
+    if version is None:
         return ""
-    tags = found.get("tags") or {}
+    tags = version.get("tags") or {}
     if (tags.get(RUN_ID), tags.get(EXPIRES_AT)) != (leftover.run_id, leftover.expires_at):
-        return "its tags are others now"
-    state = str(found.get("properties", {}).get("provisioningState", ""))
-    # One that was failing may be finished by now, or wanted again.
+        return "it has other tags now"
+    state = str(version.get("properties", {}).get("provisioningState", ""))
+    # A failed version may have been completed, or be updated by another run.
     return "" if state == leftover.state else f"it is {state} now"
 
 
@@ -73,20 +73,18 @@ def _remove_one(arm: Arm, leftover: Leftover, clock: Clock, delete_secret: Delet
     version = _VERSION_OF[leftover.kind]
     try:
         if leftover.kind == kinds.VERSION and (change := _change_of(arm.get(leftover.id, version), leftover)):
-            return f"it has changed since it was looked at: {change}"
+            return f"it has changed since it was listed: {change}"
         if leftover.kind == kinds.DELETED_VAULT:
             arm.post(f"{leftover.id}/purge", version)
         elif leftover.kind == vault.KIND:
-            # The Resource Manager lists secrets, and only their vault deletes them.
+            # The Resource Manager lists secrets, but cannot delete them.
             name, _, secret = leftover.name.partition("/")
             delete_secret(name, secret)
         else:
             arm.delete(leftover.id, version)
-        gone = wait_for(lambda: arm.get(leftover.id, version) is None or None, limit_s=LIMIT_S, clock=clock)
-    except HttpResponseError as error:
-        if error.error is not None and error.error.code:
+        is_gone = wait_for(lambda: arm.get(leftover.id, version) is None or None, limit_s=LIMIT_S, clock=clock)
+    except AzureError as error:
+        if isinstance(error, HttpResponseError) and error.error is not None and error.error.code:
             return f"{error.error.code}: {error.error.message}"
         return next(iter(str(error).splitlines()), type(error).__name__)
-    except AzureError as error:
-        return next(iter(str(error).splitlines()), type(error).__name__)
-    return "" if gone else f"Azure was not done within {LIMIT_S / 60:g} minutes"
+    return "" if is_gone else f"Azure did not delete it within {LIMIT_S / 60:g} minutes"

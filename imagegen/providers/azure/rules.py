@@ -1,4 +1,4 @@
-"""What Azure does not take, and what would do nothing there. Pure."""
+"""The rules for Azure targets: settings that Azure rejects, or that would have no effect. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, TargetRule
-from imagegen.providers.azure.node_rules import gmsa_on_azure as gmsa_on_azure
-from imagegen.providers.azure.node_rules import overlay_mtu_on_azure as overlay_mtu_on_azure
-from imagegen.providers.azure.node_rules import pool_name_aks as pool_name_aks
-from imagegen.providers.azure.node_rules import pool_name_on_azure as pool_name_on_azure
-from imagegen.providers.azure.node_rules import pool_name_scale_set as pool_name_scale_set
+from imagegen.providers.azure.node_rules import (
+    gmsa_on_azure,
+    overlay_mtu_on_azure,
+    pool_name_aks,
+    pool_name_on_azure,
+    pool_name_scale_set,
+)
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
@@ -45,6 +47,7 @@ _AZURES_OWN: Final = ("azure", "microsoft", "windows")
 
 
 rule = TargetRule(Settings)
+NODE_RULES: Final = (overlay_mtu_on_azure, pool_name_scale_set, pool_name_aks, pool_name_on_azure, gmsa_on_azure)
 
 
 @rule("azure-replica-in-build-region", ERROR, "publish.regions must not contain the build region")
@@ -54,7 +57,7 @@ def azure_replica_in_build_region(target: Target) -> Iterator[Finding]:
         if region == azure.location:
             yield Finding(
                 ("publish", "regions", index),
-                f"{region} is the build region, which has the image already",
+                f"{region} is the build region, which always has the image",
                 "leave it out",
             )
 
@@ -69,24 +72,27 @@ def azure_public_cloud(target: Target) -> Iterator[Finding]:
         if row:
             yield Finding(
                 path,
-                f"{location} is in another Azure cloud ({row['cloud']}), which imagegen does not speak to yet",
-                "choose a location of the public cloud, as eastus2",
+                f"{location} is in another Azure cloud ({row['cloud']}), which imagegen does not support yet",
+                "choose a location of the public cloud, for example eastus2",
             )
 
 
 @rule("azure-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
 def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
     network = target.settings.network
-    message = "everybody may try passwords at the builder's WinRM port while it runs"
     if not network.virtual_network and not network.allowed_cidrs:
         yield Finding(
             ("network",),
-            f"a temporary network admits any address: {message}",
-            "name the networks that Packer comes from under allowed_cidrs",
+            "the temporary network opens the builder's WinRM port to the whole internet while it runs",
+            "write the networks where Packer runs to allowed_cidrs",
         )
     for index, cidr in enumerate(network.allowed_cidrs):
         if cidr.endswith("/0"):
-            yield Finding(("network", "allowed_cidrs", index), message, "narrow it to where Packer runs")
+            yield Finding(
+                ("network", "allowed_cidrs", index),
+                f"{cidr} opens the builder's WinRM port to the whole internet while it runs",
+                "write the network where Packer runs",
+            )
 
 
 @rule("gallery-version", ERROR, "A gallery version must be three numbers")
@@ -94,18 +100,22 @@ def gallery_version(target: Target) -> Iterator[Finding]:
     azure, limit = target.settings, limit_of("gallery_version")
     path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
     if version == "kubernetes" and "-" in kubernetes:
-        yield Finding(path, f"a gallery version has three numbers, and {kubernetes} has more", "choose version: date")
+        yield Finding(
+            path, f"a gallery version has three numbers, and {kubernetes} is a pre-release", "write version: date"
+        )
         return
     numbers = kubernetes if version == "kubernetes" else version
     fits = re.search(limit["pattern"], numbers) and all(_is_small(part, limit["max"]) for part in numbers.split("."))
     if version != "date" and not fits:
         yield Finding(
-            path, f"{numbers} does not fit: {limit['reason']}", "choose date, kubernetes, or numbers as 1.0.0"
+            path,
+            f"{numbers} is not a valid gallery version: {limit['reason']}",
+            "write date, kubernetes, or three numbers, for example 1.0.0",
         )
 
 
 def _is_small(number: str, most: int) -> bool:
-    # Python refuses to read a number of thousands of digits.
+    # Python raises an error for an integer with thousands of digits.
     return len(number) <= len(str(most)) and int(number) <= most
 
 
@@ -121,9 +131,13 @@ def gallery_definition_name(target: Target) -> Iterator[Finding]:
 
 def _name(path: YamlPath, name: str, limit: JsonObject) -> Iterator[Finding]:
     if not re.search(limit["pattern"], name):
-        yield Finding(path, f"Azure takes no {name}: {limit['reason']}", "name it as it is called in Azure")
+        yield Finding(path, f"{name} is not a valid name: {limit['reason']}", "write its name in Azure")
     elif len(name) > limit["max"]:
-        yield Finding(path, f"it has {len(name)} characters, and Azure takes {limit['max']}", "choose a shorter one")
+        yield Finding(
+            path,
+            f"it has {len(name)} characters, more than the {limit['max']} that Azure allows",
+            "choose a shorter name",
+        )
 
 
 @rule("azure-size-generation", ERROR, "The builder's sizes must support the machine generation")
@@ -132,11 +146,11 @@ def azure_size_generation(target: Target) -> Iterator[Finding]:
     for index, size in enumerate(azure.vm_sizes):
         row = _size(size)
         if row and azure.generation not in row["generations"]:
-            takes = " and ".join(str(number) for number in row["generations"]) or "none that Windows runs on"
+            supported = " and ".join(str(number) for number in row["generations"]) or "none on which Windows runs"
             yield Finding(
                 ("vm_sizes", index),
-                f"{size} makes no machine of generation {azure.generation} (it takes {takes}; {row['note']})",
-                "choose another size" if not row["generations"] else f"choose another size, or generation {takes}",
+                f"{size} does not support generation {azure.generation} (it supports {supported}; {row['note']})",
+                "choose another size" if not row["generations"] else f"choose another size, or generation {supported}",
             )
 
 
@@ -145,16 +159,17 @@ def azure_size_security(target: Target) -> Iterator[Finding]:
     azure = target.settings
     for index, size in enumerate(azure.vm_sizes):
         row = _size(size)
-        takes = [kind.lower() for kind in row["security"]] if row else []
-        if takes and row and azure.security_type.lower() not in takes:
-            message = f"{size} makes no machine of security type {azure.security_type} ({row['note']})"
+        if row and row["security"] and azure.security_type.lower() not in [kind.lower() for kind in row["security"]]:
             kinds = " or ".join(kind[:1].upper() + kind[1:] for kind in row["security"])
-            hint = f"choose another size, or security_type: {kinds}"
-            yield Finding(("vm_sizes", index), message, hint)
+            yield Finding(
+                ("vm_sizes", index),
+                f"{size} does not support the security type {azure.security_type} ({row['note']})",
+                f"choose another size, or security_type: {kinds}",
+            )
 
 
 def _size(size: str) -> JsonObject | None:
-    """The first row that fits; of sizes that nobody knows nothing is said."""
+    """The first row that matches; None for a size that is not in the catalogue."""
     rows: list[JsonObject] = table("azure-sizes")["sizes"]
     return next((row for row in rows if re.fullmatch(row["pattern"], size.lower())), None)
 
@@ -165,8 +180,8 @@ def azure_security_generation(target: Target) -> Iterator[Finding]:
     if azure.security_type != "Standard" and azure.generation != 2:
         yield Finding(
             ("security_type",),
-            f"{azure.security_type} needs UEFI, which machines of generation {azure.generation} do not have",
-            "choose generation: 2",
+            f"{azure.security_type} requires UEFI, which machines of generation {azure.generation} do not have",
+            "write generation: 2",
         )
 
 
@@ -177,8 +192,8 @@ def azure_network_named(target: Target) -> Iterator[Finding]:
         if getattr(network, key) and not network.virtual_network:
             yield Finding(
                 ("network", key),
-                "it is said of a network of your own, and the builder gets a temporary one",
-                "name the virtual_network, or leave this out",
+                f"{key} applies only to a virtual_network, and the builder gets a temporary network",
+                f"set virtual_network, or leave {key} out",
             )
 
 
@@ -189,8 +204,8 @@ def azure_subnet_and_group(target: Target) -> Iterator[Finding]:
         if network.virtual_network and getattr(network, key) and not getattr(network, other):
             yield Finding(
                 ("network", key),
-                f"Packer's plugin looks for both itself, or takes both: without {other} it would not heed this",
-                f"name the {other} too, or leave both out",
+                f"Packer's plugin ignores {key} without {other}",
+                f"set {other} too, or leave both out",
             )
 
 
@@ -200,8 +215,8 @@ def azure_replica_count(target: Target) -> Iterator[Finding]:
     if azure.publish.replicas * (len(azure.publish.regions) + 1) > limit["max"]:
         yield Finding(
             ("publish", "replicas"),
-            f"in all regions together that is more than the {limit['max']} that a version may have",
-            "ask for fewer, or for fewer regions",
+            f"all regions together have more than the {limit['max']} replicas that Azure allows for a version",
+            "write fewer replicas or fewer regions",
         )
 
 
@@ -211,8 +226,8 @@ def azure_key_of_build_region(target: Target) -> Iterator[Finding]:
     if azure.disk_encryption_set and azure.publish.regions:
         yield Finding(
             ("disk_encryption_set",),
-            "a set is of one region: replicas in others are encrypted with the platform's key",
-            "leave publish.regions out where that may not be",
+            "a disk encryption set is in one region: Azure encrypts replicas in other regions with its own key",
+            "leave publish.regions out where that is not allowed",
         )
 
 
@@ -222,8 +237,8 @@ def azure_cidrs_of_temporary_network(target: Target) -> Iterator[Finding]:
     if network.virtual_network and network.allowed_cidrs:
         yield Finding(
             ("network", "allowed_cidrs"),
-            "in a network of your own its security groups decide, and Packer's plugin refuses both together",
-            "leave one of both out",
+            "the security groups of virtual_network decide who has access, and Packer's plugin rejects both together",
+            "leave one of them out",
         )
 
 
@@ -233,8 +248,8 @@ def azure_key_vault_in_group(target: Target) -> Iterator[Finding]:
     if azure.key_vault and not azure.build_resource_group:
         yield Finding(
             ("key_vault",),
-            "the vault is looked for in the build's resource group, and that is a temporary one",
-            "name its build_resource_group, or leave this out",
+            "Packer looks for the vault in the build's resource group, which is a temporary one",
+            "set build_resource_group to the vault's, or leave key_vault out",
         )
 
 
@@ -244,8 +259,8 @@ def azure_secret_of_environment(target: Target) -> Iterator[Finding]:
     if auth.client_secret_env and auth.method == "cli":
         yield Finding(
             ("auth", "client_secret_env"),
-            "`az login` says whose subscription it is, and no secret is read",
-            "leave it out, or choose method: environment",
+            "method: cli uses `az login` and reads no secret",
+            "leave it out, or write method: environment",
         )
 
 
@@ -255,8 +270,8 @@ def azure_shared_one_way(target: Target) -> Iterator[Finding]:
     if sharing and sharing.community and (sharing.subscriptions or sharing.tenants):
         yield Finding(
             ("publish", "sharing", "community"),
-            "a gallery is a community's or is shared directly, and never both",
-            "choose one, and another gallery for the other",
+            "Azure shares a gallery either with the community or directly",
+            "choose one, and use another gallery for the other",
         )
 
 
@@ -266,14 +281,12 @@ def azure_tag_name(target: Target) -> Iterator[Finding]:
     for name in target.settings.tags:
         path, plain = ("tags", name), name.lower()
         if plain.startswith(_AZURES_OWN):
-            yield Finding(
-                path, f"Azure keeps names that begin with {', '.join(_AZURES_OWN)} for itself", "choose another name"
-            )
+            yield Finding(path, f"Azure reserves names that begin with {', '.join(_AZURES_OWN)}", "choose another name")
         elif plain.startswith("imagegen") or plain in own:
-            yield Finding(path, "imagegen writes this tag itself, over what is said here", "choose another name")
+            yield Finding(path, "imagegen overwrites this tag with its own", "choose another name")
         elif plain in seen:
             yield Finding(
-                path, "Azure does not tell capital letters from small ones, and has it already", "leave one out"
+                path, "the same name is above: Azure ignores upper and lower case in names of tags", "leave one out"
             )
         seen.add(plain)
 
@@ -285,22 +298,23 @@ def azure_tag_count(target: Target) -> Iterator[Finding]:
     if len(tags) > room:
         yield Finding(
             ("tags",),
-            f"{limit['reason']}, of which {len(_TAGS_WRITTEN)} are imagegen's, and here are {len(tags)}",
-            f"keep at most {room}, and fewer where a build has labels",
+            f"{limit['reason']}; imagegen writes {len(_TAGS_WRITTEN)}, and the config has {len(tags)}",
+            f"keep at most {room}, and fewer for builds with labels",
         )
 
 
 @rule("azure-location-known", WARNING, "The catalogue should know the Azure regions")
 def azure_location_known(target: Target) -> Iterator[Finding]:
-    """Other Azure clouds are refused by a rule of their own."""
+    """The rule azure-public-cloud rejects the regions of other Azure clouds."""
     azure = target.settings
-    others = tuple(row["prefix"] for row in table("clouds")["azure_clouds"])
-    places = {("location",): azure.location, **publish_regions(azure.publish.regions)}
-    own = {path: region for path, region in places.items() if not region.startswith(others)}
-    yield from find_unknown_regions("azure", "Azure", own)
+    other_clouds = tuple(row["prefix"] for row in table("clouds")["azure_clouds"])
+    regions = {("location",): azure.location, **publish_regions(azure.publish.regions)}
+    yield from find_unknown_regions(
+        "azure", "Azure", {path: region for path, region in regions.items() if not region.startswith(other_clouds)}
+    )
 
 
-@rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds nothing else")
+@rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")
 def azure_secret_name(target: Target) -> Iterator[Finding]:
     name = target.settings.auth.client_secret_env
     if not name:
@@ -310,19 +324,19 @@ def azure_secret_name(target: Target) -> Iterator[Finding]:
         yield Finding(
             ("auth", "client_secret_env"),
             f"{name} does not hold a client secret: {row['means']}",
-            "name a variable that holds nothing but the secret, as IMAGES_CLIENT_SECRET",
+            "write the name of a variable that holds only the secret, for example IMAGES_CLIENT_SECRET",
         )
 
 
 @rule(*WINDOWS_OFFERED)
 def windows_offered(target: Target) -> Iterator[Finding]:
-    """A base image of the operator's own choice needs no offer."""
+    """A base image of the operator's own is always allowed."""
     azure, image = target.settings, offered_image(target)
     if image and image["sku"][str(azure.generation)] is None and not azure.base_image:
         yield Finding(
             ("generation",),
             image["reason"],
-            "choose the other generation, or name an image of your own choice under base_image",
+            "choose the other generation, or set base_image",
         )
 
 

@@ -1,4 +1,4 @@
-"""A plan in; the values of its source template, and the plugin that it needs, out. Pure."""
+"""The values of the source template of a plan, and the version of the plugin that it requires. Pure."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from imagegen.providers.azure.settings import Settings
 
 LOWEST_PLUGIN: Final = "1.4.5"
-# Before it every build left its disk behind in a group that outlives it: it took it for a file of a storage account.
+# Earlier versions do not delete the disk of a build in the operator's own group.
 _BUILD_GROUP_SINCE: Final = "2.0.0"
-# The first to take a name for the secret: one that is deleted blocks its name for weeks, so each run needs its own.
+# Earlier versions accept no name for the secret, but each run needs its own: a deleted one blocks its name for weeks.
 _KEY_VAULT_SINCE: Final = "2.0.1"
-# The first with an attribute of that name.
+# The first version with the attribute security_type.
 _SECURITY_TYPE_SINCE: Final = "2.0.5"
-# Before it the subscription was the one that `az` had chosen, whatever the template said (its #465).
+# Earlier versions ignore the subscription of the template and use that of `az` (issue #465).
 _CLI_SINCE: Final = "2.2.1"
 
 
 def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
-    """The template's own variable: the settings, and the gallery version where the config alone decides it.
+    """The variable of the template: the settings, and the gallery version if the config decides it.
 
-    None is what was not asked for.
+    None means not set.
     """
     settings, gallery = plan.settings, plan.settings.gallery
     network, auth = settings.network, settings.auth
@@ -48,7 +48,7 @@ def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
         "licence_type": settings.licence_type,
         "allowed_cidrs": network.allowed_cidrs or None,
         "security_type": None if settings.security_type == "Standard" else settings.security_type,
-        # -1 is Azure's word for no limit but the ordinary price.
+        # In Azure, -1 means up to the price on demand.
         "spot_max_price": float(settings.spot.max_price or -1) if settings.spot else None,
         "virtual_network": network.virtual_network,
         "subnet": network.subnet,
@@ -61,16 +61,13 @@ def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
 
 
 def plugin_since(settings: Settings, versions: Mapping[str, str]) -> str:
-    """The lowest version of the plugin that does what is asked for; the components' versions become tags."""
-    needed = [LOWEST_PLUGIN]
-    if settings.build_resource_group:
-        needed.append(_BUILD_GROUP_SINCE)
-    if settings.key_vault:
-        needed.append(_KEY_VAULT_SINCE)
-    if settings.security_type != "Standard":
-        needed.append(_SECURITY_TYPE_SINCE)
-    if settings.auth.method == "cli":
-        needed.append(_CLI_SINCE)
-    if has_many_tags(settings, versions):
-        needed.append(MANY_TAGS_SINCE)
-    return max(needed, key=Version)
+    """The lowest version of the plugin that supports the settings and the tags of the components."""
+    needed = {
+        LOWEST_PLUGIN: True,
+        _BUILD_GROUP_SINCE: settings.build_resource_group,
+        _KEY_VAULT_SINCE: settings.key_vault,
+        _SECURITY_TYPE_SINCE: settings.security_type != "Standard",
+        _CLI_SINCE: settings.auth.method == "cli",
+        MANY_TAGS_SINCE: has_many_tags(settings, versions),
+    }
+    return max((version for version, is_needed in needed.items() if is_needed), key=Version)

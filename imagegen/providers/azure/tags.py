@@ -1,6 +1,4 @@
-"""The tags that imagegen writes on Azure, how component versions fit beside them, and which plugin can write so many.
-
-Pure."""
+"""The tags of images on Azure, within the limits of Azure and of Packer's plugin. Pure."""
 
 from __future__ import annotations
 
@@ -14,25 +12,26 @@ if TYPE_CHECKING:
 
     from imagegen.providers.azure.settings import Settings
 
-# Before it 15 tags were the most (its #552).
+# Earlier versions accept at most 15 tags (issue #552).
 MANY_TAGS_SINCE: Final = "2.5.1"
 _FEW_TAGS: Final = 15
-# Beside those of components; a test holds this against the templates.
+# In addition to those of components; a test compares them with the templates.
 OWN_TAGS: Final = frozenset(
     {
         *("build_date", "build_timestamp", "creationTimestamp", "imagegen_image_id", "imagegen_name", "os_version"),
         *("imagegen_version", "imagegen_run_id", "imagegen_expires_at", "imagegen_report"),
     }
 )
-# Packer does not write the report's tag; there is room for two labels of a run.
+# Without the tag of the report, which Packer does not write; with two labels of a run.
 _TAKEN: Final = len(OWN_TAGS - {REPORT}) + 2
 
 
 def image_tags(settings: Settings, versions: Mapping[str, str]) -> ImageTags:
-    """As few as an older plugin takes, if sharing can do that; otherwise as many as Azure itself takes."""
+    """The tags of an image: as few as an older plugin accepts if possible, else within the limit of Azure."""
     few = make_tags(settings.tags, versions, _FEW_TAGS - _TAKEN)
-    is_enough = len(few) <= _FEW_TAGS - _TAKEN
-    return few if is_enough else make_tags(settings.tags, versions, limit_of("azure_tags")["max"] - _TAKEN)
+    if len(few) <= _FEW_TAGS - _TAKEN:
+        return few
+    return make_tags(settings.tags, versions, limit_of("azure_tags")["max"] - _TAKEN)
 
 
 def has_many_tags(settings: Settings, versions: Mapping[str, str]) -> bool:

@@ -1,6 +1,6 @@
-"""The builder's certificate in a key vault of the operator's own: Packer's plugin puts it there and leaves it there.
+"""Finds and deletes the builder's certificate in the operator's own key vault, where Packer's plugin leaves it.
 
-The secret has no tags of ours: its name alone says which run it is of, and so when that began.
+The secret has no tags. Its name contains the id of the run, and therefore the start time.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.providers import Leftover
-from imagegen.providers.azure.failures import refuse_web_page
+from imagegen.providers.azure.failures import reject_web_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,28 +26,28 @@ _API_VERSION: Final = "7.4"
 _SCOPE: Final = "https://vault.azure.net/.default"
 
 
-# As imagegen names it, or a plain Packer, whose runs of one second a random end tells apart.
+# The name by imagegen, or by Packer without imagegen, which adds a random suffix.
 _NAME: Final = re.compile(r"imagegen-(?P<run>(?P<began>[0-9]{8}t[0-9]{6}z)-(?:[0-9a-f]{6}|packer))(?:-[0-9a-f-]{36})?")
-# No build lasts so long. On the machine of its journal a dead run is known at once.
+# Longer than any build. The journal of a run detects an ended run earlier.
 _KEPT: Final = datetime.timedelta(days=7)
 
 
 def secret_name(run_id: str) -> str:
-    """A name for one run's certificate. A deleted secret keeps its name for weeks, and no other may have it then."""
+    """The name of the certificate of a run. It is unique, because a deleted secret blocks its name for weeks."""
     return f"imagegen-{run_id}"
 
 
 def find_secrets(arm: Arm, group: str, vault: str) -> Iterator[Leftover]:
-    """The certificates of builds in this vault of the group; a vault that is gone has none."""
+    """Find the certificates of builds in a vault; none where the vault does not exist."""
     root = f"{group}/providers/Microsoft.KeyVault/vaults/{vault}"
     for secret in arm.listed(f"{root}/secrets", API):
         name = secret["name"].rpartition("/")[2]
-        if (found := _NAME.fullmatch(name)) is None:
+        if (match := _NAME.fullmatch(name)) is None:
             continue
         try:
-            began = datetime.datetime.strptime(found["began"], "%Y%m%dt%H%M%Sz").replace(tzinfo=datetime.UTC)
+            began = datetime.datetime.strptime(match["began"], "%Y%m%dt%H%M%Sz").replace(tzinfo=datetime.UTC)
         except ValueError:
-            # Digits that are no time are somebody else's name.
+            # A name with an invalid time is not from imagegen.
             continue
         yield Leftover(
             kind=KIND,
@@ -55,16 +55,16 @@ def find_secrets(arm: Arm, group: str, vault: str) -> Iterator[Leftover]:
             region=secret.get("location", ""),
             name=f"{vault}/{name}",
             state="",
-            run_id=found["run"],
+            run_id=match["run"],
             expires_at=(began + _KEPT).strftime("%Y-%m-%dT%H:%M:%SZ"),
             image_id="",
         )
 
 
 def delete_secret(credential: TokenCredential, vault: str, name: str) -> None:
-    """Delete a secret, which the vault then keeps recoverable for as long as it is set to; errors are the SDK's.
+    """Delete a secret, which remains recoverable as the vault is configured. Raises the errors of the SDK.
 
-    Where the build ended before there was one, nothing is deleted.
+    A secret that does not exist is no error: the build may have ended before creating it.
     """
     from azure.core import PipelineClient
     from azure.core.pipeline.policies import BearerTokenCredentialPolicy, CustomHookPolicy, RetryPolicy
@@ -73,7 +73,7 @@ def delete_secret(credential: TokenCredential, vault: str, name: str) -> None:
     policies: list[SansIOHTTPPolicy[HttpRequest, HttpResponse] | HTTPPolicy[HttpRequest, HttpResponse]] = [
         RetryPolicy[HttpRequest, HttpResponse](),
         BearerTokenCredentialPolicy(credential, _SCOPE),
-        CustomHookPolicy(raw_response_hook=refuse_web_page),
+        CustomHookPolicy(raw_response_hook=reject_web_page),
     ]
     host = f"https://{vault}.vault.azure.net"
     request = HttpRequest("DELETE", f"{host}/secrets/{name}", params={"api-version": _API_VERSION})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 import pytest
 
-from imagegen.catalog.facts import folders, goes_with, minor, numbers, paths, read_rows, sources, stock_paths, table
+from imagegen.catalog.facts import folders, is_compatible, minor, numbers, paths, read_rows, sources, stock_paths, table
 from imagegen.catalog.listing import tables
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import Registry
@@ -180,7 +180,7 @@ def test_what_containerd_is_listed_with() -> None:
     for name, row in listed.items():
         assert {minor(version) for version in row["at_least"]} <= set(LINES)
         assert row["at_least"] == sorted(row["at_least"], key=numbers)
-        assert all(goes_with(LINES[minor(version)], f"{name}.0") for version in row["at_least"])
+        assert all(is_compatible(LINES[minor(version)], f"{name}.0") for version in row["at_least"])
     # https://github.com/containerd/containerd/blob/v2.4.2/RELEASES.md
     assert {name: LINES[name]["end_of_life"] for name in ("1.6", "2.0", "2.1", "2.4")} == {
         **{"1.6": "2025-08-23", "2.0": "2027-03-31", "2.1": "2026-07-03", "2.4": "2027-05-16"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.catalog.facts import Known, known, minor, numbers, table
+from imagegen.catalog.facts import CatalogRow, find_row, minor, numbers, table
 
 MINORS = table("kubernetes")["minors"]
 LINES = table("containerd")["lines"]
@@ -44,7 +44,7 @@ def test_pre_release_has_the_minor_of_its_release() -> None:
     ],
 )
 def test_known_minor(version: str, found: str, newer: bool) -> None:
-    row = known(MINORS, version)
+    row = find_row(MINORS, version)
     assert row is not None
     assert (row.minor, row.newer) == (found, newer)
     assert row.row is MINORS[found]
@@ -52,10 +52,10 @@ def test_known_minor(version: str, found: str, newer: bool) -> None:
 
 @pytest.mark.parametrize("version", ["1.13.12", "1.9.0", "2.0.0", "0.36.0", "annual", "1", "1." + "9" * 5000 + ".0"])
 def test_unknown_minor(version: str) -> None:
-    assert known(MINORS, version) is None
+    assert find_row(MINORS, version) is None
 
 
 def test_lines_compare_as_numbers_and_a_gap_is_unknown() -> None:
-    assert known({"1.9": {"it": 9}, "1.10": {"it": 10}}, "1.11.0") == Known({"it": 10}, "1.10", newer=True)
-    assert known(LINES, "1.8.0") is None
-    assert known(LINES, "3.0.0") is None
+    assert find_row({"1.9": {"it": 9}, "1.10": {"it": 10}}, "1.11.0") == CatalogRow({"it": 10}, "1.10", newer=True)
+    assert find_row(LINES, "1.8.0") is None
+    assert find_row(LINES, "3.0.0") is None

@@ -17,7 +17,7 @@ from imagegen.console import Console
 from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import Leftover, Remains, Run
+from imagegen.providers import Leftover, Remains, RunFacts
 from imagegen.providers.aws.place import Place
 from imagegen.providers.provider import Provider, provider
 from tests.conftest import REPOSITORY
@@ -69,7 +69,7 @@ class Cloud:
         return Remains(tuple(self.things), tuple(self.faults))
 
     def remove(
-        self, place: pydantic.BaseModel, leftovers: Sequence[Leftover], _run: Run
+        self, place: pydantic.BaseModel, leftovers: Sequence[Leftover], _run: RunFacts
     ) -> Iterator[tuple[Leftover, str]]:
         assert place.model_dump() == PLACE
         self.asked.append(("remove", [each.id for each in leftovers]))
@@ -244,7 +244,7 @@ def test_a_damaged_journal_is_named_and_hides_nothing(
     assert (code, [line.split()[0] for line in lines]) == (0, ["removed" if words else "may"])
     assert told.count(f"{FOREIGN}.jsonl: {says}") == 1
     warned = io.StringIO()
-    warn_of_leftovers(tmp_path, Run({}, {}, ""), Console(warned, plain=True))
+    warn_of_leftovers(tmp_path, RunFacts({}, {}, ""), Console(warned, plain=True))
     assert says in warned.getvalue()
 
 

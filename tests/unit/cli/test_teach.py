@@ -234,7 +234,7 @@ def test_overrides_are_all_that_a_config_takes() -> None:
     for name, items in read.items():
         assert f"{name}: " in text
         assert all(item["address"] in text for item in items if item["built"])
-    assert text.count("(not built yet)") == len(unbuilt)
+    assert text.count("(not implemented yet)") == len(unbuilt)
 
 
 def test_rules_lists_all_and_shows_one() -> None:
@@ -249,7 +249,7 @@ GP2 = """\
 aws-gp2-speed (error)
 iops and throughput must be set only for gp3 disks.
 
-Why: a gp2 disk is as fast as it is large, and AWS refuses to be told
+Why: AWS rejects this setting for a gp2 disk, whose speed depends on its size
 
 This breaks it:
 
@@ -261,9 +261,9 @@ This breaks it:
           throughput: 250
 
   targets.aws.disk.iops
-    hint: leave it out, or choose type: gp3
+    hint: leave it out, or write type: gp3
   targets.aws.disk.throughput
-    hint: leave it out, or choose type: gp3
+    hint: leave it out, or write type: gp3
 
 This does not:
 
@@ -288,14 +288,14 @@ def test_a_rule_is_explained_by_an_example() -> None:
 
 def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:
     told = run(rules.rules, "support-ends-soon").stdout
-    assert "\nWhy: nodes of this image outlive the support" in told
+    assert "\nWhy: nodes of this image may run longer than the support" in told
     assert "\nThis breaks it (if today is 2026-12-15):\n" in told
     assert "\n  kubernetes.version: support of Kubernetes 1.35 ends on 2027-02-28\n" in told
 
 
 def test_what_is_not_built_yet_is_explained() -> None:
     told = run(rules.rules, "docker").stdout
-    assert told.startswith("docker (not built yet)\n")
+    assert told.startswith("docker (not implemented yet)\n")
     assert "\n    runtime.docker\n" in told
     assert "\n    overrides.docker_url\n" in told
     listed = run(rules.rules, unimplemented.RULE).stdout

@@ -389,7 +389,7 @@ def test_validate_says_what_is_not_built_yet(run: Callable[..., tuple[object, st
     code, out, err = run("validate", awaiting)
     assert code == 0
     assert out == f"{awaiting}: ok, and cannot be built yet (windows-2022-containerd for aws, azure)\n"
-    assert f"{awaiting}:2: ssh: warning: the OpenSSH server is not built yet (ssh) [not-built-yet]\n" in err
+    assert f"{awaiting}:2: ssh: warning: the OpenSSH server is not implemented yet (ssh) [not-built-yet]\n" in err
     assert f"{awaiting}:3: allow_eol: warning: " in err
 
 

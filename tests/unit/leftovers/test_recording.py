@@ -13,7 +13,7 @@ from imagegen.build.packer import OnError
 from imagegen.console import Console
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.recording import record_in_journal
-from imagegen.providers import Remains, Run
+from imagegen.providers import Remains, RunFacts
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Auth
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
 
 CONFIG = REPOSITORY / "configs" / "windows-2022-containerd.yaml"
-RUN = Run({}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-1a2b3c")
+RUN = RunFacts({}, {}, "2026-11-18T10:00:00Z", "20261118t100000z-1a2b3c")
 PLACE = Place(region="us-east-1", auth=Auth(), account="111122223333")
 
 

@@ -39,7 +39,7 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
-from imagegen.providers import CloudImage, Published, Run
+from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.aws.settings import Settings
 from imagegen.render.bundle import guest_plan
 
@@ -351,7 +351,7 @@ def test_a_run_is_recorded(tmp_path: Path, text: str | None, missing: str | None
     image = CloudImage("ami-1", "us-east-1", "node", "available")
     made = make_manifest(
         PlannedImage(PLAN, "node.yaml", SHA, {"region": "us-east-1"}, BuildFolder(tmp_path), tmp_path),
-        Run({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
+        RunFacts({}, {"rehearsal": "true"}, "2026-11-18T10:00:00Z"),
         image,
         Published((image,), "node", 0),
         Toolchain(file, "1.16.0", {"amazon": InstalledPlugin("1.8.2", file)}, {}),

@@ -28,7 +28,7 @@ from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedErro
 from imagegen.leftovers.reading import read_runs
 from imagegen.manifest.store import LocalStore
 from imagegen.plan import context
-from imagegen.providers import CloudImage, Found, Leftover, Published, Remains, Run
+from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Auth
@@ -83,14 +83,14 @@ class World:
         self._die_at("build_tree")
         return self.artifact
 
-    def find_built(self, *_: object) -> Found:
-        return Found(self.image)
+    def find_built(self, *_: object) -> SearchResult:
+        return SearchResult(self.image)
 
-    def read_built(self, _plan: BuildPlan, artifact: str, _run: Run) -> CloudImage | None:
+    def read_built(self, _plan: BuildPlan, artifact: str, _run: RunFacts) -> CloudImage | None:
         self._die_at("read_built")
         return BUILT if artifact == ARTIFACT else None
 
-    def mark(self, _plan: BuildPlan, image: CloudImage, report: str, _run: Run) -> None:
+    def mark(self, _plan: BuildPlan, image: CloudImage, report: str, _run: RunFacts) -> None:
         if self.mark_fails:
             raise PublishError("you may not tag")
         assert image.id == BUILT.id
@@ -191,7 +191,7 @@ def build(
             target,
             lock_file=lock,
             out=tmp_path / out,
-            run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
+            run=RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z", f"20261118t100000z-{next(numbers):06}"),
             console=Console(said, plain=True, quiet=True),
             rebuild=rebuild,
             with_publish=with_publish,
@@ -218,7 +218,7 @@ def publish(
             target,
             lock_file=tmp_path / "lock.json",
             out=tmp_path / out,
-            run=Run({"HOME": str(tmp_path)}, {}, "2026-11-18T11:00:00Z", f"20261118t110000z-{next(numbers):06}"),
+            run=RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T11:00:00Z", f"20261118t110000z-{next(numbers):06}"),
             console=Console(said, plain=True, quiet=True),
         )
 
@@ -509,7 +509,7 @@ def test_what_was_locked_is_counted(
     answer(monkeypatch, aws, look_up_base=lambda *_: known.base_images["aws"])
     one = dict(list(known.artifacts.items())[:1])
     monkeypatch.setattr(pipeline, "lock_artifacts", lambda *_, **__: one)
-    run = Run({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
+    run = RunFacts({"HOME": str(tmp_path)}, {}, "2026-11-18T10:00:00Z")
     pipeline.look_up(
         [pipeline.prepare_target(loaded, "aws")], file, refresh=True, run=run, console=Console(said, plain=True)
     )
@@ -526,7 +526,7 @@ def test_what_cannot_be_asked_is_a_warning(world: World, build: Callable[[], Ima
 def test_a_region_that_is_not_published_to_now_is_a_warning(
     world: World, build: Callable[..., ImageManifest], said: io.StringIO
 ) -> None:
-    message = "this account has not enabled it"
+    message = "this account has not enabled the region"
     world.checks = [Check("publish region ap-east-1", WRONG, message, "enable it", of_publishing=True)]
     assert build(with_publish=False).published is None
     assert f"warning: publish region ap-east-1: {message} (hint: enable it)" in said.getvalue()

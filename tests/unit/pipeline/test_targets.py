@@ -18,7 +18,7 @@ from imagegen.errors import ConfigError, RefusedError
 from imagegen.leftovers.sweep import Place
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.store import LocalStore
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.providers.checks import WRONG, Check
 from imagegen.providers.provider import provider
 from tests.conftest import make_test_lock
@@ -187,7 +187,7 @@ def test_what_is_wrong_with_a_target_names_its_own_keys(loaded: Loaded, monkeypa
     cloud = dataclasses.replace(provider("aws"), quick_checks=lambda *_: [check])
     monkeypatch.setattr(doctor, "provider", lambda _: cloud)
     with pytest.raises(RefusedError) as refused:
-        doctor.reject_failed_checks(loaded.specs["prod"], Run({}, {}, ""), Console(io.StringIO(), plain=True))
+        doctor.reject_failed_checks(loaded.specs["prod"], RunFacts({}, {}, ""), Console(io.StringIO(), plain=True))
     (problem,) = refused.value.problems
     assert (problem.message, problem.hint) == ("targets.prod.region is away", "choose another targets.prod.region")
 

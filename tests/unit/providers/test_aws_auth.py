@@ -11,7 +11,7 @@ from botocore.hooks import HierarchicalEmitter
 
 from imagegen.errors import PublishError
 from imagegen.providers.aws import client
-from imagegen.providers.aws.client import ec2_clients, explained, session_for
+from imagegen.providers.aws.client import ec2_clients, explain_errors, session_for
 from imagegen.providers.aws.settings import AssumeRole, Auth
 
 if TYPE_CHECKING:
@@ -103,6 +103,6 @@ def test_a_role_that_is_refused_says_what_to_allow() -> None:
     import botocore.exceptions
 
     answer: Any = {"Error": {"Code": "AccessDenied", "Message": "not authorized to perform: sts:AssumeRole"}}
-    with pytest.raises(PublishError, match="sts:AssumeRole") as raised, explained("publishing", PublishError):
+    with pytest.raises(PublishError, match="sts:AssumeRole") as raised, explain_errors("publishing", PublishError):
         raise botocore.exceptions.ClientError(answer, "AssumeRole")
     assert "allow sts:AssumeRole" in raised.value.hint

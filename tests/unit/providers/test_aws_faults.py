@@ -8,7 +8,7 @@ from typing import Any
 import botocore.exceptions as sdk
 import pytest
 
-from imagegen.providers.aws.faults import may_pass
+from imagegen.providers.aws.faults import is_transient
 
 URL = {"endpoint_url": "https://ec2.us-east-1.amazonaws.com/"}
 
@@ -39,4 +39,4 @@ def answered(code: str, status: int) -> sdk.ClientError:
     ids=str,
 )
 def test_what_passes(error: Exception, passes: bool) -> None:
-    assert may_pass(error) is passes
+    assert is_transient(error) is passes

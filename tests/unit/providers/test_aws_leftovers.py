@@ -10,7 +10,7 @@ import botocore.exceptions
 import pytest
 
 from imagegen.errors import ConfigError, RefusedError
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.providers.aws import leftovers, provider, removal
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Publish, Settings
@@ -182,7 +182,7 @@ def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> N
     [leftover] = found_in(ec2)
     ec2.answers["Images"] = [now]
     [(_, why_not)] = removal.remove(client(ec2), [leftover], clock([]))
-    assert why_not == f"it is no leftover any more: it is {now['State']} now"
+    assert why_not == f"it is no longer a leftover: it is {now['State']} now"
     assert ec2.told == []
 
 
@@ -231,7 +231,7 @@ def test_a_copy_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> Non
     [leftover] = leftovers.find(lambda _: client(away), "us-east-1", ["eu-west-1"]).leftovers
     away.answers["Images"] = [now]
     [(_, why_not)] = removal.remove(client(away), [leftover], clock([]))
-    assert why_not == f"it is no leftover any more: it is {now['State']} now"
+    assert why_not == f"it is no longer a leftover: it is {now['State']} now"
     assert away.told == []
 
 
@@ -246,7 +246,7 @@ def test_a_failed_copy_goes_with_its_snapshots_in_its_own_region(monkeypatch: py
     }
     opened = contextlib.nullcontext(lambda *asked: clients[asked])
     monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
-    run = Run({}, {}, "")
+    run = RunFacts({}, {}, "")
     regions = ["us-east-1", "eu-west-1"]
     place = provider.place(Settings(region="us-east-1", publish=Publish(regions=regions)), run)
     going = provider.leftovers(place, run, None).leftovers
@@ -264,7 +264,7 @@ def test_a_journal_of_an_earlier_version_names_no_region_of_copies(monkeypatch: 
     opened = contextlib.nullcontext(lambda *asked: clients[asked])
     monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
     place = Place.model_validate({"region": "us-east-1", "auth": {"profile": None, "assume_role": None}})
-    assert len(provider.leftovers(place, Run({}, {}, ""), None).leftovers) == 1
+    assert len(provider.leftovers(place, RunFacts({}, {}, ""), None).leftovers) == 1
 
 
 def test_an_image_that_is_gone_is_removed() -> None:
@@ -367,10 +367,10 @@ def test_with_another_accounts_credentials_nothing_is_looked_at_or_removed(monke
     clients = {("sts", "us-east-1"): who}
     opened = contextlib.nullcontext(lambda *asked: clients[asked])
     monkeypatch.setattr(provider, "service_clients", lambda *_, **_options: opened)
-    place = provider.place(Settings(region="us-east-1"), Run({}, {}, ""))
+    place = provider.place(Settings(region="us-east-1"), RunFacts({}, {}, ""))
     assert place.account == "222233334444"
     other = place.model_copy(update={"account": "111122223333"})
-    with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
-        provider.leftovers(other, Run({}, {}, ""), None)
-    with pytest.raises(RefusedError, match="account 111122223333 in us-east-1 cannot be looked at"):
-        next(provider.remove(other, [], Run({}, {}, "")))
+    with pytest.raises(RefusedError, match="cannot read account 111122223333 in us-east-1"):
+        provider.leftovers(other, RunFacts({}, {}, ""), None)
+    with pytest.raises(RefusedError, match="cannot read account 111122223333 in us-east-1"):
+        next(provider.remove(other, [], RunFacts({}, {}, "")))

@@ -13,10 +13,10 @@ import pytest
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
-from imagegen.providers import CloudImage, Run
+from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws import availability, base, images
 from imagegen.providers.aws import provider as aws
-from imagegen.providers.aws.client import ec2_clients, explained
+from imagegen.providers.aws.client import ec2_clients, explain_errors
 from imagegen.providers.aws.settings import Auth, Settings
 from imagegen.providers.waiting import Clock
 
@@ -56,8 +56,8 @@ def ec2() -> Iterator[Any]:
         client.close()
 
 
-def run(**labels: str) -> Run:
-    return Run(ENVIRON, labels, "2026-11-18T10:00:00Z")
+def run(**labels: str) -> RunFacts:
+    return RunFacts(ENVIRON, labels, "2026-11-18T10:00:00Z")
 
 
 def register(ec2: Any, name: str, **tags: str) -> str:  # noqa: ANN401 - moto's client is boto3's
@@ -115,7 +115,7 @@ def test_a_base_image_that_is_not_offered_is_the_configs_fault() -> None:
     request = {"region": REGION, "name": "Windows_Server-1999-*", "owner": "amazon"}
     with pytest.raises(ConfigError, match=r"no base image Windows_Server-1999-\* of amazon in eu-west-1") as raised:
         aws.look_up_base(SETTINGS, request, run())
-    assert "Amazon withdraws old ones" in raised.value.hint
+    assert "Amazon still offers this Windows release" in raised.value.hint
     with pytest.raises(ConfigError, match="no base image mine of self in eu-west-1") as raised:
         aws.look_up_base(SETTINGS, {**request, "name": "mine", "owner": "self"}, run())
     assert "Amazon" not in raised.value.hint
@@ -177,7 +177,7 @@ def test_an_ami_that_is_not_shown_yet_is_waited_for_a_while(looks: int) -> None:
     if looks == 4:
         assert availability.wait_until_shown(ec2, "ami-1", REGION, clock) == image
     else:
-        with pytest.raises(PublishError, match=f"ami-1 in {REGION} was built, and EC2 does not show it"):
+        with pytest.raises(PublishError, match=f"ami-1 in {REGION} was built, but EC2 does not show it"):
             availability.wait_until_shown(ec2, "ami-1", REGION, clock)
         assert now == [availability.APPEARING_LIMIT_S]
 
@@ -226,8 +226,8 @@ def test_an_image_made_before_something_was_asked_for_is_not_the_one(
 @pytest.mark.parametrize(
     ("code", "kinds", "says"),
     [
-        ("ExpiredToken", (ConfigError, PublishError), "does not accept the credentials: ExpiredToken"),
-        ("AuthFailure", (ConfigError, PublishError), "does not accept the credentials: AuthFailure"),
+        ("ExpiredToken", (ConfigError, PublishError), "rejects the credentials: ExpiredToken"),
+        ("AuthFailure", (ConfigError, PublishError), "rejects the credentials: AuthFailure"),
         ("UnauthorizedOperation", (RefusedError, PublishError), "UnauthorizedOperation: no"),
         ("RequestLimitExceeded", (RefusedError, PublishError), "RequestLimitExceeded: no"),
     ],
@@ -239,7 +239,7 @@ def test_answers_become_errors_with_a_hint_and_the_request_id(
     for kind, failure in zip(kinds, (RefusedError, PublishError), strict=True):
         fault = botocore.exceptions.ClientError(answer, "CopyImage")
         fault.add_note("every attempt failed for 30 minutes")
-        with pytest.raises(kind, match=says) as raised, explained("copying", failure):
+        with pytest.raises(kind, match=says) as raised, explain_errors("copying", failure):
             raise fault
         assert type(raised.value) is kind
         assert raised.value.details == ("request id: req-1", "every attempt failed for 30 minutes")
@@ -256,7 +256,7 @@ def test_answers_become_errors_with_a_hint_and_the_request_id(
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
 )
 def test_faults_of_the_sdk_become_errors(fault: Exception, kind: type[Exception]) -> None:
-    with pytest.raises(kind, match="looking: ") as raised, explained("looking", RefusedError):
+    with pytest.raises(kind, match="looking: ") as raised, explain_errors("looking", RefusedError):
         raise fault
     assert type(raised.value) is kind
 
@@ -265,5 +265,5 @@ def test_a_profile_that_does_not_exist_is_the_operators_to_mend(tmp_path: Path) 
     files = {"AWS_CONFIG_FILE": str(tmp_path / "config"), "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / "credentials")}
     request = {"region": REGION, "name": "any", "owner": "amazon"}
     with pytest.raises(ConfigError, match="no usable AWS credentials") as raised:
-        aws.look_up_base(SETTINGS, request, Run({"AWS_PROFILE": "nobody", **files}, {}, ""))
+        aws.look_up_base(SETTINGS, request, RunFacts({"AWS_PROFILE": "nobody", **files}, {}, ""))
     assert "AWS_PROFILE" in raised.value.hint

@@ -11,7 +11,7 @@ import pytest
 
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.providers.aws import capacity
-from imagegen.providers.aws.client import ec2_clients, explained, service_clients
+from imagegen.providers.aws.client import ec2_clients, explain_errors, service_clients
 from imagegen.providers.aws.settings import AssumeRole, Auth
 from imagegen.providers.checks import UNKNOWN
 
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.usefixtures("cloud_descriptions")
 ENVIRON = {"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}
 HOST = "ec2.us-east-1.amazonaws.com"
 # A page that is no XML, and one that happens to be: the SDK takes that for an answer without images.
+INSTEAD = "a proxy or web filter answered instead of AWS"
 PAGE = b"<!DOCTYPE html>\n<html><head><meta charset=utf-8></head><body>Blocked<br></body></html>"
 TIDY_PAGE = b"\xef\xbb\xbf<?xml version='1.0'?><!-- filter --><HTML><body>Blocked</body></HTML>"
 REFUSAL = b"<Response><Errors><Error><Code>InvalidAction</Code><Message>no</Message></Error></Errors></Response>"
@@ -51,7 +52,11 @@ def asked(answers: Answers) -> Callable[..., Any]:
         assumed = AssumeRole(role_arn="arn:aws:iam::111122223333:role/images", session_name="nightly")
         auth = Auth(assume_role=assumed if role else None)
         answers(status, body)
-        with pytest.raises(failure) as raised, ec2_clients(ENVIRON, auth) as clients, explained("looking", failure):
+        with (
+            pytest.raises(failure) as raised,
+            ec2_clients(ENVIRON, auth) as clients,
+            explain_errors("looking", failure),
+        ):
             clients("us-east-1").describe_images(Owners=["self"])
         assert type(raised.value) is failure
         return raised.value
@@ -62,11 +67,11 @@ def asked(answers: Answers) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("status", "body", "says"),
     [
-        (200, PAGE, "200 with an HTML page: a proxy or filter stands between"),
-        (200, TIDY_PAGE, "200 with an HTML page: a proxy or filter stands between"),
-        (403, PAGE, "403 with an HTML page: a proxy or filter stands between"),
-        (302, b"", "302 with an empty body: a proxy or filter stands between"),
-        (403, b'{"blocked": true}', "403 with something that is not XML: a proxy or filter stands between"),
+        (200, PAGE, "200 with an HTML page: a proxy or web filter answered instead of AWS"),
+        (200, TIDY_PAGE, "200 with an HTML page: a proxy or web filter answered instead of AWS"),
+        (403, PAGE, f"403 with an HTML page: {INSTEAD}"),
+        (302, b"", f"302 with an empty body: {INSTEAD}"),
+        (403, b'{"blocked": true}', f"403 with something that is not XML: {INSTEAD}"),
         (502, PAGE, "502 with an HTML page"),
         (503, b"", "503 with an empty body"),
     ],
@@ -108,7 +113,7 @@ def test_every_service_tells_who_answered(
     with (
         pytest.raises(RefusedError) as raised,
         service_clients(ENVIRON, NOBODY) as clients,
-        explained("asking", RefusedError),
+        explain_errors("asking", RefusedError),
     ):
         ask(clients(service, "us-east-1"))
     assert raised.value.message.startswith(f"asking: {host} answered {says}")
@@ -120,7 +125,7 @@ def test_what_is_no_json_object_is_told_where_one_is_wanted(body: bytes, answers
     with (
         pytest.raises(RefusedError, match=f"{QUOTAS} answered 200 with something that is not"),
         service_clients(ENVIRON, NOBODY) as clients,
-        explained("asking", RefusedError),
+        explain_errors("asking", RefusedError),
     ):
         clients("service-quotas", "us-east-1").get_service_quota(ServiceCode="ec2", QuotaCode="x")
 
@@ -133,7 +138,7 @@ def test_an_endpoint_that_is_none_is_named(name: str, monkeypatch: pytest.Monkey
         service_clients({**ENVIRON, name: "nohost"}, NOBODY) as clients,
     ):
         clients("ec2", "us-east-1")
-    assert raised.value.hint == f"write a whole URL, as https://host.example, or leave {name} out"
+    assert raised.value.hint == f"write a complete URL, for example https://host.example, or leave {name} out"
 
 
 def test_a_roles_endpoint_that_is_none_is_named(monkeypatch: pytest.MonkeyPatch, asked: Callable[..., Any]) -> None:
@@ -155,19 +160,20 @@ def test_a_quota_without_a_value_is_not_known(answers: Answers) -> None:
     with service_clients(ENVIRON, NOBODY) as clients:
         asked_of = {"ec2": ec2, "service-quotas": clients("service-quotas", "us-east-1")}
         checks, _ = capacity.capacity_checks(lambda service, _: asked_of[service], settings)
-    assert (checks[-1].verdict, checks[-1].message) == (UNKNOWN, "the answer of service-quotas holds no value")
+    assert (checks[-1].verdict, checks[-1].message) == (UNKNOWN, "the answer of service-quotas has no value")
 
 
 def test_a_page_instead_of_a_roles_credentials_is_told_of_too(asked: Callable[..., Any]) -> None:
     error = asked(403, PAGE, PublishError, role=True)
     assert error.message == (
-        "looking: sts.us-east-1.amazonaws.com answered 403 with an HTML page: a proxy or filter stands between"
+        "looking: sts.us-east-1.amazonaws.com answered 403 with an HTML page: "
+        "a proxy or web filter answered instead of AWS"
     )
 
 
 def test_an_answer_that_is_cut_off_is_no_bug_of_imagegen(asked: Callable[..., Any]) -> None:
     error = asked(200, b"<DescribeImagesResponse><imagesSet>", RefusedError)
-    assert error.message.startswith("looking: AWS' answer is cut off or not AWS': Unable to parse response")
+    assert error.message.startswith("looking: the answer is truncated or not from AWS: Unable to parse response")
 
 
 def test_an_answer_of_ec2_goes_through(asked: Callable[..., Any]) -> None:

@@ -109,7 +109,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     return functools.partial(answered_by, monkeypatch)
 
 
-REACH = "let this machine reach"
+REACH = "allow access to"
 AGAIN = "run it again"
 
 
@@ -223,7 +223,7 @@ def test_no_connection_to_the_sign_in_is_told_as_one(
 
 def test_no_connection_is_found_in_what_a_chain_of_credentials_says() -> None:
     text = f"DefaultAzureCredential failed.\nAttempted:\n\tWorkloadIdentityCredential: {UNRESOLVED}\nTo mitigate, read"
-    with pytest.raises(RefusedError) as raised, failures.explained("doing", RefusedError):
+    with pytest.raises(RefusedError) as raised, failures.explain_errors("doing", RefusedError):
         raise sdk.ClientAuthenticationError(message=text)
     assert raised.value.message == f"doing: {LOGIN}: {UNRESOLVED}"
 
@@ -234,7 +234,7 @@ def test_who_answers_for_the_metadata_service_is_not_asked_for_json(url: str, re
     headers = {"Content-Type": "text/html"}
     page = SimpleNamespace(status_code=200, reason="OK", headers=headers, request=request)
     with pytest.raises(failures.NotAzureError) if refused else contextlib.nullcontext():
-        failures.refuse_web_page(SimpleNamespace(http_response=page))
+        failures.reject_web_page(SimpleNamespace(http_response=page))
 
 
 def broken_off(cause: BaseException, message: str = "") -> sdk.ClientAuthenticationError:
@@ -282,27 +282,30 @@ def test_a_connection_that_breaks_while_signing_in_says_nothing_of_the_credentia
     error: sdk.ClientAuthenticationError,
 ) -> None:
     def look() -> list[Check]:
-        with failures.explained("signing in", RefusedError):
+        with failures.explain_errors("signing in", RefusedError):
             raise error
 
     [check] = run_check("sign-in", look)
-    assert (check.verdict, check.hint) == (UNKNOWN, "check the network, and run it again")
+    assert (check.verdict, check.hint) == (UNKNOWN, "check the network, then run it again")
     assert "redential" not in check.message
     assert "\n" not in check.message
-    assert failures.is_passing(error)
+    assert failures.is_transient(error)
 
 
 @pytest.mark.parametrize("error", ANSWERED)
 def test_credentials_that_are_missing_or_rejected_are_wrong(error: sdk.ClientAuthenticationError) -> None:
-    with pytest.raises(ConfigError, match="no usable Azure credentials"), failures.explained("asking", RefusedError):
+    with (
+        pytest.raises(ConfigError, match="no usable Azure credentials"),
+        failures.explain_errors("asking", RefusedError),
+    ):
         raise error
-    assert not failures.is_passing(error)
+    assert not failures.is_transient(error)
 
 
 def test_an_expired_sign_in_says_how_to_renew_it() -> None:
     text = "DefaultAzureCredential failed.\nAttempted:\n\tAzureCliCredential: AADSTS700082: It has expired. Trace ID: 1"
     expected = r"credentials: AADSTS700082: It has expired\Z"
-    with pytest.raises(ConfigError, match=expected) as raised, failures.explained("doing", RefusedError):
+    with pytest.raises(ConfigError, match=expected) as raised, failures.explain_errors("doing", RefusedError):
         raise sdk.ClientAuthenticationError(message=text)
     assert raised.value.hint == "run `az login` again: the sign-in has expired"
 
@@ -320,12 +323,12 @@ def test_an_expired_sign_in_says_how_to_renew_it() -> None:
     ],
 )
 def test_what_may_pass(error: Exception, passing: bool) -> None:
-    assert failures.is_passing(error) is passing
+    assert failures.is_transient(error) is passing
 
 
 @pytest.mark.parametrize(("status", "passing"), [(429, True), (500, True), (503, True), (404, False), (409, False)])
 def test_which_answers_may_pass(status: int, passing: bool) -> None:
-    assert failures.is_passing(answered(status)) is passing
+    assert failures.is_transient(answered(status)) is passing
 
 
 def answered(status: int) -> sdk.HttpResponseError:
@@ -351,7 +354,7 @@ def answered(status: int) -> sdk.HttpResponseError:
     ],
 )
 def test_errors_say_what_to_do(error: Exception, missing: str, kind: type[Exception], says: str, hint: str) -> None:
-    with pytest.raises(kind, match=says) as raised, failures.explained("doing", PublishError, missing=missing):
+    with pytest.raises(kind, match=says) as raised, failures.explain_errors("doing", PublishError, missing=missing):
         raise error
     shown: Any = raised.value
     assert hint in shown.hint
@@ -362,7 +365,7 @@ def test_errors_say_what_to_do(error: Exception, missing: str, kind: type[Except
 
 @pytest.mark.parametrize("status", [401, 404])
 def test_credentials_and_a_gallery_that_is_not_there_are_the_configs_fault(status: int) -> None:
-    with pytest.raises(ConfigError), failures.explained("listing", RefusedError, missing="create it"):
+    with pytest.raises(ConfigError), failures.explain_errors("listing", RefusedError, missing="create it"):
         raise answered(status)
 
 
@@ -370,7 +373,7 @@ def test_a_broken_answer_to_a_question_of_its_own_is_told_as_any(answer: Callabl
     answer(arm=(200, "OK", *BROKEN))
     with (
         pytest.raises(RefusedError, match=f"doing: {ARM} answered 200 OK with a broken body instead of JSON"),
-        failures.explained("doing", RefusedError),
+        failures.explain_errors("doing", RefusedError),
         resource_manager(ENVIRON, AUTH) as arm,
     ):
         arm.get("/subscriptions/sub", "2022-12-01")

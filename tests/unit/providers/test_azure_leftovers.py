@@ -20,7 +20,7 @@ from azure.core.exceptions import (
 
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
-from imagegen.providers import Leftover, Run
+from imagegen.providers import Leftover, RunFacts
 from imagegen.providers.azure import provider, removal
 from imagegen.providers.azure.arm import HOST, Arm
 from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION, find, find_deleted_vaults
@@ -169,7 +169,7 @@ def test_what_every_build_leaves_is_not_looked_for_after_one(monkeypatch: pytest
     monkeypatch.setattr(provider, "resource_manager", lambda *_: contextlib.nullcontext(manager.arm))
     place, swept = sweep.Place("azure", "azure", PLACE.model_dump()), sweep.Swept()
     for usual in (True, False):
-        assert swept.leftovers(place, Run({}, {}, ""), usual=usual) == []
+        assert swept.leftovers(place, RunFacts({}, {}, ""), usual=usual) == []
     assert swept.faults == []
     assert sum("deletedVaults" in asked for asked in manager.asked) == 1
 
@@ -236,13 +236,13 @@ LISTED = dataclasses.replace(leftover(VERSION, "v"), state="Creating", expires_a
     [
         (version("Succeeded"), "it is Succeeded now"),
         (version("Updating"), "it is Updating now"),
-        (version("Creating", **{EXPIRES_AT: ""}), "its tags are others now"),
-        (version("Creating", **{RUN_ID: "another"}), "its tags are others now"),
+        (version("Creating", **{EXPIRES_AT: ""}), "it has other tags now"),
+        (version("Creating", **{RUN_ID: "another"}), "it has other tags now"),
     ],
 )
 def test_a_version_that_is_no_leftover_any_more_is_kept(now: tuple[int, dict[str, Any]], why_not: str) -> None:
     manager = Manager(GET_v=[now])
-    assert remove(manager, LISTED) == [("v", f"it has changed since it was looked at: {why_not}")]
+    assert remove(manager, LISTED) == [("v", f"it has changed since it was listed: {why_not}")]
     assert [asked.partition("?")[0] for asked in manager.asked] == ["GET /x/v"]
 
 
@@ -255,10 +255,10 @@ def test_a_deployment_stays_while_anything_that_it_may_have_made_does() -> None:
     in_use = {"error": {"code": "OperationNotAllowed", "message": "it is attached"}}
     manager = Manager(DELETE_vm=[(409, in_use)], DELETE_d=[(202, {})], GET_d=[(404, {})])
     outcomes = remove(manager, leftover(MACHINE, "vm"), leftover(DEPLOYMENT, "d"))
-    assert outcomes == [("vm", "OperationNotAllowed: it is attached"), ("d", "what it made is still there")]
+    assert outcomes == [("vm", "OperationNotAllowed: it is attached"), ("d", "its resources still exist")]
     assert [asked.partition("?")[0] for asked in manager.asked] == ["DELETE /x/vm"]
 
 
 def test_what_azure_does_not_get_done_is_told() -> None:
     manager = Manager(DELETE_g=[(202, {})], GET_g=[(200, {"properties": {"provisioningState": "Deleting"}})])
-    assert remove(manager, leftover(GROUP, "g")) == [("g", "Azure was not done within 20 minutes")]
+    assert remove(manager, leftover(GROUP, "g")) == [("g", "Azure did not delete it within 20 minutes")]

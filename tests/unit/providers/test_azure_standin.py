@@ -18,7 +18,7 @@ from imagegen.doctor import reject_failed_checks
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import Run
+from imagegen.providers import RunFacts
 from imagegen.providers.azure import provider
 from imagegen.providers.azure.settings import Settings
 from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
@@ -53,8 +53,8 @@ class Stage:
         monkeypatch.setattr(requests.Session, "request", self._answer)
 
     @property
-    def run(self) -> Run:
-        return Run(self.azure.credentials, {}, "2026-11-18T10:00:00Z", DEAD)
+    def run(self) -> RunFacts:
+        return RunFacts(self.azure.credentials, {}, "2026-11-18T10:00:00Z", DEAD)
 
     def ask(self, method: str, host: str, target: str, headers: dict[str, str], body: bytes) -> requests.Response:
         path, query = parse_target(target)
@@ -189,7 +189,7 @@ def test_a_certificate_that_may_not_be_deleted_is_named(stage: Stage, monkeypatc
     provider.clean_up(plan, variables, stage.run, stage.console)
     said = stage.said.getvalue()
     assert f"deleting the builder's certificate from the key vault {VAULT}: Forbidden: " in said
-    assert f"delete it yourself: `{DELETE_IT}`" in said
+    assert f"run `{DELETE_IT}`" in said
 
 
 # Of a plain Packer; and what other people have in their vault.

@@ -14,7 +14,7 @@ import pytest
 
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
-from imagegen.providers import Remains, Run, deadline
+from imagegen.providers import Remains, RunFacts, deadline
 from imagegen.providers.aws import checks as aws_checks
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.aws.place import Place
@@ -56,9 +56,9 @@ def settings() -> Settings:
 @pytest.mark.parametrize(
     ("who", "answer", "says", "most"),
     [
-        ("arm", (*THROTTLED, {"Retry-After": "300"}), "Azure asks to wait for 300 seconds", 3),
+        ("arm", (*THROTTLED, {"Retry-After": "300"}), "Azure requests a pause of 300 seconds", 3),
         ("arm", (*AWAY, {}), "away", 6),
-        ("login", (*THROTTLED, {"Retry-After": "300"}), "Azure asks to wait for 300 seconds", 4),
+        ("login", (*THROTTLED, {"Retry-After": "300"}), "Azure requests a pause of 300 seconds", 4),
         ("login", (*AWAY, {}), "login.microsoftonline.com", 6),
     ],
     ids=["arm-throttles", "arm-away", "login-throttles", "login-away"],
@@ -68,7 +68,7 @@ def test_azure_is_asked_for_seconds_and_what_it_does_not_answer_is_unknown(
 ) -> None:
     answers = {who: answer}
     asked = answered_by(monkeypatch, login=answers.get("login", TOKEN), arm=answers.get("arm", TOKEN))
-    found = checks.quick_checks(settings(), Run(ENVIRON, {}, ""))
+    found = checks.quick_checks(settings(), RunFacts(ENVIRON, {}, ""))
     assert {check.verdict for check in found} == {UNKNOWN}
     assert len(found) == 3
     assert all(says in check.message for check in found)
@@ -81,7 +81,7 @@ def test_after_its_time_azure_is_not_asked_any_more(
     ask: str, each_s: float, waited: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = answered_by(monkeypatch, after=lambda: waited.append(each_s), arm=(*AWAY, {}))
-    run = Run(ENVIRON, {}, "")
+    run = RunFacts(ENVIRON, {}, "")
     if ask == "quick":
         assert {check.verdict for check in checks.quick_checks(settings(), run)} == {UNKNOWN}
     elif ask == "thorough":
@@ -89,7 +89,7 @@ def test_after_its_time_azure_is_not_asked_any_more(
         found = checks.thorough_checks(spec, base.base_request(spec.settings, spec.offered_image), run)
         assert {check.verdict for check in found} == {UNKNOWN}
         assert len(found) > 3
-        assert all("there was no time left of 120 seconds" in check.message for check in found)
+        assert all("the limit of 120 seconds has passed" in check.message for check in found)
     else:
         place = provider.place(settings(), run)
         remains = provider.leftovers(place, run, Deadline())
@@ -103,7 +103,7 @@ def test_a_host_that_is_slow_is_not_waited_for_beyond_the_time(
 ) -> None:
     limits: list[tuple[float, float]] = []
     answered_by(monkeypatch, arm=(*AWAY, {}), after=lambda: waited.append(8.0), limits=limits)
-    checks.quick_checks(settings(), Run(ENVIRON, {}, ""))
+    checks.quick_checks(settings(), RunFacts(ENVIRON, {}, ""))
     # Two requests for the sign-in took 16 seconds.
     assert limits == [(4.0, 4.0)]
 
@@ -127,7 +127,7 @@ def test_aws_is_asked_twice_at_most_and_not_after_its_time(
         return aws_answer(503, b"")
 
     monkeypatch.setattr(botocore.httpsession.URLLib3Session, "send", send)
-    run = Run({"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}, {}, "")
+    run = RunFacts({"AWS_ACCESS_KEY_ID": "AKIATEST", "AWS_SECRET_ACCESS_KEY": "secret"}, {}, "")
     if ask == "quick":
         aws = load_today(CONFIG).specs["aws"].settings
         assert isinstance(aws, AwsSettings)
@@ -137,12 +137,12 @@ def test_aws_is_asked_twice_at_most_and_not_after_its_time(
         request = aws_provider.PROVIDER.base_request(spec.settings, spec.offered_image)
         found = aws_checks.thorough_checks(spec, request, run)
         assert {check.verdict for check in found} == {UNKNOWN}
-        assert all("there was no time left of 120 seconds" in check.message for check in found[1:-1])
+        assert all("the limit of 120 seconds has passed" in check.message for check in found[1:-1])
         # Nothing is tried again in vain.
         assert sum(waited) < 2 * each_s + 5
     else:
         place = Place(region="us-east-1", auth=Auth())
-        with pytest.raises(RefusedError, match="asking whose account it is"):
+        with pytest.raises(RefusedError, match="reading the account"):
             aws_provider.leftovers(place, run, Deadline())
     assert next(asked) == most
 
@@ -158,7 +158,7 @@ def test_all_places_of_dead_runs_share_one_deadline(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(sweep, "provider", lambda _: cloud)
     places = [sweep.Place("aws", "aws", {"region": region, "auth": {}}) for region in ("a", "b")]
     monkeypatch.setattr(sweep, "places_of", lambda _: places)
-    sweep.leftovers_of([], Run({}, {}, ""), None, None)  # type: ignore[arg-type]  # no run is dead, and nothing is told
+    sweep.leftovers_of([], RunFacts({}, {}, ""), None, None)  # type: ignore[arg-type]  # no run is dead, and nothing is told
     assert len(given) == 2
     assert isinstance(given[0], Deadline)
     assert given[0] is given[1]

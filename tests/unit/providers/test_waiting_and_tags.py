@@ -52,7 +52,7 @@ def _ends_after(fails: str, limit_s: float) -> tuple[float, str]:
 
     clock = Clock(now=lambda: now, pause=pause)
     try:
-        found = wait_for(look, limit_s=limit_s, clock=clock, passes=lambda error: isinstance(error, TimeoutError))
+        found = wait_for(look, limit_s=limit_s, clock=clock, is_transient=lambda error: isinstance(error, TimeoutError))
     except OSError as error:
         return now, " ".join([type(error).__name__, *getattr(error, "__notes__", [])])
     return now, str(found)
