@@ -96,7 +96,7 @@ WRONG = {
     },
     "azure": {
         "publish region westus3": "the subscription has no region of this name",
-        "image definition clusterapi/capi-win-2022-containerd": "and the image's is",
+        "image definition clusterapi/capi-win-2022-containerd": "but the image has",
         "vCPU quota": "Standard_D4s_v5 needs 4 vCPUs: 2 left of cores",
         "permissions in resource group cluster-api-gallery": "Microsoft.Compute/galleries/images/versions/write",
     },

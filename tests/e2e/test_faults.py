@@ -60,8 +60,8 @@ CASES = {
             ("copy-fails",),
             (
                 "in us-west-2, is failed: Client.InternalError: Copy image failed with an internal error.",
-                "hint: deregister it, or run `imagegen janitor --delete`; then run the same command again: it "
-                "it continues, and keeps finished copies",
+                "hint: deregister it, or run `imagegen janitor --delete`; then run the same command again: ",
+                "continues, and keeps finished copies",
             ),
         ),
         Case(("region-not-enabled",), ("aws account enable-region --region-name us-west-2",)),
