@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 from imagegen.contents import CATALOG
@@ -72,6 +72,7 @@ def minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
+@lru_cache(maxsize=4096)
 def numbers(version: str) -> tuple[int, ...]:
     """`(1, 36, 2)` of `1.36.2-rc.1`, so that versions compare as numbers. Empty for what is no version.
 

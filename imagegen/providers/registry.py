@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,9 +25,14 @@ def part(provider: str, name: str) -> ModuleType:
 
 def provider_folder(provider: str) -> Path:
     """The folder of a provider's package."""
-    spec = importlib.util.find_spec(PROVIDERS[provider])
+    return _package_folder(PROVIDERS[provider])
+
+
+@cache
+def _package_folder(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(f"{PROVIDERS[provider]} is not a package")
+        raise ModuleNotFoundError(f"{package} is not a package")
     return Path(spec.submodule_search_locations[0])
 
 
