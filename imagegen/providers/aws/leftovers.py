@@ -136,24 +136,19 @@ def _launch_templates(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 
 def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     own = _own_images(ec2)
-    leftovers = [
-        _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
-        for image in filter(is_left_over, own)
-    ]
-    yield from leftovers
-    yield from _snapshots(ec2, region, own, leftovers)
+    for image in filter(is_left_over, own):
+        yield _leftover(IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
+    yield from _snapshots(ec2, region, own)
 
 
 def _failed_copies(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     own = _own_images(ec2)
-    leftovers = []
     for image in filter(is_failed_copy, own):
         copy = _leftover(COPIED_IMAGE, image["ImageId"], region, image, image["State"], image["Name"])
         # No run waits longer for a copy.
         until = datetime.datetime.fromisoformat(image["CreationDate"]) + datetime.timedelta(seconds=COPY_LIMIT_S)
-        leftovers.append(dataclasses.replace(copy, expires_at=until.strftime("%Y-%m-%dT%H:%M:%SZ")))
-    yield from leftovers
-    yield from _snapshots(ec2, region, own, leftovers)
+        yield dataclasses.replace(copy, expires_at=until.strftime("%Y-%m-%dT%H:%M:%SZ"))
+    yield from _snapshots(ec2, region, own)
 
 
 def _own_images(ec2: EC2Client) -> list[ImageTypeDef]:
@@ -162,14 +157,13 @@ def _own_images(ec2: EC2Client) -> list[ImageTypeDef]:
     return [image for page in pages for image in page["Images"]]
 
 
-def _snapshots(
-    ec2: EC2Client, region: str, own: Iterable[ImageTypeDef], leftovers: Iterable[Leftover]
-) -> Iterator[Leftover]:
-    """The snapshots that no image of the account uses. The snapshots of a leftover image are removed with it."""
+def _snapshots(ec2: EC2Client, region: str, own: Sequence[ImageTypeDef]) -> Iterator[Leftover]:
+    """The snapshots that no image of the account uses. The snapshots of an unfinished image are removed with it."""
     used = {snapshot for image in own for snapshot in snapshots_of(image)}
-    for image in leftovers:
-        # The image may not list them yet.
-        used.update(snapshots_described_for(ec2, image.id))
+    for image in own:
+        if is_left_over(image) or is_failed_copy(image):
+            # The image may not list them yet.
+            used.update(snapshots_described_for(ec2, image["ImageId"]))
     for page in ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=_OURS):
         for snapshot in page["Snapshots"]:
             if tags_of(snapshot).get(EXPIRES_AT, NEVER) != NEVER and snapshot["SnapshotId"] not in used:

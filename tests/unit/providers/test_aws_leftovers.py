@@ -210,9 +210,15 @@ def test_a_copy_that_failed_is_left_over_where_images_are_copied_to(shown: dict[
     assert found == ([("copied image", "ami-copy", "eu-west-1", RUN, "2026-11-18T12:00:00Z")] if goes else [])
 
 
-def test_what_a_build_has_in_a_region_that_it_copies_to_is_of_no_interest() -> None:
+def test_what_another_build_has_in_a_region_that_is_copied_to_is_ignored() -> None:
     regions = {"us-east-1": EC2(), "eu-west-1": everything()}
-    regions["eu-west-1"].answers["Images"] = [image("capa-ami-windows-2022", "pending")]
+    # Another config may build there. Its image does not list its snapshot yet.
+    made = {"SnapshotId": "snap-1", "State": "pending", "Tags": tags()}
+    made["Description"] = f"Created by CreateImage(i-0123456789abcdef0) for {AMI}"
+    regions["eu-west-1"].answers |= {
+        "Images": [image("capa-ami-windows-2022", "pending", ImageId=AMI)],
+        "Snapshots": [made],
+    }
     assert leftovers.find(lambda region: client(regions[region]), "us-east-1", ["eu-west-1"]).leftovers == ()
 
 
