@@ -20,6 +20,7 @@ from imagegen.artifacts.request import shown_url
 from imagegen.errors import ImagegenError, VerificationError
 from imagegen.lines import counted
 from imagegen.scratch import scratch_folder
+from imagegen.waiting import as_finished
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -119,9 +120,9 @@ def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cac
         concurrent.futures.ThreadPoolExecutor(PARALLEL) as pool,
         console.task(f"looking up {counted(len(downloads), 'artifact')}", len(downloads)) as advance,
     ):
-        running = [pool.submit(download.run, scratch, environ, console, stop) for download in downloads]
         try:
-            for _ in concurrent.futures.as_completed(running):
+            running = [pool.submit(download.run, scratch, environ, console, stop) for download in downloads]
+            for _ in as_finished(running):
                 advance(1)
         except BaseException:
             # Without this, an interrupt would wait for every download.

@@ -25,6 +25,7 @@ from imagegen.build.stopping import stop_signals
 from imagegen.errors import ToolError
 from imagegen.files import replace_folder
 from imagegen.lines import counted
+from imagegen.waiting import as_finished
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -132,9 +133,12 @@ def _compile_all(context: BuildContext, sources: Sequence[_Source]) -> list[Path
 
     # Signals arrive on this thread only, not on the threads that run the builds.
     with stop_signals(), concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
-        running = [pool.submit(_compile, context, source, watch) for source in sources]
+        # A signal that comes while the builds are being started must end them too.
         with _set_afterwards(stop):
-            concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_EXCEPTION)
+            running = [pool.submit(_compile, context, source, watch) for source in sources]
+            for finished in as_finished(running):
+                if finished.exception() is not None:
+                    break
         # What failed of itself says why; what was ended for it does not.
         faults = [fault for fault in (job.exception() for job in running) if fault is not None]
         for fault in sorted(faults, key=lambda fault: isinstance(fault, _Cancelled)):

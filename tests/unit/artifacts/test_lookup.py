@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import io
 import tarfile
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -207,12 +208,37 @@ def test_an_interrupt_stops_the_downloads(world: World, monkeypatch: pytest.Monk
         into.write_bytes(WEB[A])
         return Fetched(sha256(WEB[A]), len(WEB[A]))
 
-    def interrupted(_: Any) -> None:  # noqa: ANN401 - what as_completed takes
+    def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lookup, "fetch", fetch)
-    monkeypatch.setattr(concurrent.futures, "as_completed", interrupted)
+    monkeypatch.setattr(lookup, "as_finished", interrupted)
     with pytest.raises(KeyboardInterrupt):
         world.lock(asks("a", A))
     assert stopped in ([True], [])
     assert list(world.cache.glob("*")) == []
+
+
+def test_an_interrupt_between_two_starts_stops_the_download_that_runs(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = concurrent.futures.ThreadPoolExecutor.submit
+    begun, stopped = threading.Event(), []
+
+    def fetch(_url: str, _into: Path, *, stop: Any, **_: Any) -> Fetched:  # noqa: ANN401 - as above
+        begun.set()
+        stopped.append(stop.wait(10))
+        raise ConnectionError
+
+    def interrupted(*arguments: Any) -> object:  # noqa: ANN401 - as submit's
+        if begun.is_set():
+            raise KeyboardInterrupt
+        started = submit(*arguments)
+        assert begun.wait(10)
+        return started
+
+    monkeypatch.setattr(lookup, "fetch", fetch)
+    monkeypatch.setattr(concurrent.futures.ThreadPoolExecutor, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.lock(asks("a", A), asks("b", B))
+    assert stopped == [True]

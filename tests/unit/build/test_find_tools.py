@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import io
 import json
 import threading
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -38,6 +40,7 @@ class Machine:
         self.root = root
         self.asked: list[str] = []
         self.built: list[str] = []
+        self.outlived: list[str] = []
         self.go_fails = False
         self.meeting = threading.Barrier(1)
         self.breaks = "nothing"
@@ -138,9 +141,13 @@ class Machine:
         if self.breaks in module:
             on_line("it does not compile")
             return 1
+        overdue = time.monotonic() + 10
         while self.breaks != "nothing":
             assert watch is not None
             watch()
+            if time.monotonic() > overdue:
+                self.outlived.append(module)
+                return 1
         with self.counting:
             self.at_once -= 1
         self.built.append(module)
@@ -392,7 +399,7 @@ def test_an_interrupt_ends_every_build(machine: Machine, monkeypatch: pytest.Mon
         raise KeyboardInterrupt
 
     monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
-    monkeypatch.setattr("concurrent.futures.wait", interrupted)
+    monkeypatch.setattr("imagegen.build.go_build.as_finished", interrupted)
     machine.program(machine.root / "bin/go", "go")
     # The three builds, and who waits for them; none of them ends by itself.
     machine.meeting = threading.Barrier(4, timeout=5)
@@ -400,6 +407,29 @@ def test_an_interrupt_ends_every_build(machine: Machine, monkeypatch: pytest.Mon
     with pytest.raises(KeyboardInterrupt):
         machine.find()
     assert not [path for path in machine.cache.iterdir() if path.is_dir()]
+
+
+def test_an_interrupt_between_two_starts_ends_the_build_that_runs(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = concurrent.futures.ThreadPoolExecutor.submit
+    submitted: list[object] = []
+
+    def interrupted(*arguments: Any) -> object:  # noqa: ANN401 - as submit's
+        if submitted:
+            machine.meeting.wait()
+            raise KeyboardInterrupt
+        submitted.append(submit(*arguments))
+        return submitted[0]
+
+    monkeypatch.setattr(go_build, "spare_memory_gb", lambda: 64.0)
+    monkeypatch.setattr(concurrent.futures.ThreadPoolExecutor, "submit", interrupted)
+    machine.program(machine.root / "bin/go", "go")
+    machine.meeting = threading.Barrier(2, timeout=5)
+    machine.breaks = "no module at all"
+    with pytest.raises(KeyboardInterrupt):
+        machine.find()
+    assert machine.outlived == []
 
 
 def test_only_the_plugin_that_is_needed_is_built_for_an_installed_packer(machine: Machine) -> None:
