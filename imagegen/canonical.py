@@ -1,7 +1,5 @@
 """The canonical JSON of a value, and its digest."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 

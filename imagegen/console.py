@@ -6,7 +6,8 @@ import contextlib
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Callable, Iterator
+from typing import TextIO
 
 import rich.console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -14,10 +15,7 @@ from rich.table import Column
 
 from imagegen.lines import one_line
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Now = Callable[[], float]
+Now = Callable[[], float]
 
 
 def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:

@@ -1,8 +1,6 @@
 """Finds the content: Packer templates, guest scripts and steps. In a checkout these are the checkout's folders, in an
 installed package the copies inside it."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Final

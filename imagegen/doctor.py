@@ -6,19 +6,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.build.tools import can_be_provided, find_tools
 from imagegen.errors import Problem, RefusedError, ToolError
 from imagegen.plan.context import components_of
+from imagegen.providers import RunFacts
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, failed_check, is_stopped
 from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from imagegen.console import Console
-    from imagegen.providers import RunFacts
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
 

@@ -12,16 +12,12 @@
 Library code raises; only `imagegen.cli.main` catches and exits.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from imagegen.lines import joined, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class ExitCode(enum.IntEnum):

@@ -2,21 +2,15 @@
 
 A user's path may lead to an endless device, a pipe without a writer, or a file larger than the memory."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, Final
 
-from imagegen.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from imagegen.errors import ImagegenError
+from imagegen.errors import ConfigError, ImagegenError
 
 _FILE_MODE: Final = 0o644
 _FOLDER_MODE: Final = 0o755

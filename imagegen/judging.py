@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from imagegen.errors import ERROR, WARNING
 
 if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Callable, Iterator, Mapping
-
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
     from imagegen.providers.settings import TargetSettings

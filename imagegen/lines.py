@@ -16,13 +16,9 @@ A CI runner reads these commands from its log. They are broken up here:
 Buildkite's `---`, `+++` and `~~~` at the start of a line only fold the log, so they stay.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Final
 
 # All characters that end a line, move the cursor, change the direction of a text or are invisible, except the tab.
 _INVISIBLE: Final = (

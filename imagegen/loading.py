@@ -6,13 +6,17 @@ The first stage of the pipeline, and all that `imagegen validate` needs.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import functools
 import itertools
+from collections.abc import Collection, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen.config.load import read_config
+from imagegen.config.model import ImageConfig
 from imagegen.contents import SHIPPED, Contents
-from imagegen.errors import ERROR, ConfigError
+from imagegen.errors import ERROR, ConfigError, Problem
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
 from imagegen.plan.sourcing import refused_hosts
@@ -20,21 +24,15 @@ from imagegen.rules.judge import broken_rules
 from imagegen.rules.unimplemented import find_unimplemented
 from imagegen.rules.unimplemented import override_names as unimplemented_overrides
 from imagegen.settle.settle import settle_targets
+from imagegen.settle.spec import Spec
 from imagegen.steps import discover
+from imagegen.steps.model import Step
 from imagegen.steps.own import with_own_steps
 from imagegen.steps.parts import check_parts
 
 if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Collection, Mapping
-    from pathlib import Path
-
-    from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document
-    from imagegen.errors import Problem
-    from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
-    from imagegen.steps.model import Step
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import imagegen
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import lock_artifacts
-from imagegen.build.packer import CloudSide, build_tree, validate_tree
+from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.progress import show_build
 from imagegen.build.sizes import build_on_first
+from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import cache_folder, find_tools
 from imagegen.build.workspace import BuildFolder
 from imagegen.canonical import digest
@@ -27,29 +30,21 @@ from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, Refuse
 from imagegen.files import write_file, write_tree
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.lines import counted
-from imagegen.loading import unimplemented_for
+from imagegen.loading import Loaded, unimplemented_for
+from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.record import PlannedImage, make_manifest
 from imagegen.manifest.report import forget_reports, judge_report
 from imagegen.manifest.verdict import accept_built, check_found
 from imagegen.plan.context import artifact_requests, evaluate_steps
-from imagegen.plan.resolve import find_missing, resolve
-from imagegen.providers.provider import provider
+from imagegen.plan.model import BuildPlan
+from imagegen.plan.resolve import Decision, find_missing, resolve
+from imagegen.providers import CloudImage, Published, RunFacts
+from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
 from imagegen.render.tree import render
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from imagegen.build.packer import OnError
-    from imagegen.build.toolchain import Toolchain
     from imagegen.console import Console
-    from imagegen.loading import Loaded
-    from imagegen.manifest.model import ImageManifest
-    from imagegen.plan.model import BuildPlan
-    from imagegen.plan.resolve import Decision
-    from imagegen.providers import CloudImage, Published, RunFacts
-    from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
     from imagegen.steps.evaluate import EvaluatedStep
 

@@ -1,18 +1,14 @@
 """Temporary folders that are removed at the end of a run, or by the next run if a run was killed."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import Final
 
 _HELD: Final = ".held"
 # A run locks its folder within milliseconds after it made it.

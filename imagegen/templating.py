@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ import jinja2
 import jinja2.sandbox
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from jinja2.environment import TemplateExpression
 
 _WHOLE = re.compile(r"^\{\{((?:(?!\}\}).)*)\}\}$", re.DOTALL)

@@ -1,12 +1,8 @@
 """Waits for threads in a way that a signal always ends."""
 
-from __future__ import annotations
-
 import concurrent.futures
-from typing import TYPE_CHECKING, Final, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
 
 # Python misses a signal that arrives just before it begins to wait, and handles it when that wait ends.
 SIGNAL_CHECK_S: Final = 0.2

@@ -1,7 +1,5 @@
 """Computes the sha256 of each regular file in an archive. Writes nothing, and trusts neither names nor sizes."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import lzma
@@ -10,14 +8,11 @@ import stat
 import tarfile
 import zipfile
 import zlib
-from typing import IO, TYPE_CHECKING, BinaryIO, cast
+from pathlib import Path
+from typing import IO, BinaryIO, cast
 
+from imagegen.artifacts.form import ArchiveFormat
 from imagegen.errors import VerificationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imagegen.artifacts.form import ArchiveFormat
 
 LIMIT_BYTES = 10 * 2**30
 LIMIT_MEMBERS = 100_000

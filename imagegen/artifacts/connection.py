@@ -3,22 +3,16 @@
 Touches the network. Follows redirects one by one, so that none of them leaves HTTPS.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ssl
 import urllib.parse
 import urllib.request
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import httpx
 
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 CONNECT_TIMEOUT_S = 20.0
 READ_TIMEOUT_S = 60.0

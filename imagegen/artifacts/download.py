@@ -9,8 +9,11 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import re
+import ssl
 import threading
 import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import httpx
@@ -21,10 +24,6 @@ from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replacing
 
 if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
     from imagegen.console import Console
 
 LIMIT_BYTES = 4 * 2**30

@@ -1,17 +1,11 @@
 """Tells a downloaded file's format by its first bytes, and checks that the plan can use it. Reads the file's start."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Final, Literal
+from pathlib import Path
+from typing import Final, Literal
 
-from imagegen.artifacts.request import shown_url
+from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import VerificationError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imagegen.artifacts.request import ArtifactRequest
 
 ArchiveFormat = Literal["zip", "tar.gz", "tar"]
 

@@ -10,23 +10,21 @@ import dataclasses
 import fnmatch
 import json
 import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 import pydantic
 
 from imagegen.artifacts.archive import LIMIT_MEMBERS, is_member
 from imagegen.artifacts.download import LIMIT_BYTES
+from imagegen.artifacts.request import ArtifactRequest
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
 from imagegen.resources.model import Name, Sha256, Strict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
     from pydantic_core import ErrorDetails
-
-    from imagegen.artifacts.request import ArtifactRequest
 
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20

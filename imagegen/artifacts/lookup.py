@@ -9,24 +9,21 @@ import concurrent.futures
 import dataclasses
 import tempfile
 import threading
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.archive import read_members
 from imagegen.artifacts.download import fetch
 from imagegen.artifacts.form import check_form
-from imagegen.artifacts.lock import LockedArtifact
-from imagegen.artifacts.request import shown_url
+from imagegen.artifacts.lock import Lock, LockedArtifact
+from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ImagegenError, VerificationError
 from imagegen.lines import counted
 from imagegen.scratch import scratch_folder
 from imagegen.waiting import as_finished
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from imagegen.artifacts.lock import Lock
-    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.console import Console
 
 PARALLEL = 4

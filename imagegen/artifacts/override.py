@@ -1,7 +1,5 @@
 """An operator's own URL for an artifact."""
 
-from __future__ import annotations
-
 import dataclasses
 
 

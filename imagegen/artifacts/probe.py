@@ -3,21 +3,17 @@
 Touches the network. Does not retry: callers have another way to get what they need.
 """
 
-from __future__ import annotations
-
 import queue
+import ssl
 import threading
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import httpx
 
 from imagegen.artifacts import connection
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import ConfigError
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Iterable, Mapping
 
 WITHIN_S: Final = 10.0
 _STEP_S: Final = 5.0

@@ -1,13 +1,9 @@
 """One download that a config or the catalogue requests, and how its URL may be shown. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import urllib.parse
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from imagegen.resources.model import ArtifactForm
+from imagegen.resources.model import ArtifactForm
 
 
 @dataclasses.dataclass(frozen=True)

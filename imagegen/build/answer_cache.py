@@ -1,19 +1,15 @@
 """Caches the answers of tools in a small JSON file. An answer is valid until one of the files it came from changes."""
 
-from __future__ import annotations
-
 import json
 import os
 import zlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pydantic
 
 from imagegen.files import write_file
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _VERSION: Final = 2
 

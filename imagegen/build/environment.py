@@ -1,11 +1,7 @@
 """Chooses the environment variables that a child process sees. Pure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
+from typing import Final
 
 # What any program needs to find its files and the network.
 _COMMON: Final = frozenset(

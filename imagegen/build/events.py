@@ -1,7 +1,5 @@
 """Parses the event lines of the guest (docs/guest.md) into typed events. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Final, Literal, TypeAlias, get_args
@@ -76,12 +74,6 @@ _EVENTS: Final[dict[str, type[PhaseEvent | ArtifactEvent | ResourceEvent | Repor
     "resource": ResourceEvent,
     "report": ReportEvent,
 }
-_TYPES: Final[dict[str, type]] = {"str": str, "int": int, "bool": bool}
-_CHOICES: Final[dict[str, tuple[str, ...]]] = {
-    "PhaseStatus": get_args(PhaseStatus),
-    "ArtifactStatus": get_args(ArtifactStatus),
-    "ResourceStatus": get_args(ResourceStatus),
-}
 
 
 def parse_event(line: str) -> GuestEvent | None:
@@ -106,15 +98,14 @@ def parse_event(line: str) -> GuestEvent | None:
 
 
 def _find_fault(event: type, data: dict[str, object]) -> str:
-    # With `from __future__ import annotations` a field's type is a string.
-    fields = {field.name: str(field.type) for field in dataclasses.fields(event)}
+    fields = {field.name: field.type for field in dataclasses.fields(event)}
     if fields.keys() != data.keys():
         return f"its fields must be {', '.join(sorted(fields))}, not {', '.join(sorted(data))}"
-    for name, type_name in fields.items():
+    for name, wanted in fields.items():
         value = data[name]
-        if type_name in _CHOICES:
-            if value not in _CHOICES[type_name]:
-                return f"{name} must be one of {', '.join(_CHOICES[type_name])}, not {value!r}"
-        elif type(value) is not _TYPES[type_name] or (isinstance(value, int) and value < 0):
-            return f"{name} must be of type {type_name}, not {value!r}"
+        if choices := get_args(wanted):
+            if value not in choices:
+                return f"{name} must be one of {', '.join(choices)}, not {value!r}"
+        elif type(value) is not wanted or (isinstance(value, int) and value < 0):
+            return f"{name} must be of type {getattr(wanted, '__name__', wanted)}, not {value!r}"
     return ""

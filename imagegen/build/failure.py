@@ -1,15 +1,11 @@
 """Makes the error of a failed build from the output of Packer. Pure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
 from imagegen.build.events import PhaseEvent, ResourceEvent
 from imagegen.errors import BuildError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 _SHOWN_LINES: Final = 15
 

@@ -1,17 +1,12 @@
 """Lets one process at a time use a folder: a file lock with a bounded wait. Touches the lock file only."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import filelock
 
 from imagegen.errors import ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 
 @contextlib.contextmanager

@@ -3,8 +3,6 @@
 Touches the cache folder only. Builds in a temporary folder and renames the result, so nothing in the cache is partial.
 """
 
-from __future__ import annotations
-
 import collections
 import concurrent.futures
 import contextlib
@@ -16,22 +14,19 @@ import shutil
 import stat
 import tempfile
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from imagegen.build import environment, pins, plugins
+from imagegen.build.process import ProgramRunner
 from imagegen.build.spare_memory import spare_memory_gb
 from imagegen.build.stopping import stop_signals
+from imagegen.console import Console
 from imagegen.errors import ToolError
 from imagegen.files import replace_folder
 from imagegen.lines import counted
 from imagegen.waiting import as_finished
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from imagegen.build.process import ProgramRunner
-    from imagegen.console import Console
 
 # Measured on two cores with an empty Go cache: 260 s for the slowest.
 _BUILD_TIMEOUT_S: Final = 3600

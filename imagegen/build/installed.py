@@ -1,22 +1,17 @@
 """Finds out a Packer's version and plugins: runs it with the given runner, or takes an answer from the cache."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from packaging.version import Version
 
 from imagegen.build import environment
 from imagegen.build.answer_cache import AnswerCache, cache_key
+from imagegen.build.process import ProgramRunner
 from imagegen.build.toolchain import Plugin, release
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.build.process import ProgramRunner
 
 # Packer prints its version in a tenth of a second. For its list it reads every plugin file, which takes one second.
 _VERSION_TIMEOUT_S: Final = 10

@@ -13,6 +13,7 @@ import fcntl
 import json
 import os
 import platform
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
@@ -23,8 +24,6 @@ from imagegen.errors import ToolError
 from imagegen.files import read_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from pydantic import ConfigDict
 
 BUILT: Final = "built"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Final
+import types
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 from imagegen.build.packer_output import OutputLine, Record, read_line
 from imagegen.build.scrub import scrub
-
-if TYPE_CHECKING:
-    import types
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _MODE: Final = 0o600
 

@@ -11,14 +11,12 @@ import binascii
 import dataclasses
 import hashlib
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _ARMOR = re.compile(
     r"^-----BEGIN PGP PUBLIC KEY BLOCK-----\n(?:[^\n]+\n)*\n(?P<data>[A-Za-z0-9+/=\n]+?)(?:\n=[A-Za-z0-9+/]{4})?"

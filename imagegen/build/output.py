@@ -1,25 +1,19 @@
 """Reads Packer's output during one build: logs it, passes progress on, and keeps what the result needs."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
 from imagegen.build.failure import build_failure
-from imagegen.build.log import output_text, record_text
+from imagegen.build.log import BuildLog, output_text, record_text
 from imagegen.build.packer_output import OutputLine, Record, plain, read_line
+from imagegen.build.progress import Display
 from imagegen.build.scrub import scrub
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from imagegen.build.log import BuildLog
-    from imagegen.build.progress import Display
-    from imagegen.errors import BuildError
+from imagegen.errors import BuildError
 
 _KEPT_LINES: Final = 40
 _SHOWN_ERRORS: Final = 5

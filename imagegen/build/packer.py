@@ -3,26 +3,21 @@
 Writes the log; touches nothing else on this machine.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
 
 from imagegen.build import environment, process
 from imagegen.build.log import BuildLog
 from imagegen.build.output import BuildOutput
+from imagegen.build.process import PackerStreamer, ProgramRunner
+from imagegen.build.progress import Display
 from imagegen.build.scrub import scrub
 from imagegen.build.supervisor import Grace
+from imagegen.build.toolchain import Toolchain
 from imagegen.errors import RefusedError, ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from imagegen.build.process import PackerStreamer, ProgramRunner
-    from imagegen.build.progress import Display
-    from imagegen.build.toolchain import Toolchain
 
 _VALIDATE_TIMEOUT_S: Final = 300
 _A_YEAR_S: Final = 365.0 * 24 * 3600

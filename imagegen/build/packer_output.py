@@ -5,8 +5,6 @@ not escaped, so that `C:\new` and a line break look alike. Packer prefixes every
 so a `\n` before such a prefix is a line break, and every other `\n` is a backslash and an n.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Final

@@ -1,7 +1,5 @@
 """Versions of Packer and its plugins: the lowest that will do, and those that are fetched or built where none is."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Final
 

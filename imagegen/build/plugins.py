@@ -2,21 +2,16 @@
 from which they are moved into the cache.
 """
 
-from __future__ import annotations
-
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from imagegen.artifacts.probe import UnreachableError
 from imagegen.build import environment
+from imagegen.build.pins import NeededPlugin
+from imagegen.build.process import Completed, ProgramRunner
 from imagegen.errors import ToolError, VerificationError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from imagegen.build.pins import NeededPlugin
-    from imagegen.build.process import Completed, ProgramRunner
 
 _INSTALL_TIMEOUT_S: Final = 120
 # For an archive of sixty megabytes. On a slower line it is about as fast to build the plugin.

@@ -18,17 +18,15 @@ import subprocess
 import sys
 import threading
 import time
+import types
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from imagegen.build import supervisor
 from imagegen.build.pump import Pump
 from imagegen.build.stopping import stop_signals
 from imagegen.errors import ToolError
-
-if TYPE_CHECKING:
-    import types
-    from collections.abc import Callable, Mapping, Sequence
 
 # For programs that have nothing to clean up.
 SHORT_GRACE: Final = supervisor.Grace(least_s=10)

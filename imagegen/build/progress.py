@@ -6,24 +6,20 @@ import contextlib
 import dataclasses
 import threading
 import time
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent
-from imagegen.console import seconds
+from imagegen.build.events import ArtifactEvent, BrokenEvent, GuestEvent, PhaseEvent, ReportEvent, ResourceEvent
+from imagegen.build.packer_output import OutputLine
+from imagegen.console import Console, seconds
 from imagegen.lines import counted, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import RenderableType
-
-    from imagegen.build.events import GuestEvent
-    from imagegen.build.packer_output import OutputLine
-    from imagegen.console import Console
 
 _BAD = frozenset({"failed", "drifted"})
 # Packer prints these once per tag and per attribute. They are only logged.

@@ -1,17 +1,13 @@
 """Passes on a process's output line by line, with a deadline, while the process runs and while it cleans up."""
 
-from __future__ import annotations
-
 import codecs
 import collections
 import os
 import select
 import threading
 import time
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping
+from typing import Final
 
 _READ_SIZE: Final = 65536
 _WATCH_S: Final = 0.2

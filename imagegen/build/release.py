@@ -3,8 +3,6 @@
 Touches the network and the cache folder. Nothing in the cache is partial or unverified.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import platform
 import re
@@ -13,21 +11,18 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from imagegen.artifacts import probe
 from imagegen.artifacts.download import fetch
 from imagegen.artifacts.probe import UnreachableError
 from imagegen.build import pins
 from imagegen.build.openpgp import Certificate, SignatureError, read_certificate
+from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replace_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.console import Console
 
 HOST: Final = "releases.hashicorp.com"
 FINGERPRINT: Final = "C874011F0AB405110D02105534365D9472D7468F"

@@ -1,12 +1,8 @@
 """Removes secrets from lines before they are logged, shown or put into an error. Pure."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from typing import Final
 
 HIDDEN: Final = "***"
 

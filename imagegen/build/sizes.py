@@ -1,16 +1,11 @@
 """Builds on the first of the builder's sizes for which the cloud has capacity."""
 
-from __future__ import annotations
-
 import itertools
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence, Set
+from typing import TypeVar
 
+from imagegen.console import Console
 from imagegen.errors import BuildError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence, Set
-
-    from imagegen.console import Console
 
 Built = TypeVar("Built")
 

@@ -1,7 +1,5 @@
 """Measures the memory that builds may use: what is available, within a container's limit. Reads /proc and /sys."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,16 +1,11 @@
 """Handles signals while a program runs: the first stops it and lets it clean up, a second Ctrl-C ends it at once."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import FrameType
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 # A SIGINT that follows sooner is a duplicate of the first: a terminal signals both `make` and imagegen, and some tools
 # also pass the signal on to their children.

@@ -6,8 +6,6 @@ If the socket closes while the program runs, imagegen was killed. Then the super
 its output while it cleans up, so that the log is complete, and finally kills what is left.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

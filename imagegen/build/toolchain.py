@@ -1,16 +1,11 @@
 """The result of `find_tools`: the paths of Packer and its plugins, and their environment. Values only."""
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,30 +3,25 @@
 What is missing is downloaded from HashiCorp into the cache, or built with Go where that is not possible.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from imagegen.artifacts.probe import UnreachableError
 from imagegen.build import go_build, pins, plugins, process
 from imagegen.build.answer_cache import AnswerCache
 from imagegen.build.folder_lock import locked
 from imagegen.build.installed import PluginFolder, installed_plugins, packer_version
+from imagegen.build.pins import NeededPlugin
+from imagegen.build.process import ProgramRunner
 from imagegen.build.release import OfficialReleases
 from imagegen.build.toolchain import Toolchain, is_at_least
+from imagegen.console import Console
 from imagegen.errors import ToolError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from imagegen.build.pins import NeededPlugin
-    from imagegen.build.process import ProgramRunner
-    from imagegen.console import Console
 
 # Enough for a slow machine to download or build Packer and its plugins one after another.
 _LOCK_WAIT_S: Final = 3600

@@ -1,17 +1,12 @@
 """The paths of the files in one build's folder."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 from imagegen.build.folder_lock import locked
 from imagegen.errors import RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,19 +1,15 @@
 """Reads the catalogue and picks the facts that one config needs. Pure but for reading the package's own files."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 from imagegen.contents import CATALOG
 from imagegen.providers.registry import PROVIDERS, provider_folder, provider_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 JsonObject = dict[str, Any]
 

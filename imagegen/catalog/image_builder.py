@@ -1,7 +1,5 @@
 """A variable of image-builder in; what says the same here, or why nothing does, out. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from imagegen.catalog.facts import table

@@ -1,16 +1,9 @@
 """A table of the catalogue in; lines for people out: its title, its sources, its rows aligned. Pure."""
 
-from __future__ import annotations
-
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
-from imagegen.catalog.facts import folders, sources, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from imagegen.catalog.facts import JsonObject
+from imagegen.catalog.facts import JsonObject, folders, sources, table
 
 WIDTH = 100
 # A longer text stands below the table as a note, so that columns stay narrow.

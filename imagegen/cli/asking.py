@@ -6,6 +6,8 @@ import datetime
 import os
 import secrets
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -22,9 +24,6 @@ from imagegen.lines import one_line
 from imagegen.providers import RunFacts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from imagegen.artifacts.lock import Lock
     from imagegen.loading import ConfigRequest, Loaded
     from imagegen.manifest.model import ImageManifest

@@ -1,10 +1,8 @@
 """Lists as the verbs that teach print them: aligned columns for people, JSON for machines."""
 
-from __future__ import annotations
-
 import shutil
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
@@ -12,9 +10,6 @@ from imagegen.cli.show import print_json
 from imagegen.documents.problems import closest, nearest
 from imagegen.errors import ConfigError
 from imagegen.lines import joined
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
 
 # A terminal that is narrower would break words; one that is wider is not easier to read.
 _NARROWEST, _WIDEST = 60, 100

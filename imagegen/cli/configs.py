@@ -1,10 +1,8 @@
 """The config of a command: which file, judged on which day, and loaded."""
 
-from __future__ import annotations
-
 import datetime
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -12,9 +10,6 @@ from imagegen import loading
 from imagegen.cli.telling import voice
 from imagegen.lines import counted, one_line
 from imagegen.loading import ConfigRequest, Loaded
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def config_request(config: Path, sets: tuple[str, ...]) -> ConfigRequest:

@@ -1,7 +1,5 @@
 """How the command ends when its output has no place to go: a full disk, a file size limit, a reader that left."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

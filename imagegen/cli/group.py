@@ -3,18 +3,14 @@
 A verb's imports are its own: `imagegen --help` costs what click costs.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 import click
 
 from imagegen.cli.ending import READER_LEFT, drop_output
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VERBS: Final[Mapping[str, str]] = {
     "build": "Build, publish and record an image.",

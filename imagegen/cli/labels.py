@@ -1,14 +1,9 @@
 """KEY=VALUE words in, labels out."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from imagegen.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 def parse_labels(words: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """The command line: its verbs are in `imagegen.cli.verbs`, and all its exits are in `main`."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,18 +1,13 @@
 """The names by which configs move artifacts, what each moves, and what schema and reference say beside the model."""
 
-from __future__ import annotations
-
 import dataclasses
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from imagegen import loading
 from imagegen.catalog.facts import table
 from imagegen.config.schema import Known
 from imagegen.rules.unimplemented import notes, override_names
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 
 @dataclasses.dataclass(frozen=True)

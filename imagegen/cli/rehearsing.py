@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.lock import Lock, read_lock
@@ -10,10 +13,6 @@ from imagegen.cli.labels import parse_labels
 from imagegen.errors import ConfigError, ToolError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-    from types import ModuleType
-
     from imagegen.console import Console
     from imagegen.loading import ConfigRequest
     from imagegen.manifest.model import ImageManifest

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from imagegen.rules.examples import example_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from imagegen.judging import Rule
     from imagegen.rules.unimplemented import Feature
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +11,6 @@ import click
 from imagegen.lines import counted, joined, one_line, without_brackets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from imagegen.build.toolchain import Toolchain
     from imagegen.errors import ImagegenError, Problem
     from imagegen.manifest.model import ImageManifest

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import ipaddress
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +25,6 @@ from imagegen.lines import one_line
 from imagegen.providers.questions import all_questions
 
 if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Callable, Mapping, Sequence
-
     from imagegen.errors import Problem
 
 _RELEASE = "2022"

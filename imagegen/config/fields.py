@@ -6,19 +6,17 @@ import dataclasses
 import inspect
 import types
 import typing
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 import pydantic
 
 from imagegen.config.model import ImageConfig
 from imagegen.documents.problems import models_in
+from imagegen.documents.yaml import YamlPath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from pydantic.fields import FieldInfo
-
-    from imagegen.documents.yaml import YamlPath
 
 _MARKS: Final[Mapping[object, str]] = {dict: ".*", list: "[]"}
 

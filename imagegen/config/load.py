@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pydantic
@@ -14,14 +16,10 @@ from imagegen.config.fields import is_string
 from imagegen.config.model import ImageConfig
 from imagegen.documents.compose import compose
 from imagegen.documents.problems import model_problems, nearest, place_of, quoted
+from imagegen.documents.yaml import Document, YamlPath
 from imagegen.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from imagegen.documents.yaml import Document, YamlPath
-
     Names = Callable[[Document], Collection[str]]
     """Finds the known names, given a config: its steps decide which names there are."""
 

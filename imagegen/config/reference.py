@@ -5,27 +5,20 @@ Required keys have an example as their value. All other keys are commented out. 
 before it: comments have a space after the `#`, keys do not.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import textwrap
 import types
 import typing
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
 import pydantic
 
-from imagegen.config.fields import keys
+from imagegen.config.fields import Key, keys
 from imagegen.config.model import ConfigFile
-from imagegen.config.schema import MODELINE
+from imagegen.config.schema import MODELINE, Known
 from imagegen.providers.registry import PROVIDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from imagegen.config.fields import Key
-    from imagegen.config.schema import Known
 
 _HEAD = """\
 # Every key of a config, with its description, its type and its default.

@@ -4,20 +4,16 @@ The schema accepts every config that the model accepts, and some that it rejects
 check those.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from pydantic.json_schema import GenerateJsonSchema
 
 from imagegen.config.model import ConfigFile
 from imagegen.config.targets import LONGEST_NAME, NAME
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 FILE_NAME = "imagegen.schema.json"
 MODELINE = f"# yaml-language-server: $schema={FILE_NAME}"

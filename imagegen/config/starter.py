@@ -3,10 +3,9 @@
 The model checks each answer by itself. The rules check the whole config.
 """
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import pydantic
 
@@ -14,13 +13,8 @@ from imagegen.config.model import ImageConfig
 from imagegen.config.reference import flow
 from imagegen.config.schema import MODELINE
 from imagegen.documents.problems import model_problems
-from imagegen.documents.yaml import Document, dotted
+from imagegen.documents.yaml import Document, YamlPath, dotted
 from imagegen.providers.questions import all_questions
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.documents.yaml import YamlPath
 
 _PATHS: Mapping[str, YamlPath] = {
     "name": ("name",),

@@ -2,19 +2,19 @@
 
 Reads the files that a config extends, all of them in its repository."""
 
-from __future__ import annotations
-
 import dataclasses
 import os.path
 import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from imagegen.documents.yaml import (
     MAX_DEPTH,
     MAX_VALUES,
     Document,
     Place,
+    YamlPath,
     dotted,
     parse_yaml,
     plain_text,
@@ -24,11 +24,6 @@ from imagegen.documents.yaml import (
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import check_name
 from imagegen.lines import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from imagegen.documents.yaml import YamlPath
 
 EXTENDS: Final = "extends"
 MAX_LEVELS: Final = 8

@@ -6,20 +6,16 @@ import json
 import math
 import re
 import typing
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import pydantic
 
-from imagegen.documents.yaml import Document, Unquoted
-from imagegen.errors import InvalidValue
+from imagegen.documents.yaml import Document, Unquoted, YamlPath
+from imagegen.errors import InvalidValue, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pydantic_core import ErrorDetails
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.errors import Problem
 
 # A typing slip is one edit of a short name, and at most two of a longer one.
 _SHORT_NAME: Final = 4

@@ -6,7 +6,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
 
 import ruamel.yaml
 import ruamel.yaml.error
@@ -16,11 +18,7 @@ import ruamel.yaml.nodes
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    Node = ruamel.yaml.nodes.MappingNode | ruamel.yaml.nodes.SequenceNode | ruamel.yaml.nodes.ScalarNode
+Node = ruamel.yaml.nodes.MappingNode | ruamel.yaml.nodes.SequenceNode | ruamel.yaml.nodes.ScalarNode
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 20

@@ -1,29 +1,22 @@
 """Explains settled specs: the origin of each value, and the reason for each step. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import pydantic
 
 from imagegen.config.fields import keys
 from imagegen.documents.problems import closest, nearest
-from imagegen.documents.yaml import dotted
+from imagegen.documents.yaml import YamlPath, dotted
 from imagegen.errors import ConfigError
 from imagegen.explain.model import Explanation, StepReason, Value
 from imagegen.plan.context import evaluate_steps
 from imagegen.settle.settle import FACTS
+from imagegen.settle.spec import Spec
+from imagegen.steps.evaluate import EvaluatedStep
+from imagegen.steps.model import Step
 from imagegen.steps.own import options_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.settle.spec import Spec
-    from imagegen.steps.evaluate import EvaluatedStep
-    from imagegen.steps.model import Step
 
 STEPS = "steps"
 

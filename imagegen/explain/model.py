@@ -1,13 +1,9 @@
 """The model of an explanation: values with their origins, steps with their reasons."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.settle.spec import Origin
+from imagegen.documents.yaml import YamlPath
+from imagegen.settle.spec import Origin
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,21 +1,15 @@
 """Formats an explanation as text for people or as JSON for programs. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from imagegen.config.reference import flow
 from imagegen.documents.yaml import dotted
+from imagegen.explain.model import Explanation, StepReason, Value
 from imagegen.lines import joined
+from imagegen.settle.spec import Origin
 from imagegen.steps.evaluate import ALWAYS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.explain.model import Explanation, StepReason, Value
-    from imagegen.settle.spec import Origin
 
 # A value that a step reads is cut here: the full value is shown above.
 _LONGEST_READ = 40

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen.build import journal
+from imagegen.build.journal import Entry
 from imagegen.leftovers.sweep import Place, Swept
+from imagegen.providers import RunFacts
 from imagegen.providers.deadline import Deadline
 from imagegen.providers.tags import run_ids
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imagegen.build.journal import Entry
     from imagegen.console import Console
-    from imagegen.providers import RunFacts
 
 
 def warn_of_own_leftovers(entry: Entry, folder: Path, out: Path, run: RunFacts, console: Console) -> None:

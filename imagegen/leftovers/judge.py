@@ -1,18 +1,13 @@
 """Decides which leftovers to remove: those of runs that ended on this machine, and all that have expired. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
+from imagegen.build.journal import RecordedRun
+from imagegen.providers import Leftover
 from imagegen.providers.tags import run_ids
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from imagegen.build.journal import RecordedRun
-    from imagegen.providers import Leftover
 
 # Images and their parts.
 IMAGE_KINDS: Final = frozenset({"image", "copied image", "gallery version", "snapshot"})

@@ -1,20 +1,14 @@
 """Reads the journals of runs. Warns of a journal of an unknown provider and skips it."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pydantic
 
 from imagegen.build import journal
+from imagegen.build.journal import Entry, RecordedRun
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from imagegen.build.journal import Entry, RecordedRun
 
 
 def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.build.journal import Entry, recorded
+from imagegen.build.packer import OnError
 from imagegen.errors import RefusedError
 from imagegen.leftovers.afterwards import warn_of_own_leftovers
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.warning import warn_of_leftovers
+from imagegen.providers import RunFacts
 from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from imagegen.build.packer import OnError
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import RunFacts
 
 # For Packer's clean-up, and for clocks that differ.
 _MARGIN_S: Final = 3600

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from imagegen.build import journal
+from imagegen.build.journal import RecordedRun
 from imagegen.errors import ImagegenError
 from imagegen.leftovers.judge import Verdict, judge, moment
+from imagegen.providers import Leftover, RunFacts
 from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import provider
+from imagegen.providers.settings import TargetSettings
 from imagegen.providers.tags import run_ids
 
 if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from imagegen.build.journal import RecordedRun
     from imagegen.console import Console
-    from imagegen.providers import Leftover, RunFacts
-    from imagegen.providers.settings import TargetSettings
 
 # Removing one resource can make another one visible: a deleted key vault becomes a soft-deleted one.
 _PASSES: Final = 3

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import datetime
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen.leftovers.reading import read_runs
 from imagegen.leftovers.sweep import leftovers_of, place_of
+from imagegen.providers import RunFacts
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from imagegen.console import Console
-    from imagegen.providers import RunFacts
 
 
 def warn_of_leftovers(out: Path, run: RunFacts, console: Console) -> None:

@@ -1,16 +1,9 @@
 """Merges two manifests of one image: keeps how it was made, and adds where it is and what it reported. Pure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from imagegen.errors import ConflictError
-from imagegen.manifest.model import ImageManifest, RecordedPublish
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.manifest.model import RecordedArtifact
+from imagegen.manifest.model import ImageManifest, RecordedArtifact, RecordedPublish
 
 
 def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:

@@ -3,19 +3,15 @@
 A build writes it and later runs read it. It holds no secrets: a URL with a query or credentials is rejected.
 """
 
-from __future__ import annotations
-
 import urllib.parse
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 import pydantic
 
 from imagegen.artifacts.lock import LockedBase
 from imagegen.manifest.report import Json
+from imagegen.providers import CloudImage, Published
 from imagegen.resources.model import Name, Sha256, Strict
-
-if TYPE_CHECKING:
-    from imagegen.providers import CloudImage, Published
 
 
 def _without_secrets(url: str) -> str:

@@ -1,13 +1,14 @@
 """Makes the manifest of an image from the results of a run. Reads the machine's report, writes nothing."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import imagegen
 from imagegen.artifacts.lock import LockedBase
 from imagegen.artifacts.request import shown_url
+from imagegen.build.toolchain import Toolchain
+from imagegen.build.workspace import BuildFolder
 from imagegen.manifest.model import (
     ImageManifest,
     Inputs,
@@ -19,16 +20,9 @@ from imagegen.manifest.model import (
 )
 from imagegen.manifest.report import read_report
 from imagegen.manifest.store import LocalStore, store_in
+from imagegen.plan.model import BuildPlan
+from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import provider
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from imagegen.build.toolchain import Toolchain
-    from imagegen.build.workspace import BuildFolder
-    from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Published, RunFacts
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,11 +1,10 @@
 """A folder of manifests, one JSON file each: `<name>/<target>/<start of the id>.json`. Touches that folder only."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pydantic
 
@@ -16,10 +15,6 @@ from imagegen.files import read_file, write_file
 from imagegen.lines import counted
 from imagegen.manifest.merge import merge
 from imagegen.manifest.model import ImageManifest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 LOCK_WAIT_S = 60.0
 LOCK_FILE = ".lock"

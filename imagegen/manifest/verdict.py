@@ -7,21 +7,20 @@ not published.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import BuildError, ImagegenError, RefusedError
+from imagegen.manifest.record import PlannedImage
 from imagegen.manifest.report import judge_report, rejected_report
+from imagegen.manifest.store import LocalStore
+from imagegen.plan.model import BuildPlan
+from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import ACCEPTED, REJECTED
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from imagegen.console import Console
-    from imagegen.manifest.record import PlannedImage
-    from imagegen.manifest.store import LocalStore
-    from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, RunFacts
 
 _REBUILD: Final = "build again with --rebuild; if the report is rejected again, the image is not as planned"
 

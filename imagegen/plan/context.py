@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.override import Override
+from imagegen.artifacts.request import ArtifactRequest
 from imagegen.catalog.facts import paths
 from imagegen.errors import ConfigError
 from imagegen.plan import sourcing
 from imagegen.plan.phases import order_steps
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
+from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.settle.spec import Spec
-    from imagegen.steps.model import Step
 
 # The sections about the content of the image. Steps may read only these.
 _SECTIONS = {

@@ -8,6 +8,7 @@ config's settings of the target: the builder, and where the image goes. None of 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
 from typing_extensions import TypeVar
@@ -15,8 +16,6 @@ from typing_extensions import TypeVar
 from imagegen.canonical import digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from imagegen.providers.settings import TargetSettings
 
 # Each line is a reason to rebuild all older images: the lines salt every identity. Never edit a line; append new ones.

@@ -10,18 +10,15 @@ import collections
 import dataclasses
 import graphlib
 import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from imagegen.errors import ConfigError
+from imagegen.errors import ConfigError, Problem
+from imagegen.resources.model import Resource
+from imagegen.steps.evaluate import Draft, EvaluatedStep
+from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from imagegen.errors import Problem
-    from imagegen.resources.model import Resource
-    from imagegen.steps.evaluate import Draft, EvaluatedStep
-    from imagegen.steps.model import Step
-
     TypedStep = tuple[EvaluatedStep, Sequence[tuple[Draft, Resource]]]
     """A step and its resources, each with the draft that it was made from."""
 

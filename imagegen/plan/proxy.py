@@ -4,14 +4,10 @@
 `https://host:port`. All downloads use https, so HTTP_PROXY does not matter.
 """
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from imagegen.config.node import Proxy
-    from imagegen.plan.model import JsonObject
+from imagegen.config.node import Proxy
+from imagegen.plan.model import JsonObject
 
 # A domain with its subdomains, or an IPv4 address; with a port, only that port.
 _ENTRY = re.compile(r"(?:\*?\.)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(?::([0-9]+))?")

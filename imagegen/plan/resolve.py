@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
 from typing import TYPE_CHECKING
 
 import pydantic
 
-from imagegen.artifacts.lock import Lock
+from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.catalog.facts import stock_paths
+from imagegen.config.model import ImageConfig
 from imagegen.documents.problems import model_problems
-from imagegen.errors import ConfigError
+from imagegen.errors import ConfigError, Problem
 from imagegen.plan.context import artifact_requests, components_of
 from imagegen.plan.model import (
     BuildPart,
@@ -28,18 +30,13 @@ from imagegen.plan.model import (
 from imagegen.plan.phases import PlacedResource, cut_phases, find_wrong_restarts
 from imagegen.plan.proxy import download_proxy
 from imagegen.resources.kinds import KINDS
+from imagegen.resources.model import Resource
+from imagegen.steps.evaluate import Draft, EvaluatedStep
+from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from imagegen.artifacts.lock import LockedArtifact
-    from imagegen.config.model import ImageConfig
-    from imagegen.errors import Problem
     from imagegen.providers.provider import Provider
-    from imagegen.resources.model import Resource
     from imagegen.settle.spec import Spec
-    from imagegen.steps.evaluate import Draft, EvaluatedStep
-    from imagegen.steps.model import Step
 
 # Time for the engine's own work in a phase, besides the time of its steps.
 _PHASE_MARGIN_S = 600

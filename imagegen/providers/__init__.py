@@ -1,15 +1,10 @@
 """The clouds, with one folder each (see `imagegen.providers.registry`), and the values that all of them exchange."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.errors import ImagegenError
+from imagegen.errors import ImagegenError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,14 +1,10 @@
 """The checks of a cloud before a build: each check has a verdict, and a failed one does not hide the others."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from imagegen.errors import ImagegenError, RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 OK: Final = "ok"
 WRONG: Final = "wrong"

@@ -1,7 +1,5 @@
 """A time limit for all requests to a cloud while somebody waits for them; a late answer counts as unknown."""
 
-from __future__ import annotations
-
 import time
 from typing import Final
 

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, cast
 
 from typing_extensions import TypeVar
 
+from imagegen.artifacts.lock import BaseForm, LockedBase
+from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
+from imagegen.providers.checks import Check
+from imagegen.providers.deadline import Deadline
 from imagegen.providers.registry import part
+from imagegen.providers.settings import TargetSettings
+from imagegen.providers.tags import ImageTags
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
     import pydantic
 
-    from imagegen.artifacts.lock import BaseForm, LockedBase
     from imagegen.build.pins import NeededPlugin
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
-    from imagegen.providers.checks import Check
-    from imagegen.providers.deadline import Deadline
-    from imagegen.providers.settings import TargetSettings
-    from imagegen.providers.tags import ImageTags
     from imagegen.settle.spec import Spec
 
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings")

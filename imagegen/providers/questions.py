@@ -1,14 +1,9 @@
 """The questions of `imagegen init` about a cloud, and the target that it writes from the answers."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from imagegen.providers.registry import parts
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,16 +4,11 @@ A part is imported where it is used, so that unused providers are never imported
 line here.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import ModuleType
+from types import ModuleType
 
 PROVIDERS: dict[str, str] = {"aws": "imagegen.providers.aws", "azure": "imagegen.providers.azure"}
 

@@ -1,18 +1,11 @@
 """Collects leftovers from the lists of a cloud: an error in one list does not hide the others."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 
 from imagegen.errors import ConfigError, ImagegenError
-from imagegen.providers import Remains
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from contextlib import AbstractContextManager
-
-    from imagegen.providers import Leftover
+from imagegen.providers import Leftover, Remains
 
 
 @dataclasses.dataclass

@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import table
+from imagegen.catalog.facts import JsonObject, table
 from imagegen.judging import ERROR, Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
     from imagegen.settle.spec import Spec
 

@@ -1,12 +1,7 @@
 """The tags of an image: identity, labels, run, and the versions of components. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping
 
 IMAGE_ID = "imagegen_image_id"
 LABEL_PREFIX = "imagegen_label_"

@@ -1,14 +1,10 @@
 """Polls a cloud with growing pauses, up to a limit. The clock is a parameter, so that tests do not wait."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import time
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
+from typing import TypeVar
 
 # The pauses between two polls; the last one repeats. No cloud offers a call that blocks until an operation has ended.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)

@@ -1,18 +1,12 @@
 """Makes plan.json and the bundle, the zip that is uploaded to the machine. Pure: one plan has one sequence of bytes."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from imagegen.canonical import canonical
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.plan.model import BuildPart, BuildPlan, Phase
+from imagegen.plan.model import BuildPart, BuildPlan, Phase
 
 PLAN_VERSION = 1
 # The earliest time of a zip: the time of a file must not change the bundle.

@@ -8,12 +8,12 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
+from imagegen.plan.model import BuildPlan
+from imagegen.plan.resolve import Decision
 from imagegen.render.bundle import bundle_zip, guest_plan
 from imagegen.templating import render_text
 
 if TYPE_CHECKING:
-    from imagegen.plan.model import BuildPlan
-    from imagegen.plan.resolve import Decision
     from imagegen.providers.provider import Provider
     from imagegen.providers.tags import ImageTags
 

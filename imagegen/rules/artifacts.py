@@ -1,19 +1,12 @@
 """The rules for downloads and for duplicates in lists. Pure, except that some rules read the steps."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pydantic
 
 from imagegen.config.sources import PinnedUrl, plain_host
-from imagegen.judging import ERROR, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, Finding, RuleInput, rule
 
 
 def _base_overrides(given: RuleInput) -> set[str]:

@@ -3,16 +3,12 @@
 `make golden` writes the files from the cases of the rule in tests/rules/<id>; a test compares them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from imagegen.judging import Rule
+from imagegen.judging import Rule
 
 
 @dataclasses.dataclass(frozen=True)

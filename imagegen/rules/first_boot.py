@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import table
-from imagegen.judging import ERROR, WARNING, Finding, rule
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
     from imagegen.settle.spec import Spec
 
 _USER_DATA: Final = "UserDataPlugin"

@@ -1,11 +1,10 @@
 """Checks a config against all rules. Pure: the date is a parameter, and no lock is needed."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
-from imagegen.judging import Rule
+from imagegen.errors import Problem
+from imagegen.judging import Rule, RuleInput
 from imagegen.providers.registry import parts
 from imagegen.rules import (
     artifacts,
@@ -19,12 +18,6 @@ from imagegen.rules import (
     versions,
     windows,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from imagegen.errors import Problem
-    from imagegen.judging import RuleInput
 
 _MODULES = (versions, support, windows, nodes, places, runtime, network, first_boot, steps, artifacts)
 

@@ -1,19 +1,11 @@
 """The rules for the network of pods, for host names and for proxies. Pure."""
 
-from __future__ import annotations
-
 import ipaddress
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
-from imagegen.catalog.facts import is_overlay, limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from imagegen.catalog.facts import JsonObject
-    from imagegen.judging import RuleInput
+from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 
 def _plugin(given: RuleInput) -> JsonObject:

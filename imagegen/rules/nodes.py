@@ -1,19 +1,13 @@
 """The rules for HostProcess containers, wins, kubelet and paths on the machine. Pure."""
 
-from __future__ import annotations
-
 import fnmatch
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
-from imagegen.judging import ERROR, WARNING, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 # https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 _GATE: Final = "WindowsHostProcessContainers"

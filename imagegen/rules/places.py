@@ -1,19 +1,13 @@
 """The rules for names and paths of files on the machine. Pure."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from imagegen.catalog.facts import limit_of, table
-from imagegen.judging import ERROR, Finding, rule
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, Finding, RuleInput, rule
 from imagegen.rules.nodes import lies_at, program_places
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
 
 # Enough for a subfolder and the name of a program.
 _ROOM_IN_A_FOLDER: Final = 60

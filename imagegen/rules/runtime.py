@@ -1,19 +1,13 @@
 """The rules for the container runtime: Docker, containerd, its registries and its own settings. Pure."""
 
-from __future__ import annotations
-
 import functools
 import tomllib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from imagegen.catalog.facts import find_row, is_compatible, is_listed, minor, numbers, table
-from imagegen.judging import ERROR, WARNING, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 _SETTINGS: YamlPath = ("runtime", "containerd", "settings")
 

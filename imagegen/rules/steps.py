@@ -1,16 +1,9 @@
 """The rules for options of the operator's own steps. Pure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from imagegen.documents.problems import nearest
-from imagegen.judging import ERROR, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.judging import RuleInput
+from imagegen.judging import ERROR, Finding, RuleInput, rule
 
 
 @rule(

@@ -1,20 +1,13 @@
 """The rules for the ends of support of Windows, Kubernetes and containerd, at a given date. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
-from imagegen.catalog.facts import find_row, is_listed, table
-from imagegen.judging import ERROR, WARNING, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from imagegen.catalog.facts import JsonObject
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
+from imagegen.catalog.facts import JsonObject, find_row, is_listed, table
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 _SOON: Final = datetime.timedelta(days=90)
 

@@ -8,21 +8,19 @@ rows with the model.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import pydantic
 
 from imagegen.catalog.facts import read_rows
-from imagegen.errors import WARNING
+from imagegen.config.model import ImageConfig
+from imagegen.documents.yaml import Document, YamlPath
+from imagegen.errors import WARNING, Problem
 from imagegen.providers.registry import provider_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from imagegen.config.model import ImageConfig
-    from imagegen.documents.yaml import Document, YamlPath
-    from imagegen.errors import Problem
     from imagegen.settle.spec import Spec
 
 RULE = "not-built-yet"

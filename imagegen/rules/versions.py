@@ -1,17 +1,10 @@
 """The rules for versions and Windows releases that the catalogue must contain. Pure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from imagegen.catalog.facts import find_row, minor, table
-from imagegen.judging import ERROR, WARNING, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 _RELEASE: YamlPath = ("windows", "release")
 _KUBERNETES: YamlPath = ("kubernetes", "version")

@@ -1,18 +1,12 @@
 """The rules for Windows: its Kubernetes, container images, registry fixes and updates. Pure."""
 
-from __future__ import annotations
-
 import datetime
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
 
 from imagegen.catalog.facts import find_row, numbers, table
-from imagegen.judging import ERROR, WARNING, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.judging import RuleInput
+from imagegen.documents.yaml import YamlPath
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 _MICROSOFTS: Final = "mcr.microsoft.com/"
 _BASE_IMAGES: Final = "mcr.microsoft.com/windows/"

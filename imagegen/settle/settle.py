@@ -5,17 +5,15 @@ are None, and a rule rejects the config."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from imagegen.catalog.facts import find_row, numbers, provider_text, sources, table
+from imagegen.catalog.facts import JsonObject, find_row, numbers, provider_text, sources, table
 from imagegen.settle.spec import AgentConfig, CatalogueValue, Facts, HotFix, Origin, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     import pydantic
 
-    from imagegen.catalog.facts import JsonObject
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
     from imagegen.providers.settings import TargetSettings

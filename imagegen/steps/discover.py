@@ -1,22 +1,16 @@
 """Finds and reads the step folders. Reports the problems of all folders at once."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import pydantic
 
+from imagegen.contents import StepRoot
 from imagegen.documents.problems import model_problems, nearest, quoted
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ConfigError, Problem
 from imagegen.steps.model import Step, StepMeta
 from imagegen.steps.parts import check_parts, step_folders
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from imagegen.contents import StepRoot
 
 
 def load_steps(roots: Sequence[StepRoot]) -> dict[str, Step]:

@@ -3,28 +3,22 @@
 A draft is a resource of resources.yml with every template evaluated. `resolve` adds the digests of artifacts, which
 only the lock has. `applies` decides before whether a step is in the plan."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from imagegen.artifacts.override import Override
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.documents.problems import nearest, quoted
-from imagegen.errors import ConfigError
+from imagegen.documents.yaml import YamlPath
+from imagegen.errors import ConfigError, Problem
 from imagegen.resources.kinds import KINDS
+from imagegen.resources.model import ArtifactForm
+from imagegen.steps.model import ArtifactMeta, Step
 from imagegen.steps.own import options_of
 from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from imagegen.artifacts.override import Override
-    from imagegen.documents.yaml import YamlPath
-    from imagegen.errors import Problem
-    from imagegen.resources.model import ArtifactForm
-    from imagegen.steps.model import ArtifactMeta, Step
 
 ALWAYS = "always"
 """The reason of a step without a `when`."""

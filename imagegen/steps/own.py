@@ -1,20 +1,13 @@
 """The operator's own steps: their folder and the values of their options. Reads no file, only names."""
 
-from __future__ import annotations
-
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from imagegen.contents import StepRoot
+from imagegen.contents import Contents, StepRoot
+from imagegen.documents.yaml import Document
 from imagegen.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.contents import Contents
-    from imagegen.documents.yaml import Document
-    from imagegen.steps.model import OptionValue, Step
+from imagegen.steps.model import OptionValue, Step
 
 _PATH = ("steps_path",)
 

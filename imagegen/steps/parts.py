@@ -1,17 +1,11 @@
 """Finds the folders of steps and checks that each is complete. Reads no file, only names."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from imagegen.contents import StepRoot
 from imagegen.errors import ConfigError, Problem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from imagegen.contents import StepRoot
 
 PARTS = ("meta/step.yml", "resources.yml")
 

@@ -1,20 +1,14 @@
 """`imagegen build`: the whole story, in the cloud or on its stand-ins."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from imagegen import loading, pipeline
 from imagegen.cli import asking, options, rehearsing
 from imagegen.cli.configs import config_request, load_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imagegen.manifest.model import ImageManifest
-    from imagegen.pipeline import PreparedTarget
+from imagegen.manifest.model import ImageManifest
+from imagegen.pipeline import PreparedTarget
 
 
 @click.command()

@@ -1,7 +1,5 @@
 """`imagegen catalog`: the facts, each with its source."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

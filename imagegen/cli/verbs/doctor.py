@@ -1,9 +1,8 @@
 """`imagegen doctor`: what stands in a build's way, in words or JSON, and an exit code that a script can ask for."""
 
-from __future__ import annotations
-
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 
@@ -15,11 +14,6 @@ from imagegen.doctor import examine
 from imagegen.errors import ExitCode
 from imagegen.lines import one_line
 from imagegen.providers.checks import WRONG, Check
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
 
 _COLOURS = {"ok": "green", "wrong": "red", "unknown": "yellow"}
 _WIDEST_SUBJECT = 44

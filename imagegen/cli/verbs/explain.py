@@ -1,8 +1,6 @@
 """`imagegen explain`: where every value comes from."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -12,9 +10,6 @@ from imagegen.cli.columns import print_as, terminal_width
 from imagegen.cli.configs import config_request, load_config
 from imagegen.explain import explain as explaining
 from imagegen.explain.text import explanation_json, explanation_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

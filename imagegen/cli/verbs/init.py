@@ -1,11 +1,10 @@
 """`imagegen init`: writes a first config."""
 
-from __future__ import annotations
-
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,9 +15,6 @@ from imagegen.cli.telling import voice
 from imagegen.config.starter import find_problem
 from imagegen.lines import joined
 from imagegen.providers.questions import all_questions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _cloud_options(command: Callable[..., None]) -> Callable[..., None]:

@@ -1,31 +1,24 @@
 """`imagegen janitor`: lists what dead runs left in the clouds, and removes it where that is asked for."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import functools
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from imagegen import loading
+from imagegen.build.journal import RecordedRun
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import print_json
 from imagegen.errors import ImagegenError, PublishError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.reading import read_runs
-from imagegen.leftovers.sweep import configured_place
+from imagegen.leftovers.sweep import Outcome, Place, configured_place
 from imagegen.lines import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from imagegen.build.journal import RecordedRun
-    from imagegen.leftovers.sweep import Outcome, Place
-    from imagegen.providers import RunFacts
+from imagegen.providers import RunFacts
 
 _LIMIT = 50
 

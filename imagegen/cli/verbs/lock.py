@@ -1,8 +1,6 @@
 """`imagegen lock`: looks up what floats."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -10,9 +8,6 @@ from imagegen import loading, pipeline
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
 from imagegen.lines import one_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -1,7 +1,5 @@
 """`imagegen manifest`: reads the records of images that were made."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

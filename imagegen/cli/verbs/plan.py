@@ -1,8 +1,6 @@
 """`imagegen plan`: what will be on the machine."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -10,9 +8,6 @@ from imagegen import pipeline
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import plan_text, print_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

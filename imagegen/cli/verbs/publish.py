@@ -1,20 +1,14 @@
 """`imagegen publish`: makes a built image usable."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
 from imagegen import pipeline
 from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imagegen.manifest.model import ImageManifest
-    from imagegen.pipeline import PreparedTarget
+from imagegen.manifest.model import ImageManifest
+from imagegen.pipeline import PreparedTarget
 
 
 @click.command()

@@ -1,8 +1,6 @@
 """`imagegen render`: the tree for Packer."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -11,9 +9,6 @@ from imagegen.cli import asking, options
 from imagegen.cli.configs import config_request, load_config
 from imagegen.files import write_tree
 from imagegen.lines import one_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command()

@@ -1,7 +1,5 @@
 """`imagegen rules`: the rules for configs, and one of them explained."""
 
-from __future__ import annotations
-
 import click
 
 from imagegen.cli import options

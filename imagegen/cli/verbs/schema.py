@@ -1,7 +1,5 @@
 """`imagegen schema`: every key of a config, for editors and for people."""
 
-from __future__ import annotations
-
 import click
 
 from imagegen.cli.overrides import known_words

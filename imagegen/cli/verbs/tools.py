@@ -1,7 +1,5 @@
 """`imagegen tools`: Packer and its plugins."""
 
-from __future__ import annotations
-
 import os
 
 import click

@@ -1,9 +1,7 @@
 """`imagegen validate`: every problem of each config, for people, machines or the annotations of a pull request."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -12,13 +10,8 @@ from imagegen.cli import options
 from imagegen.cli.configs import config_request
 from imagegen.cli.show import error_text, print_json, problem_text
 from imagegen.cli.telling import voice
-from imagegen.errors import ERROR, ConfigError, ExitCode
+from imagegen.errors import ERROR, ConfigError, ExitCode, Problem
 from imagegen.lines import counted, one_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from imagegen.errors import Problem
 
 
 @click.command()

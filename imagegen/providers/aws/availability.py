@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from imagegen.errors import PublishError
@@ -10,8 +11,6 @@ from imagegen.providers.aws.images import AVAILABLE, PENDING
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 

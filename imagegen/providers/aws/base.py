@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.aws.client import explain_errors
-from imagegen.providers.aws.settings import OWNER, REGION
+from imagegen.providers.aws.settings import OWNER, REGION, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from mypy_boto3_ec2.client import EC2Client
-
-    from imagegen.providers.aws.settings import Settings
 
 
 # The root device of every Windows AMI; the template sets size and type of this disk.

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
-from imagegen.providers.aws.client import explain_errors
+from imagegen.providers.aws.client import ServiceClients, explain_errors
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, check_sizes, run_check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.literals import LocationTypeType
     from mypy_boto3_ec2.type_defs import FilterTypeDef
-
-    from imagegen.providers.aws.client import ServiceClients
-    from imagegen.providers.aws.settings import Settings
 
 # https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html: quotas count vCPUs, by the letters
 # that a family's name begins with. The codes: on demand, spot.

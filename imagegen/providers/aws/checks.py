@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.lock import LockedBase
 from imagegen.errors import RefusedError
+from imagegen.providers import RunFacts
 from imagegen.providers.aws import capacity, dry_runs
 from imagegen.providers.aws.base import look_up_base
-from imagegen.providers.aws.client import explain_errors, service_clients
+from imagegen.providers.aws.client import ServiceClients, explain_errors, service_clients
 from imagegen.providers.aws.faults import error_code
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.checks import OK, SIGN_IN, WRONG, Check, is_stopped, run_check
 from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from mypy_boto3_ec2.client import EC2Client
 
-    from imagegen.artifacts.lock import LockedBase
-    from imagegen.providers import RunFacts
-    from imagegen.providers.aws.client import ServiceClients
-    from imagegen.providers.aws.settings import Settings
     from imagegen.settle.spec import Spec
 
 # Every account has these regions, which cannot be disabled.

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
-from imagegen.errors import ConfigError, PublishError
+from imagegen.errors import ConfigError, ImagegenError, PublishError
 from imagegen.providers.aws.endpoint import explain_endpoint_error
 from imagegen.providers.aws.faults import error_code, is_unknown_host
 from imagegen.providers.aws.pages import PageError, reject_web_pages
-from imagegen.providers.aws.role import assume_role
-from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
+from imagegen.providers.aws.settings import AssumeRole, Auth
+from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     import boto3
     import botocore.config
     import botocore.session
@@ -23,13 +22,9 @@ if TYPE_CHECKING:
     from botocore.exceptions import ClientError
     from botocore.loaders import Loader
     from mypy_boto3_ec2.client import EC2Client
-
-    from imagegen.errors import ImagegenError
-    from imagegen.providers.aws.settings import Auth
-    from imagegen.providers.deadline import Deadline
-
-    Clients = Callable[[str], EC2Client]
-    ServiceClients = Callable[[str, str], Any]
+# Quoted: the types of AWS' services are there only for the type checker.
+Clients = Callable[[str], "EC2Client"]
+ServiceClients = Callable[[str, str], Any]
 
 
 class ClientOptions(TypedDict):
@@ -122,8 +117,42 @@ def session_for(
     import boto3
 
     core = _core(environ)
-    assume_role(core, owner, auth.assume_role, environ, options or _client_options(environ))
+    _assume_role(core, owner, auth.assume_role, environ, options or _client_options(environ))
     return boto3.Session(region_name=region, botocore_session=core)
+
+
+def _assume_role(
+    core: botocore.session.Session,
+    owner: boto3.Session,
+    role: AssumeRole,
+    environ: Mapping[str, str],
+    options: ClientOptions,
+) -> None:
+    """Give `core` the credentials of a role that the session `owner` can assume."""
+    from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
+
+    def request_credentials() -> dict[str, str]:
+        with explain_endpoint_error(environ):
+            sts = owner.client("sts", **options)
+        reject_web_pages(sts)
+        try:
+            credentials = sts.assume_role(RoleArn=role.role_arn, RoleSessionName=role.session_name)["Credentials"]
+        finally:
+            sts.close()
+        return {
+            "access_key": credentials["AccessKeyId"],
+            "secret_key": credentials["SecretAccessKey"],
+            "token": credentials["SessionToken"],
+            "expiry_time": credentials["Expiration"].isoformat(),
+        }
+
+    class Role(CredentialProvider):
+        METHOD = "assume-role"
+
+        def load(self) -> DeferredRefreshableCredentials:
+            return DeferredRefreshableCredentials(refresh_using=request_credentials, method=self.METHOD)
+
+    core.register_component("credential_provider", CredentialResolver([Role()]))
 
 
 def _chain(environ: Mapping[str, str], profile: str | None, region: str) -> boto3.Session:

@@ -7,12 +7,15 @@ and it allows a name only once (see its API reference on idempotency and error c
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, cast
 
 from imagegen.canonical import digest
 from imagegen.errors import PublishError
+from imagegen.providers import CloudImage, RunFacts
 from imagegen.providers.aws.availability import RERUN, missing_source, wait_until_available
-from imagegen.providers.aws.client import explain_errors
+from imagegen.providers.aws.client import Clients, explain_errors
 from imagegen.providers.aws.faults import error_code, is_transient, is_unknown_host
 from imagegen.providers.aws.images import (
     AVAILABLE,
@@ -26,13 +29,11 @@ from imagegen.providers.aws.images import (
     snapshots_of,
     tags_of,
 )
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.tags import copied_tags, is_same_image
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
-
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import (
         AttributeValueTypeDef,
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, RunFacts
-    from imagegen.providers.aws.client import Clients
-    from imagegen.providers.aws.settings import Settings
 
 COPY_LIMIT_S = 2 * 3600.0
 # Longer than FAILING_LIMIT_S, so that the error has the reason instead of the time limit.

@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
-from imagegen.providers.aws.client import explain_errors
+from imagegen.providers.aws.client import ServiceClients, explain_errors
 from imagegen.providers.aws.faults import error_code, is_transient
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, run_check
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from botocore.exceptions import ClientError
-
-    from imagegen.providers.aws.client import ServiceClients
-    from imagegen.providers.aws.settings import Settings
 
 _NAME: Final = "imagegen-doctor"
 _ALLOWED: Final = "DryRunOperation"

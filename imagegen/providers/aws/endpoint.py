@@ -1,14 +1,10 @@
 """Explains invalid endpoints of the operator, which the SDK reads from the environment."""
 
-from __future__ import annotations
-
 import contextlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from imagegen.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 # For all services, or for the service whose name is its suffix; a profile may also set endpoint_url.
 _VARIABLE: Final = "AWS_ENDPOINT_URL"

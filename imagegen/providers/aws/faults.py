@@ -1,12 +1,7 @@
 """Classifies errors of the SDK."""
 
-from __future__ import annotations
-
 import socket
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
 
 # EC2 returns the first ones with status 503; they are transient with any status.
 _PASSING_CODES = frozenset(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.providers import CloudImage
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT, is_same_image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef, TagTypeDef
-
-    from imagegen.providers.aws.settings import Settings
 
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"

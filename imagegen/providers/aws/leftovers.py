@@ -10,10 +10,11 @@ import dataclasses
 import datetime
 import functools
 import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import RefusedError
-from imagegen.providers import Leftover
+from imagegen.providers import Leftover, Remains
 from imagegen.providers.aws.client import explain_errors
 from imagegen.providers.aws.copies import COPY_LIMIT_S
 from imagegen.providers.aws.faults import is_answer_from_aws
@@ -22,12 +23,8 @@ from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
-
-    from imagegen.providers import Remains
 
 SPOT_REQUEST: Final = "spot request"
 INSTANCE: Final = "instance"

@@ -1,7 +1,5 @@
 """The place where builds on AWS create resources, as a journal records it."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import pydantic

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.lock import LockedBase
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers import SearchResult
+from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.aws import base, checks, images, removal, source, tags
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.availability import wait_until_shown
-from imagegen.providers.aws.client import ec2_clients, explain_errors, service_clients
+from imagegen.providers.aws.client import ServiceClients, ec2_clients, explain_errors, service_clients
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Settings
+from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import BootFile, Provider
 from imagegen.providers.tags import REPORT
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts
-    from imagegen.providers.aws.client import ServiceClients
-    from imagegen.providers.deadline import Deadline
 
     Plan = BuildPlan[Settings]
 

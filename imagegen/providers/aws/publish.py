@@ -5,28 +5,25 @@ A copy has the tags of its source from the start, so that the next run continues
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from imagegen.errors import ImagegenError, PublishError
-from imagegen.providers import Published
+from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.aws.availability import missing_source, wait_until_available
-from imagegen.providers.aws.client import explain_errors
+from imagegen.providers.aws.client import Clients, explain_errors
 from imagegen.providers.aws.copies import Copy, Source
 from imagegen.providers.aws.images import cloud_image, snapshots_of, tags_of
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID, run_ids, shared_id
+from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
 
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, RunFacts
-    from imagegen.providers.aws.client import Clients
-    from imagegen.providers.aws.settings import Settings
-    from imagegen.providers.waiting import Clock
 
 SOURCE_LIMIT_S = 3600.0
 

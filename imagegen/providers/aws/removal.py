@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import PublishError
+from imagegen.providers import Leftover
 from imagegen.providers.aws import leftovers as kinds
 from imagegen.providers.aws.images import snapshots_of, tags_of
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
-
-    from imagegen.providers import Leftover
 
     Action = Callable[[str], object]
 

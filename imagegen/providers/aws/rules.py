@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
@@ -26,8 +27,6 @@ from imagegen.providers.shared_rules import (
 from imagegen.providers.tags import COMPONENT_TAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from imagegen.documents.yaml import YamlPath
     from imagegen.settle.spec import Spec
 

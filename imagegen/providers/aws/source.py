@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.providers.aws.images import IMDS_V2
+from imagegen.providers.aws.settings import Settings
 
 if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers.aws.settings import Settings
 
 
 def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:

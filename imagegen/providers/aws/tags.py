@@ -1,16 +1,11 @@
 """The tags of images on AWS. Pure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from imagegen.catalog.facts import limit_of
+from imagegen.providers.aws.settings import Settings
 from imagegen.providers.tags import ImageTags, make_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.providers.aws.settings import Settings
 
 # In addition to those of components; a test compares them with the templates.
 OWN_TAGS: Final = frozenset(

@@ -5,21 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import urllib.parse
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure import client as azure
 from imagegen.providers.azure.bounded import client_options
 from imagegen.providers.azure.failures import reject_web_page
+from imagegen.providers.azure.settings import Auth
+from imagegen.providers.deadline import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from azure.core.rest import HttpRequest, HttpResponse
     from azure.mgmt.core import ARMPipelineClient
-
-    from imagegen.providers.azure.settings import Auth
-    from imagegen.providers.deadline import Deadline
 
 _HOST_NAME: Final = "management.azure.com"
 HOST: Final = f"https://{_HOST_NAME}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from packaging.version import Version
@@ -10,15 +11,11 @@ from packaging.version import Version
 from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.azure.failures import explain_errors
-from imagegen.providers.azure.settings import LOCATION, RESOURCE_NAME
+from imagegen.providers.azure.settings import LOCATION, RESOURCE_NAME, Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import VirtualMachineImageResource
-
-    from imagegen.providers.azure.settings import Settings
 
 PUBLISHER = "MicrosoftWindowsServer"
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES
+from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
 
 if TYPE_CHECKING:
     from azure.core.pipeline.transport import RequestsTransport
-
-    from imagegen.providers.deadline import Deadline
 
 
 class ClientOptions(TypedDict, total=False):

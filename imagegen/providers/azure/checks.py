@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
+from imagegen.providers import RunFacts
 from imagegen.providers.azure import base, existing, permissions, sizes
-from imagegen.providers.azure.arm import resource_manager
+from imagegen.providers.azure.arm import Arm, resource_manager
 from imagegen.providers.azure.client import compute
 from imagegen.providers.azure.definition import Definition, check_definition, definition_of, is_version_name
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.numbering import version_by_rule
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, is_stopped, run_check
 from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
 from imagegen.providers.tags import IMAGE_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from imagegen.providers import RunFacts
-    from imagegen.providers.azure.arm import Arm
-    from imagegen.providers.azure.settings import Settings
     from imagegen.settle.spec import Spec
 
 _SUBSCRIPTIONS_API: Final = "2022-12-01"

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import ConfigError
 from imagegen.providers.azure.bounded import ClientOptions, client_options
 from imagegen.providers.azure.failures import reject_web_page, silence_libraries
+from imagegen.providers.azure.settings import Auth
+from imagegen.providers.deadline import Deadline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
     from azure.mgmt.compute import ComputeManagementClient
-
-    from imagegen.providers.azure.settings import Auth
-    from imagegen.providers.deadline import Deadline
 
 # The prefixes of Azure's own tools, and of Packer and Terraform.
 FAMILIES = ("AZURE", "ARM")

@@ -5,19 +5,17 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure.failures import explain_errors
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
-
-    from imagegen.providers.azure.settings import Settings
 
 _LARGEST_NUMBER: Final = 2**31 - 1
 _VERSION: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)\Z")

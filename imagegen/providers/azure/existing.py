@@ -1,18 +1,13 @@
 """Checks that the resources that a config names exist, and that the build can use them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from imagegen.errors import RefusedError
+from imagegen.providers.azure.arm import Arm
 from imagegen.providers.azure.failures import explain_errors
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import OK, WRONG, Check, run_check
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from imagegen.providers.azure.arm import Arm
-    from imagegen.providers.azure.settings import Settings
 
 _GROUPS_API: Final = "2021-04-01"
 _NETWORKS_API: Final = "2024-05-01"

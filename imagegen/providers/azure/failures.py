@@ -5,16 +5,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import ConfigError, PublishError
+from imagegen.errors import ConfigError, ImagegenError, PublishError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
-
-    from imagegen.errors import ImagegenError
 
 _CREDENTIALS_HINT: Final = (
     "set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET (or the same names with ARM_), "

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from packaging.version import Version
 
 from imagegen.errors import PublishError, RefusedError
-from imagegen.providers import CloudImage, SearchResult
+from imagegen.providers import CloudImage, RunFacts, SearchResult
 from imagegen.providers.azure.definition import Definition, definition_of, state_word
 from imagegen.providers.azure.failures import explain_errors, is_transient
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.tags import REJECTED, REPORT, is_same_image
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
 
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import RunFacts
-    from imagegen.providers.azure.settings import Settings
 
 SUCCEEDED = "Succeeded"
 CREATING = "Creating"

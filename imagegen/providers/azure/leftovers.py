@@ -8,24 +8,21 @@ resource and deleted after its last one.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import ConfigError, RefusedError
-from imagegen.providers import Leftover
+from imagegen.providers import Leftover, Remains
 from imagegen.providers.azure import gallery, vault
+from imagegen.providers.azure.arm import Arm
 from imagegen.providers.azure.definition import Definition, state_word
 from imagegen.providers.azure.failures import explain_errors, is_answer_from_azure
+from imagegen.providers.azure.place import Place
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from azure.mgmt.compute import ComputeManagementClient
-
-    from imagegen.providers import Remains
-    from imagegen.providers.azure.arm import Arm
-    from imagegen.providers.azure.place import Place
 
     _Deployment = tuple[str, dict[str, Any], dict[str, str]]
 

@@ -1,17 +1,10 @@
 """The rules for nodes on Azure: their names, the network of pods, and settings only for Azure. Pure."""
 
-from __future__ import annotations
-
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from imagegen.catalog.facts import is_overlay, limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.judging import RuleInput
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
 _PROVIDER = "azure"
 

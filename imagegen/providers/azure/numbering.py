@@ -7,16 +7,16 @@ import itertools
 from typing import TYPE_CHECKING
 
 from imagegen.errors import RefusedError
+from imagegen.providers import RunFacts
 from imagegen.providers.azure.definition import Definition, definition_of, is_version_name, state_word
 from imagegen.providers.azure.gallery import CREATING, FAILED, reason_of_failure
+from imagegen.providers.azure.settings import Settings
 
 if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion
 
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import RunFacts
-    from imagegen.providers.azure.settings import Settings
 
 # The versions for runs in the same second; 235959 times this number is below the largest integer.
 PER_SECOND = 1000

@@ -1,19 +1,14 @@
 """Checks the permissions for a build by role assignments, because Azure has no dry run."""
 
-from __future__ import annotations
-
 import fnmatch
-from typing import TYPE_CHECKING, Final, TypedDict
+from collections.abc import Iterator, Sequence
+from typing import Final, TypedDict
 
 from imagegen.errors import RefusedError
+from imagegen.providers.azure.arm import Arm
 from imagegen.providers.azure.failures import explain_errors
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import OK, WRONG, Check, run_check
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from imagegen.providers.azure.arm import Arm
-    from imagegen.providers.azure.settings import Settings
 
 _API: Final = "2022-04-01"
 _IN_GALLERY: Final = (

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import functools
 import secrets
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from imagegen.artifacts.lock import LockedBase
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
+from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, tags, vault
 from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
@@ -17,17 +20,13 @@ from imagegen.providers.azure.definition import definition_of
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.place import Place, PlaceAuth
 from imagegen.providers.azure.settings import Settings
+from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import Provider
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from imagegen.artifacts.lock import LockedBase
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
-    from imagegen.providers.deadline import Deadline
 
     Plan = BuildPlan[Settings]
 

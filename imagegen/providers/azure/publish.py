@@ -6,6 +6,7 @@ Only the state in Azure counts, so that the next run continues an interrupted on
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from imagegen.errors import PublishError
@@ -23,18 +24,16 @@ from imagegen.providers.azure.gallery import (
     replica_of,
     replication,
 )
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.tags import EXPIRES_AT
 from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.compute.models import GalleryImageVersion, TargetRegion
 
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers.azure.settings import Settings
 
 # Replication of a Windows image to a far region takes up to an hour on a bad day.
 LIMIT_S = 2 * 3600.0

@@ -1,21 +1,16 @@
 """Removes leftovers from one subscription one by one, and waits for each deletion."""
 
-from __future__ import annotations
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypedDict
 
-from typing import TYPE_CHECKING, Final, TypedDict
-
+from imagegen.providers import Leftover
 from imagegen.providers.azure import leftovers as kinds
 from imagegen.providers.azure import vault
+from imagegen.providers.azure.arm import Arm
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock, wait_for
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from imagegen.providers import Leftover
-    from imagegen.providers.azure.arm import Arm
-
-    DeleteSecret = Callable[[str, str], None]
+DeleteSecret = Callable[[str, str], None]
 
 # Azure needs some minutes for a group with a machine.
 LIMIT_S: Final = 20 * 60.0

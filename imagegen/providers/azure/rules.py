@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import limit_of, table
+from imagegen.catalog.facts import JsonObject, limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, TargetRule
 from imagegen.providers.azure.node_rules import (
     gmsa_on_azure,
@@ -33,9 +34,6 @@ from imagegen.providers.shared_rules import (
 from imagegen.providers.tags import COMPONENT_TAGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from imagegen.catalog.facts import JsonObject
     from imagegen.documents.yaml import YamlPath
     from imagegen.settle.spec import Spec
 

@@ -1,19 +1,14 @@
 """Checks whether Azure offers a suitable size for the builder, within the vCPU quota."""
 
-from __future__ import annotations
-
 import dataclasses
-from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
+from collections.abc import Iterator, Sequence
+from typing import Final, NotRequired, TypedDict
 
 from imagegen.errors import RefusedError
+from imagegen.providers.azure.arm import Arm
 from imagegen.providers.azure.failures import explain_errors
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN, Check, check_sizes, run_check
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from imagegen.providers.azure.arm import Arm
-    from imagegen.providers.azure.settings import Settings
 
 _SKUS_API: Final = "2021-07-01"
 _USAGES_API: Final = "2024-07-01"

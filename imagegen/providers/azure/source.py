@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from packaging.version import Version
 
 from imagegen.providers.azure.numbering import fixed_version
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import MANY_TAGS_SINCE, has_many_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imagegen.plan.model import BuildPlan
-    from imagegen.providers.azure.settings import Settings
 
 LOWEST_PLUGIN: Final = "1.4.5"
 # Earlier versions do not delete the disk of a build in the operator's own group.

@@ -1,16 +1,11 @@
 """The tags of images on Azure, within the limits of Azure and of Packer's plugin. Pure."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final
 
 from imagegen.catalog.facts import limit_of
+from imagegen.providers.azure.settings import Settings
 from imagegen.providers.tags import REPORT, ImageTags, make_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from imagegen.providers.azure.settings import Settings
 
 # Earlier versions accept at most 15 tags (issue #552).
 MANY_TAGS_SINCE: Final = "2.5.1"

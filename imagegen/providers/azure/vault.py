@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen.providers import Leftover
+from imagegen.providers.azure.arm import Arm
 from imagegen.providers.azure.failures import reject_web_page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from azure.core.credentials import TokenCredential
     from azure.core.pipeline.policies import HTTPPolicy, SansIOHTTPPolicy
-
-    from imagegen.providers.azure.arm import Arm
 
 API: Final = "2023-07-01"
 KIND: Final = "key vault secret"
