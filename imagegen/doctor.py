@@ -15,6 +15,7 @@ from imagegen.plan.context import components_of
 from imagegen.providers import RunFacts
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, failed_check, is_stopped
 from imagegen.providers.provider import provider
+from imagegen.target_keys import with_keys_of
 
 if TYPE_CHECKING:
     from imagegen.console import Console
@@ -49,10 +50,8 @@ def reject_failed_checks(spec: Spec, run: RunFacts, console: Console, *, with_pu
 
 
 def _for_target(spec: Spec, checks: Iterable[Check]) -> list[Check]:
-    """A provider names keys as those of the target that is named after its cloud."""
-    own, here = f"targets.{spec.provider}", f"targets.{spec.target}"
     return [
-        dataclasses.replace(check, message=check.message.replace(own, here), hint=check.hint.replace(own, here))
+        dataclasses.replace(check, message=with_keys_of(spec, check.message), hint=with_keys_of(spec, check.hint))
         for check in checks
     ]
 

@@ -42,6 +42,7 @@ from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
 from imagegen.render.tree import render
+from imagegen.target_keys import errors_of
 
 if TYPE_CHECKING:
     from imagegen.console import Console
@@ -96,7 +97,7 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
         name, settings = target.name, target.spec.settings
         request = target.cloud.base_request(settings, target.spec.offered_image)
         if refresh or name not in bases or bases[name].request != request:
-            with console.task(f"looking up the base image for {name}", None):
+            with console.task(f"looking up the base image for {name}", None), errors_of(target.spec):
                 bases[name] = target.cloud.look_up_base(settings, request, run)
     artifacts = lock_artifacts(
         requests,
@@ -235,7 +236,7 @@ def build_and_publish(
     decision = decide(target, lock)
     image = plan_image(target, lock, decision, out)
     plan, folder = image.plan, image.folder
-    with folder.claimed():
+    with folder.claimed(), errors_of(target.spec):
         write_tree(render_tree(decision), folder.tree)
         console.say(f"image {plan.short_id} for {target.name}: {folder.tree}")
         tools = find_toolchain(plan, run, console)
@@ -262,13 +263,14 @@ def publish_built(
     """Publish an image that an earlier run built. It is found by its tags in the cloud."""
     lock = read_lock_for(target, lock_file)
     image = plan_image(target, lock, decide(target, lock), out)
-    built = find_built(image.plan, run, console)
+    with errors_of(target.spec):
+        built = find_built(image.plan, run, console)
     if built is None:
         raise PublishError(
             f"{target.name} has no image {image.plan.short_id}",
             hint=f"run `imagegen build {shlex.quote(str(target.loaded.file))} --target {target.name}` first",
         )
-    with image.folder.claimed():
+    with image.folder.claimed(), errors_of(target.spec):
         check_found(image, built, run, console, with_publish=True)
         with record_in_journal(image.plan, image.folder.journal, out, run, console) as run:
             published = target.cloud.publish(image.plan, built, run, console)

@@ -54,11 +54,12 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "errors", "files", "imagegen", "lines", "plan", "providers", "render"),
         "resources",
     },
-    "doctor": {"build", "errors", "plan", "providers"},
+    "target_keys": {"errors"},
+    "doctor": {"build", "errors", "plan", "providers", "target_keys"},
     "loading": {"config", "contents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
         *("artifacts", "build", "canonical", "contents", "doctor", "errors", "files", "imagegen", "leftovers"),
-        *("lines", "loading", "manifest", "plan", "providers", "render"),
+        *("lines", "loading", "manifest", "plan", "providers", "render", "target_keys"),
     },
     "rehearsal": {
         *("artifacts", "build", "catalog", "console", "documents", "errors", "loading", "manifest", "pipeline"),
@@ -81,6 +82,7 @@ MAY_NAME: dict[str, set[str]] = {
     "render": {"providers"},
     "rules": {"settle"},
     "plan": {"providers", "settle"},
+    "target_keys": {"settle"},
     "doctor": {"console", "settle", "steps"},
     "loading": {"documents"},
     "pipeline": {"console", "settle", "steps"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -14,7 +14,7 @@ from imagegen.artifacts.lock import lock_bytes, read_lock
 from imagegen.build.journal import Entry
 from imagegen.config.fields import is_string
 from imagegen.console import Console
-from imagegen.errors import ConfigError, RefusedError
+from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.leftovers.sweep import Place
 from imagegen.manifest.model import ImageManifest
 from imagegen.manifest.store import LocalStore
@@ -190,6 +190,38 @@ def test_what_is_wrong_with_a_target_names_its_own_keys(loaded: Loaded, monkeypa
         doctor.reject_failed_checks(loaded.specs["prod"], RunFacts({}, {}, ""), Console(io.StringIO(), plain=True))
     (problem,) = refused.value.problems
     assert (problem.message, problem.hint) == ("targets.prod.region is away", "choose another targets.prod.region")
+
+
+@pytest.mark.parametrize(
+    "doing",
+    [
+        lambda target, folder, run, console: pipeline.look_up(
+            [target], folder / "lock.json", refresh=True, run=run, console=console
+        ),
+        lambda target, folder, run, console: pipeline.publish_built(
+            target, lock_file=folder / "known.json", out=folder, run=run, console=console
+        ),
+    ],
+    ids=["look up", "publish"],
+)
+def test_an_error_of_a_cloud_names_the_targets_own_keys(
+    loaded: Loaded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doing: Callable[..., object]
+) -> None:
+    def refuse(*_: object) -> NoReturn:
+        raise PublishError("targets.aws.a is gone", hint="correct targets.aws.b", details=["or targets.aws.c"])
+
+    cloud = dataclasses.replace(provider("aws"), look_up_base=refuse, find_built=refuse)
+    monkeypatch.setattr(pipeline, "provider", lambda _: cloud)
+    (tmp_path / "known.json").write_bytes(lock_bytes(make_test_lock(loaded)))
+    target = pipeline.prepare_target(loaded, "prod")
+    with pytest.raises(PublishError) as refused:
+        doing(target, tmp_path, RunFacts({}, {}, ""), Console(io.StringIO(), plain=True))
+    error = refused.value
+    assert (error.message, error.hint, error.details) == (
+        "targets.prod.a is gone",
+        "correct targets.prod.b",
+        ("or targets.prod.c",),
+    )
 
 
 def test_a_journal_of_an_earlier_version_says_its_cloud_by_its_target() -> None:
