@@ -378,7 +378,7 @@ allow_eol: true
 
 @pytest.fixture
 def awaiting(tmp_path: Path) -> Path:
-    """A config of which something is not built yet, and with a warning."""
+    """A config with a setting that is not implemented yet, and with a warning."""
     (tmp_path / "base.yaml").write_text(SHIPPED.read_text())
     file = tmp_path / "awaiting.yaml"
     file.write_text(UNIMPLEMENTED)

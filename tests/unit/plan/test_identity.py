@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 SHIPPED = CONFIGS / "windows-2022-containerd.yaml"
-# The shipped configs that make a plan: the others ask for what is not built yet.
+# The shipped configs that make a plan: the others have settings that are not implemented yet.
 PLANNED = [CONFIGS / "air-gapped.yaml", CONFIGS / "annual-channel.yaml", *sorted(CONFIGS.glob("windows-*.yaml"))]
 TARGETS = ("aws", "azure")
 IMAGE, BUILD = "image", "build"

@@ -1,5 +1,5 @@
-"""Every key of the config has an effect: on the image, on how it is built, on where it is published; or it is refused
-by name because what it asks for is not built yet. tests/data/key-effects.json has a row per key."""
+"""Every key of the config has an effect on the image, on how it is built or on where it is published; or it is refused
+by name because it is not implemented yet. tests/data/key-effects.json has a row per key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not built yet: its rows speak of the model, a plain config asks for none of it, each is met by a config."""
+"""Settings that are not implemented yet: each row has keys of the model, and a config that uses them."""
 
 from __future__ import annotations
 
