@@ -24,7 +24,7 @@ from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
-from imagegen.rehearsal.supplies import make_supplies
+from imagegen.rehearsal.artifacts import make_artifacts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -127,8 +127,8 @@ def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
     bases: dict[str, LockedBase] = {}
     for target in targets or loaded.config.targets.named():
         steps = pipeline.prepare_target(loaded, target).steps
-        supplies = make_supplies(steps)
-        artifacts |= {name: locked(item, supplies[item.url]) for name, item in artifact_requests(steps).items()}
+        stand_ins = make_artifacts(steps)
+        artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(steps).items()}
         spec = loaded.specs[target]
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
         bases[target] = looked_up(spec.provider, request)

@@ -79,7 +79,7 @@ def listed_faults() -> dict[str, dict[str, str]]:
     from imagegen.rehearsal.faults.table import FAULTS
 
     return {
-        name: {"clouds": ", ".join(fault.clouds), "exit code": str(int(fault.exit_code)), "what": fault.what}
+        name: {"clouds": ", ".join(fault.clouds), "exit code": str(int(fault.exit_code)), "what": fault.description}
         for name, fault in FAULTS.items()
     }
 

@@ -1,7 +1,7 @@
-"""The machine at the other end of WinRM: knows what Packer says by form and what a tree sends by the tree's own bytes.
+"""The guest: receives the command lines that Packer sends over WinRM, checks them, and carries them out.
 
-In come command lines; out go results and the effects a caller gave. Everything must come in the tree's order;
-whatever else comes is a fault and is not done.
+It recognises Packer's own commands by their form, and compares everything else with the bytes of the tree. Commands
+must come in the order of the tree. Any other command is a fault and is not carried out.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
 _RESTART_DUE = 3010
-# Windows' own answer to `shutdown` while the machine is on its way down; windows-restart then tries again later.
+# The answer of Windows to `shutdown` during a shutdown. windows-restart then tries again later.
 _SHUTDOWN_IN_PROGRESS = Result(exit_code=1115, stderr=b"A system shutdown is in progress.(1115)\r\n")
-# cmd.exe's own limit of a line.
+# The limit of cmd.exe.
 _LONGEST_COMMAND = 8191
 
 
 @dataclasses.dataclass(frozen=True)
 class ExpectedPhase:
-    """One run of the entry script, and whether a restart follows it."""
+    """One run of the entry script, and whether a restart follows."""
 
     name: str
     arguments: tuple[str, ...]
@@ -54,7 +54,7 @@ class ExpectedPhase:
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """Everything that a tree sends, in bytes."""
+    """The files and commands that Packer must send for a tree."""
 
     bundle: bytes
     entry: bytes
@@ -65,7 +65,7 @@ class Expected:
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-    """What is done to the machine. Paths use a backslash; a file that is not there is a FileNotFoundError."""
+    """The operations on the machine. Paths have backslashes. A missing file raises FileNotFoundError."""
 
     write_file: Callable[[str, bytes], None]
     read_file: Callable[[str], bytes]
@@ -84,24 +84,24 @@ class _Plan(pydantic.BaseModel):
 
 
 def expected_from_tree(tree: Path) -> Expected:
-    """Read what a tree sends. Digests and phases come from the bundle's own bytes, never from the tree's variables."""
+    """Read what Packer must send. Digests and phases are taken from the bundle, never from the tree's variables."""
     bundle = _read(tree, "bundle.zip")
     try:
         with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
             plan = archive.read("plan.json")
     except (zipfile.BadZipFile, KeyError) as error:
-        raise VerificationError("guest/bundle.zip is no zip that holds a plan.json", details=[str(error)]) from error
+        raise VerificationError("guest/bundle.zip is not a zip file with a plan.json", details=[str(error)]) from error
     try:
         phases = _Plan.model_validate_json(plan).phases
     except pydantic.ValidationError as error:
-        raise VerificationError("plan.json of guest/bundle.zip has no readable phases", details=[str(error)]) from error
-    pins = ("-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(plan).hexdigest())
+        raise VerificationError("plan.json in guest/bundle.zip has no valid phases", details=[str(error)]) from error
+    digests = ("-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(plan).hexdigest())
     return Expected(
         bundle=bundle,
         entry=_read(tree, "start.ps1"),
         generalise=_read(tree, "generalise.ps1"),
         phases=tuple(
-            ExpectedPhase(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *pins), phase.restart)
+            ExpectedPhase(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart)
             for phase in phases
         ),
     )
@@ -111,31 +111,31 @@ def _read(tree: Path, name: str) -> bytes:
     try:
         return (tree / "guest" / name).read_bytes()
     except OSError as error:
-        raise VerificationError(f"the tree has no readable guest/{name}", details=[str(error)]) from error
+        raise VerificationError(f"guest/{name} of the tree cannot be read", details=[str(error)]) from error
 
 
 @dataclasses.dataclass(frozen=True)
 class _Upload:
-    """`data` is None for the variables file, whose content is checked by form."""
+    """`data` is None for the variables file, for which only the names of the variables are checked."""
 
-    what: str
+    name: str
     path: str
     data: bytes | None
 
     def __str__(self) -> str:
-        return f"the upload of {self.what} to {self.path}"
+        return f"the upload of {self.name} to {self.path}"
 
 
 @dataclasses.dataclass(frozen=True)
-class _Run:
-    what: str
+class _ScriptRun:
+    name: str
     command: str
     script: _Upload
     allowed: tuple[int, ...]
     act: Callable[[Write], int]
 
     def __str__(self) -> str:
-        return f"the run of {self.what}: {self.command}"
+        return f"the run of {self.name}: {self.command}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,11 +147,11 @@ class _Restart:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Return:
+class _RestartCheck:
     after: str
 
     def __str__(self) -> str:
-        return f"the check that the machine is back from the restart after {self.after}"
+        return f"the check that the machine is up again after {self.after}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,16 +162,16 @@ class _Download:
         return f"the download of {self.path}"
 
 
-_Step = _Upload | _Run | _Restart | _Return | _Download
-_StepT = TypeVar("_StepT", _Upload, _Run, _Restart, _Return, _Download)
+_Step = _Upload | _ScriptRun | _Restart | _RestartCheck | _Download
+_StepT = TypeVar("_StepT", _Upload, _ScriptRun, _Restart, _RestartCheck, _Download)
 
 
 class _DeviationError(Exception):
-    """What came is not what the tree sends, or not yet."""
+    """A command differs from those of the tree, or comes in the wrong order."""
 
 
 class RehearsedGuest:
-    """Carries a tree out, once, in its order. It is the `Guest` of a `WinRMServer`."""
+    """Carries out a tree once, in its order. It is the `Guest` of a `WinRMServer`."""
 
     def __init__(
         self, expected: Expected, effects: Effects, *, scripts: packer.Scripts = packer.PACKER_SCRIPTS
@@ -181,161 +181,170 @@ class RehearsedGuest:
         self._steps = tuple(_steps(expected, effects))
         self._done = 0
         self._failure = ""
-        self._arriving: dict[str, bytearray] = {}
-        self._arrived: set[str] = set()
-        self._going_down = False
-        self._trial = False
+        self._partial_uploads: dict[str, bytearray] = {}
+        self._complete_uploads: set[str] = set()
+        self._is_shutting_down = False
+        self._has_trial_restart = False
         self._faults: dict[str, None] = {}
         self._busy = threading.Lock()
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """Every deviation, in the order they came; one that comes again, as Packer retries an upload, is kept once."""
+        """Every deviation, in order and without duplicates: Packer retries uploads."""
         return tuple(self._faults)
 
     @property
-    def finished(self) -> bool:
-        """Whether everything happened that the tree sends."""
+    def is_finished(self) -> bool:
+        """Whether every step of the tree was carried out."""
         return not self.missing()
 
     def missing(self) -> tuple[str, ...]:
-        """What did not happen, in order."""
-        open_uploads = [f"the end of the upload to {file}" for file in (*self._arriving, *sorted(self._arrived))]
-        return (*(str(step) for step in self._steps[self._done :]), *open_uploads)
+        """The steps that were not carried out, in order."""
+        files = (*self._partial_uploads, *sorted(self._complete_uploads))
+        return (
+            *(str(step) for step in self._steps[self._done :]),
+            *(f"the end of the upload to {file}" for file in files),
+        )
 
     def run(self, command: str, write: Write) -> Result:
-        """Obey one command line."""
+        """Check and carry out one command line."""
         if not self._busy.acquire(blocking=False):
-            return self._refuse(f"{packer.readable(command)} came while another command was running")
+            return self._reject(f"received {packer.readable(command)} while another command was running")
         try:
-            return self._obey(command, write)
+            return self._carry_out(command, write)
         except _DeviationError as error:
-            return self._refuse(str(error))
+            return self._reject(str(error))
         finally:
             self._busy.release()
 
     def restarted(self) -> None:
-        """The machine went down and comes back."""
-        self._going_down = False
+        """The machine has restarted."""
+        self._is_shutting_down = False
 
-    def _refuse(self, message: str) -> Result:
+    def _reject(self, message: str) -> Result:
         self._faults.setdefault(message)
         return Result(exit_code=1, stderr=f"{message}\r\n".encode())
 
-    def _obey(self, command: str, write: Write) -> Result:
+    def _carry_out(self, command: str, write: Write) -> Result:
         if len(command) > _LONGEST_COMMAND:
-            raise _DeviationError(f"a command line of {len(command)} characters; cmd.exe takes {_LONGEST_COMMAND}")
+            raise _DeviationError(
+                f"a command line has {len(command)} characters, the maximum of cmd.exe is {_LONGEST_COMMAND}"
+            )
         match packer.recognise(command, self._scripts):
             case packer.Chunk(file, data):
-                if file in self._arrived:
-                    raise _DeviationError(f"more of the upload {file} came after it was complete")
-                self._arriving.setdefault(file, bytearray()).extend(data)
+                if file in self._complete_uploads:
+                    raise _DeviationError(f"received more of the upload {file} after it was complete")
+                self._partial_uploads.setdefault(file, bytearray()).extend(data)
             case packer.Restore(file, destination):
                 self._restore(file, destination)
             case packer.Discard(file):
-                if file not in self._arrived:
-                    raise _DeviationError(f"{file} is to be removed and was never completed")
-                self._arrived.remove(file)
+                if file not in self._complete_uploads:
+                    raise _DeviationError(f"received the removal of {file}, whose upload is not complete")
+                self._complete_uploads.remove(file)
             case packer.Read(path):
                 self._download(path, write)
             case packer.Probe():
-                if self._done or self._arriving:
-                    raise _DeviationError(f"Packer connected again; expected {self._next()}")
+                if self._done or self._partial_uploads:
+                    raise _DeviationError(f"Packer connected again; expected {self._describe_next()}")
                 write(b"WinRM connected.\r\n")
             case packer.Restart():
                 self._expect(_Restart, "a restart")
                 self._effects.restart()
                 self._done += 1
-                self._going_down = True
+                self._is_shutting_down = True
                 return Result(restarts=True)
-            case packer.RestartTrial() | packer.RestartAbort() | packer.RestartCheck() as word:
-                return self._return(word, write)
+            case packer.RestartTrial() | packer.RestartAbort() | packer.RestartCheck() as query:
+                return self._check_restart(query, write)
             case None:
-                return self._run(command, write)
+                return self._run_script(command, write)
         return Result()
 
-    def _next(self) -> str:
+    def _describe_next(self) -> str:
         if self._failure:
             return f"nothing more, because {self._failure}"
         return str(self._steps[self._done]) if self._done < len(self._steps) else "nothing more: the image is finished"
 
-    def _expect(self, kind: type[_StepT], came: str) -> _StepT:
+    def _expect(self, kind: type[_StepT], received: str) -> _StepT:
         step = self._steps[self._done] if self._done < len(self._steps) else None
         if self._failure or not isinstance(step, kind):
-            raise _DeviationError(f"{came} came; expected {self._next()}")
+            raise _DeviationError(f"received {received}; expected {self._describe_next()}")
         return step
 
     def _restore(self, file: str, destination: str) -> None:
-        came = f"an upload to {destination}"
-        if file not in self._arriving:
-            raise _DeviationError(f"{came} came without a byte; expected {self._next()}")
-        data = bytes(self._arriving.pop(file))
-        step = self._expect(_Upload, came)
-        if destination != _backslashed(step.path):
-            raise _DeviationError(f"{came} came; expected {step}")
+        received = f"an upload to {destination}"
+        if file not in self._partial_uploads:
+            raise _DeviationError(f"received {received} without any bytes; expected {self._describe_next()}")
+        data = bytes(self._partial_uploads.pop(file))
+        step = self._expect(_Upload, received)
+        if destination != _to_backslashes(step.path):
+            raise _DeviationError(f"received {received}; expected {step}")
         if step.data is None:
             if not packer.only_packers_variables(data):
-                raise _DeviationError(f"{step} sets more than Packer's own variables")
+                raise _DeviationError(f"{step} sets variables that are not Packer's own")
         elif data != step.data:
             raise _DeviationError(
-                f"{step} brought other bytes than the tree's: sha256 {hashlib.sha256(data).hexdigest()},"
+                f"{step} has other bytes than the tree: sha256 {hashlib.sha256(data).hexdigest()},"
                 f" expected {hashlib.sha256(step.data).hexdigest()}"
             )
         self._effects.write_file(destination, data)
-        self._arrived.add(file)
+        self._complete_uploads.add(file)
         self._done += 1
 
     def _download(self, path: str, write: Write) -> None:
-        came = f"a download of {path}"
-        step = self._expect(_Download, came)
-        if _backslashed(path) != step.path:
-            raise _DeviationError(f"{came} came; expected {step}")
+        received = f"a download of {path}"
+        step = self._expect(_Download, received)
+        if _to_backslashes(path) != step.path:
+            raise _DeviationError(f"received {received}; expected {step}")
         try:
             data = self._effects.read_file(step.path)
         except FileNotFoundError as error:
-            raise _DeviationError(f"{came} came; the file is not there") from error
+            raise _DeviationError(f"received {received}, but the file does not exist") from error
         write(base64.b64encode(data) + b"\r\n")
         self._done += 1
 
-    def _return(self, word: packer.RestartTrial | packer.RestartAbort | packer.RestartCheck, write: Write) -> Result:
-        # windows-restart tries whether the machine is on its way down by scheduling another restart; where that
-        # succeeds the machine is back already, and the restart must be called off before anything else.
-        came = f"windows-restart's {type(word).__name__}"
-        self._expect(_Return, came)
-        if self._going_down:
-            # Packer may be quicker than the restart that it has just been told of.
-            if isinstance(word, packer.RestartTrial):
+    def _check_restart(
+        self, query: packer.RestartTrial | packer.RestartAbort | packer.RestartCheck, write: Write
+    ) -> Result:
+        # windows-restart tests whether the machine is shutting down: it schedules another restart. If that succeeds,
+        # the machine is up again, and windows-restart must abort the scheduled restart first.
+        received = f"windows-restart's {type(query).__name__}"
+        self._expect(_RestartCheck, received)
+        if self._is_shutting_down:
+            # Packer can be quicker than the restart that it has requested.
+            if isinstance(query, packer.RestartTrial):
                 return _SHUTDOWN_IN_PROGRESS
-            raise _DeviationError(f"{came} came before the machine went down")
-        if isinstance(word, packer.RestartAbort) is not self._trial:
-            raise _DeviationError("a trial restart was scheduled twice, not called off, or called off without one")
-        match word:
+            raise _DeviationError(f"received {received} before the machine went down")
+        if isinstance(query, packer.RestartAbort) is not self._has_trial_restart:
+            raise _DeviationError(
+                "a trial restart was scheduled twice, not aborted, or aborted without being scheduled"
+            )
+        match query:
             case packer.RestartTrial():
-                self._trial = True
+                self._has_trial_restart = True
             case packer.RestartAbort():
-                self._trial = False
+                self._has_trial_restart = False
             case packer.RestartCheck():
                 write(b"IMAGEGEN-GUEST restarted.\r\n")
                 self._done += 1
         return Result()
 
-    def _run(self, command: str, write: Write) -> Result:
-        step = self._expect(_Run, f"the command {packer.readable(command)}")
+    def _run_script(self, command: str, write: Write) -> Result:
+        step = self._expect(_ScriptRun, f"the command {packer.readable(command)}")
         if command != step.command:
-            raise _DeviationError(f"the command {packer.readable(command)} came; expected {step}")
+            raise _DeviationError(f"received the command {packer.readable(command)}; expected {step}")
         try:
-            intact = self._effects.read_file(_backslashed(step.script.path)) == step.script.data
+            is_intact = self._effects.read_file(_to_backslashes(step.script.path)) == step.script.data
         except FileNotFoundError:
-            intact = False
-        if not intact:
-            raise _DeviationError(f"{step} came; {step.script.path} is no longer the tree's {step.script.what}")
+            is_intact = False
+        if not is_intact:
+            raise _DeviationError(f"received {step}, but {step.script.path} is not the tree's {step.script.name}")
         exit_code = step.act(write)
         if exit_code in step.allowed:
             self._done += 1
         else:
-            self._failure = f"{step.what} ended with {exit_code}"
+            self._failure = f"{step.name} ended with exit code {exit_code}"
             if exit_code == _RESTART_DUE:
-                self._faults.setdefault(f"{self._failure}, and the plan has no restart after it")
+                self._faults.setdefault(f"{self._failure}, but the plan has no restart after it")
         return Result(exit_code=exit_code)
 
 
@@ -347,21 +356,21 @@ def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
         yield variables
         yield entry
         codes = (0, _RESTART_DUE) if phase.restart else (0,)
-        yield _Run(phase.name, phase.command, entry, codes, _phase(effects, phase))
+        yield _ScriptRun(phase.name, phase.command, entry, codes, _phase_runner(effects, phase))
         if phase.restart:
             yield _Restart(phase.name)
-            yield _Return(phase.name)
+            yield _RestartCheck(phase.name)
     yield _Download(REPORT_PATH)
     generalise = _Upload("generalise.ps1", GENERALISE_PATH, expected.generalise)
     yield variables
     yield generalise
-    yield _Run("generalise", expected.generalise_command, generalise, (0,), effects.generalise)
+    yield _ScriptRun("generalise", expected.generalise_command, generalise, (0,), effects.generalise)
 
 
-def _phase(effects: Effects, phase: ExpectedPhase) -> Callable[[Write], int]:
+def _phase_runner(effects: Effects, phase: ExpectedPhase) -> Callable[[Write], int]:
     return lambda write: effects.run_phase(phase.arguments, write)
 
 
-def _backslashed(path: str) -> str:
-    # Both name the same file; Packer itself turns the slashes of an upload's destination round.
+def _to_backslashes(path: str) -> str:
+    # Packer replaces the slashes in the destination of an upload. Both forms name the same file.
     return path.replace("/", "\\")

@@ -1,9 +1,8 @@
-"""`--rehearse`: hosts the private network and runs the ordinary `imagegen build` in it as a child.
+"""`--rehearse`: opens a sandbox and runs the ordinary `imagegen build` in it as a child process.
 
-The child is told nothing of a rehearsal but a label, and of injected faults nothing; its environment is the stage's.
-The lock, the tree, the logs and the manifest stay below out/rehearsal, of the newest rehearsals; everything else is
-cleaned up, whatever happens.
-`rehearse_lock` runs `imagegen lock` in the same way: a lock is all that `plan` and `render` need.
+The child process does not know about the rehearsal, except for a label, or about injected faults. Its environment is
+that of the sandbox. Lock, tree, logs and manifest of the newest rehearsals are kept in out/rehearsal. Everything else
+is always cleaned up. `rehearse_lock` runs `imagegen lock` in the same way, for `plan` and `render`.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from imagegen.errors import BuildError, ExitCode
 from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.clouds import stand_in
-from imagegen.rehearsal.faults.injected import Injected
-from imagegen.rehearsal.scenery import refuse_what_is_not_played, scene_for
-from imagegen.rehearsal.stage import Stage
+from imagegen.rehearsal.faults.selection import SelectedFaults
+from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
+from imagegen.rehearsal.sandbox import Sandbox
 from imagegen.scratch import scratch_folder
 
 if TYPE_CHECKING:
@@ -45,29 +44,29 @@ if TYPE_CHECKING:
 LABEL = "rehearsal=true"
 _SCRATCH = "imagegen-rehearsal-"
 _NOT_CHECKED = (
-    "that the PowerShell of the engine and its kinds does on Windows what the model machine did",
-    "that the published artifacts hold what `imagegen catalog releases` says of them: stand-ins were served",
+    "that the PowerShell scripts do the same on Windows as the model machine",
+    "that the published artifacts have the contents that `imagegen catalog releases` lists: stand-ins were used",
     "sysprep, {agents} and the first boot of a node",
-    "the accounts' permissions, quotas and networks",
+    "the permissions, quotas and networks of the account",
 )
 _TIMEOUT_S = 900.0
-# Of one config and target, the new one included: enough to compare a failure with what worked.
+# Of one config and target, with the new one: enough to compare a failure with earlier rehearsals.
 _KEPT_REHEARSALS = 5
-# What main prints when it is interrupted; both processes are, and one line says it.
+# main prints this line when it is interrupted. Both processes are interrupted, and one line is enough.
 _INTERRUPTED = "interrupted"
 _LOCK = "lock.json"
-# The child runs Packer, and ends it at a second SIGINT. Stand-ins lose nothing by an end without clean-up; and once
-# this process is gone, its network is gone, and there is nothing left to clean up.
+# The child process runs Packer, and ends it at a second SIGINT. Stand-ins need no clean-up, and if this process is
+# gone, its network is gone too.
 _GRACE = Grace(least_s=60, quiet_s=20)
 _ORPHAN = process.Orphan(Grace(least_s=2, last_s=5))
 
 
 class _StoppedByFault(Exception):
-    """Raised in the watch of the child: something that must not happen has happened."""
+    """Ends the child process after an error in the sandbox."""
 
 
 def rehearse_build(
-    asked: loading.ConfigRequest,
+    request: loading.ConfigRequest,
     target: str,
     *,
     out: Path,
@@ -77,91 +76,93 @@ def rehearse_build(
     environ: Mapping[str, str],
     console: Console,
 ) -> ImageManifest:
-    """The manifest of the rehearsed build, with what it cost and what it did not check."""
-    loaded = loading.load(asked)
-    injected = Injected.of(faults, loaded, target)
-    refuse_what_is_not_played(loaded, target)
-    # Tools are built, where they must be, with the network that the user has.
+    """Rehearse a build. Returns its manifest, with its duration, its WinRM traffic and what it did not check."""
+    loaded = loading.load(request)
+    selected = SelectedFaults.from_names(faults, loaded, target)
+    reject_unsupported(loaded, target)
+    # Before the sandbox opens: building the tools needs the user's network.
     provider_name = loaded.specs[target].provider
     find_tools(environ=environ, console=console, needed=[provider(provider_name).plugin])
-    began = time.monotonic()
+    started = time.monotonic()
     folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")
-    words = [*("--out", str(folder), "--format", "none"), *_repeated("--label", labels), *flags]
-    argv = _child_argv("build", asked, target, folder / _LOCK, words)
+    arguments = [*("--out", str(folder), "--format", "none"), *_repeat_option("--label", labels), *flags]
+    argv = _child_argv("build", request, target, folder / _LOCK, arguments)
     console.say(f"{target}  rehearsal in {folder}")
     with scratch_folder(Path(tempfile.gettempdir()), _SCRATCH) as scratch:
-        with Stage(scene_for(loaded, target, folder), scratch) as stage:
-            injected.arrange(stage)
+        with Sandbox(prepare_setup(loaded, target, folder), scratch) as sandbox:
+            selected.inject(sandbox)
             try:
-                code = _run_child(argv, stage, environ, console.relay)
+                code = _run_child(argv, sandbox, environ, console.relay)
             finally:
-                for line in injected.told():
+                for line in selected.report_lines():
                     console.say(f"{target}  {line}")
-        _judge(stage, code, folder, injected.unmet())
-        cost = stage.cost
-    took = time.monotonic() - began
+        _check_result(sandbox, code, folder, selected.untriggered())
+        cost = sandbox.cost
+    duration = time.monotonic() - started
     store = LocalStore(folder / "manifests")
     note: dict[str, JsonValue] = {
-        "seconds": round(took, 1),
+        "seconds": round(duration, 1),
         "winrm": dataclasses.asdict(cost),
-        "not_checked": [each.format(agents=stand_in(provider_name).agents) for each in _NOT_CHECKED],
+        "not_checked": [text.format(agents=stand_in(provider_name).agents) for text in _NOT_CHECKED],
     }
     if faults:
-        note["faults"] = dict(injected.met())
+        note["faults"] = dict(selected.trigger_counts())
     manifest = store.annotate(store.list().records[0], "rehearsal", note)
     command = f"imagegen manifest list {shlex.quote(str(folder))}"
-    console.say(f"{target}  rehearsal passed in {seconds(took)}: `{command}` shows its manifest")
+    console.say(f"{target}  rehearsal passed in {seconds(duration)}: `{command}` shows its manifest")
     return manifest
 
 
-def rehearse_lock(asked: loading.ConfigRequest, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
-    """A lock of stand-ins, for who plans or renders without an account; it is labelled as a rehearsal's."""
-    loaded = loading.load(asked)
-    refuse_what_is_not_played(loaded, target)
-    heard: list[str] = []
+def rehearse_lock(request: loading.ConfigRequest, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
+    """Make a lock of stand-ins, for planning and rendering without an account. It has the label of a rehearsal."""
+    loaded = loading.load(request)
+    reject_unsupported(loaded, target)
+    lines: list[str] = []
     parent = Path(tempfile.gettempdir())
     with console.task(f"locking stand-ins for {target}", None), scratch_folder(parent, _SCRATCH) as scratch:
         file = scratch / _LOCK
-        argv = _child_argv("lock", asked, target, file, [])
-        with Stage(scene_for(loaded, target, scratch), scratch) as stage:
-            code = _run_child(argv, stage, environ, heard.append)
-            faults = stage.faults
+        argv = _child_argv("lock", request, target, file, [])
+        with Sandbox(prepare_setup(loaded, target, scratch), scratch) as sandbox:
+            code = _run_child(argv, sandbox, environ, lines.append)
+            faults = sandbox.faults
         lock = read_lock(file)
     if faults or code != ExitCode.OK or lock is None:
-        raise BuildError("no lock could be made on the stand-ins", details=[*faults, *heard])
+        raise BuildError("the lock of stand-ins could not be made", details=[*faults, *lines])
     return lock
 
 
-def _child_argv(verb: str, asked: loading.ConfigRequest, target: str, lock: Path, words: Sequence[str]) -> list[str]:
-    """The command line of the child; `words` come last."""
+def _child_argv(
+    verb: str, request: loading.ConfigRequest, target: str, lock: Path, arguments: Sequence[str]
+) -> list[str]:
+    """The command line of the child process, with `arguments` at its end."""
     return [
-        *(sys.executable, "-m", "imagegen", verb, str(asked.file), "--target", target, "--plain"),
+        *(sys.executable, "-m", "imagegen", verb, str(request.file), "--target", target, "--plain"),
         *("--lock", str(lock), "--label", LABEL),
-        *_repeated("--set", asked.sets),
-        *words,
+        *_repeat_option("--set", request.sets),
+        *arguments,
     ]
 
 
-def _repeated(option: str, values: Sequence[str]) -> list[str]:
-    return [word for value in values for word in (option, value)]
+def _repeat_option(option: str, values: Sequence[str]) -> list[str]:
+    return [argument for value in values for argument in (option, value)]
 
 
 def _new_folder(parent: Path, prefix: str) -> Path:
-    """A folder for one rehearsal. Older ones of the same config and target are deleted but for the newest few."""
+    """Make a folder for one rehearsal, and delete all but the newest folders of the same config and target."""
     parent.mkdir(parents=True, exist_ok=True)
     own = [path for path in parent.iterdir() if _is_rehearsal(path, prefix)]
     newest_first = sorted(((path.stat().st_mtime, path) for path in own), reverse=True)
     for changed, path in newest_first[_KEPT_REHEARSALS - 1 :]:
-        # One that still runs began less than its deadline ago.
+        # A rehearsal that is still running started within its timeout.
         if time.time() - changed > _TIMEOUT_S:
             shutil.rmtree(path)
     return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
 
 
 def _is_rehearsal(path: Path, prefix: str) -> bool:
-    """Whether a rehearsal made this folder: by its whole name, as other configs' names begin alike, and its lock.
+    """Whether a rehearsal made this folder: it has a lock, or is empty if the rehearsal failed before its lock.
 
-    One that failed before it had a lock is empty.
+    The whole name counts, because the names of other configs can begin with this one's.
     """
     named = re.fullmatch(rf"{re.escape(prefix)}[a-z0-9_]{{8}}", path.name)
     if named is None or path.is_symlink() or not path.is_dir():
@@ -169,20 +170,20 @@ def _is_rehearsal(path: Path, prefix: str) -> bool:
     return (path / _LOCK).is_file() or not any(path.iterdir())
 
 
-def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], tell: Callable[[str], None]) -> int:
+def _run_child(argv: Sequence[str], sandbox: Sandbox, environ: Mapping[str, str], relay: Callable[[str], None]) -> int:
     def watch() -> None:
-        if stage.faults:
+        if sandbox.faults:
             raise _StoppedByFault
 
     def on_line(line: str) -> None:
-        # After the time of day.
+        # The line begins with the time of day.
         if line.rpartition("Z ")[2] != _INTERRUPTED:
-            tell(line)
+            relay(line)
 
     try:
         return process.stream(
             argv,
-            environ=stage.child_environ(environ),
+            environ=sandbox.child_environ(environ),
             cwd=Path.cwd(),
             timeout=_TIMEOUT_S,
             on_line=on_line,
@@ -194,17 +195,17 @@ def _run_child(argv: Sequence[str], stage: Stage, environ: Mapping[str, str], te
         return int(ExitCode.BUILD)
 
 
-def _judge(stage: Stage, code: int, folder: Path, unmet: Sequence[str] = ()) -> None:
-    """Nothing that must not happen happened, and everything that must happen did, injected faults as well."""
-    faults = stage.faults
+def _check_result(sandbox: Sandbox, code: int, folder: Path, untriggered: Sequence[str] = ()) -> None:
+    """Raise an error if the build failed, did something that it must not do, left out a step or triggered no fault."""
+    faults = sandbox.faults
     if code == ExitCode.OK:
-        faults += [f"the machine was never told {step}" for step in stage.missing]
-        faults += [f"the fault {name} was never met: this build shows nothing of it" for name in unmet]
+        faults += [f"the build ended without {step}" for step in sandbox.missing]
+        faults += [f"the fault {name} was not triggered: the build did not reach it" for name in untriggered]
     if faults:
-        raise BuildError("the rehearsal failed", details=faults, hint=f"everything it left is in {folder}")
+        raise BuildError("the rehearsal failed", details=faults, hint=f"its files are in {folder}")
     if code != ExitCode.OK:
         error = BuildError(
-            f"the rehearsed build ended with exit code {code}", hint=f"read its error above; its logs are in {folder}"
+            f"the rehearsed build ended with exit code {code}", hint=f"see its error above; its logs are in {folder}"
         )
         error.exit_code = ExitCode(code) if code in set(ExitCode) else ExitCode.BUILD
         raise error

@@ -1,7 +1,4 @@
-"""What published releases hold: the rows of the catalogue, and those that an operator's own step records for itself.
-
-Reads meta/releases.yml of a step; pure but for that.
-"""
+"""Records of the contents of published releases, from the catalogue and from meta/releases.yml of a step."""
 
 from __future__ import annotations
 
@@ -28,17 +25,17 @@ _PRERELEASE = re.compile(rf"{_VERSION.pattern}-[0-9A-Za-z.]+")
 
 
 class Release(Strict):
-    """The same members from one version up to another; a member that ends with a slash is a folder."""
+    """The members of a range of versions. A member that ends with a slash is a folder."""
 
     address: str
-    """The folder it is published in. {version} and {version_with_underscores} stand for the version."""
+    """The URL of its folder, with the placeholders {version} and {version_with_underscores}."""
     since: str | None = None
     before: str | None = None
     members: list[str]
     left_out: str | None = None
-    """Members that the list leaves out."""
+    """Members that are not in the list."""
     unconfirmed: str | None
-    """What nobody has seen in the published file itself: it was read from `source`."""
+    """What was taken from `source` and not from the published file itself."""
     source: str
 
     def published_files(self) -> list[str]:
@@ -46,7 +43,7 @@ class Release(Strict):
         raise NotImplementedError
 
     def version_at(self, url: str) -> str | None:
-        """The version that is published at this URL; None where it is another release's."""
+        """The version that is published at this URL; None if the URL belongs to another release."""
         places = [f"{self.address}/{name}" for name in self.published_files()]
         return next((version for version in _versions(places, url) if self._covers(version)), None)
 
@@ -58,7 +55,7 @@ class Release(Strict):
 
 
 class ArchiveRelease(Release):
-    """One archive."""
+    """A release that is one archive."""
 
     file: str
     format: Literal["tar.gz", "zip"]
@@ -68,18 +65,18 @@ class ArchiveRelease(Release):
 
 
 class FolderRelease(Release):
-    """Files that are published one by one."""
+    """A release of files that are published one by one."""
 
     def published_files(self) -> list[str]:
         return self.members
 
     def is_beside(self, url: str) -> bool:
-        """Whether the URL is in this folder, of whatever version."""
+        """Whether the URL is in this folder, for any version."""
         return next(_versions([self.address], url.rpartition("/")[0]), None) is not None
 
 
 class PackageRelease(Release):
-    """One MSI package: what Windows has when it is installed. Members are below `folder`."""
+    """A release that is one MSI package, with what it installs. Members are below `folder`."""
 
     file: str
     product: str
@@ -92,14 +89,14 @@ class PackageRelease(Release):
 
 
 class Releases(Strict):
-    """Records by a name of their own."""
+    """The records of releases, by name."""
 
     archives: dict[str, ArchiveRelease] = {}
     folders: dict[str, FolderRelease] = {}
     packages: dict[str, PackageRelease] = {}
 
     def find(self, url: str) -> PublishedFile | None:
-        """What is published at this URL; None where no record says."""
+        """The file that is published at this URL; None if it has no record."""
         releases: list[ArchiveRelease | FolderRelease | PackageRelease] = [
             *self.archives.values(),
             *self.folders.values(),
@@ -111,8 +108,8 @@ class Releases(Strict):
                 return PublishedFile(release, version, url.rpartition("/")[2])
         return None
 
-    def lists_folder_of(self, url: str) -> bool:
-        """Whether records say which files there are beside this one."""
+    def has_folder_of(self, url: str) -> bool:
+        """Whether a record lists the files in the folder of this URL."""
         return any(release.is_beside(url) for release in self.folders.values())
 
 
@@ -125,29 +122,29 @@ class PublishedFile:
     name: str
 
 
-def fill(text: str, version: str) -> str:
-    """A text of a record for one version."""
+def fill_version(text: str, version: str) -> str:
+    """Replace the placeholders in a text of a record with the version."""
     underscored = version.replace(".", "_")
     return text.replace("{version}", version).replace("{version_with_underscores}", underscored)
 
 
 def _versions(places: Sequence[str], url: str) -> Iterator[str]:
-    """The versions for which one of the places is this URL."""
+    """The versions for which one of the URLs with placeholders is this URL."""
     if any(url.startswith(place.partition("{")[0]) for place in places):
         for version in (*_VERSION.findall(url), *_PRERELEASE.findall(url), ""):
-            if url in [fill(place, version) for place in places]:
+            if url in [fill_version(place, version) for place in places]:
                 yield version
 
 
 @functools.cache
 def catalogued_releases() -> Releases:
-    """The catalogue's rows."""
+    """The records of the catalogue."""
     sections = {name: rows for name, rows in table("releases").items() if name in Releases.model_fields}
     return Releases.model_validate(sections)
 
 
 def releases_for(step: Step) -> Releases:
-    """The catalogue's rows and the step's own, which come first."""
+    """The records for a step: its own, then those of the catalogue."""
     known, document = catalogued_releases(), step.releases
     if document is None:
         return known
@@ -155,7 +152,7 @@ def releases_for(step: Step) -> Releases:
         own = Releases.model_validate(document.data)
     except pydantic.ValidationError as error:
         problems = model_problems(error, document, Releases)
-        raise ConfigError(f"the releases of step {step.name} cannot be used", problems=problems) from None
+        raise ConfigError(f"the release records of step {step.name} are invalid", problems=problems) from None
     return Releases(
         archives={**own.archives, **known.archives},
         folders={**own.folders, **known.folders},

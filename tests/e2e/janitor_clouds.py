@@ -18,7 +18,7 @@ from tests.e2e.rehearsal_support import cloud_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imagegen.rehearsal.stage import Stage
+    from imagegen.rehearsal.sandbox import Sandbox
 
     Everything = dict[tuple[str, str], tuple[str, dict[str, str]]]
 
@@ -34,7 +34,7 @@ class World(Protocol):
     untagged: frozenset[str]
     """The kinds that the cloud makes by itself, without tags."""
 
-    def __init__(self, stage: Stage, living_until: str) -> None: ...
+    def __init__(self, sandbox: Sandbox, living_until: str) -> None: ...
 
     def everything(self) -> Everything: ...
 
@@ -46,8 +46,8 @@ class AwsWorld:
     # Packer tags the request of a fleet's instance once it knows it, and the snapshot of a copy once that is there.
     untagged: frozenset[str] = frozenset({"spot request", "snapshot"})
 
-    def __init__(self, stage: Stage, living_until: str) -> None:
-        self._stage = stage
+    def __init__(self, sandbox: Sandbox, living_until: str) -> None:
+        self._sandbox = sandbox
         self._ask("DescribeRegions")
         self._ec2 = moto_call.ec2(_REGION)
         for tags in ({}, *_foreign(living_until)):
@@ -122,7 +122,7 @@ class AwsWorld:
             "content-type": "application/x-www-form-urlencoded; charset=utf-8",
         }
         body = urllib.parse.urlencode({"Action": action, "Version": "2016-11-15", **fields}).encode()
-        aws = cloud_of(self._stage.network, Aws)
+        aws = cloud_of(self._sandbox.network, Aws)
         answer = aws(Request("POST", f"ec2.{_REGION}.amazonaws.com", "/", {}, headers, body, "/"))
         assert answer.status == 200, answer.body
 
@@ -133,8 +133,8 @@ class AzureWorld:
         {"Microsoft.Compute/disks", "Microsoft.KeyVault/vaults/secrets", "Microsoft.Resources/deployments"}
     )
 
-    def __init__(self, stage: Stage, living_until: str) -> None:
-        self._world = cloud_of(stage.network, Azure)._world
+    def __init__(self, sandbox: Sandbox, living_until: str) -> None:
+        self._world = cloud_of(sandbox.network, Azure)._world
         for number, tags in enumerate(({}, *_foreign(living_until))):
             group = self._group(f"pkr-Resource-Group-somebody{number:02}", tags)
             self._put(group, "Microsoft.Network/virtualNetworks", f"pkrvnsomebody{number:02}", tags)

@@ -47,7 +47,7 @@ from imagegen.rehearsal.clouds.azure.world import Call, VmState
 from imagegen.rehearsal.network.journal import Injections
 from imagegen.rehearsal.network.machine import MachineIdentity
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
-from imagegen.rehearsal.scenery import scene_for
+from imagegen.rehearsal.preparation import prepare_setup
 from tests.conftest import TODAY, make_test_lock
 from tests.e2e.rehearsal_support import options_of
 from tests.unit.pipeline.test_build_and_publish import report_of
@@ -334,7 +334,7 @@ class Product:
 
     @contextlib.contextmanager
     def _open_aws(self, scratch: Path) -> Iterator[Cloud]:
-        options = options_of(scene_for(self.loaded, "aws", scratch), AwsOptions)
+        options = options_of(prepare_setup(self.loaded, "aws", scratch), AwsOptions)
         home, away = options.regions
         with Aws(options, lambda _: None) as aws:
             self.cloud = PlayedAws(aws, home, away)
@@ -342,7 +342,7 @@ class Product:
 
     @contextlib.contextmanager
     def _open_azure(self, scratch: Path) -> Iterator[Cloud]:
-        options = options_of(scene_for(self.loaded, "azure", scratch), AzureOptions)
+        options = options_of(prepare_setup(self.loaded, "azure", scratch), AzureOptions)
         settings = self.loaded.specs["azure"].settings
         assert isinstance(settings, AzureSettings)
         failing: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the rehearsal's own tests share: a rendered tree to change, and its build on a stage as `--rehearse` does it."""
+"""Shared code of the rehearsal's tests: a rendered tree to change, and its build in a sandbox, as with `--rehearse`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from imagegen.providers.provider import provider
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.clouds.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
 from imagegen.rehearsal.clouds.azure.options import default_marketplace
-from imagegen.rehearsal.scenery import scene_for
-from imagegen.rehearsal.stage import Stage
+from imagegen.rehearsal.preparation import prepare_setup
+from imagegen.rehearsal.sandbox import Sandbox
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from imagegen.build.events import GuestEvent
     from imagegen.build.packer_output import OutputLine
     from imagegen.rehearsal.network.network import Network
-    from imagegen.rehearsal.stage import Scene
+    from imagegen.rehearsal.sandbox import SandboxSetup
 
 CloudT = TypeVar("CloudT")
 OptionsT = TypeVar("OptionsT")
@@ -111,7 +111,7 @@ def loaded() -> loading.Loaded:
 
 
 def stock_lock(config: loading.Loaded) -> Lock:
-    """The lock that `imagegen lock` would make on a stage, without a stage."""
+    """The lock that `imagegen lock` would make in a sandbox, without a sandbox."""
     bases = {name: _stock_base(config, name) for name in config.config.targets.named()}
     return make_test_lock(config).model_copy(update={"base_images": bases})
 
@@ -170,9 +170,9 @@ class _Heard:
         self.lines.append(text)
 
 
-def scene_of(target: str, folder: Path, config: loading.Loaded | None = None) -> Scene:
-    """The scene as `--rehearse` sets it."""
-    return scene_for(config or loaded(), target, folder)
+def setup_of(target: str, folder: Path, config: loading.Loaded | None = None) -> SandboxSetup:
+    """The setup of the sandbox, as `--rehearse` makes it."""
+    return prepare_setup(config or loaded(), target, folder)
 
 
 def cloud_of(network: Network, kind: type[CloudT]) -> CloudT:
@@ -181,15 +181,15 @@ def cloud_of(network: Network, kind: type[CloudT]) -> CloudT:
     return found
 
 
-def options_of(scene: Scene, kind: type[OptionsT]) -> OptionsT:
-    """What lies in the scene's cloud, which is of this kind."""
-    assert isinstance(scene.options, kind)
-    return scene.options
+def options_of(setup: SandboxSetup, kind: type[OptionsT]) -> OptionsT:
+    """The options of the cloud of the setup, which are of this kind."""
+    assert isinstance(setup.cloud_options, kind)
+    return setup.cloud_options
 
 
-def stage_of(scene: Scene, folder: Path) -> Stage:
-    """A stage with its scratch below `folder`."""
-    return Stage(scene, Path(tempfile.mkdtemp(dir=folder)))
+def sandbox_of(setup: SandboxSetup, folder: Path) -> Sandbox:
+    """A sandbox with its scratch below `folder`."""
+    return Sandbox(setup, Path(tempfile.mkdtemp(dir=folder)))
 
 
 def rehearse_tree(
@@ -197,29 +197,31 @@ def rehearse_tree(
     tree: Tree,
     folder: Path,
     *,
-    change_scene: Callable[[Scene], Scene] = lambda scene: scene,
-    prepare: Callable[[Stage], None] = lambda _: None,
+    change_setup: Callable[[SandboxSetup], SandboxSetup] = lambda setup: setup,
+    prepare: Callable[[Sandbox], None] = lambda _: None,
 ) -> Verdict:
-    """Build a tree on a stage of its own, stopped at the first fault and judged as `--rehearse` judges."""
+    """Build a tree in a sandbox of its own, stopped at the first fault and judged as `--rehearse` judges."""
     write_tree(tree.files, folder / "tree")
-    scene = dataclasses.replace(scene_of(target, folder), tree=lambda: folder / "tree")
-    with stage_of(change_scene(scene), folder) as stage:
-        prepare(stage)
-        environ = stage.child_environ(os.environ)
+    setup = dataclasses.replace(setup_of(target, folder), tree=lambda: folder / "tree")
+    with sandbox_of(change_setup(setup), folder) as sandbox:
+        prepare(sandbox)
+        environ = sandbox.child_environ(os.environ)
         heard = _Heard()
-        code, words = _build(stage, target, folder, environ, heard)
-        unused = stage.network.unused_injections
-    assert unused == 0, "an injected fault was never met: the case shows nothing"
+        code, words = _build(sandbox, target, folder, environ, heard)
+        untriggered = sandbox.network.untriggered_injections
+    assert untriggered == 0, "an injected fault was not triggered: the case shows nothing"
     try:
-        rehearse._judge(stage, code, folder)
+        rehearse._check_result(sandbox, code, folder)
     except BuildError as error:
         return Verdict(False, "\n".join([error.message, *error.details, *words]), "\n".join(heard.lines))
     return Verdict(True, "", "\n".join(heard.lines))
 
 
-def _build(stage: Stage, target: str, folder: Path, environ: Mapping[str, str], heard: _Heard) -> tuple[int, list[str]]:
+def _build(
+    sandbox: Sandbox, target: str, folder: Path, environ: Mapping[str, str], heard: _Heard
+) -> tuple[int, list[str]]:
     def watch() -> None:
-        if stage.faults:
+        if sandbox.faults:
             raise _StoppedByFaultError
 
     cloud = provider(target)

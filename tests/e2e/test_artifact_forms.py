@@ -11,7 +11,7 @@ import pytest
 from imagegen.build import process
 from imagegen.errors import ExitCode
 from tests.conftest import load_today
-from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, imagegen, scene_of, stage_of, user_environ
+from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, imagegen, sandbox_of, setup_of, user_environ
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,14 +37,14 @@ def test_an_archive_needs_no_ending(tmp_path: Path) -> None:
 
 
 def test_a_web_page_is_no_archive(tmp_path: Path) -> None:
-    scene = scene_of("aws", tmp_path, load_today(CONFIG, OVERRIDE))
-    assert DOWNLOAD in scene.supplies
-    changed = dataclasses.replace(scene, supplies={**scene.supplies, DOWNLOAD: SIGN_IN})
+    setup = setup_of("aws", tmp_path, load_today(CONFIG, OVERRIDE))
+    assert DOWNLOAD in setup.artifacts
+    changed = dataclasses.replace(setup, artifacts={**setup.artifacts, DOWNLOAD: SIGN_IN})
     words = imagegen("lock", CONFIG, "--target", "aws", "--set", OVERRIDE, "--lock", tmp_path / "lock.json")
-    with stage_of(changed, tmp_path) as stage:
-        environ = stage.child_environ(user_environ(tmp_path))
+    with sandbox_of(changed, tmp_path) as sandbox:
+        environ = sandbox.child_environ(user_environ(tmp_path))
         done = process.run(words, environ=environ, cwd=tmp_path, timeout=DEADLINE_S)
-        assert stage.faults == []
+        assert sandbox.faults == []
     assert done.returncode == ExitCode.VERIFICATION
     assert f"containerd: {DOWNLOAD} is a web page, not an archive (.zip, .tar.gz or .tar)" in done.stderr
     assert "hint: a login page or a web filter answered" in done.stderr

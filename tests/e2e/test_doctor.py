@@ -16,12 +16,12 @@ from imagegen.rehearsal.clouds.aws.account import Limits
 from imagegen.rehearsal.clouds.aws.edge import AwsOptions
 from imagegen.rehearsal.clouds.azure.edge import AzureOptions
 from imagegen.rehearsal.clouds.azure.options import Size, default_sizes
-from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, TARGETS, imagegen, options_of, scene_of, stage_of
+from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, TARGETS, imagegen, options_of, sandbox_of, setup_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imagegen.rehearsal.stage import Scene, Stage
+    from imagegen.rehearsal.sandbox import Sandbox, SandboxSetup
 
 pytestmark = pytest.mark.e2e
 
@@ -33,14 +33,14 @@ ASKED_QUICKLY = {
 }
 
 
-def _run(stage: Stage, folder: Path, *words: str | Path) -> process.Completed:
-    environ = stage.child_environ(os.environ)
+def _run(sandbox: Sandbox, folder: Path, *words: str | Path) -> process.Completed:
+    environ = sandbox.child_environ(os.environ)
     return process.run(imagegen(*words), environ=environ, cwd=folder, timeout=DEADLINE_S)
 
 
-def _doctor(stage: Stage, folder: Path, target: str) -> tuple[int, dict[str, Any]]:
-    done = _run(stage, folder, "doctor", CONFIG, "--target", target, "--format", "json", "--quiet")
-    assert stage.faults == []
+def _doctor(sandbox: Sandbox, folder: Path, target: str) -> tuple[int, dict[str, Any]]:
+    done = _run(sandbox, folder, "doctor", CONFIG, "--target", target, "--format", "json", "--quiet")
+    assert sandbox.faults == []
     assert "Traceback" not in done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return done.returncode, found
@@ -49,10 +49,10 @@ def _doctor(stage: Stage, folder: Path, target: str) -> tuple[int, dict[str, Any
 @pytest.mark.usefixtures("tools_are_here")
 @pytest.mark.parametrize("target", TARGETS)
 def test_everything_is_ok_where_everything_is_there_and_nothing_is_made(target: str, tmp_path: Path) -> None:
-    with stage_of(scene_of(target, tmp_path), tmp_path) as stage:
-        code, found = _doctor(stage, tmp_path, target)
-        notes = stage.network.notes()
-        assert stage.network.machines == []
+    with sandbox_of(setup_of(target, tmp_path), tmp_path) as sandbox:
+        code, found = _doctor(sandbox, tmp_path, target)
+        notes = sandbox.network.notes()
+        assert sandbox.network.machines == []
     checks = found["targets"][target]
     assert [check for check in checks if check["verdict"] != "ok"] == []
     assert (code, found["ok"]) == (ExitCode.OK, True)
@@ -64,17 +64,17 @@ def test_everything_is_ok_where_everything_is_there_and_nothing_is_made(target: 
         assert {note.partition(" ")[0] for note in notes if note != "login:token"} == {"GET"}
 
 
-def _spoilt(scene: Scene) -> Scene:
+def _spoilt(setup: SandboxSetup) -> SandboxSetup:
     """An account in which a build would fail for several reasons at once."""
-    if isinstance(scene.options, AwsOptions):
+    if isinstance(setup.cloud_options, AwsOptions):
         limits = Limits(
             disabled_regions=frozenset({"us-west-2"}),
             denied=frozenset({"ec2:CreateKeyPair"}),
             not_offered=frozenset({"m6i.large"}),
             quotas={"L-1216C47A": 1},
         )
-        return dataclasses.replace(scene, options=dataclasses.replace(scene.options, limits=limits))
-    before = options_of(scene, AzureOptions)
+        return dataclasses.replace(setup, cloud_options=dataclasses.replace(setup.cloud_options, limits=limits))
+    before = options_of(setup, AzureOptions)
     (definition,) = before.definitions
     options = dataclasses.replace(
         before,
@@ -84,7 +84,7 @@ def _spoilt(scene: Scene) -> Scene:
         usages={"cores": (98, 100)},
         denied=frozenset({"Microsoft.Compute/galleries/images/versions/write"}),
     )
-    return dataclasses.replace(scene, options=options)
+    return dataclasses.replace(setup, cloud_options=options)
 
 
 WRONG = {
@@ -105,14 +105,14 @@ WRONG = {
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_what_is_wrong_is_told_and_a_build_is_refused_in_time(target: str, tmp_path: Path) -> None:
-    with stage_of(_spoilt(scene_of(target, tmp_path)), tmp_path) as stage:
-        code, found = _doctor(stage, tmp_path, target)
-        told_before = len(stage.network.notes())
+    with sandbox_of(_spoilt(setup_of(target, tmp_path)), tmp_path) as sandbox:
+        code, found = _doctor(sandbox, tmp_path, target)
+        told_before = len(sandbox.network.notes())
         out, lock = tmp_path / "out", tmp_path / "lock.json"
         words = ("build", CONFIG, "--target", target, "--plain", "--out", out, "--lock", lock)
-        done = _run(stage, tmp_path, *words)
-        asked = stage.network.notes()[told_before:]
-        assert (stage.faults, stage.network.machines) == ([], [])
+        done = _run(sandbox, tmp_path, *words)
+        asked = sandbox.network.notes()[told_before:]
+        assert (sandbox.faults, sandbox.network.machines) == ([], [])
 
     wrong = {check["subject"]: check["message"] for check in found["targets"][target] if check["verdict"] == "wrong"}
     assert wrong.keys() - {"tools"} == WRONG[target].keys()

@@ -1,4 +1,4 @@
-"""Every fault of `--fault`, met by a whole rehearsal: how it ends, and what it tells."""
+"""Every fault of `--fault` in a whole rehearsal: its exit code and its messages."""
 
 from __future__ import annotations
 
@@ -116,8 +116,9 @@ def _wrong(case: Case, done: Completed) -> str:
     """What is not as it should be."""
     codes = {FAULTS[name].exit_code for name in case.faults}
     missing = [words for words in case.words if words not in done.stderr]
-    missing += [f"fault {name}: met " for name in case.faults if f"fault {name}: met " not in done.stderr]
-    raw = [words for words in ("Traceback", "was never met", "the rehearsal failed") if words in done.stderr]
+    lines = [f"fault {name}: triggered " for name in case.faults]
+    missing += [line for line in lines if line not in done.stderr]
+    raw = [words for words in ("Traceback", "was not triggered", "the rehearsal failed") if words in done.stderr]
     if {done.returncode} == codes and not missing and not raw:
         return ""
     return f"{case.faults} ended with {done.returncode}; missing {missing}, raw {raw}\n{done.stderr[-4000:]}"
@@ -136,14 +137,14 @@ def test_every_fault_ends_as_the_list_says(target: str, tmp_path: Path) -> None:
     assert [text for text in wrong if text] == []
 
 
-def test_a_fault_that_is_never_met_fails_the_rehearsal(tmp_path: Path) -> None:
+def test_a_fault_that_is_not_triggered_fails_the_rehearsal(tmp_path: Path) -> None:
     argv = imagegen("build", CONFIG, "--target", "azure", "--rehearse", "--out", tmp_path / "out", "--plain")
     argv += ["--no-publish", "--fault", "copy-fails"]
     done = process.run(argv, environ=user_environ(tmp_path), cwd=tmp_path, timeout=_DEADLINE_S)
     assert (done.returncode, done.stdout) == (ExitCode.BUILD, "")
-    assert "fault copy-fails: met 0 times" in done.stderr
+    assert "fault copy-fails: triggered 0 times" in done.stderr
     said = "\n".join(line[len("00:00:00Z ") :] for line in done.stderr.splitlines())
-    assert "error: the rehearsal failed\n  the fault copy-fails was never met: this build shows nothing of it" in said
+    assert "error: the rehearsal failed\n  the fault copy-fails was not triggered: the build did not reach it" in said
 
 
 _CLEANED_UP = {
@@ -176,7 +177,7 @@ def test_an_interrupt_waits_for_a_slow_clean_up(target: str, tmp_path: Path) -> 
     # Over midnight too.
     assert (_seconds(heard[ended]) - _seconds(heard[begun])) % 86_400 >= 5, said
     assert (child.returncode, heard[-1][len("00:00:00Z ") :]) == (ExitCode.INTERRUPTED, "interrupted")
-    assert f"fault {_SLOW}: met " in said
+    assert f"fault {_SLOW}: triggered " in said
 
 
 def _seconds(line: str) -> int:

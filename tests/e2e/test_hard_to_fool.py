@@ -1,6 +1,6 @@
 """A rehearsal that passes when something is taken away proves nothing: each of these must fail, and name what is wrong.
 
-Real Packer and its plugins build a changed tree, or the right tree on a changed stage.
+Real Packer and its plugins build a changed tree, or the right tree in a changed sandbox.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.network.messages import Request, Response
-    from imagegen.rehearsal.stage import Scene, Stage
+    from imagegen.rehearsal.sandbox import Sandbox, SandboxSetup
     from tests.e2e.rehearsal_support import Tree
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
@@ -108,10 +108,10 @@ CASES = (
     Case(
         "no user data",
         "aws",
-        ("without the tree's own user data",),
+        ("the user data of the machine differs from guest/user-data.txt of the tree",),
         lambda tree: tree.drop_line(_SOURCE, "user_data_file"),
     ),
-    Case("other user data than the tree's", "aws", ("without the tree's own user data",), _other_user_data),
+    Case("other user data than the tree's", "aws", ("the user data of the machine differs",), _other_user_data),
     Case(
         "a security group that admits somebody else",
         "aws",
@@ -155,19 +155,19 @@ CASES = (
     Case(
         "another file as the bundle",
         "azure",
-        ("the upload of the bundle to", "brought other bytes than the tree's"),
+        ("the upload of the bundle to", "has other bytes than the tree"),
         lambda tree: tree.replace(_BUILD, "guest/bundle.zip", "guest/start.ps1"),
     ),
     Case(
         "another script as the entry",
         "azure",
-        ("the upload of start.ps1 to", "brought other bytes than the tree's"),
+        ("the upload of start.ps1 to", "has other bytes than the tree"),
         lambda tree: tree.change_block(_PHASE_1_BLOCK, "guest/start.ps1", "guest/generalise.ps1"),
     ),
     Case(
         "a variable more",
         "azure",
-        ("sets more than Packer's own variables",),
+        ("sets variables that are not Packer's own",),
         lambda tree: tree.change_block(_PHASE_1_BLOCK, "skip_clean ", 'environment_vars = ["A=b"]\n    skip_clean '),
     ),
     Case(
@@ -197,13 +197,13 @@ CASES = (
     Case(
         "no generalising",
         "azure",
-        ("the machine was never told the run of generalise",),
+        ("the build ended without the run of generalise",),
         lambda tree: tree.drop_block(_GENERALISE_BLOCK),
     ),
     Case(
         "a command more",
         "azure",
-        ("came; expected the upload of Packer's variables",),
+        ("; expected the upload of Packer's variables",),
         lambda tree: tree.add_block_after(_BUNDLE_BLOCK, _EXTRA_COMMAND),
     ),
     Case(
@@ -215,7 +215,7 @@ CASES = (
     Case(
         "a download more",
         "azure",
-        ("a download of C:/Windows/win.ini came",),
+        ("received a download of C:/Windows/win.ini",),
         lambda tree: tree.add_block_after(_BUNDLE_BLOCK, _EXTRA_DOWNLOAD),
     ),
     Case(
@@ -249,26 +249,26 @@ def test_a_changed_tree_fails_by_name(case: Case, tmp_path: Path) -> None:
     assert [words for words in case.words if words not in verdict.words] == [], verdict.words
 
 
-def _served(words: str, change: Callable[[bytes], bytes | None]) -> Callable[[Scene], Scene]:
-    """The scene with the one artifact whose address holds `words` changed, or taken away."""
+def _served(words: str, change: Callable[[bytes], bytes | None]) -> Callable[[SandboxSetup], SandboxSetup]:
+    """The setup with the one artifact whose address holds `words` changed, or taken away."""
 
-    def changed(scene: Scene) -> Scene:
-        (url,) = [url for url in scene.supplies if words in url]
-        others = {each: data for each, data in scene.supplies.items() if each != url}
-        data = change(scene.supplies[url])
-        return dataclasses.replace(scene, supplies=others if data is None else {**others, url: data})
+    def changed(setup: SandboxSetup) -> SandboxSetup:
+        (url,) = [url for url in setup.artifacts if words in url]
+        others = {each: data for each, data in setup.artifacts.items() if each != url}
+        data = change(setup.artifacts[url])
+        return dataclasses.replace(setup, artifacts=others if data is None else {**others, url: data})
 
     return changed
 
 
-def _secret_of_another_vault(stage: Stage) -> None:
+def _secret_of_another_vault(sandbox: Sandbox) -> None:
     def mutate(_request: Request, response: Response) -> Response:
         secret = json.loads(response.body)
         vault, _, version = secret["id"].rpartition("/")
         body = json.dumps({**secret, "id": f"{vault}/{version[::-1]}"}).encode()
         return dataclasses.replace(response, body=body)
 
-    stage.network.inject("*.vault.azure.net", "/secrets/*", mutate=mutate)
+    sandbox.network.inject("*.vault.azure.net", "/secrets/*", mutate=mutate)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,8 +278,8 @@ class StageCase:
     name: str
     target: str
     words: tuple[str, ...]
-    scene: Callable[[Scene], Scene] = lambda scene: scene
-    stage: Callable[[Stage], None] = lambda _: None
+    setup: Callable[[SandboxSetup], SandboxSetup] = lambda setup: setup
+    sandbox: Callable[[Sandbox], None] = lambda _: None
 
 
 STAGE_CASES = (
@@ -299,7 +299,7 @@ STAGE_CASES = (
         "a listener certificate that its vault does not hold",
         "azure",
         ("The Key Vault secret", "does not exist"),
-        stage=_secret_of_another_vault,
+        sandbox=_secret_of_another_vault,
     ),
 )
 
@@ -307,16 +307,16 @@ STAGE_CASES = (
 @pytest.mark.parametrize("case", STAGE_CASES, ids=lambda case: f"{case.target}: {case.name}")
 def test_a_changed_world_fails_by_name(case: StageCase, tmp_path: Path) -> None:
     tree = rendered(case.target)
-    verdict = rehearse_tree(case.target, tree, tmp_path, change_scene=case.scene, prepare=case.stage)
+    verdict = rehearse_tree(case.target, tree, tmp_path, change_setup=case.setup, prepare=case.sandbox)
     assert not verdict.passed, "the rehearsal did not notice"
     assert [words for words in case.words if words not in verdict.words] == [], verdict.words
 
 
 def test_a_machine_with_another_windows_says_so(tmp_path: Path) -> None:
-    def another(scene: Scene) -> Scene:
-        return dataclasses.replace(scene, release="2019")
+    def another(setup: SandboxSetup) -> SandboxSetup:
+        return dataclasses.replace(setup, release="2019")
 
-    verdict = rehearse_tree("azure", rendered("azure"), tmp_path, change_scene=another)
+    verdict = rehearse_tree("azure", rendered("azure"), tmp_path, change_setup=another)
     assert not verdict.passed, "the rehearsal did not notice"
     assert "the plan is for Windows Server 2022, build 20348; this machine has build 17763" in verdict.words
 

@@ -41,8 +41,8 @@ from tests.e2e.rehearsal_support import (
     loaded,
     options_of,
     processes_with,
-    scene_of,
-    stage_of,
+    sandbox_of,
+    setup_of,
     stock_lock,
     user_environ,
 )
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     from imagegen.build.journal import Entry, RecordedRun
     from imagegen.rehearsal.network.messages import Request
-    from imagegen.rehearsal.stage import Stage
+    from imagegen.rehearsal.sandbox import Sandbox
     from tests.e2e.janitor_clouds import Everything, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
@@ -101,7 +101,7 @@ class Cut:
 
     target: str
     moment: Moment
-    stage: Stage
+    sandbox: Sandbox
     folder: Path
     environ: dict[str, str]
     fleets: list[dict[str, str]] = dataclasses.field(default_factory=list)
@@ -135,7 +135,7 @@ def test_after_a_power_cut_the_janitor_leaves_nothing_and_touches_nothing_else(
         ]
         elsewhere = {cut.target: number == turn for number, cut in enumerate(cuts)}
         worlds = {
-            cut.target: WORLDS[cut.target](cut.stage, FAR_OFF if elsewhere[cut.target] else LONG_AGO) for cut in cuts
+            cut.target: WORLDS[cut.target](cut.sandbox, FAR_OFF if elsewhere[cut.target] else LONG_AGO) for cut in cuts
         }
         before = {target: world.everything() for target, world in worlds.items()}
         with concurrent.futures.ThreadPoolExecutor(len(cuts)) as pool:
@@ -144,20 +144,20 @@ def test_after_a_power_cut_the_janitor_leaves_nothing_and_touches_nothing_else(
             with monkeypatch.context() as patch:
                 _enter(cut, patch)
                 _check(cut, worlds[cut.target], before[cut.target], elsewhere=elsewhere[cut.target])
-            assert cut.stage.faults == []
+            assert cut.sandbox.faults == []
 
 
 @contextlib.contextmanager
 def _built_up_to(target: str, moment: Moment, folder: Path) -> Iterator[Cut]:
     folder.mkdir()
-    scene = scene_of(target, folder / "out", load_today(CONFIG))
-    if isinstance(scene.options, AwsOptions):
+    setup = setup_of(target, folder / "out", load_today(CONFIG))
+    if isinstance(setup.cloud_options, AwsOptions):
         # What was only just asked for is not there yet when the power goes, nor soon after.
         made, copied = (100 * (moment.note == note) for note in ("ec2:CreateImage", "ec2:CopyImage"))
-        options = dataclasses.replace(scene.options, create_polls=made, copy_polls=copied)
-        scene = dataclasses.replace(scene, options=options)
-    with stage_of(scene, folder) as stage:
-        yield Cut(target, moment, stage, folder, stage.child_environ(user_environ(folder)))
+        options = dataclasses.replace(setup.cloud_options, create_polls=made, copy_polls=copied)
+        setup = dataclasses.replace(setup, cloud_options=options)
+    with sandbox_of(setup, folder) as sandbox:
+        yield Cut(target, moment, sandbox, folder, sandbox.child_environ(user_environ(folder)))
 
 
 def _cut_power(cut: Cut) -> None:
@@ -184,7 +184,7 @@ def _run_until_cut(cut: Cut, words: list[str], environ: dict[str, str]) -> None:
             _kill_all(marked)
         return response
 
-    cut.stage.network.inject("*", mutate=watch, times=1_000_000)
+    cut.sandbox.network.inject("*", mutate=watch, times=1_000_000)
     with subprocess.Popen(  # noqa: S603 - the checkout's own command line, or Packer's
         words, env=environ, cwd=cut.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
     ) as child:
@@ -206,7 +206,7 @@ def _kill_all(marked: str) -> None:
 def _enter(cut: Cut, patch: pytest.MonkeyPatch) -> None:
     for name in set(os.environ) - set(cut.environ):
         patch.delenv(name)
-    for name, value in cut.stage.network.environ.items():
+    for name, value in cut.sandbox.network.environ.items():
         patch.setenv(name, value)
 
 
@@ -316,21 +316,21 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
 ) -> None:
     asked = loading.ConfigRequest(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
     config = loading.load(asked)
-    scene = scene_of("azure", tmp_path / "out", config)
-    options = dataclasses.replace(options_of(scene, AzureOptions), refuses_used=True)
-    scene = dataclasses.replace(scene, tree=lambda: tmp_path / "tree", options=options)
+    setup = setup_of("azure", tmp_path / "out", config)
+    options = dataclasses.replace(options_of(setup, AzureOptions), refuses_used=True)
+    setup = dataclasses.replace(setup, tree=lambda: tmp_path / "tree", cloud_options=options)
     tree = Tree(pipeline.render_tree(pipeline.decide(pipeline.prepare_target(config, "azure"), stock_lock(config))))
     # The plugin at hand does what is asked here as well, and leaves its disk behind, for which a newer one is wanted.
     tree.replace("plugins.pkr.hcl", ">= 2.0.0", ">= 1.4.5")
     write_tree(tree.files, tmp_path / "tree")
-    with stage_of(scene, tmp_path) as stage:
-        world = AzureWorld(stage, FAR_OFF)
+    with sandbox_of(setup, tmp_path) as sandbox:
+        world = AzureWorld(sandbox, FAR_OFF)
         before = world.everything()
         moment = Moment(note, number)
-        cut = Cut("azure", moment, stage, tmp_path, stage.child_environ(user_environ(tmp_path)))
+        cut = Cut("azure", moment, sandbox, tmp_path, sandbox.child_environ(user_environ(tmp_path)))
         if fails:
             # The build fails at once, and Packer begins to clean up.
-            stage.network.inject("management.azure.com", fails, Response.of_json(400, {"error": {"code": "No"}}))
+            sandbox.network.inject("management.azure.com", fails, Response.of_json(400, {"error": {"code": "No"}}))
         tools = find_tools(environ=os.environ, console=Console(io.StringIO(), plain=True), needed=PLUGINS.values())
         environ = {**cut.environ, **tools.environment}
         _run_until_cut(cut, [str(tools.packer), "build", str(tmp_path / "tree")], environ)

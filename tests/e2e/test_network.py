@@ -277,7 +277,7 @@ def test_a_client_survives_a_fault_that_is_injected_once(inside: Network) -> Non
     inside.inject("ec2.*", response=HANG_UP, when=lambda request: request.form().get("Action") == "DescribeImages")
     _ec2("us-east-1").describe_images(Owners=["amazon"])
     assert [entry.status for entry in inside.journal] == [503, 0, 200]
-    assert inside.unused_injections == 0
+    assert inside.untriggered_injections == 0
 
 
 def test_the_azure_sdk_lists_gets_and_updates(inside: Network) -> None:

@@ -173,7 +173,7 @@ def test_a_fault_is_injected_as_often_as_asked(network: Network) -> None:
     network.inject("echo.*", "/a*", Response(503), times=2)
     network.inject("echo.test", "/c", mutate=lambda _, answer: Response(207, answer.body))
     assert [_get(network, path) for path in ("/ab", "/c", "/b", "/a", "/a", "/c")] == [503, 207, 200, 503, 200, 200]
-    assert network.unused_injections == 0
+    assert network.untriggered_injections == 0
 
 
 def test_a_connection_can_be_cut(network: Network) -> None:

@@ -28,7 +28,7 @@ from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws import moto_call
 from imagegen.rehearsal.clouds.aws.images import MadeAmi
 from imagegen.rehearsal.clouds.azure import faults as azure
-from imagegen.rehearsal.faults.web import BLOCKED_PAGE
+from imagegen.rehearsal.faults.web_filter import BLOCKED_PAGE
 from imagegen.rehearsal.network.journal import Injection, Injections
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
 from tests.e2e.random_faults_support import PlayedAzure, Product, sent_by_botocore, sent_by_requests
@@ -292,7 +292,7 @@ def test_whatever_goes_wrong_a_rerun_ends_well_and_nothing_is_made_twice(
                 for _, injection in waiting:
                     cloud.injections.add(injection)
                 error = _run_with_faults(product, folder, hour)
-                faults = {(trouble.where, trouble.what) for trouble, injection in waiting if injection.met}
+                faults = {(trouble.where, trouble.what) for trouble, injection in waiting if injection.triggered}
                 met.update(faults)
                 if error is not None:
                     fitting = {*_ERRORS, *([ExitCode.USAGE] if _REJECTED & {what for _, what in faults} else [])}

@@ -34,8 +34,8 @@ from tests.e2e.rehearsal_support import (
     imagegen,
     loaded,
     processes_with,
-    scene_of,
-    stage_of,
+    sandbox_of,
+    setup_of,
     stock_lock,
     user_environ,
 )
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from imagegen.build.process import Completed
     from imagegen.rehearsal.network.messages import Request, Response
-    from imagegen.rehearsal.stage import Stage
+    from imagegen.rehearsal.sandbox import Sandbox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
 
@@ -186,15 +186,15 @@ def test_a_tree_depends_on_nothing_but_config_and_lock(target: str, tmp_path: Pa
 
 
 @contextlib.contextmanager
-def _stage(target: str, folder: Path, config: Path = CONFIG) -> Iterator[Stage]:
-    scene = scene_of(target, folder / "out", load_today(config))
-    with stage_of(scene, folder) as stage:
-        yield stage
-    assert (stage.faults, stage.missing) == ([], [])
+def _sandbox(target: str, folder: Path, config: Path = CONFIG) -> Iterator[Sandbox]:
+    setup = setup_of(target, folder / "out", load_today(config))
+    with sandbox_of(setup, folder) as sandbox:
+        yield sandbox
+    assert (sandbox.faults, sandbox.missing) == ([], [])
 
 
-def _made(stage: Stage, target: str) -> dict[str, int]:
-    counted = collections.Counter(stage.network.notes())
+def _made(sandbox: Sandbox, target: str) -> dict[str, int]:
+    counted = collections.Counter(sandbox.network.notes())
     return {note: counted[note] for note in _MADE[target]}
 
 
@@ -216,18 +216,18 @@ def test_what_is_there_is_found_by_the_clouds_tags_and_not_made_again(
     monkeypatch.setattr(Aws, "__call__", noting_who_signs)
     environ = user_environ(tmp_path, **_a_users_own(tmp_path))
     words = imagegen("build", config, "--target", target, "--out", tmp_path / "out", "--format", "json")
-    with _stage(target, tmp_path, config) as stage:
-        child = stage.child_environ(environ)
+    with _sandbox(target, tmp_path, config) as sandbox:
+        child = sandbox.child_environ(environ)
         first = _manifest(_run(words, child, tmp_path))
-        made = _made(stage, target)
-        assert all(made.values()), stage.network.notes()
+        made = _made(sandbox, target)
+        assert all(made.values()), sandbox.network.notes()
         shutil.rmtree(tmp_path / "out")
         second = _manifest(_run(words, child, tmp_path))
-        assert _made(stage, target) == made
-        assert len(stage.network.machines) == 1
+        assert _made(sandbox, target) == made
+        assert len(sandbox.network.machines) == 1
         if target == "azure":
             _assert_version_is_taken(_run([*words, "--label", "other=build"], child, tmp_path))
-            assert _made(stage, target) == made
+            assert _made(sandbox, target) == made
     assert signers == ({"AKIAREHEARSAL0000000"} if target == "aws" else set())
     for name in ("image_id", "built", "published", "versions"):
         assert second[name] == first[name]
@@ -257,13 +257,13 @@ def test_a_rendered_tree_builds_with_a_plain_packer_again_and_again(target: str,
     exports = _run(imagegen("tools", "--env"), environ, tmp_path)
     assert exports.returncode == ExitCode.OK, exports.stderr
     before = {path: path.read_bytes() for path in tree.rglob("*") if path.is_file()}
-    with _stage(target, tmp_path) as stage:
-        child = stage.child_environ(environ)
+    with _sandbox(target, tmp_path) as sandbox:
+        child = sandbox.child_environ(environ)
         for times in (1, 2):
             done = _run(["/bin/sh", "-c", f"{exports.stdout}exec packer build '{tree}'"], child, tmp_path)
             assert done.returncode == 0, done.stdout + done.stderr
-            assert len(stage.network.machines) == times
-            assert (stage.faults, stage.missing) == ([], [])
+            assert len(sandbox.network.machines) == times
+            assert (sandbox.faults, sandbox.missing) == ([], [])
             report = json.loads((tree.parent / "report.json").read_bytes())
             assert report["target"] == target
             (tree.parent / "report.json").unlink()

@@ -23,7 +23,7 @@ from imagegen.rehearsal.clouds.aws.instances import Refused
 from imagegen.rehearsal.clouds.azure import faults as azure
 from imagegen.rehearsal.clouds.azure.edge import Azure
 from imagegen.rehearsal.network.messages import Response
-from imagegen.rehearsal.scenery import refuse_what_is_not_played
+from imagegen.rehearsal.preparation import reject_unsupported
 from tests.conftest import REPOSITORY, load_today
 from tests.e2e.rehearsal_support import (
     CONFIG,
@@ -31,8 +31,8 @@ from tests.e2e.rehearsal_support import (
     TARGETS,
     cloud_of,
     imagegen,
-    scene_of,
-    stage_of,
+    sandbox_of,
+    setup_of,
     user_environ,
 )
 from tests.golden.test_golden import CASES
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from imagegen.build.process import Completed
     from imagegen.rehearsal.network.messages import Request
-    from imagegen.rehearsal.stage import Stage
+    from imagegen.rehearsal.sandbox import Sandbox
     from tests.conftest import Decided
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("tools_are_here")]
@@ -120,7 +120,7 @@ def test_what_a_rehearsal_does_not_play_is_refused_by_name() -> None:
         ("azure", ["auth", "location", "publish.regions[1]"]),
     ):
         with pytest.raises(RefusedError) as refused:
-            refuse_what_is_not_played(load_today(_MAXIMAL, *elsewhere), target)
+            reject_unsupported(load_today(_MAXIMAL, *elsewhere), target)
         assert sorted(problem.path for problem in refused.value.problems) == [f"targets.{target}.{it}" for it in paths]
 
 
@@ -179,21 +179,25 @@ def _launching(size: str) -> Callable[[Request], bool]:
     return lambda request: words.search(request.body.decode()) is not None
 
 
-def _refuse(stage: Stage, target: str, answer: Response) -> None:
+def _refuse(sandbox: Sandbox, target: str, answer: Response) -> None:
     when = _launching(_FIRST[target])
-    stage.network.inject(_HOSTS[target], response=answer, when=when, times=_TIMES[target])
+    sandbox.network.inject(_HOSTS[target], response=answer, when=when, times=_TIMES[target])
 
 
 @contextlib.contextmanager
-def _stage(target: str, folder: Path) -> Iterator[Stage]:
-    with stage_of(scene_of(target, folder / "out", load_today(CONFIG)), folder) as stage:
-        yield stage
-        assert (stage.faults, stage.missing, stage.network.unused_injections) == ([], [], 0)
+def _sandbox(target: str, folder: Path) -> Iterator[Sandbox]:
+    with sandbox_of(setup_of(target, folder / "out", load_today(CONFIG)), folder) as sandbox:
+        yield sandbox
+        assert (sandbox.faults, sandbox.missing, sandbox.network.untriggered_injections) == ([], [], 0)
 
 
-def _build(stage: Stage, target: str, folder: Path, *words: str, without: Sequence[str] = (), **more: str) -> Completed:
+def _build(
+    sandbox: Sandbox, target: str, folder: Path, *words: str, without: Sequence[str] = (), **more: str
+) -> Completed:
     argv = imagegen("build", CONFIG, "--target", target, "--out", folder / "out", "--lock", folder / "lock", *words)
-    environ = {name: value for name, value in stage.child_environ(user_environ(folder)).items() if name not in without}
+    environ = {
+        name: value for name, value in sandbox.child_environ(user_environ(folder)).items() if name not in without
+    }
     return process.run([*argv, "--no-publish"], environ=environ | more, cwd=folder, timeout=DEADLINE_S)
 
 
@@ -203,14 +207,14 @@ def test_the_second_size_is_taken_where_the_first_cannot_be_had(target: str, tmp
         "aws": ("VcpuLimitExceeded", aws.QUOTA),
         "azure": ("SkuNotAvailable", _sku_not_available(_FIRST[target])),
     }[target]
-    with _stage(target, tmp_path) as stage:
-        _refuse(stage, target, answer)
+    with _sandbox(target, tmp_path) as sandbox:
+        _refuse(sandbox, target, answer)
         # Answered as ever: it shows that the second size was asked for.
         asked = _launching(_SECOND[target])
-        stage.network.inject(_HOSTS[target], mutate=lambda _, answer: answer, when=asked, times=_TIMES[target])
-        done = _build(stage, target, tmp_path, "--format", "json")
+        sandbox.network.inject(_HOSTS[target], mutate=lambda _, answer: answer, when=asked, times=_TIMES[target])
+        done = _build(sandbox, target, tmp_path, "--format", "json")
         assert done.returncode == ExitCode.OK, done.stderr
-        assert len(stage.network.machines) == 1
+        assert len(sandbox.network.machines) == 1
     assert f"warning: {_FIRST[target]} is not available now ({code}): trying {_SECOND[target]}\n" in done.stderr
     manifest = json.loads(done.stdout)
     assert manifest["built"]["state"] == "available"
@@ -218,24 +222,24 @@ def test_the_second_size_is_taken_where_the_first_cannot_be_had(target: str, tmp
 
 
 def test_the_only_size_on_spare_capacity_cannot_be_had(tmp_path: Path) -> None:
-    with _stage("aws", tmp_path) as stage:
-        _refuse(stage, "aws", Response(200, not_started(_NO_SPOT), (("Content-Type", "text/xml"),)))
+    with _sandbox("aws", tmp_path) as sandbox:
+        _refuse(sandbox, "aws", Response(200, not_started(_NO_SPOT), (("Content-Type", "text/xml"),)))
         sets = ("--set", "targets.aws.instance_types=[m6i.large]", "--set", "targets.aws.spot={}")
-        done = _build(stage, "aws", tmp_path, *sets)
-        assert stage.network.machines == []
+        done = _build(sandbox, "aws", tmp_path, *sets)
+        assert sandbox.network.machines == []
     _assert_failed_for(done, _NO_SPOT.message)
 
 
 def test_the_only_size_cannot_be_had_and_the_secret_stays_one(tmp_path: Path) -> None:
-    with _stage("azure", tmp_path) as stage:
-        secret = cloud_of(stage.network, Azure).application.secret
+    with _sandbox("azure", tmp_path) as sandbox:
+        secret = cloud_of(sandbox.network, Azure).application.secret
         # A cloud that echoes what it was told: whoever cannot sign in by this secret does not come so far.
-        _refuse(stage, "azure", _sku_not_available(_FIRST["azure"], f" Asked with {secret}."))
+        _refuse(sandbox, "azure", _sku_not_available(_FIRST["azure"], f" Asked with {secret}."))
         sets = ("targets.azure.vm_sizes=[Standard_D4s_v5]", f"targets.azure.auth.client_secret_env={_SECRET_NAME}")
         words = [word for said in sets for word in ("--set", said)]
         usual = ("AZURE_CLIENT_SECRET", "ARM_CLIENT_SECRET")
-        done = _build(stage, "azure", tmp_path, *words, without=usual, **{_SECRET_NAME: secret})
-        assert stage.network.machines == []
+        done = _build(sandbox, "azure", tmp_path, *words, without=usual, **{_SECRET_NAME: secret})
+        assert sandbox.network.machines == []
     _assert_failed_for(done, "SkuNotAvailable")
     # Packer's own word for it: the value reached it as a secret.
     assert "Asked with <sensitive>." in done.stderr

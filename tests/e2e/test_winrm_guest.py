@@ -177,7 +177,7 @@ def test_a_tree_is_carried_out(packer: Path, tree: Path, certificate: ssl.SSLCon
     said = "\n".join(lines)
     assert (guest.faults, server.faults, guest.missing()) == ((), (), ())
     assert code == 0, said
-    assert guest.finished
+    assert guest.is_finished
     assert machine.done == ["phase-1", "restart", "phase-2", "generalise"]
     assert machine.files[rehearsed.BUNDLE_PATH] == expected.bundle
     assert (tree / "report.json").read_bytes() == machine.files[rehearsed.REPORT_PATH]
@@ -199,6 +199,6 @@ def test_basic_authentication_is_refused_and_named(packer: Path, tree: Path, cer
     (fault,) = server.faults
     assert "Basic" in fault
     assert "NTLM" in fault
-    assert not guest.finished
+    assert not guest.is_finished
     assert machine.done == []
     assert server.cost.messages == 0

@@ -484,7 +484,7 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     processes: ("imagegen.rehearsal.rehearse", "import os\nos.kill(1, 9)\n"),
     clouds_names: ("imagegen.build.environment", "NAMES = ('AWS_PROFILE',)\n"),
     rehearsal_names: ("imagegen.plan.resolve", "LABEL = 'rehearsal'\n"),
-    named_clouds: ("imagegen.rehearsal.stage", "from imagegen.elsewhere import EC2Launch\n"),
+    named_clouds: ("imagegen.rehearsal.sandbox", "from imagegen.elsewhere import EC2Launch\n"),
 }
 
 
@@ -520,7 +520,7 @@ def test_what_is_harmless_may_be_printed(value: str) -> None:
         ("imagegen.providers.aws.publish", "from imagegen.manifest.store import LocalStore\n"),
         ("imagegen.plan.resolve", "from imagegen.providers.provider import provider\n"),
         ("imagegen.errors", "import imagegen.console\n"),
-        ("imagegen.pipeline", "from imagegen.rehearsal.stage import Stage\n"),
+        ("imagegen.pipeline", "from imagegen.rehearsal.sandbox import Sandbox\n"),
     ],
 )
 def test_arrows_to_the_right_are_seen(name: str, text: str) -> None:

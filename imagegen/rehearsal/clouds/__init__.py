@@ -1,7 +1,7 @@
-"""The stand-ins of the clouds: one folder each, by the provider's name.
+"""The stand-ins of the clouds: one folder for each, with the name of the provider, which registers it.
 
-A folder's parts are modules with the same names in all, imported where they are used: `guest` and `faults` are light,
-`stand_in` may need the extra of a rehearsal. A new stand-in is its folder, and nothing else names it.
+Each folder has the modules `guest`, `faults` and `stand_in`. They are imported when they are used: `stand_in` may need
+the optional dependencies of a rehearsal.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ def cloud_names() -> tuple[str, ...]:
 
 
 def stand_in(provider: str) -> StandIn[object]:
-    """What plays the cloud."""
-    found: StandIn[object] = _part(provider, "stand_in").STAND_IN
+    """The stand-in of the provider's cloud."""
+    found: StandIn[object] = _import_part(provider, "stand_in").STAND_IN
     return found
 
 
 def cloud_faults(provider: str) -> CloudFaults:
-    """What can be made to go wrong in the cloud."""
-    found: CloudFaults = _part(provider, "faults").FAULTS
+    """The faults that the stand-in can inject."""
+    found: CloudFaults = _import_part(provider, "faults").FAULTS
     return found
 
 
 def guest_agents(provider: str) -> Agents:
-    """What the cloud's images of Windows have beside Windows."""
-    found: Agents = _part(provider, "guest").AGENTS
+    """The agents in the cloud's Windows images."""
+    found: Agents = _import_part(provider, "guest").AGENTS
     return found
 
 
 def import_variables() -> dict[str, str | None]:
-    """What must stand in this process' environment before a stand-in is imported; None is what must not."""
+    """The environment variables that must be set before a stand-in is imported. None means that it must not be set."""
     variables: dict[str, str | None] = {}
     for name in cloud_names():
         found: Mapping[str, str | None] = importlib.import_module(f"{__name__}.{name}").IMPORT_VARIABLES
@@ -54,7 +54,7 @@ def import_variables() -> dict[str, str | None]:
     return variables
 
 
-def _part(provider: str, name: str) -> ModuleType:
+def _import_part(provider: str, name: str) -> ModuleType:
     if provider not in cloud_names():
-        raise RefusedError(f"{provider} has no stand-in: it cannot be rehearsed", hint="leave --rehearse out")
+        raise RefusedError(f"{provider} cannot be rehearsed: it has no stand-in", hint="leave --rehearse out")
     return importlib.import_module(f"{__name__}.{provider}.{name}")

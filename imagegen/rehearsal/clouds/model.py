@@ -1,4 +1,4 @@
-"""What a cloud's folder tells the rehearsal of itself, besides its faults and its guest."""
+"""The model of a cloud's stand-in."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ SettingsT = TypeVar("SettingsT")
 
 
 @dataclasses.dataclass(frozen=True)
-class UnplayedSetting:
-    """A setting that the stand-in cannot play, by its path below the target; `instead` is a value that it can."""
+class UnsupportedSetting:
+    """A setting that the stand-in does not support, by its path below the target, and a value that it supports."""
 
     path: YamlPath
     message: str
-    instead: str
+    supported_value: str
 
 
 @dataclasses.dataclass(frozen=True)
 class StandIn(Generic[SettingsT]):
-    """Reads the settings of its provider's targets."""
+    """How the stand-in reads the settings of a target."""
 
     options: Callable[[SettingsT, Path], CloudOptions]
-    """What lies in the cloud before the build, so that what the settings name is there; files go below the folder."""
+    """The initial state of the cloud, with every resource that the settings name. Its files are in the folder."""
     regions: Callable[[SettingsT], Mapping[YamlPath, str]]
-    """Every region that the settings name, by its path below the target; the build region first."""
+    """Every region in the settings, by its path below the target; the build region first."""
     known_regions: Collection[str]
     sizes: Callable[[SettingsT], Sequence[str]]
     """The builder's sizes, in the order in which they are tried."""
     agents: str
-    """What the cloud's images run at first boot, in the sentence of what a rehearsal does not check."""
+    """The agents of the cloud's images, for the list of what a rehearsal does not check."""
     user_data: str = ""
-    """The file of the tree that a machine must be started with; empty where the cloud has another way."""
-    unplayed: Callable[[SettingsT], Iterable[UnplayedSetting]] | None = None
-    """The settings that cannot be played, other than regions."""
+    """The file of the tree with which a machine must be started; empty if the cloud has another way."""
+    find_unsupported: Callable[[SettingsT], Iterable[UnsupportedSetting]] | None = None
+    """Finds unsupported settings, other than regions."""

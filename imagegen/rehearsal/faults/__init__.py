@@ -1,1 +1,1 @@
-"""The faults that `--fault` injects into a rehearsal. Listing them needs no extra of the package."""
+"""The faults that `--fault` injects into a rehearsal. Listing them needs no optional dependency."""

@@ -1,4 +1,4 @@
-"""What a fault is: a name, what happens, how the build then ends, and how it is arranged on each cloud."""
+"""The model of a fault: its name, what happens, how the build then ends, and how each cloud's stand-in injects it."""
 
 from __future__ import annotations
 
@@ -8,44 +8,43 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imagegen.errors import ExitCode
-    from imagegen.rehearsal.stage import Stage
+    from imagegen.rehearsal.sandbox import Sandbox
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """What a fault needs to know of the config."""
+class FaultSettings:
+    """The settings of the target that faults depend on."""
 
-    home: str
-    """The build region."""
-    away: str
-    """The first other region that the image is published to; empty where there is none."""
+    build_region: str
+    publish_region: str
+    """The first other region that the image is published to; empty if there is none."""
     sizes: tuple[str, ...]
 
 
-# How often the fault happened so far.
-Meter = Callable[[], int]
-Arrange = Callable[["Stage", Place], Meter]
+# Returns how often the fault was triggered so far.
+TriggerCount = Callable[[], int]
+Injector = Callable[["Sandbox", FaultSettings], TriggerCount]
 
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """`arrange` has one entry for each cloud that the fault exists on."""
+    """A fault of `--fault`. `injectors` has one entry for each provider whose stand-in supports the fault."""
 
     name: str
-    what: str
+    description: str
     exit_code: ExitCode
-    """How a build of the shipped configs ends."""
-    arrange: Mapping[str, Arrange] = dataclasses.field(default_factory=dict)
-    needs_away: bool = False
+    """The exit code of a build of the shipped configs."""
+    injectors: Mapping[str, Injector] = dataclasses.field(default_factory=dict)
+    needs_publish_region: bool = False
 
     @property
     def clouds(self) -> tuple[str, ...]:
-        return tuple(self.arrange)
+        return tuple(self.injectors)
 
 
 @dataclasses.dataclass(frozen=True)
 class CloudFaults:
-    """What a cloud's folder has of faults: how it arranges those that clouds share, by name, and those of its own."""
+    """The faults of a cloud's stand-in: injectors of the common faults, by name, and faults of only this cloud."""
 
-    shared: Mapping[str, Arrange]
+    shared: Mapping[str, Injector]
     own: tuple[Fault, ...] = ()

@@ -1,4 +1,4 @@
-"""Faults of the machine that is built on; they are the same on every cloud."""
+"""Faults of the build machine, which are the same on every cloud."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
-    from imagegen.rehearsal.faults.fault import Meter, Place
+    from imagegen.rehearsal.faults.fault import FaultSettings, TriggerCount
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.machine import MachineIdentity
     from imagegen.rehearsal.network.messages import Request, Response
-    from imagegen.rehearsal.stage import Stage
+    from imagegen.rehearsal.sandbox import Sandbox
     from imagegen.rehearsal.winrm.server import WinRMServer
 
-# In the name of every service's resource; each node has some.
+# Part of the id of every service resource. Each node image has services.
 _SERVICE = "/service:"
 
 
-def wrong_bytes(stage: Stage, _: Place) -> Meter:
-    """One artifact, once a machine is there to fetch it: the lock saw the right ones."""
-    url = min(stage.supplies)
+def wrong_bytes(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
+    """Changes one artifact after the machine has started: the lock was made with the correct bytes."""
+    url = min(sandbox.artifacts)
     parts = urllib.parse.urlsplit(url)
 
     def spoil(_: Request, own: Response) -> Response | None:
@@ -30,17 +30,17 @@ def wrong_bytes(stage: Stage, _: Place) -> Meter:
             return None
         return dataclasses.replace(own, body=own.body[:-1] + bytes([own.body[-1] ^ 1]))
 
-    injection = stage.network.inject(
-        parts.netloc, parts.path, mutate=spoil, when=lambda _: bool(stage.network.machines), times=None
+    injection = sandbox.network.inject(
+        parts.netloc, parts.path, mutate=spoil, when=lambda _: bool(sandbox.network.machines), times=None
     )
-    return lambda: injection.met
+    return lambda: injection.triggered
 
 
-def resource_fails(stage: Stage, _: Place) -> Meter:
-    """The first service that is set; with Windows' own words for error 1072."""
+def resource_fails(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
+    """Fails every service resource, with the message of Windows for error 1072."""
     refused: list[str] = []
 
-    def arrange(_identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
+    def hook(_identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
         def refuse(resource: str) -> None:
             if _SERVICE in resource:
                 refused.append(resource)
@@ -48,20 +48,20 @@ def resource_fails(stage: Stage, _: Place) -> Meter:
 
         machine.before_set = refuse
 
-    stage.disturbances.append(arrange)
+    sandbox.machine_hooks.append(hook)
     return lambda: len(refused)
 
 
-def silent_guest(stage: Stage, _: Place) -> Meter:
-    """From its first restart on, nothing listens on the machine any more."""
+def silent_guest(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
+    """Makes the machine unreachable from its first restart on."""
     silenced: list[str] = []
 
-    def arrange(identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
-        def vanish() -> None:
+    def hook(identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
+        def disconnect() -> None:
             silenced.append(identity.address)
-            stage.network.silence(identity.address)
+            sandbox.network.silence(identity.address)
 
-        machine.before_restart = vanish
+        machine.before_restart = disconnect
 
-    stage.disturbances.append(arrange)
+    sandbox.machine_hooks.append(hook)
     return lambda: len(silenced)

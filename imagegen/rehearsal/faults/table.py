@@ -1,4 +1,4 @@
-"""Every fault that `--fault` knows: the common ones in the order in which a build meets them, then a cloud's own."""
+"""Every fault of `--fault`: the common faults in the order of a build's stages, then those of only one cloud."""
 
 from __future__ import annotations
 
@@ -9,60 +9,59 @@ from typing import TYPE_CHECKING, Final
 from imagegen.errors import ConfigError, ExitCode
 from imagegen.rehearsal.clouds import cloud_faults, cloud_names
 from imagegen.rehearsal.faults import guest
-from imagegen.rehearsal.faults.fault import Arrange, Fault
+from imagegen.rehearsal.faults.fault import Fault, Injector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from imagegen.rehearsal.faults.fault import Place
+    from imagegen.rehearsal.faults.fault import FaultSettings
 
 PASSES: Final = ExitCode.OK
 
 
-# Those that every cloud may have; its folder says how it arranges them.
+# Each cloud's stand-in has injectors for those that it supports.
 _SHARED: Final = (
     Fault("server-error", "The cloud answers the look-up of the base image with 500 twice.", PASSES),
-    Fault("html-page", "A web filter answers with its page in the cloud's place.", ExitCode.REFUSED),
+    Fault("html-page", "A web filter answers with its own page in place of the cloud.", ExitCode.REFUSED),
     Fault(
         "capacity",
-        "The cloud has no capacity left for the first size; the next size is tried. It may take two minutes.",
+        "The cloud has no capacity for the first size, and imagegen tries the next one. It can take two minutes.",
         PASSES,
     ),
     Fault("quota", "The account's quota has no cores left for any size.", ExitCode.BUILD),
     Fault(
         "wrong-bytes",
-        "An artifact's server gives the machine other bytes than the lock was made of.",
+        "The server of an artifact sends bytes to the machine that do not match the lock.",
         ExitCode.BUILD,
     ),
     Fault("resource-fails", "Windows refuses to set a resource.", ExitCode.BUILD),
-    Fault("silent-guest", "The machine does not come back from its first restart.", ExitCode.BUILD),
+    Fault("silent-guest", "The machine does not come back after its first restart.", ExitCode.BUILD),
     Fault(
         "slow-clean-up",
-        "What Packer deletes after the build takes its time; imagegen waits, also after Ctrl-C.",
+        "Packer's clean-up takes ten seconds longer. imagegen waits for it, also after Ctrl-C.",
         PASSES,
     ),
-    Fault("throttle", "The cloud throttles publishing for a while.", PASSES, needs_away=True),
+    Fault("throttle", "The cloud throttles publishing for a while.", PASSES, needs_publish_region=True),
     Fault(
         "dropped-connection",
-        "The cloud begins the copy, and the connection drops before its answer.",
+        "The cloud starts the copy, and the connection drops before its answer.",
         PASSES,
-        needs_away=True,
+        needs_publish_region=True,
     ),
     Fault(
         "region-not-enabled",
-        "The account may not use a region that the image is published to.",
+        "The account may not use one of the publish regions.",
         ExitCode.REFUSED,
-        needs_away=True,
+        needs_publish_region=True,
     ),
     Fault(
         "copy-fails",
-        "The copy, or the replication to a region, ends as failed.",
+        "The copy, or the replication to a region, fails.",
         ExitCode.PUBLISH,
-        needs_away=True,
+        needs_publish_region=True,
     ),
 )
-# Those of the machine are the same on every cloud.
-_OF_THE_GUEST: Final[Mapping[str, Arrange]] = {
+_GUEST_INJECTORS: Final[Mapping[str, Injector]] = {
     "wrong-bytes": guest.wrong_bytes,
     "resource-fails": guest.resource_fails,
     "silent-guest": guest.silent_guest,
@@ -72,8 +71,8 @@ _OF_THE_GUEST: Final[Mapping[str, Arrange]] = {
 def _all_faults() -> Iterator[Fault]:
     clouds = {name: cloud_faults(name) for name in cloud_names()}
     for fault in _SHARED:
-        ways = {name: {**_OF_THE_GUEST, **cloud.shared}.get(fault.name) for name, cloud in clouds.items()}
-        yield dataclasses.replace(fault, arrange={name: way for name, way in ways.items() if way is not None})
+        found = {name: {**_GUEST_INJECTORS, **cloud.shared}.get(fault.name) for name, cloud in clouds.items()}
+        yield dataclasses.replace(fault, injectors={name: value for name, value in found.items() if value is not None})
     for cloud in clouds.values():
         yield from cloud.own
 
@@ -81,27 +80,29 @@ def _all_faults() -> Iterator[Fault]:
 FAULTS: Final[Mapping[str, Fault]] = {fault.name: fault for fault in _all_faults()}
 
 
-def find_faults(names: Sequence[str], target: str) -> tuple[Fault, ...]:
-    """The faults with these names, each once; an unknown name and one that the cloud does not have are errors."""
-    on_target = sorted(name for name, fault in FAULTS.items() if target in fault.arrange)
+def find_faults(names: Sequence[str], provider: str) -> tuple[Fault, ...]:
+    """The faults with these names, without duplicates. Rejects unknown names, and faults of only another cloud."""
+    supported = sorted(name for name, fault in FAULTS.items() if provider in fault.injectors)
     for name in names:
         if name not in FAULTS:
-            raise ConfigError(f"--fault {name}: unknown fault", hint=_instead(name, on_target))
-        if target not in FAULTS[name].arrange:
-            raise ConfigError(f"--fault {name}: {target} has no such fault", hint=f"use one of {', '.join(on_target)}")
+            raise ConfigError(f'--fault: unknown fault "{name}"', hint=_list_faults(name, supported))
+        if provider not in FAULTS[name].injectors:
+            raise ConfigError(
+                f'--fault: the fault "{name}" is not supported on {provider}', hint=f"supported: {', '.join(supported)}"
+            )
     return tuple(FAULTS[name] for name in dict.fromkeys(names))
 
 
-def check_place(faults: Sequence[Fault], place: Place, target: str) -> None:
-    """Faults of publishing need a region to publish to."""
+def check_publish_region(faults: Sequence[Fault], settings: FaultSettings, target: str) -> None:
+    """Reject faults of publishing if the image is published only in the build region."""
     for fault in faults:
-        if fault.needs_away and not place.away:
+        if fault.needs_publish_region and not settings.publish_region:
             raise ConfigError(
-                f"--fault {fault.name}: the config publishes to no region other than {place.home}",
-                hint=f"name another one: --set targets.{target}.publish.regions=[…]",
+                f"--fault {fault.name} needs a second region, and the config publishes only to {settings.build_region}",
+                hint=f"add a region: --set targets.{target}.publish.regions=[…]",
             )
 
 
-def _instead(name: str, known: Sequence[str]) -> str:
+def _list_faults(name: str, known: Sequence[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1)
-    return (f"did you mean {close[0]}? " if close else "") + f"the faults are {', '.join(known)}"
+    return (f'did you mean "{close[0]}"? ' if close else "") + f"known: {', '.join(known)}"

@@ -35,7 +35,7 @@ class Cloud(contextlib.AbstractContextManager["Cloud"]):
         """The variables with which a child signs in: throw-away ones."""
 
     @abc.abstractmethod
-    def closed_because(self, address: str) -> str | None:
+    def why_closed(self, address: str) -> str | None:
         """Why the WinRM port of the machine with this address is shut: "" when open, None when it is nobody's here."""
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""What happened on the network: every request, every fault, and the faults that a test asked for."""
+"""What happened on the network: every request, every fault, and the injected faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_FAULTS = 1_000
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One request and its status; bodies, headers and queries are not kept, for they hold secrets."""
+    """One request and its status. Bodies, headers and queries are not recorded: they contain secrets."""
 
     method: str
     host: str
@@ -28,7 +28,7 @@ class Entry:
 
 
 class Journal:
-    """Requests and faults in order of arrival; safe to use from every connection's thread."""
+    """Requests and faults in order of arrival. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,17 +50,17 @@ class Journal:
             self._entries.append(entry)
 
     def fault(self, text: str) -> None:
-        """Note what must not happen; a fault that repeats is one fault."""
+        """Record something that must not happen. Repeated faults are recorded once."""
         with self._lock:
             if text not in self._faults:
                 self._faults.append(text)
 
     def notes(self, host_pattern: str = "*") -> list[str]:
-        """The operations that were asked of the hosts of that name, in order."""
+        """The operations in the requests to matching hosts, in order."""
         return [entry.note for entry in self.entries if entry.note and fnmatch.fnmatch(entry.host, host_pattern)]
 
 
-# None: the answer stays as it is, and this was not the moment.
+# None leaves the answer unchanged, and does not count.
 Mutate = Callable[["Request", "Response"], "Response | None"]
 When = Callable[["Request"], bool]
 
@@ -69,7 +69,7 @@ When = Callable[["Request"], bool]
 class Injection:
     """A fault to inject: `response` instead of the host's answer, or `mutate` applied to it.
 
-    It is met `times` times at most, or, with None, whenever it matches.
+    It is triggered by at most `times` matching requests, or by all if `times` is None.
     """
 
     host_pattern: str
@@ -78,24 +78,24 @@ class Injection:
     mutate: Mutate | None
     when: When | None
     times: int | None
-    met: int = 0
+    triggered: int = 0
 
     def matches(self, request: Request) -> bool:
         return (
-            (self.times is None or self.met < self.times)
+            (self.times is None or self.triggered < self.times)
             and fnmatch.fnmatch(request.host, self.host_pattern)
             and fnmatch.fnmatch(request.path, self.path_pattern)
             and (self.when is None or self.when(request))
         )
 
     @property
-    def unmet(self) -> int:
-        """How often it still waits; what may be met without limit has to be met once."""
-        return max((1 if self.times is None else self.times) - self.met, 0)
+    def remaining(self) -> int:
+        """How many times it must still be triggered: at least once in all if there is no limit."""
+        return max((1 if self.times is None else self.times) - self.triggered, 0)
 
 
 class Injections:
-    """The faults that wait for their request, for every host alike; the oldest that matches is used."""
+    """The injected faults of all hosts. A request triggers the oldest one that matches."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -108,7 +108,7 @@ class Injections:
             self._waiting.append(injection)
 
     def exchange(self, request: Request, answer: Callable[[], Response]) -> Response:
-        """What the client gets: the host's own answer, unless a fault is met."""
+        """Return the host's own answer, or that of the fault which the request triggers."""
         injection = self._take(request)
         if injection is None:
             return answer()
@@ -119,19 +119,19 @@ class Injections:
         if changed is not None:
             return changed
         with self._lock:
-            injection.met -= 1
+            injection.triggered -= 1
         return own
 
     def _take(self, request: Request) -> Injection | None:
         with self._lock:
             for injection in self._waiting:
                 if injection.matches(request):
-                    injection.met += 1
+                    injection.triggered += 1
                     return injection
         return None
 
     @property
-    def unused(self) -> int:
-        """How many injected faults still wait: a test that injects what never comes proves nothing."""
+    def untriggered(self) -> int:
+        """How many faults were not triggered: a test that does not trigger its faults proves nothing."""
         with self._lock:
-            return sum(injection.unmet for injection in self._waiting)
+            return sum(injection.remaining for injection in self._waiting)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.rehearsal.network.artifacts import Artifacts
+    from imagegen.rehearsal.network.artifact_server import ArtifactServer
     from imagegen.rehearsal.network.cloud import CloudOptions
     from imagegen.rehearsal.network.machine import MachineIdentity, OnMachine
     from imagegen.rehearsal.network.messages import Host, Response
@@ -36,7 +36,7 @@ class Network:
         scratch: Path,
         clouds: Sequence[CloudOptions] = (),
         *,
-        artifacts: Artifacts | None = None,
+        artifacts: ArtifactServer | None = None,
         hosts: Mapping[str, Host] | None = None,
         on_machine: OnMachine | None = None,
     ) -> None:
@@ -122,9 +122,9 @@ class Network:
         return injection
 
     @property
-    def unused_injections(self) -> int:
+    def untriggered_injections(self) -> int:
         """How many injected faults were never met."""
-        return self._injections.unused
+        return self._injections.untriggered
 
     @property
     def machines(self) -> list[MachineIdentity]:
@@ -166,7 +166,7 @@ class Network:
     def winrm(self, address: str) -> int | str:
         """The local port behind a machine's WinRM port, or why it is shut."""
         for cloud in self.clouds:
-            reason = cloud.closed_because(address)
+            reason = cloud.why_closed(address)
             if reason is None:
                 continue
             if reason:

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from imagegen.cli.main import cli
 from imagegen.errors import ConfigError, ExitCode, ImagegenError
-from imagegen.rehearsal.faults.fault import Place
-from imagegen.rehearsal.faults.table import FAULTS, check_place, find_faults
+from imagegen.rehearsal.faults.fault import FaultSettings
+from imagegen.rehearsal.faults.table import FAULTS, check_publish_region, find_faults
 from tests.conftest import REPOSITORY
 
 SHIPPED = Path("configs/windows-2022-containerd.yaml")
@@ -34,13 +34,13 @@ def refusal(*words: str) -> ImagegenError:
         ),
         (
             ["--target", "aws", "--rehearse", "--fault", "throtle"],
-            "--fault throtle: unknown fault",
-            f"did you mean throttle? the faults are {', '.join(sorted(FAULTS))}",
+            '--fault: unknown fault "throtle"',
+            f'did you mean "throttle"? known: {", ".join(sorted(FAULTS))}',
         ),
         (
             ["--target", "azure", "--rehearse", "--fault", "quota", "--fault", "same-client-token"],
-            "--fault same-client-token: azure has no such fault",
-            f"use one of {', '.join(sorted(set(FAULTS) - {'same-client-token'}))}",
+            '--fault: the fault "same-client-token" is not supported on azure',
+            f"supported: {', '.join(sorted(set(FAULTS) - {'same-client-token'}))}",
         ),
     ],
     ids=["without --rehearse", "unknown", "of another cloud"],
@@ -53,10 +53,12 @@ def test_a_fault_that_cannot_happen_is_refused_first(words: list[str], message: 
 def test_faults_of_publishing_need_somewhere_to_publish_to() -> None:
     faults = find_faults(["copy-fails", "copy-fails"], "aws")
     assert [fault.name for fault in faults] == ["copy-fails"]
-    with pytest.raises(ConfigError, match="the config publishes to no region other than us-east-1") as raised:
-        check_place(faults, Place("us-east-1", "", ("m6i.large",)), "aws")
-    assert raised.value.hint == "name another one: --set targets.aws.publish.regions=[…]"
-    check_place(find_faults(["quota"], "aws"), Place("us-east-1", "", ("m6i.large",)), "aws")
+    settings = FaultSettings("us-east-1", "", ("m6i.large",))
+    message = "--fault copy-fails needs a second region, and the config publishes only to us-east-1"
+    with pytest.raises(ConfigError, match=message) as raised:
+        check_publish_region(faults, settings, "aws")
+    assert raised.value.hint == "add a region: --set targets.aws.publish.regions=[…]"
+    check_publish_region(find_faults(["quota"], "aws"), settings, "aws")
 
 
 def test_the_catalogue_lists_them() -> None:
@@ -65,7 +67,7 @@ def test_the_catalogue_lists_them() -> None:
     assert set(read) == set(FAULTS)
     text = CliRunner().invoke(cli, ["catalog", "faults"]).stdout
     assert [line.split(" ")[0] for line in text.splitlines() if not line.startswith(" ")] == list(FAULTS)
-    assert read["copy-fails"] == {"clouds": "aws, azure", "exit code": "7", "what": FAULTS["copy-fails"].what}
+    assert read["copy-fails"] == {"clouds": "aws, azure", "exit code": "7", "what": FAULTS["copy-fails"].description}
 
 
 def test_the_guide_tells_of_each_with_its_exit_code() -> None:

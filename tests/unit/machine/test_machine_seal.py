@@ -21,8 +21,8 @@ from imagegen.rehearsal.machine.generalise import (
     SYSTEM_PROFILE,
     USERS,
 )
-from imagegen.rehearsal.machine.outlived import lost_by_sealing
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
 from imagegen.rehearsal.machine.stock import IMAGE_STATE, LISTENERS, SYSPREP_STATUS
 from tests.unit.machine.conftest import sha
@@ -192,8 +192,8 @@ def test_what_sealing_takes_is_named(bench: Bench) -> None:
     bench.bundle({"phase-1": [*kept, *((kind, fields) for kind, (fields, _) in lost.items())]})
     bench.done("phase-1")
     plan = machine.files.read(rf"{HOME}\bundle\plan.json")
-    assert lost_by_sealing(machine, plan) == []
+    assert find_sealing_losses(machine, plan) == []
     assert generalise(machine, cloud="aws").exit_code == 0
-    faults = lost_by_sealing(machine, plan)
+    faults = find_sealing_losses(machine, plan)
     assert [fault.split(":")[0] for fault in faults] == [f"sealing undid phase-1-step/{kind}" for kind in lost]
     assert [reason in fault for fault, (_, reason) in zip(faults, lost.values(), strict=True)] == [True] * len(lost)

@@ -149,14 +149,14 @@ def test_a_launch_that_ec2_refuses_is_refused(account: _Account, fields: dict[st
 def test_the_door_opens_when_a_rule_admits_the_port(account: _Account) -> None:
     account.launch()
     [machine] = account.machines
-    assert account.aws.closed_because("192.0.2.1") is None
-    assert account.aws.closed_because(machine.address) == (
+    assert account.aws.why_closed("192.0.2.1") is None
+    assert account.aws.why_closed(machine.address) == (
         f"security group {account.group} has no rule for TCP 5986 from 203.0.113.7"
     )
     account.admit(first="5000", last="6000")
-    assert account.aws.closed_because(machine.address) == ""
+    assert account.aws.why_closed(machine.address) == ""
     account.text("StopInstances", InstanceId__1=machine.name)
-    assert account.aws.closed_because(machine.address) == f"instance {machine.name} is stopped"
+    assert account.aws.why_closed(machine.address) == f"instance {machine.name} is stopped"
 
 
 @pytest.mark.parametrize(
@@ -170,14 +170,14 @@ def test_the_door_opens_when_a_rule_admits_the_port(account: _Account) -> None:
 def test_another_rule_does_not_open_it(account: _Account, rule: dict[str, str]) -> None:
     account.launch()
     account.admit(**rule)
-    assert "has no rule for TCP 5986" in (account.aws.closed_because(account.machines[0].address) or "")
+    assert "has no rule for TCP 5986" in (account.aws.why_closed(account.machines[0].address) or "")
 
 
 @pytest.mark.parametrize(("user_data", "reason"), [(b"", "got no user data"), (b"#!/bin/sh", "no <powershell>")])
 def test_a_machine_without_a_bootstrap_stays_shut(account: _Account, user_data: bytes, reason: str) -> None:
     account.launch(user_data=user_data)
     account.admit()
-    assert reason in (account.aws.closed_because(account.machines[0].address) or "")
+    assert reason in (account.aws.why_closed(account.machines[0].address) or "")
 
 
 def test_an_image_of_a_machine_has_its_own_and_its_snapshots_tags(account: _Account) -> None:

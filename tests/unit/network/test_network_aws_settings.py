@@ -99,7 +99,7 @@ def test_a_fleet_of_one_spot_instance_is_a_machine(account: _Account) -> None:
     [machine] = account.machines
     assert (status, f"<instanceIds><item>{machine.name}</item></instanceIds>" in text) == (200, True)
     assert machine.address.startswith("10.20.0.")
-    assert account.aws.closed_because(machine.address) == ""
+    assert account.aws.why_closed(machine.address) == ""
     described = account.ask("DescribeInstances", {"InstanceId.1": machine.name})[1]
     assert _SUBNET in described
     assert "<instanceType>m5.large</instanceType>" in described

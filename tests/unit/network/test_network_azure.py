@@ -288,8 +288,8 @@ def test_a_deployed_machine_can_be_reached_by_its_listener(cloud: _Cloud) -> Non
     assert machine.certificate is not None
     assert machine.certificate.key.startswith(b"-----BEGIN PRIVATE KEY-----")
     assert isinstance(load_pem_private_key(machine.certificate.key, None), rsa.RSAPrivateKey)
-    assert cloud.azure.closed_because(machine.address) == ""
-    assert cloud.azure.closed_because("192.0.2.1") is None
+    assert cloud.azure.why_closed(machine.address) == ""
+    assert cloud.azure.why_closed("192.0.2.1") is None
     address = cloud.get(f"{cloud.group}/providers/Microsoft.Network/publicIPAddresses/ip")
     assert address["properties"]["ipAddress"] == machine.address
     shown = cloud.get(f"{resource_id}?$expand=instanceView")["properties"]
@@ -306,7 +306,7 @@ def test_a_machine_without_a_listener_stays_shut(cloud: _Cloud) -> None:
     del template["resources"][0]["properties"]["osProfile"]["windowsConfiguration"]
     assert cloud.deploy("vm", template).status == 201
     [machine] = cloud.machines
-    assert cloud.azure.closed_because(machine.address) == "the deployment asks for no WinRM listener over https"
+    assert cloud.azure.why_closed(machine.address) == "the deployment asks for no WinRM listener over https"
 
 
 @pytest.mark.parametrize(
@@ -324,7 +324,7 @@ def test_a_machine_without_a_public_address_is_reached_from_its_network(inside: 
     assert cloud.deploy("vm", template).status == 201
     [machine] = cloud.machines
     assert machine.address == "10.0.0.4"
-    assert cloud.azure.closed_because(machine.address) == reason
+    assert cloud.azure.why_closed(machine.address) == reason
 
 
 @pytest.mark.parametrize(
@@ -352,7 +352,7 @@ def test_a_security_group_must_admit_the_port(cloud: _Cloud, rule: Json, *, is_o
     network["dependsOn"] = [f"[concat('{kind}', '/nsg')]"]
     template["resources"].append(guard)
     assert cloud.deploy("vm", template).status == 201
-    reason = cloud.azure.closed_because(cloud.machines[0].address)
+    reason = cloud.azure.why_closed(cloud.machines[0].address)
     assert (reason == "") is is_open
     assert is_open or "network security group nsg has no rule for TCP 5986" in str(reason)
 
@@ -444,7 +444,7 @@ def test_a_version_is_made_of_a_sealed_machine_only(cloud: _Cloud) -> None:
     assert (stopped.status, stopped.header("retry-after")) == (202, "1")
     operation = stopped.header("azure-asyncoperation").removeprefix("https://management.azure.com")
     assert cloud.get(operation)["status"] == "Succeeded"
-    assert cloud.azure.closed_because(cloud.machines[0].address) == "the machine is deallocated"
+    assert cloud.azure.why_closed(cloud.machines[0].address) == "the machine is deallocated"
     assert _code(cloud.publish(machine)) == (409, "OperationNotAllowed")
     assert cloud.ask("POST", f"{machine}/generalize").status == 200
     assert cloud.publish(machine).status == 201
@@ -584,7 +584,7 @@ def test_deleting_a_group_deletes_all_that_is_in_it(cloud: _Cloud) -> None:
     assert cloud.ask("DELETE", f"{cloud.group}/providers/Microsoft.Compute/disks/os").status == 204
     assert cloud.ask("DELETE", cloud.group).status == 200
     assert [cloud.ask("HEAD", cloud.group).status, cloud.ask("GET", machine).status] == [404, 404]
-    assert cloud.azure.closed_because(cloud.machines[0].address) is None
+    assert cloud.azure.why_closed(cloud.machines[0].address) is None
     assert cloud.get(cloud.version) == {"value": []}
 
 

@@ -19,18 +19,18 @@ def test_a_fault_is_met_as_often_as_it_says_and_the_next_one_after_it() -> None:
     injections = Injections()
     injections.add(Injection("ec2.*", "*", INSTEAD, None, None, 2))
     injections.add(Injection("*", "/", None, lambda _, own: dataclasses.replace(own, status=201), None, 1))
-    assert injections.unused == 3
+    assert injections.untriggered == 3
     assert exchanged(injections, 4) == [503, 503, 201, 200]
-    assert injections.unused == 0
+    assert injections.untriggered == 0
 
 
 def test_a_fault_without_limit_has_to_be_met_once() -> None:
     injection = Injection("*", "*", INSTEAD, None, None, None)
     injections = Injections()
     injections.add(injection)
-    assert injections.unused == 1
+    assert injections.untriggered == 1
     assert exchanged(injections, 3) == [503, 503, 503]
-    assert (injection.met, injections.unused) == (3, 0)
+    assert (injection.triggered, injections.untriggered) == (3, 0)
 
 
 def test_an_answer_that_a_fault_leaves_alone_was_not_its_moment() -> None:
@@ -39,4 +39,4 @@ def test_an_answer_that_a_fault_leaves_alone_was_not_its_moment() -> None:
     injections = Injections()
     injections.add(injection)
     assert exchanged(injections, 3) == [200, 503, 200]
-    assert injection.met == 1
+    assert injection.triggered == 1

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from imagegen.rehearsal.network.artifacts import Artifacts
+from imagegen.rehearsal.network.artifact_server import ArtifactServer
 from imagegen.rehearsal.network.environment import child_environment, is_removed, proxy_variables
 from imagegen.rehearsal.network.messages import Request, parse_target
 
 _URL = "https://dl.test/v1/kubelet.exe"
 _DATA = b"0123456789"
-_ARTIFACTS = Artifacts(
+_ARTIFACTS = ArtifactServer(
     {_URL: _DATA, "https://cdn.test/signed?sig=1": b"signed"},
     redirects={"https://github.test/release.tgz": "https://cdn.test/signed?sig=1"},
 )
@@ -77,7 +77,7 @@ def test_what_was_not_given_is_a_fault(request_: Request, status: int, fault: st
 def test_artifacts_know_their_hosts_and_take_https_only() -> None:
     assert _ARTIFACTS.hosts == {"dl.test", "cdn.test", "github.test"}
     with pytest.raises(ValueError, match="not an https URL"):
-        Artifacts({"http://dl.test/x": b""})
+        ArtifactServer({"http://dl.test/x": b""})
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.registry import PROVIDERS
 from imagegen.rehearsal.clouds import cloud_faults, cloud_names, import_variables, stand_in
-from imagegen.rehearsal.faults.injected import Injected
+from imagegen.rehearsal.faults.selection import SelectedFaults
 from imagegen.rehearsal.faults.table import FAULTS, find_faults
-from imagegen.rehearsal.scenery import refuse_what_is_not_played
+from imagegen.rehearsal.preparation import reject_unsupported
 from tests.conftest import REPOSITORY, load_today
 
 if TYPE_CHECKING:
@@ -28,18 +28,18 @@ def test_every_provider_has_a_stand_in() -> None:
 @pytest.mark.parametrize("cloud", cloud_names())
 def test_a_stand_in_reads_its_providers_settings(cloud: str) -> None:
     spec = load_today(CONFIG).specs[cloud]
-    played = stand_in(cloud)
-    home, *others = played.regions(spec.settings).values()
-    assert {home, *others} <= set(played.known_regions)
+    found = stand_in(cloud)
+    home, *others = found.regions(spec.settings).values()
+    assert {home, *others} <= set(found.known_regions)
     assert others
-    assert list(played.sizes(spec.settings))
+    assert list(found.sizes(spec.settings))
 
 
 @pytest.mark.parametrize("cloud", cloud_names())
-def test_each_fault_that_a_cloud_arranges_is_in_the_table(cloud: str) -> None:
+def test_each_fault_that_a_cloud_injects_is_in_the_table(cloud: str) -> None:
     faults = cloud_faults(cloud)
-    arranged = {**faults.shared, **{fault.name: fault.arrange[cloud] for fault in faults.own}}
-    assert arranged == {name: FAULTS[name].arrange[cloud] for name in arranged}
+    injectors = {**faults.shared, **{fault.name: fault.injectors[cloud] for fault in faults.own}}
+    assert injectors == {name: FAULTS[name].injectors[cloud] for name in injectors}
 
 
 def test_nothing_of_the_users_is_read_while_a_stand_in_is_imported() -> None:
@@ -47,23 +47,26 @@ def test_nothing_of_the_users_is_read_while_a_stand_in_is_imported() -> None:
     assert (variables["AWS_PROFILE"], variables["MOTO_EC2_LOAD_DEFAULT_AMIS"]) == (None, "false")
 
 
-def test_a_target_of_another_name_is_played_by_its_provider(tmp_path: Path) -> None:
+def test_a_target_of_another_name_has_the_stand_in_of_its_provider(tmp_path: Path) -> None:
     file = tmp_path / "image.yaml"
     named = CONFIG.read_text().replace("  aws:\n    region: us-east-1\n", _PROD)
     file.write_text(named)
     loaded = load_today(file)
-    place = Injected.of(["same-client-token"], loaded, "prod").place
-    assert (place.home, place.away) == ("eu-west-9", "us-west-2")
+    settings = SelectedFaults.from_names(["same-client-token"], loaded, "prod").settings
+    assert (settings.build_region, settings.publish_region) == ("eu-west-9", "us-west-2")
     with pytest.raises(RefusedError) as raised:
-        refuse_what_is_not_played(loaded, "prod")
+        reject_unsupported(loaded, "prod")
     (problem,) = raised.value.problems
-    assert (problem.path, problem.message) == ("targets.prod.region", "a rehearsal has no region eu-west-9")
+    assert (problem.path, problem.message) == (
+        "targets.prod.region",
+        'a rehearsal does not support the region "eu-west-9"',
+    )
 
 
 def test_a_provider_without_a_stand_in_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PROVIDERS, "toy", "toy")
     assert "toy" not in cloud_names()
-    with pytest.raises(RefusedError, match="toy has no stand-in: it cannot be rehearsed"):
+    with pytest.raises(RefusedError, match="toy cannot be rehearsed: it has no stand-in"):
         stand_in("toy")
-    with pytest.raises(ConfigError, match="--fault quota: toy has no such fault"):
+    with pytest.raises(ConfigError, match='--fault: the fault "quota" is not supported on toy'):
         find_faults(["quota"], "toy")

@@ -14,7 +14,7 @@ from imagegen.catalog.facts import numbers, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document, read_yaml
 from imagegen.plan.context import artifact_requests, evaluate_steps
-from imagegen.rehearsal.releases import Release, Releases, catalogued_releases, fill
+from imagegen.rehearsal.releases import Release, Releases, catalogued_releases, fill_version
 from imagegen.settle.settle import settle
 from imagegen.steps.discover import load_steps
 
@@ -120,11 +120,11 @@ def test_a_record_without_a_version_is_of_one_file() -> None:
     ],
 )
 def test_a_recorded_folder_says_which_files_there_are(url: str, is_listed: bool) -> None:
-    assert KNOWN.lists_folder_of(url) == is_listed
+    assert KNOWN.has_folder_of(url) == is_listed
 
 
 def test_a_text_is_filled_for_a_version() -> None:
-    assert fill("v{version} {version_with_underscores} {folder}", "1.2.3") == "v1.2.3 1_2_3 {folder}"
+    assert fill_version("v{version} {version_with_underscores} {folder}", "1.2.3") == "v1.2.3 1_2_3 {folder}"
 
 
 def _downloads(kubernetes: str, containerd: str, cloudbase_init: str) -> dict[str, str]:

@@ -147,7 +147,7 @@ def test_the_trees_own_order_is_carried_out() -> None:
     said.generalise()
     assert said.guest.faults == ()
     assert said.guest.missing() == ()
-    assert said.guest.finished
+    assert said.guest.is_finished
     assert said.machine.done == ["phase-1", "restart", "phase-2", "generalise"]
     assert said.machine.files[rehearsed.BUNDLE_PATH] == _BUNDLE
     assert said.output == b"sealed\r\n"
@@ -318,30 +318,30 @@ def _too_long(said: _Packer) -> None:
     [
         (
             lambda said: said.phase(_PHASE_1),
-            "an upload to C:\\Windows\\Temp\\imagegen-vars.ps1 came; expected the upload of the",
+            "received an upload to C:\\Windows\\Temp\\imagegen-vars.ps1; expected the upload of the",
         ),
-        (_wrong_byte, "imagegen-start.ps1 brought other bytes than the tree's"),
-        (_changed_on_the_machine, "is no longer the tree's start.ps1"),
-        (_extra_argument, "-Phase phase-1 -Check came; expected the run of phase-1"),
-        (_own_variable, "sets more than Packer's own variables"),
-        (_swapped, "-Phase phase-2 came; expected the run of phase-1"),
-        (_without_restart, "imagegen-vars.ps1 came; expected the restart after phase-1"),
-        (_unanswered_restart, "expected the check that the machine is back from the restart after phase-1"),
-        (_early_check, "windows-restart's RestartCheck came before the machine went down"),
-        (_scheduled_restart, "a trial restart was scheduled twice, not called off"),
-        (_unplanned_restart, "a restart came; expected the upload of Packer's variables"),
+        (_wrong_byte, "imagegen-start.ps1 has other bytes than the tree"),
+        (_changed_on_the_machine, "is not the tree's start.ps1"),
+        (_extra_argument, "-Phase phase-1 -Check; expected the run of phase-1"),
+        (_own_variable, "sets variables that are not Packer's own"),
+        (_swapped, "-Phase phase-2; expected the run of phase-1"),
+        (_without_restart, "imagegen-vars.ps1; expected the restart after phase-1"),
+        (_unanswered_restart, "expected the check that the machine is up again after phase-1"),
+        (_early_check, "received windows-restart's RestartCheck before the machine went down"),
+        (_scheduled_restart, "a trial restart was scheduled twice, not aborted"),
+        (_unplanned_restart, "received a restart; expected the upload of Packer's variables"),
         (_without_report, "expected the download of C:\\ProgramData\\imagegen\\report.json"),
-        (_report_gone, "a download of C:\\ProgramData\\imagegen\\report.json came; the file is not there"),
-        (_extra_command, "the command whoami came; expected the upload of Packer's variables"),
-        (_extra_script, "the command the script whoami came"),
-        (_extra_upload, "an upload to C:\\Windows\\Temp\\extra.ps1 came; expected"),
-        (_extra_download, "a download of C:\\Windows\\System32\\config\\SAM came; expected"),
+        (_report_gone, "received a download of C:\\ProgramData\\imagegen\\report.json, but the file does not exist"),
+        (_extra_command, "received the command whoami; expected the upload of Packer's variables"),
+        (_extra_script, "received the command the script whoami"),
+        (_extra_upload, "received an upload to C:\\Windows\\Temp\\extra.ps1; expected"),
+        (_extra_download, "received a download of C:\\Windows\\System32\\config\\SAM; expected"),
         (_after_the_end, "expected nothing more: the image is finished"),
         (_second_probe, "Packer connected again; expected the upload of Packer's variables"),
-        (_empty_upload, "imagegen-bundle.zip came without a byte"),
-        (_reopened_upload, "came after it was complete"),
-        (_discarded_unfinished, "is to be removed and was never completed"),
-        (_too_long, "a command line of 8192 characters"),
+        (_empty_upload, "imagegen-bundle.zip without any bytes"),
+        (_reopened_upload, "after it was complete"),
+        (_discarded_unfinished, "whose upload is not complete"),
+        (_too_long, "a command line has 8192 characters"),
     ],
 )
 def test_a_deviation_is_a_fault_that_names_it(tell: Callable[[_Packer], object], fault: str) -> None:
@@ -372,14 +372,14 @@ def test_a_failed_phase_is_the_last_thing_that_happens() -> None:
     assert said.phase(_PHASE_1) == Result(exit_code=6)
     said.say(_RESTART)
     (fault,) = said.guest.faults
-    assert fault == "a restart came; expected nothing more, because phase-1 ended with 6"
+    assert fault == "received a restart; expected nothing more, because phase-1 ended with exit code 6"
     assert said.machine.done == ["phase-1"]
 
 
 def test_a_restart_that_is_due_where_none_follows_is_a_fault() -> None:
     said = _Packer({"phase-2": 3010})
     said.until_report()
-    assert said.guest.faults[0] == "phase-2 ended with 3010, and the plan has no restart after it"
+    assert said.guest.faults[0] == "phase-2 ended with exit code 3010, but the plan has no restart after it"
 
 
 @pytest.mark.parametrize(
@@ -392,7 +392,7 @@ def test_a_restart_that_is_due_where_none_follows_is_a_fault() -> None:
 def test_what_did_not_happen_is_named(tell: Callable[[_Packer], object], last: str) -> None:
     said = _Packer()
     tell(said)
-    assert not said.guest.finished
+    assert not said.guest.is_finished
     assert said.guest.missing()[-1].startswith(last)
 
 
@@ -412,7 +412,7 @@ def test_an_upload_that_was_begun_is_missing_its_end() -> None:
     file = f"winrmcp-{uuid.uuid4()}.tmp"
     said.say(f'echo aGVsbG8= >> "%TEMP%\\{file}"')
     assert said.guest.missing() == (f"the end of the upload to {file}",)
-    assert not said.guest.finished
+    assert not said.guest.is_finished
 
 
 def test_a_command_beside_a_running_one_is_a_fault() -> None:
@@ -433,7 +433,7 @@ def test_a_command_beside_a_running_one_is_a_fault() -> None:
     leave.set()
     running.join(10)
     assert beside.exit_code == 1
-    assert said.guest.faults == ("whoami came while another command was running",)
+    assert said.guest.faults == ("received whoami while another command was running",)
 
 
 def _write_tree(folder: Path, plan: bytes) -> bytes:
@@ -465,10 +465,13 @@ def test_expected_comes_from_the_bundles_own_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda guest: (guest / "start.ps1").unlink(), "the tree has no readable guest/start.ps1"),
-        (lambda guest: (guest / "bundle.zip").write_bytes(b"PK"), "guest/bundle.zip is no zip that holds a plan.json"),
-        (lambda guest: _rezip(guest, "other.json", b"{}"), "guest/bundle.zip is no zip that holds a plan.json"),
-        (lambda guest: _rezip(guest, "plan.json", b"{}"), "plan.json of guest/bundle.zip has no readable phases"),
+        (lambda guest: (guest / "start.ps1").unlink(), "guest/start.ps1 of the tree cannot be read"),
+        (
+            lambda guest: (guest / "bundle.zip").write_bytes(b"PK"),
+            "guest/bundle.zip is not a zip file with a plan.json",
+        ),
+        (lambda guest: _rezip(guest, "other.json", b"{}"), "guest/bundle.zip is not a zip file with a plan.json"),
+        (lambda guest: _rezip(guest, "plan.json", b"{}"), "plan.json in guest/bundle.zip has no valid phases"),
     ],
 )
 def test_a_tree_that_cannot_be_read_is_refused(tmp_path: Path, spoil: Callable[[Path], object], message: str) -> None:

@@ -115,10 +115,10 @@ class Aws(Cloud):
             "AWS_SHARED_CREDENTIALS_FILE": str(self._options.profile[1]) if self._options.profile else "/dev/null",
         }
 
-    def closed_because(self, address: str) -> str | None:
+    def why_closed(self, address: str) -> str | None:
         """Why the WinRM port of an address is shut; "" when it is open, None when no instance has the address."""
         with self._lock:
-            return self._instances.closed_because(address)
+            return self._instances.why_closed(address)
 
     def __call__(self, request: Request) -> Response:
         if request.host == "checkip.amazonaws.com":

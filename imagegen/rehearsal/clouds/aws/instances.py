@@ -108,7 +108,7 @@ class Instances:
             return ""
         return base64.b64encode(public.encrypt(launched.identity.password.encode(), padding.PKCS1v15())).decode()
 
-    def closed_because(self, address: str) -> str | None:
+    def why_closed(self, address: str) -> str | None:
         """Why the WinRM port of an address is shut; "" when it is open, None when no instance has the address."""
         for launched in self._launched.values():
             if launched.identity.address == address:

@@ -87,13 +87,13 @@ class Azure(Cloud):
         }
         return {f"{family}_{name}": value for family in ("ARM", "AZURE") for name, value in values.items()}
 
-    def closed_because(self, address: str) -> str | None:
+    def why_closed(self, address: str) -> str | None:
         """Why the WinRM port of an address is shut; "" when it is open, None when no machine has the address."""
         with self._lock:
             for state in self._world.machines.values():
                 if state.identity.address == address:
                     stopped = "" if state.power == "running" else f"the machine is {state.power}"
-                    return stopped or state.closed_because
+                    return stopped or state.why_closed
         return None
 
     def __call__(self, request: Request) -> Response:

@@ -38,7 +38,7 @@ def create(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
         user_data=listener.user_data(wanted),
         certificate=found.certificate,
     )
-    shut = found.missing or next(filter(None, (networks.closed_because(world, each) for each in interfaces)), "")
+    shut = found.missing or next(filter(None, (networks.why_closed(world, each) for each in interfaces)), "")
     made = new_resource(group, MACHINE, name, spec["location"], _shown(world, group, spec), spec.get("tags"))
     world.machines[made["id"].lower()] = VmState(identity, reference.generation, security, shut)
     world.on_machine(identity)

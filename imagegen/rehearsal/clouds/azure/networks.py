@@ -123,7 +123,7 @@ def _network_of(interface: Resource) -> str:
     return subnet_id.partition("/subnets/")[0].rpartition("/")[2]
 
 
-def closed_because(world: World, interface: Resource) -> str:
+def why_closed(world: World, interface: Resource) -> str:
     """Why WinRM's port is shut on an interface; "" when the operator gets there and every security group admits it."""
     operator = world.options.operator
     network = _network_of(interface)

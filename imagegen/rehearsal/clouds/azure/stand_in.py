@@ -1,4 +1,4 @@
-"""A target on Azure in; what lies in its subscription from the start, so that what it names is there, out."""
+"""The stand-in of Azure: from the settings of a target, it makes the initial state of the subscription."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from imagegen.providers.azure.settings import Settings
 from imagegen.rehearsal.clouds.azure.edge import AzureOptions
 from imagegen.rehearsal.clouds.azure.options import ExistingGroup, GalleryDefinition
 from imagegen.rehearsal.clouds.azure.resources import REGIONS
-from imagegen.rehearsal.clouds.model import StandIn, UnplayedSetting
+from imagegen.rehearsal.clouds.model import StandIn, UnsupportedSetting
 from imagegen.rehearsal.network.machine import operator_address
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ def _regions(azure: Settings) -> dict[YamlPath, str]:
     return places | {("publish", "regions", number): name for number, name in enumerate(azure.publish.regions)}
 
 
-def _unplayed(azure: Settings) -> Iterator[UnplayedSetting]:
+def _find_unsupported(azure: Settings) -> Iterator[UnsupportedSetting]:
     if azure.auth != type(azure.auth)():
-        message = "a rehearsal signs in to a subscription of its own, and to no other"
-        yield UnplayedSetting(("auth",), message, "{}")
+        message = "a rehearsal supports only its own subscription"
+        yield UnsupportedSetting(("auth",), message, "{}")
 
 
 STAND_IN: Final = StandIn[Settings](
@@ -61,5 +61,5 @@ STAND_IN: Final = StandIn[Settings](
     known_regions=frozenset(REGIONS),
     sizes=lambda azure: azure.vm_sizes,
     agents="the Azure agents",
-    unplayed=_unplayed,
+    find_unsupported=_find_unsupported,
 )

@@ -43,7 +43,7 @@ class VmState:
     identity: MachineIdentity
     generation: str
     security_type: str
-    closed_because: str
+    why_closed: str
     power: str = "running"
     generalized: bool = False
 

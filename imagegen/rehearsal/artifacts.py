@@ -1,5 +1,6 @@
-"""Artifacts made for a rehearsal: at every URL that the steps download from, a stand-in for the release that is
-published there. What it holds is what is recorded of that release, never what a step expects of it.
+"""Stand-ins of the artifacts that the steps download.
+
+Each has the recorded contents of the release that is published at its URL. It is never made from what a step expects.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.machine.msi import make_msi
-from imagegen.rehearsal.releases import ArchiveRelease, PackageRelease, fill, releases_for
+from imagegen.rehearsal.releases import ArchiveRelease, PackageRelease, fill_version, releases_for
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,32 +25,32 @@ if TYPE_CHECKING:
     from imagegen.steps.evaluate import EvaluatedStep
 
 _PROGRAMS = (".exe", ".dll")
-_HINT = "`imagegen catalog releases` lists the records; a step of your own has its own in meta/releases.yml"
+_HINT = "`imagegen catalog releases` lists the records; add those of your own steps to their meta/releases.yml"
 
 
-def make_supplies(evaluated: Sequence[EvaluatedStep]) -> dict[str, bytes]:
-    """Bytes by URL."""
-    if problems := unrecorded_releases(evaluated):
-        raise RefusedError("there is no stand-in for some artifacts", problems=problems)
+def make_artifacts(evaluated: Sequence[EvaluatedStep]) -> dict[str, bytes]:
+    """Make the stand-in of every artifact. Returns their bytes by URL."""
+    if problems := find_unrecorded(evaluated):
+        raise RefusedError("some artifacts have no stand-in", problems=problems)
     return {request.url: _bytes_for(step, request) for step in evaluated for request in step.requests.values()}
 
 
-def unrecorded_releases(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:
-    """The artifacts whose release is not recorded: nobody knows what a stand-in would have to hold."""
+def find_unrecorded(evaluated: Sequence[EvaluatedStep]) -> list[Problem]:
+    """Find artifacts whose release is not recorded: the contents of their stand-ins are unknown."""
     return [
         step.step.described.problem(
             ("artifacts", name), f"no release is recorded for {shown_url(request.published)}", _HINT
         )
         for step in evaluated
         for name, request in step.requests.items()
-        if not _is_known(step, request)
+        if not _is_recorded(step, request)
     ]
 
 
-def _is_known(step: EvaluatedStep, request: ArtifactRequest) -> bool:
-    """A single file has no members; where its folder is recorded, the record says whether it is there."""
+def _is_recorded(step: EvaluatedStep, request: ArtifactRequest) -> bool:
+    """Whether the artifact has a record. A single file has no members, and needs one only if its folder has one."""
     releases = releases_for(step.step)
-    is_plain = request.form == "file" and not releases.lists_folder_of(request.published)
+    is_plain = request.form == "file" and not releases.has_folder_of(request.published)
     return is_plain or releases.find(request.published) is not None
 
 
@@ -69,7 +70,7 @@ def _stand_in(published: PublishedFile) -> bytes:
 
 
 def _content(path: str) -> bytes:
-    """A program or a text, by its name."""
+    """The bytes of a program or a text, depending on its name."""
     text = f"a stand-in for {path}, made for a rehearsal\n".encode()
     return b"MZ " + text if path.lower().endswith(_PROGRAMS) else text
 
@@ -81,8 +82,8 @@ def _msi(release: PackageRelease, version: str, members: dict[str, bytes | None]
         for service in release.services
     ]
     return make_msi(
-        fill(release.product, version),
-        fill(release.registered_version, version),
+        fill_version(release.product, version),
+        fill_version(release.registered_version, version),
         {path: data for path, data in paths.items() if data is not None},
         services,
         [path.rstrip("\\") for path, data in paths.items() if data is None],
@@ -91,7 +92,7 @@ def _msi(release: PackageRelease, version: str, members: dict[str, bytes | None]
 
 def _tar(members: dict[str, bytes | None]) -> bytes:
     buffer = io.BytesIO()
-    # No time and no compression: the bytes, and so the lock, are the same in every rehearsal.
+    # Without time and compression, the bytes and therefore the lock are the same in every rehearsal.
     with (
         gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=0, mtime=0) as packed,
         tarfile.open(fileobj=packed, mode="w") as archive,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
 
 
-class Artifacts:
+class ArtifactServer:
     """HEAD, GET and ranges of the URLs it was given; a query counts only where the given URL has one."""
 
     def __init__(self, files: Mapping[str, bytes], *, redirects: Mapping[str, str] | None = None) -> None:

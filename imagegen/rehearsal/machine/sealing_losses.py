@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 
-def lost_by_sealing(machine: Machine, plan: bytes) -> list[str]:
+def find_sealing_losses(machine: Machine, plan: bytes) -> list[str]:
     """A fault for each resource of plan.json that is no longer as planned, or whose program or folder is gone."""
     return [
         f"sealing undid {item.id}: {'; '.join(reasons)}"

@@ -1,6 +1,7 @@
-"""The stage of a rehearsal: a private network, and behind it a model machine for every machine that a cloud starts.
+"""The sandbox of a rehearsal: a private network, and a model machine for every machine that a cloud starts.
 
-A machine opens its door only when the tree's own bootstrap arrived; what it is sent is known by the tree's own bytes.
+A machine accepts WinRM connections only if the cloud started it with the bootstrap script of the tree. It compares
+everything that Packer sends with the bytes of the tree.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from imagegen.rehearsal.guest import Effects, RehearsedGuest, expected_from_tree
 from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
 from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.generalise import generalise
-from imagegen.rehearsal.machine.outlived import lost_by_sealing
+from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.stock import stock_windows
-from imagegen.rehearsal.network.artifacts import Artifacts
+from imagegen.rehearsal.network.artifact_server import ArtifactServer
 from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
@@ -37,47 +38,46 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.winrm.command import Write
 
 _DOWNLOAD_S = 30.0
-# As the guest's own download does.
-_WORTH_ANOTHER_TRY = frozenset({408, 429, *range(500, 600)})
+# The same as in the guest's download script.
+_RETRIED_STATUSES = frozenset({408, 429, *range(500, 600)})
 
 
 @dataclasses.dataclass(frozen=True)
-class Scene:
-    """What a rehearsal needs to know: the cloud, the Windows of its base image, what can be downloaded, the tree.
-
-    `options` is what lies in the cloud from the start, `user_data` the file of the tree that its machines start with.
-    """
+class SandboxSetup:
+    """The setup of a sandbox: the provider, the Windows release of its base image, artifacts by URL, and the tree."""
 
     cloud: str
     release: str
-    supplies: Mapping[str, bytes]
+    artifacts: Mapping[str, bytes]
     tree: Callable[[], Path]
-    options: CloudOptions
+    cloud_options: CloudOptions
+    """The initial state of the cloud."""
     user_data: str = ""
+    """The file of the tree with which the cloud must start its machines."""
     proxy: str | None = None
-    """The one proxy that machines can reach, where the config names one."""
+    """The proxy of the config, the only one that machines can reach."""
 
 
-class Stage:
-    """A context: while it is open, a child with `child_environ` builds in this network and nowhere else."""
+class Sandbox:
+    """A context manager. While it is open, a child process with `child_environ` builds in its network only."""
 
-    def __init__(self, scene: Scene, scratch: Path) -> None:
-        self._scene = scene
+    def __init__(self, setup: SandboxSetup, scratch: Path) -> None:
+        self._setup = setup
         self._scratch = scratch
         self._lock = threading.Lock()
         self._faults: list[str] = []
         self._guests: list[tuple[RehearsedGuest, WinRMServer]] = []
         self._closing = contextlib.ExitStack()
-        # Called with each machine that starts, before it is told anything.
-        self.disturbances: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
+        # Called with each machine that starts, before its first command.
+        self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
         self.network = Network(
             scratch,
-            [scene.options],
-            artifacts=Artifacts(scene.supplies),
+            [setup.cloud_options],
+            artifacts=ArtifactServer(setup.artifacts),
             on_machine=self._start_guest,
         )
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Sandbox:
         self._closing.enter_context(self.network)
         return self
 
@@ -90,39 +90,39 @@ class Stage:
         self._closing.close()
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
-        """The environment in which a build runs against this stage."""
+        """The environment of a child process in this sandbox."""
         return self.network.child_environ(parent)
 
     @property
-    def supplies(self) -> Mapping[str, bytes]:
-        """What can be downloaded, by address."""
-        return self._scene.supplies
+    def artifacts(self) -> Mapping[str, bytes]:
+        """The artifacts that can be downloaded, by URL."""
+        return self._setup.artifacts
 
     @property
     def faults(self) -> list[str]:
-        """Everything that must not happen and did, in words that name it."""
+        """One message for everything that must not happen and did."""
         with self._lock:
             guests = list(self._guests)
             own = list(self._faults)
-        seen = [fault for guest, server in guests for fault in (*guest.faults, *server.faults)]
-        return [*own, *self.network.faults, *seen]
+        of_guests = [fault for guest, server in guests for fault in (*guest.faults, *server.faults)]
+        return [*own, *self.network.faults, *of_guests]
 
     @property
     def missing(self) -> list[str]:
-        """What a started machine should have been told and was not."""
+        """The steps of the tree that started machines did not receive."""
         with self._lock:
             return [step for guest, _ in self._guests for step in guest.missing()]
 
     @property
     def cost(self) -> Cost:
-        """What the conversations with all machines cost."""
+        """The WinRM traffic of all machines."""
         with self._lock:
             costs = [dataclasses.astuple(server.cost) for _, server in self._guests]
         return Cost(*(sum(column) for column in zip(*costs, strict=True))) if costs else Cost(0, 0, 0, 0, 0, 0)
 
     def _start_guest(self, identity: MachineIdentity) -> int | None:
         try:
-            tree = self._scene.tree()
+            tree = self._setup.tree()
             expected = expected_from_tree(tree)
             self._check_bootstrap(identity, tree)
         except VerificationError as error:
@@ -131,18 +131,18 @@ class Stage:
             return None
         disk = self._scratch / f"disk-{identity.address}"
         disk.mkdir()
-        machine = stock_windows(disk, release=self._scene.release, cloud=self._scene.cloud)
+        machine = stock_windows(disk, release=self._setup.release, cloud=self._setup.cloud)
 
         def run_phase(arguments: Sequence[str], write: Write) -> int:
-            return _say(run_entry(machine, arguments, self._fetch), write)
+            return _write_output(run_entry(machine, arguments, self._fetch), write)
 
         def seal(write: Write) -> int:
-            plan = machine.files.read(f"{UNPACKED}\\{PLAN}")  # gone when the machine is sealed
-            outcome = generalise(machine, cloud=self._scene.cloud)
-            lost = lost_by_sealing(machine, plan) if outcome.exit_code == 0 else []
+            plan = machine.files.read(f"{UNPACKED}\\{PLAN}")  # sealing deletes it
+            outcome = generalise(machine, cloud=self._setup.cloud)
+            losses = find_sealing_losses(machine, plan) if outcome.exit_code == 0 else []
             with self._lock:
-                self._faults += lost
-            return _say(outcome, write)
+                self._faults += losses
+            return _write_output(outcome, write)
 
         effects = Effects(
             write_file=machine.files.write,
@@ -158,24 +158,24 @@ class Stage:
             password=identity.password,
             certificate=self.network.listener_context(identity),
         )
-        for disturb in self.disturbances:
-            disturb(identity, machine, server)
+        for hook in self.machine_hooks:
+            hook(identity, machine, server)
         self._closing.enter_context(server)
         with self._lock:
             self._guests.append((guest, server))
         return server.port
 
     def _check_bootstrap(self, identity: MachineIdentity, tree: Path) -> None:
-        name = self._scene.user_data
+        name = self._setup.user_data
         if name and identity.user_data.strip() != (tree / name).read_bytes().strip():
-            raise VerificationError(f"the machine was started without the tree's own user data ({name})")
+            raise VerificationError(f"the user data of the machine differs from {name} of the tree")
 
     def _fetch(self, url: str, proxy: str | None) -> bytes:
-        """A download as the guest makes it: the network plays the config's proxy too, and no other.
+        """Download a URL in the same way as the guest, through the network's proxy, which is also the config's proxy.
 
-        The rehearsal's authority alone is trusted.
+        Only the certificate authority of the rehearsal is trusted.
         """
-        if proxy not in (None, self._scene.proxy):
+        if proxy not in (None, self._setup.proxy):
             raise ConnectionError(f"there is no proxy {proxy} in this network")
         environ = self.network.environ
         trust = ssl.create_default_context(cafile=environ["SSL_CERT_FILE"])
@@ -186,13 +186,13 @@ class Stage:
                 answer = client.get(url, follow_redirects=True)
         except httpx.TransportError as error:
             raise ConnectionError(str(error)) from error
-        if answer.status_code in _WORTH_ANOTHER_TRY:
+        if answer.status_code in _RETRIED_STATUSES:
             raise ConnectionError(f"HTTP {answer.status_code}")
         if answer.status_code != httpx.codes.OK:
             raise OSError(f"HTTP {answer.status_code}")
         return answer.content
 
 
-def _say(outcome: Outcome, write: Write) -> int:
+def _write_output(outcome: Outcome, write: Write) -> int:
     write(outcome.output.encode())
     return outcome.exit_code

@@ -1,4 +1,4 @@
-"""What others answer in a cloud's place."""
+"""The page of a web filter that answers instead of the cloud."""
 
 from __future__ import annotations
 

@@ -16,10 +16,10 @@ import pytest
 from imagegen import loading, pipeline
 from imagegen.contents import ROLES, SHIPPED, Contents, StepRoot
 from imagegen.errors import ImagegenError
+from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.machine import run_entry, stock_windows
 from imagegen.rehearsal.machine.msi import read_msi
 from imagegen.rehearsal.releases import catalogued_releases
-from imagegen.rehearsal.supplies import make_supplies
 from imagegen.render.bundle import bundle_zip, guest_plan
 from tests.conftest import TODAY, load_today
 
@@ -37,8 +37,8 @@ ZIP = r"C:\Windows\Temp\imagegen-bundle.zip"
 RESTART_DUE = 3010
 
 
-def _supplies(loaded: loading.Loaded) -> dict[str, bytes]:
-    return make_supplies(pipeline.prepare_target(loaded, "aws").steps)
+def _stand_ins(loaded: loading.Loaded) -> dict[str, bytes]:
+    return make_artifacts(pipeline.prepare_target(loaded, "aws").steps)
 
 
 def _unpacked(data: bytes) -> dict[str, bytes]:
@@ -58,7 +58,7 @@ def _installed(data: bytes) -> dict[str, bytes]:
 
 def test_stand_ins_hold_exactly_what_is_recorded() -> None:
     names = []
-    for url, data in _supplies(load_today(CONFIG)).items():
+    for url, data in _stand_ins(load_today(CONFIG)).items():
         published = catalogued_releases().find(url)
         assert published is not None
         if url.endswith(".tar.gz"):
@@ -83,7 +83,7 @@ def test_stand_ins_hold_exactly_what_is_recorded() -> None:
 
 
 def test_a_package_registers_as_it_is_recorded() -> None:
-    data = next(data for url, data in _supplies(load_today(CONFIG)).items() if url.endswith(".msi"))
+    data = next(data for url, data in _stand_ins(load_today(CONFIG)).items() if url.endswith(".msi"))
     tables, _ = read_msi(data)
     assert (tables.product, tables.version) == ("Cloudbase-Init 1.1.8", "1.1.8.0")
     (service,) = tables.services
@@ -94,24 +94,24 @@ def test_a_package_registers_as_it_is_recorded() -> None:
 
 
 def test_an_override_and_a_mirror_bring_the_same_release() -> None:
-    usual = _supplies(load_today(CONFIG))
+    usual = _stand_ins(load_today(CONFIG))
     containerd = next(url for url in usual if "/containerd/" in url)
     mirrored = {f"https://mirror.example/{url.removeprefix('https://')}": data for url, data in usual.items()}
     moved = load_today(CONFIG, f"overrides.containerd_url={DOWNLOAD}", "artifacts.mirror=https://mirror.example")
     data = mirrored.pop(f"https://mirror.example/{containerd.removeprefix('https://')}")
-    assert _supplies(moved) == {**mirrored, DOWNLOAD: data}
+    assert _stand_ins(moved) == {**mirrored, DOWNLOAD: data}
 
 
 def _carry_out(decided: Decided, disk: Path) -> str:
     """What the model machine says when it carries the plan out: empty where it ends well."""
-    plan, supplies = decided.decision.plan, _supplies(decided.loaded)
+    plan, stand_ins = decided.decision.plan, _stand_ins(decided.loaded)
     said = guest_plan(plan)
     bundle = bundle_zip(said, decided.decision.bundle)
     machine = stock_windows(disk, release="2022", cloud="aws")
     machine.files.write(ZIP, bundle)
     pins = ["-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(said).hexdigest()]
     for phase in plan.image.phases:
-        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, _: supplies[url])
+        outcome = run_entry(machine, ["-Phase", phase.name, "-Bundle", ZIP, *pins], lambda url, _: stand_ins[url])
         if outcome.exit_code not in (0, RESTART_DUE):
             return outcome.output
         machine.restart()
@@ -211,7 +211,7 @@ def test_an_operators_own_step_records_its_releases(
 ) -> None:
     _own_step(roles, OWN_RELEASES)
     decided = decide(CONFIG, "aws", changed)
-    with zipfile.ZipFile(io.BytesIO(_supplies(decided.loaded)["https://repo.example/tools/4.2/download"])) as held:
+    with zipfile.ZipFile(io.BytesIO(_stand_ins(decided.loaded)["https://repo.example/tools/4.2/download"])) as held:
         assert held.namelist() == ["tool/", "tool/README.txt", "tool/tool.exe"]
     assert _carry_out(decided, tmp_path / "disk") == ""
 
@@ -232,7 +232,7 @@ def test_a_release_that_is_not_recorded_has_no_stand_in(
     _own_step(roles, releases)
     loaded = loading.load(loading.ConfigRequest(CONFIG, TODAY, contents=changed))
     with pytest.raises(ImagegenError) as raised:
-        _supplies(loaded)
+        _stand_ins(loaded)
     assert says in "\n".join(f"{item.file}:{item.line}: {item.path}: {item.message}" for item in raised.value.problems)
 
 
@@ -240,5 +240,5 @@ def test_a_single_file_needs_no_record(roles: Path, changed: Contents, tmp_path:
     _own_step(roles, None)
     (roles / "extra" / "resources.yml").write_text("- file: {artifact: tool, path: 'C:\\Windows\\Temp\\tool.exe'}\n")
     decided = decide(CONFIG, "aws", changed)
-    assert _supplies(decided.loaded)["https://repo.example/tools/4.2/download"].startswith(b"a stand-in for download")
+    assert _stand_ins(decided.loaded)["https://repo.example/tools/4.2/download"].startswith(b"a stand-in for download")
     assert _carry_out(decided, tmp_path / "disk") == ""

@@ -1,0 +1,75 @@
+"""Prepares the rehearsal of a target: rejects unsupported settings, and makes the setup of its sandbox."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen import loading, pipeline
+from imagegen.errors import RefusedError
+from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts
+from imagegen.rehearsal.clouds import stand_in
+from imagegen.rehearsal.sandbox import SandboxSetup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from imagegen.errors import Problem
+
+
+def reject_unsupported(loaded: loading.Loaded, target: str) -> None:
+    """Reject a config that the stand-ins do not support, before one of them fails with another message."""
+    if problems := [
+        *_find_unsupported_settings(loaded, target),
+        *_find_unsupported_regions(loaded, target),
+        *_find_pinned_overrides(loaded, target),
+        *find_unrecorded(pipeline.prepare_target(loaded, target).steps),
+    ]:
+        raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=problems)
+
+
+def _find_unsupported_settings(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
+    spec = loaded.specs[target]
+    find = stand_in(spec.provider).find_unsupported
+    for setting in find(spec.settings) if find is not None else ():
+        hint = f"--set 'targets.{target}.{'.'.join(map(str, setting.path))}={setting.supported_value}'"
+        yield loaded.document.problem(("targets", target, *setting.path), setting.message, hint)
+
+
+def _find_unsupported_regions(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
+    spec = loaded.specs[target]
+    cloud = stand_in(spec.provider)
+    for path, region in cloud.regions(spec.settings).items():
+        if region not in cloud.known_regions:
+            message, known = f'a rehearsal does not support the region "{region}"', sorted(cloud.known_regions)
+            yield loaded.document.problem(("targets", target, *path), message, f"with --set, one of {', '.join(known)}")
+
+
+def _find_pinned_overrides(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
+    """Overrides with a sha256: a rehearsal serves a stand-in for every artifact, which has other bytes."""
+    policy = " --set artifacts.require_sha256=false" if loaded.config.artifacts.require_sha256 else ""
+    requests = [request for step in pipeline.prepare_target(loaded, target).steps for request in step.requests.values()]
+    for name, url in {request.override: request.url for request in requests if request.sha256}.items():
+        message = "a rehearsal serves a stand-in for this artifact, which cannot have the sha256 of the config"
+        hint = f"rehearse without the sha256: --set overrides.{name}={url}{policy}"
+        yield loaded.document.problem(("overrides", name), message, hint)
+
+
+def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxSetup:
+    """Make the setup of the sandbox. The build writes its trees below `folder`."""
+    config = loaded.config
+
+    def tree() -> Path:
+        return next(iter(sorted((folder / config.name).glob("*/tree"))), folder / "tree")
+
+    spec = loaded.specs[target]
+    cloud = stand_in(spec.provider)
+    return SandboxSetup(
+        cloud=spec.provider,
+        release=config.windows.release,
+        artifacts=make_artifacts(pipeline.prepare_target(loaded, target).steps),
+        tree=tree,
+        cloud_options=cloud.options(spec.settings, folder),
+        user_data=cloud.user_data,
+        proxy=config.proxy.https if config.proxy else None,
+    )
