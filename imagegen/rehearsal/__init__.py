@@ -1,1 +1,1 @@
-"""A private network in which an ordinary build runs: a proxy that is every cloud, and a model of a Windows machine."""
+"""A sandbox in which an ordinary build runs: a private network with stand-ins of the clouds, and a model machine."""

@@ -336,4 +336,4 @@ def test_a_machine_without_a_listener_stays_shut(tmp_path: Path, monkeypatch: py
     verdict = rehearse_tree("azure", rendered("azure"), tmp_path)
     assert "PUT" in taken
     assert not verdict.passed, "the rehearsal did not notice"
-    assert "is shut: the deployment asks for no WinRM listener over https" in verdict.words
+    assert "is closed: the deployment has no WinRM listener over HTTPS" in verdict.words

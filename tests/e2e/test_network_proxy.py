@@ -121,21 +121,21 @@ def test_an_answer_to_head_has_a_length_and_no_body(network: Network) -> None:
         ("CONNECT example.org:443 HTTP/1.1\r\n\r\n", "unexpected host example.org:443"),
         ("CONNECT echo.test:8443 HTTP/1.1\r\n\r\n", "unexpected host echo.test:8443"),
         ("CONNECT echo.test HTTP/1.1\r\n\r\n", "unexpected CONNECT echo.test"),
-        ("CONNECT 192.0.2.1:5986 HTTP/1.1\r\n\r\n", "192.0.2.1:5986 is shut: no machine has this address"),
+        ("CONNECT 192.0.2.1:5986 HTTP/1.1\r\n\r\n", "192.0.2.1:5986 is closed: no machine has this address"),
         (
             "GET http://169.254.169.254/x?sig=secret HTTP/1.1\r\n\r\n",
             "unexpected plain request GET http://169.254.169.254/x",
         ),
     ],
 )
-def test_what_is_not_played_is_refused_and_named(network: Network, asked: str, fault: str) -> None:
+def test_a_connection_to_an_unknown_host_is_rejected_and_named(network: Network, asked: str, fault: str) -> None:
     assert _raw(network, asked).startswith("HTTP/1.1 403")
     assert network.faults == [fault]
 
 
 def test_a_host_that_breaks_is_a_fault_that_names_it(network: Network) -> None:
     assert _get(network, "/broken") == 500
-    assert network.faults == ["echo.test broke on GET /broken: KeyError('no such thing')"]
+    assert network.faults == ["the stand-in of echo.test failed on GET /broken: KeyError('no such thing')"]
 
 
 def _handshake(network: Network, context: ssl.SSLContext) -> None:
@@ -156,7 +156,7 @@ def test_who_does_not_trust_the_authority_is_named(network: Network) -> None:
     with pytest.raises(ssl.SSLCertVerificationError):
         _handshake(network, ssl.create_default_context())
     [fault] = network.faults
-    assert fault.startswith("TLS with echo.test failed, is the CA trusted there?")
+    assert fault.startswith("the TLS handshake for echo.test failed, maybe the client does not trust the CA: ")
 
 
 def test_a_client_that_leaves_before_tls_is_no_fault(network: Network) -> None:
@@ -200,7 +200,7 @@ def test_closing_cuts_an_idle_connection(network: Network) -> None:
 
 def test_the_tunnel_to_a_guest_is_raw(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as guest:
-        monkeypatch.setattr(network, "winrm", lambda _: guest.getsockname()[1])
+        monkeypatch.setattr(network, "find_winrm_port", lambda _: guest.getsockname()[1])
         with socket.create_connection(("127.0.0.1", _port(network)), _TIMEOUT_S) as client:
             client.sendall(b"CONNECT 192.0.2.1:5986 HTTP/1.1\r\n\r\n")
             stream = client.makefile("rb")
@@ -219,7 +219,7 @@ def test_the_tunnel_to_a_guest_is_raw(network: Network, monkeypatch: pytest.Monk
 def test_a_guest_that_is_down_is_no_fault(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as guest:
         port = guest.getsockname()[1]
-    monkeypatch.setattr(network, "winrm", lambda _: port)
+    monkeypatch.setattr(network, "find_winrm_port", lambda _: port)
     assert _raw(network, "CONNECT 192.0.2.1:5986 HTTP/1.1\r\n\r\n").startswith("HTTP/1.1 502")
     assert network.faults == []
 

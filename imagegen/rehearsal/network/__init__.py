@@ -1,1 +1,1 @@
-"""The private network of a rehearsal: one proxy that plays every host a build or a publish may ask."""
+"""The private network of a rehearsal: one proxy that answers for every host that a build or a publish uses."""

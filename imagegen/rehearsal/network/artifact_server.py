@@ -1,4 +1,4 @@
-"""Plays the hosts from which artifacts are downloaded: URLs with their bytes, and redirects between them."""
+"""Answers for the hosts of artifacts: it has URLs with their bytes, and redirects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)\Z")
 
 
 class ArtifactServer:
-    """HEAD, GET and ranges of the URLs it was given; a query counts only where the given URL has one."""
+    """Answers HEAD, GET and range requests. It compares the query only if the URL of the artifact has one."""
 
     def __init__(self, files: Mapping[str, bytes], *, redirects: Mapping[str, str] | None = None) -> None:
         self._files = dict(files)
@@ -27,36 +27,36 @@ class ArtifactServer:
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The names it plays."""
+        """The names of the hosts."""
         return frozenset(urllib.parse.urlsplit(url).hostname or "" for url in (*self._files, *self._redirects))
 
     def __call__(self, request: Request) -> Response:
-        whole = f"https://{request.host}{request.target}"
-        bare = f"https://{request.host}{request.path}"
+        full_url = f"https://{request.host}{request.target}"
+        bare_url = f"https://{request.host}{request.path}"
         if request.method not in ("GET", "HEAD"):
-            return Response(405, fault=f"unexpected download request {request.method} {bare}")
-        for url in (whole, bare):
+            return Response(405, fault=f"unexpected download request {request.method} {bare_url}")
+        for url in (full_url, bare_url):
             if url in self._redirects:
                 return Response(302, headers=(("Location", self._redirects[url]),))
             if url in self._files:
-                return _serve(request, self._files[url])
-        return Response(404, b"not found\n", fault=f"unexpected download {bare}")
+                return _serve_file(request, self._files[url])
+        return Response(404, b"not found\n", fault=f"unexpected download {bare_url}")
 
 
-def _serve(request: Request, data: bytes) -> Response:
+def _serve_file(request: Request, data: bytes) -> Response:
     etag = f'"{hashlib.sha256(data).hexdigest()[:32]}"'
     headers = (("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes"), ("ETag", etag))
-    wanted = _RANGE.match(request.headers.get("range", ""))
-    # A range of another version of the file is worth nothing: If-Range then asks for the whole.
-    if wanted is None or wanted[0] == "bytes=-" or request.headers.get("if-range", etag) != etag:
+    byte_range = _RANGE.match(request.headers.get("range", ""))
+    # If-Range: if the file has changed, the client needs the whole file.
+    if byte_range is None or byte_range[0] == "bytes=-" or request.headers.get("if-range", etag) != etag:
         return Response(200, data, headers)
-    first, last = _bounds(wanted[1], wanted[2], len(data))
+    first, last = _range_bounds(byte_range[1], byte_range[2], len(data))
     if first > last:
         return Response(416, b"", (*headers, ("Content-Range", f"bytes */{len(data)}")))
     return Response(206, data[first : last + 1], (*headers, ("Content-Range", f"bytes {first}-{last}/{len(data)}")))
 
 
-def _bounds(first: str, last: str, size: int) -> tuple[int, int]:
+def _range_bounds(first: str, last: str, size: int) -> tuple[int, int]:
     if not first:
         return max(0, size - int(last)), size - 1
     return int(first), min(int(last), size - 1) if last else size - 1

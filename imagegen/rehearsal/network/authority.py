@@ -1,4 +1,4 @@
-"""The throw-away certificate authority: a CA file to trust, and a server-side TLS context per host name."""
+"""The temporary certificate authority: a CA file for clients, and a server-side TLS context for each host name."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.network.machine import ListenerCertificate
 
 
-class _OwnEnd(ssl.SSLSocket):
-    """Closes itself when it is let go.
+class _SelfClosingSocket(ssl.SSLSocket):
+    """Closes itself when it is deleted.
 
-    CPython makes the socket before it looks at the connection; where the client has reset that by then, it raises and
-    leaves the socket open, with nobody but the garbage collector to close it.
+    CPython creates the socket before it checks the connection. If the client has reset the connection by then, CPython
+    raises an error and leaves the socket open.
     """
 
     def __del__(self) -> None:
@@ -26,11 +26,11 @@ class _OwnEnd(ssl.SSLSocket):
 
 
 class Authority:
-    """Makes a certificate for every name that is played; its key never leaves the process."""
+    """Issues the certificates of the hosts. Its key never leaves the process."""
 
     def __init__(self, folder: Path) -> None:
         self._ca = trustme.CA(organization_name="imagegen rehearsal")
-        # Nobody is told to trust this one: a guest's certificate is accepted only by who asked for no check.
+        # No client trusts this CA: a guest's certificate is accepted only by clients that do not check it.
         self._guests = trustme.CA(organization_name="imagegen rehearsal guest")
         self._contexts: dict[str, ssl.SSLContext] = {}
         self._lock = threading.Lock()
@@ -39,18 +39,18 @@ class Authority:
         self.certificate_file.write_bytes(self._ca.cert_pem.bytes())
 
     def context_for(self, name: str) -> ssl.SSLContext:
-        """A TLS context that shows a certificate for `name`."""
+        """A TLS context with a certificate for `name`."""
         with self._lock:
             if name not in self._contexts:
                 context = _server_context()
-                # Go's clients offer HTTP/2 first; the proxy speaks HTTP/1.1 only.
+                # Go's clients prefer HTTP/2, which the proxy does not support.
                 context.set_alpn_protocols(["http/1.1"])
                 self._ca.issue_cert(name).configure_cert(context)
                 self._contexts[name] = context
             return self._contexts[name]
 
     def listener_context(self, address: str, certificate: ListenerCertificate | None) -> ssl.SSLContext:
-        """The TLS context of a guest's WinRM listener: with its cloud's certificate, or one of its own."""
+        """The TLS context of a guest's WinRM listener, with the certificate of the cloud or a new one."""
         context = _server_context()
         if certificate is None:
             self._guests.issue_cert(address).configure_cert(context)
@@ -61,5 +61,5 @@ class Authority:
 
 def _server_context() -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.sslsocket_class = _OwnEnd
+    context.sslsocket_class = _SelfClosingSocket
     return context

@@ -1,4 +1,4 @@
-"""What the network asks of a cloud: which hosts it plays, which machines it started, how a child signs in to it."""
+"""The interface of a cloud's stand-in: its hosts, its answers, the credentials, and the WinRM ports of its machines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Cloud(contextlib.AbstractContextManager["Cloud"]):
-    """Plays its hosts. A context: the network opens it before the first request."""
+    """Answers the requests to the cloud's hosts. A context manager that the network opens before the first request."""
 
     host_patterns: tuple[str, ...]
     authority_variables: tuple[str, ...] = ()
-    """Variables of the cloud's own tools that name the file of trusted authorities."""
+    """Variables in which the cloud's own tools expect the CA file."""
 
     def __exit__(
         self,
@@ -27,24 +27,24 @@ class Cloud(contextlib.AbstractContextManager["Cloud"]):
         error: BaseException | None,
         traceback: types.TracebackType | None,
     ) -> None:
-        """Most clouds hold nothing open."""
+        """Does nothing: most clouds have nothing to close."""
 
     @property
     @abc.abstractmethod
     def credentials(self) -> Mapping[str, str]:
-        """The variables with which a child signs in: throw-away ones."""
+        """The environment variables of the temporary credentials of a child process."""
 
     @abc.abstractmethod
     def why_closed(self, address: str) -> str | None:
-        """Why the WinRM port of the machine with this address is shut: "" when open, None when it is nobody's here."""
+        """Why the WinRM port of this address is closed: "" if it is open, None if no machine has the address."""
 
     @abc.abstractmethod
     def __call__(self, request: Request) -> Response:
-        """The answer to a request for one of its hosts."""
+        """Answer a request to one of the cloud's hosts."""
 
 
 class CloudOptions(Protocol):
-    """What lies in a cloud from the start."""
+    """The initial state of a cloud."""
 
     def make_cloud(self, on_machine: Callable[[MachineIdentity], None]) -> Cloud:
-        """The cloud, which tells of each machine that it starts."""
+        """Make the cloud. It calls `on_machine` for each machine that it starts."""

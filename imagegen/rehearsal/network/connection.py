@@ -1,4 +1,4 @@
-"""One connection to the proxy: the CONNECT, the TLS that ends here, and the requests inside it, one after another."""
+"""One connection to the proxy: it handles the CONNECT request, terminates TLS, and answers the requests inside it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _NO_ANSWER = Response.of_text(502, "the machine does not answer")
 
 
 class BodyError(Exception):
-    """A request body that cannot be read as HTTP says."""
+    """A request body that is not valid HTTP."""
 
 
 class Connection(http.server.BaseHTTPRequestHandler):
-    """http.server reads the requests; after a CONNECT they come out of the TLS that was ended here."""
+    """Handles one connection. http.server reads the requests, after a CONNECT request from inside the TLS tunnel."""
 
     protocol_version = "HTTP/1.1"
     timeout: ClassVar[float | None] = IDLE_S
@@ -45,7 +45,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self._secure: ssl.SSLSocket | None = None
 
     def finish(self) -> None:
-        # The client may be gone already; what was still to be written then has no reader.
+        # The client may have closed the connection before the output was flushed.
         with contextlib.suppress(OSError):
             super().finish()
         if self._secure is not None:
@@ -58,20 +58,20 @@ class Connection(http.server.BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         name, _, port_text = self.path.rpartition(":")
         if self._name or not port_text.isdigit():
-            return self._refuse(f"unexpected CONNECT {self.path}")
+            return self._reject(f"unexpected CONNECT {self.path}")
         name, port = name.strip("[]").lower(), int(port_text)
         if port == WINRM_PORT:
-            return self._to_guest(name)
-        host = self._proxy.routes.host(name)
+            return self._tunnel_to_guest(name)
+        host = self._proxy.routes.find_host(name)
         if host is None or port != HTTPS_PORT:
-            return self._refuse(f"unexpected host {name}:{port}")
-        return self._end_tls(name, host)
+            return self._reject(f"unexpected host {name}:{port}")
+        return self._accept_tls(name, host)
 
     def do_GET(self) -> None:
         host = self._host
         if host is None:
-            # The query may hold a signature: it is not repeated.
-            return self._refuse(f"unexpected plain request {self.command} {self.path.partition('?')[0]}")
+            # Without the query, which can contain a signature.
+            return self._reject(f"unexpected plain request {self.command} {self.path.partition('?')[0]}")
         try:
             body = self._read_body()
         except BodyError as error:
@@ -88,7 +88,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         entry = Entry(request.method, request.host, request.path, response.status, response.note)
         self._proxy.journal.record(entry)
         if response.fault:
-            self._proxy.journal.fault(response.fault)
+            self._proxy.journal.add_fault(response.fault)
         if response.status:
             self._send(response)
         else:
@@ -97,20 +97,20 @@ class Connection(http.server.BaseHTTPRequestHandler):
     def _answer(self, host: Host, request: Request) -> Response:
         try:
             return host(request)
-        except Exception as error:  # a stand-in that breaks must fail the rehearsal by name, not hang the client
+        except Exception as error:  # an error in a stand-in must fail the rehearsal, and not block the client
             _log.exception("the host %s failed", request.host)
-            fault = f"{request.host} broke on {request.method} {request.path}: {error!r}"
+            fault = f"the stand-in of {request.host} failed on {request.method} {request.path}: {error!r}"
             return Response(500, fault.encode(), fault=fault)
 
-    def _end_tls(self, name: str, host: Host) -> None:
+    def _accept_tls(self, name: str, host: Host) -> None:
         self._begin_tunnel()
         try:
             context = self._proxy.authority.context_for(name)
         except OSError as error:
-            # A certificate reaches OpenSSL through a temporary file. The client only sees that its connection ends.
-            self._proxy.journal.fault(
-                f"no certificate for {name} can be written: {error.strerror}; free some space in the folder for "
-                "temporary files (TMPDIR), or raise `ulimit -f`"
+            # OpenSSL reads certificates from a temporary file. The client only sees that its connection ends.
+            self._proxy.journal.add_fault(
+                f"the certificate of {name} could not be written: {error.strerror}; free some space in the folder of "
+                "temporary files (TMPDIR), or increase `ulimit -f`"
             )
             self.close_connection = True
             return
@@ -121,11 +121,13 @@ class Connection(http.server.BaseHTTPRequestHandler):
         try:
             self._secure.do_handshake()
         except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            # The client left, for reasons of its own.
+            # The client closed the connection.
             self.close_connection = True
             return
         except ssl.SSLError as error:
-            self._proxy.journal.fault(f"TLS with {name} failed, is the CA trusted there? {error.reason or error}")
+            self._proxy.journal.add_fault(
+                f"the TLS handshake for {name} failed, maybe the client does not trust the CA: {error.reason or error}"
+            )
             self.close_connection = True
             return
         self._name, self._host = name, host
@@ -134,16 +136,16 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self.rfile = self._secure.makefile("rb")
         self.wfile = self._secure.makefile("wb")
 
-    def _to_guest(self, address: str) -> None:
+    def _tunnel_to_guest(self, address: str) -> None:
         if self._proxy.routes.is_silent(address):
             return self._send(_NO_ANSWER)
-        port = self._proxy.routes.winrm(address)
+        port = self._proxy.routes.find_winrm_port(address)
         if isinstance(port, str):
-            return self._refuse(f"{address}:{WINRM_PORT} is shut: {port}")
+            return self._reject(f"{address}:{WINRM_PORT} is closed: {port}")
         try:
             guest = socket.create_connection(("127.0.0.1", port), CONNECT_S)
         except OSError as error:
-            # A guest that restarts does not listen for a while; the client tries again, as with a real machine.
+            # A guest does not listen during a restart. The client retries, as with a real machine.
             self._proxy.journal.record(Entry("CONNECT", address, f":{WINRM_PORT}", 502, str(error)))
             return self._send(_NO_ANSWER)
         self._proxy.track(guest)
@@ -160,14 +162,14 @@ class Connection(http.server.BaseHTTPRequestHandler):
     def _begin_tunnel(self) -> None:
         self.send_response_only(200, "Connection established")
         self.end_headers()
-        # Python's own client asks for its tunnels in HTTP/1.0; what flows inside is another conversation.
+        # Python's own client sends CONNECT as HTTP/1.0, which must not close the connection.
         self.close_connection = False
 
-    def _refuse(self, fault: str) -> None:
-        self._proxy.journal.fault(fault)
+    def _reject(self, fault: str) -> None:
+        self._proxy.journal.add_fault(fault)
         self._proxy.journal.record(Entry(self.command, self._name, self.path.partition("?")[0], 403))
         self.close_connection = True
-        self._send(Response.of_text(403, f"the rehearsal's network refuses: {fault}\n"))
+        self._send(Response.of_text(403, f"the network of the rehearsal rejects this request: {fault}\n"))
 
     def _send(self, response: Response) -> None:
         self.send_response_only(response.status)
@@ -186,7 +188,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
             return self._read_chunks()
         length = self.headers.get("Content-Length") or "0"
         if not length.isdigit() or int(length) > MAX_BODY:
-            raise BodyError(f"a body of length {length}")
+            raise BodyError(f"the request body has an invalid length: {length}")
         return self._read_exactly(int(length))
 
     def _read_chunks(self) -> bytes:
@@ -196,9 +198,9 @@ class Connection(http.server.BaseHTTPRequestHandler):
             try:
                 size = int(size_text, 16)
             except ValueError as error:
-                raise BodyError("a chunk without a size") from error
+                raise BodyError("a chunk of the request body has no size") from error
             if size < 0 or len(body) + size > MAX_BODY:
-                raise BodyError("a body too long")
+                raise BodyError("the request body is too long")
             if size == 0:
                 break
             body += self._read_exactly(size)
@@ -210,5 +212,5 @@ class Connection(http.server.BaseHTTPRequestHandler):
     def _read_exactly(self, size: int) -> bytes:
         data = self.rfile.read(size)
         if len(data) != size:
-            raise BodyError("a body cut short")
+            raise BodyError("the request body is incomplete")
         return data

@@ -1,4 +1,4 @@
-"""The environment of a child inside the network: proxy, CA and throw-away credentials, and none of the user's own."""
+"""The environment of a child process: proxy, CA and temporary credentials, without those of the user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-# A user's credentials, profiles, endpoints or proxies would lead a child out of the rehearsal.
+# With the user's credentials, profiles, endpoints or proxies, a child process would leave the network.
 _REMOVED = frozenset(
     {
         "HTTP_PROXY",
@@ -31,18 +31,18 @@ _REMOVED = frozenset(
 
 
 def is_removed(name: str) -> bool:
-    """Whether a variable of the parent must not reach a child of the rehearsal."""
+    """Whether a variable of the parent must not be passed to a child process."""
     removed = _REMOVED.union(import_variables(), *(provider(cloud).environment for cloud in PROVIDERS))
     return any(fnmatch.fnmatchcase(name.upper(), pattern) for pattern in removed)
 
 
 def proxy_variables(proxy_url: str, certificate_file: Path, authority_variables: Iterable[str] = ()) -> dict[str, str]:
-    """What leads a child through the proxy, in every spelling that the tools read, and in these of a cloud's own."""
+    """The variables of the proxy and of the CA file, in every spelling that tools read, and those of the clouds."""
     proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), proxy_url)
     names = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", *authority_variables)
     return {**proxies, "NO_PROXY": "", "no_proxy": "", **dict.fromkeys(names, str(certificate_file))}
 
 
 def child_environment(parent: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    """The parent's variables without those of `is_removed`, and the network's own."""
+    """The parent's variables without the removed ones, and the network's own."""
     return {**{name: value for name, value in parent.items() if not is_removed(name)}, **added}

@@ -49,7 +49,7 @@ class Journal:
         with self._lock:
             self._entries.append(entry)
 
-    def fault(self, text: str) -> None:
+    def add_fault(self, text: str) -> None:
         """Record something that must not happen. Repeated faults are recorded once."""
         with self._lock:
             if text not in self._faults:

@@ -1,4 +1,4 @@
-"""A machine that a cloud of the rehearsal started: who may come in, with which password, and by which door."""
+"""The identity of a machine that a cloud started: its address, its WinRM credentials and its certificate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WINRM_PORT = 5986
-# The address from which the operator's machine is seen outside; checkip answers it, firewall rules are held against it.
+# The operator's public address: checkip returns it, and firewall rules are compared with it.
 OPERATOR_ADDRESS = "203.0.113.7"
 
 
 @dataclasses.dataclass(frozen=True)
 class ListenerCertificate:
-    """The certificate that the cloud put into the machine for its WinRM listener, as PEM."""
+    """The certificate, in PEM, that the cloud has installed for the machine's WinRM listener."""
 
     certificate: bytes
     key: bytes = dataclasses.field(repr=False)
@@ -25,7 +25,7 @@ class ListenerCertificate:
 
 @dataclasses.dataclass(frozen=True)
 class MachineIdentity:
-    """What a cloud knows of a machine it started."""
+    """A machine that a cloud started."""
 
     cloud: str
     name: str
@@ -37,12 +37,12 @@ class MachineIdentity:
     certificate: ListenerCertificate | None = None
 
 
-# Called when a machine starts; the answer is the local port of the guest that plays it, or None: attach one later.
+# Called when a machine starts. Returns the local port of its guest, or None if the guest is attached later.
 OnMachine = Callable[[MachineIdentity], int | None]
 
 
 def operator_address(cidrs: Sequence[str]) -> str:
-    """Where Packer is seen to come from: somewhere that the config admits, if it admits anybody."""
+    """The public address of Packer's machine: one that the config allows, if it has allowed ranges."""
     networks = [ipaddress.ip_network(cidr, strict=False) for cidr in cidrs]
     if not networks or any(ipaddress.ip_address(OPERATOR_ADDRESS) in network for network in networks):
         return OPERATOR_ADDRESS

@@ -1,4 +1,4 @@
-"""What the proxy hands to whoever plays a host, and what it gets back: plain values, no sockets."""
+"""HTTP requests and responses between the proxy and the stand-ins of hosts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import urllib.parse
 from collections.abc import Callable, Mapping
 from typing import Any
 
-# Parsed JSON: its shape is what the sender chose, and is looked at where it is used.
+# Parsed JSON from a client. Its structure is checked where it is used.
 Json = Any
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One HTTP request as it arrived inside the tunnel; header names are lower-case, the path is not decoded."""
+    """One HTTP request. Header names are in lower case, and the path is not decoded."""
 
     method: str
     host: str
@@ -29,13 +29,13 @@ class Request:
         return dict(urllib.parse.parse_qsl(self.body.decode("utf-8"), keep_blank_values=True))
 
     def json(self) -> Json:
-        """The JSON body; an empty body is an empty object."""
+        """The JSON body. An empty body is an empty object."""
         return json.loads(self.body) if self.body else {}
 
 
 @dataclasses.dataclass(frozen=True)
 class Response:
-    """The answer. `note` names the operation in the journal; a non-empty `fault` fails the rehearsal."""
+    """One HTTP response. `note` is the operation in the journal. A `fault` that is not empty fails the rehearsal."""
 
     status: int
     body: bytes = b""
@@ -45,27 +45,27 @@ class Response:
 
     @classmethod
     def of_json(cls, status: int, value: object, *, headers: Mapping[str, str] | None = None) -> Response:
-        """A JSON answer."""
-        kept = (("Content-Type", "application/json; charset=utf-8"), *(headers or {}).items())
-        return cls(status, json.dumps(value).encode(), kept)
+        """A JSON response."""
+        all_headers = (("Content-Type", "application/json; charset=utf-8"), *(headers or {}).items())
+        return cls(status, json.dumps(value).encode(), all_headers)
 
     @classmethod
     def of_text(cls, status: int, text: str) -> Response:
-        """A plain text answer."""
+        """A plain text response."""
         return cls(status, text.encode(), (("Content-Type", "text/plain; charset=utf-8"),))
 
     def header(self, name: str) -> str:
-        """The first header of that name, or nothing."""
+        """The value of the first header with this name; empty if there is none."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), "")
 
 
 Host = Callable[[Request], Response]
 
-# An injected answer that is none: the connection is cut, as a network does.
+# An injected response that closes the connection without an answer.
 HANG_UP = Response(0)
 
 
 def parse_target(target: str) -> tuple[str, dict[str, str]]:
-    """Path and query of a request target in origin form; of a repeated name the last value counts."""
+    """Split a request target in origin form into path and query. The last value of a repeated name counts."""
     path, _, query = target.partition("?")
     return path or "/", dict(urllib.parse.parse_qsl(query, keep_blank_values=True))

@@ -1,7 +1,7 @@
-"""The private network as a whole: one proxy, the clouds and hosts behind it, and the environment that leads into it.
+"""The private network: one proxy, the clouds and hosts behind it, and the environment of its child processes.
 
-It touches one folder (the CA file) and one loopback port. A cloud may keep its state per process: of the networks
-that play it, one may be open at a time in a process.
+It uses one folder, for the CA file, and one loopback port. Some clouds keep their state in the process: only one
+network with such a cloud can be open in a process at a time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Network:
-    """A context: while it is open, a child with `environ` sees these clouds and hosts and nothing else."""
+    """A context manager. While it is open, a child process with `environ` can reach only its clouds and hosts."""
 
     def __init__(
         self,
@@ -44,16 +44,16 @@ class Network:
         self._lock = threading.Lock()
         self._machines: list[MachineIdentity] = []
         self._guests: dict[str, int] = {}
-        self._any_guest: int | None = None
+        self._default_guest: int | None = None
         self._silent: set[str] = set()
         self._closing = contextlib.ExitStack()
         self._authority = Authority(scratch)
         self._journal = Journal()
         self._injections = Injections()
         self.clouds = tuple(options.make_cloud(self._machine_started) for options in clouds)
-        self._exact: dict[str, Host] = dict(hosts or {})
+        self._hosts: dict[str, Host] = dict(hosts or {})
         if artifacts is not None:
-            self._exact.update(dict.fromkeys(artifacts.hosts, artifacts))
+            self._hosts.update(dict.fromkeys(artifacts.hosts, artifacts))
         self._proxy: Proxy | None = None
 
     def __enter__(self) -> Network:
@@ -76,31 +76,31 @@ class Network:
 
     @property
     def environ(self) -> dict[str, str]:
-        """The variables that lead a child into the network."""
+        """The variables with which a child process uses the network."""
         if self._proxy is None:
             raise RuntimeError("the network has no address before it is opened")
-        own = [name for cloud in self.clouds for name in cloud.authority_variables]
-        variables = proxy_variables(self._proxy.url, self._authority.certificate_file, own)
+        names = [name for cloud in self.clouds for name in cloud.authority_variables]
+        variables = proxy_variables(self._proxy.url, self._authority.certificate_file, names)
         for cloud in self.clouds:
             variables.update(cloud.credentials)
         return variables
 
     def child_environ(self, parent: Mapping[str, str]) -> dict[str, str]:
-        """The whole environment of a child: the parent's without what would lead out of the network."""
+        """The whole environment of a child process, with variables of the parent that do not bypass the network."""
         return child_environment(parent, self.environ)
 
     @property
     def faults(self) -> list[str]:
-        """Everything that must not happen and did; a rehearsal with a fault has failed."""
+        """Everything that must not happen and did. Any of them fails the rehearsal."""
         return self._journal.faults
 
     @property
     def journal(self) -> list[Entry]:
-        """Every request that was answered, in order."""
+        """Every answered request, in order."""
         return self._journal.entries
 
     def notes(self, host_pattern: str = "*") -> list[str]:
-        """The named operations asked of matching hosts, in order."""
+        """The operations in the requests to matching hosts, in order."""
         return self._journal.notes(host_pattern)
 
     def inject(
@@ -115,7 +115,7 @@ class Network:
     ) -> Injection:
         """Answer the next `times` matching requests with `response`, or change the host's own answer with `mutate`.
 
-        With None all of them. The result knows how often that happened.
+        If `times` is None, all matching requests. The returned injection counts how often it was triggered.
         """
         injection = Injection(host_pattern, path_pattern, response, mutate, when, times)
         self._injections.add(injection)
@@ -123,7 +123,7 @@ class Network:
 
     @property
     def untriggered_injections(self) -> int:
-        """How many injected faults were never met."""
+        """How many injected faults were not triggered."""
         return self._injections.untriggered
 
     @property
@@ -133,38 +133,38 @@ class Network:
             return list(self._machines)
 
     def attach_guest(self, port: int, address: str = "") -> None:
-        """The guest on this local port plays the machine with that address, or every machine that has no guest."""
+        """Connect the WinRM port of a machine, or of every machine without a guest, to the guest on a local port."""
         with self._lock:
             if address:
                 self._guests[address] = port
             else:
-                self._any_guest = port
+                self._default_guest = port
 
     def silence(self, address: str) -> None:
-        """Whoever tries the machine with this address from now on gets no answer, whatever its cloud does with it."""
+        """Make the machine with this address unreachable, whatever its cloud does with it."""
         with self._lock:
             self._silent.add(address)
 
     def is_silent(self, address: str) -> bool:
-        """Whether a machine with this address was silenced."""
+        """Whether the machine with this address was made unreachable."""
         with self._lock:
             return address in self._silent
 
     def listener_context(self, machine: MachineIdentity) -> ssl.SSLContext:
-        """The TLS of a machine's WinRM listener: the certificate its cloud put there, or one of its own making."""
+        """The TLS context of a machine's WinRM listener, with the certificate of its cloud or a new one."""
         return self._authority.listener_context(machine.address, machine.certificate)
 
-    def host(self, name: str) -> Host | None:
-        """Who plays a name: an exact one, then a cloud's."""
-        if name in self._exact:
-            return self._exact[name]
+    def find_host(self, name: str) -> Host | None:
+        """Find the stand-in of a host: one with this name, or a cloud with a matching pattern."""
+        if name in self._hosts:
+            return self._hosts[name]
         for cloud in self.clouds:
             if any(fnmatch.fnmatchcase(name, pattern) for pattern in cloud.host_patterns):
                 return cloud
         return None
 
-    def winrm(self, address: str) -> int | str:
-        """The local port behind a machine's WinRM port, or why it is shut."""
+    def find_winrm_port(self, address: str) -> int | str:
+        """Find the local port of a machine's guest. Returns a reason if the WinRM port is closed."""
         for cloud in self.clouds:
             reason = cloud.why_closed(address)
             if reason is None:
@@ -172,8 +172,8 @@ class Network:
             if reason:
                 return reason
             with self._lock:
-                port = self._guests.get(address, self._any_guest)
-            return port if port is not None else "no guest was attached to the machine"
+                port = self._guests.get(address, self._default_guest)
+            return port if port is not None else "the machine has no guest"
         return "no machine has this address"
 
     def _machine_started(self, machine: MachineIdentity) -> None:

@@ -1,6 +1,5 @@
-"""An HTTP proxy on loopback: ends TLS for the hosts that are played, tunnels WinRM to the guest, refuses the rest.
-
-Comes in: CONNECT requests of the tools under test. Goes out: requests to `Routes`, and everything seen to the journal.
+"""An HTTP proxy on loopback. It passes HTTPS requests to the stand-ins of their hosts, tunnels WinRM to the guests,
+rejects all other connections, and records everything in the journal.
 """
 
 from __future__ import annotations
@@ -22,26 +21,26 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 256
-# Far more than what is under way takes, also on a machine that has other work; who ends earlier is not waited for.
+# Much longer than any open request takes, even on a busy machine.
 JOIN_S = 30.0
 _POLL_S = 0.05
 
 
 class Routes(Protocol):
-    """Who plays what."""
+    """The destinations of connections."""
 
-    def host(self, name: str) -> Host | None:
-        """Who plays the HTTPS host of that name."""
+    def find_host(self, name: str) -> Host | None:
+        """Find the stand-in of an HTTPS host."""
 
-    def winrm(self, address: str) -> int | str:
-        """The local port of the guest with this address, or why nothing answers there."""
+    def find_winrm_port(self, address: str) -> int | str:
+        """Find the local port of the guest with this address. Returns a reason if its WinRM port is closed."""
 
     def is_silent(self, address: str) -> bool:
-        """Whether the guest with this address answers no more."""
+        """Whether the guest with this address was made unreachable."""
 
 
 class Proxy(socketserver.TCPServer):
-    """One thread per connection; `close` ends them all."""
+    """Handles each connection in a thread of its own. `close` ends all threads."""
 
     request_queue_size = 64
 
@@ -69,7 +68,7 @@ class Proxy(socketserver.TCPServer):
         self.serve_forever(poll_interval=_POLL_S)
 
     def close(self) -> None:
-        """Stop listening, cut every connection and wait for its thread; one that stays is a fault."""
+        """Stop listening, close every connection and wait for its thread. A thread that does not end is a fault."""
         with self._lock:
             self._closing = True
         self.shutdown()
@@ -77,20 +76,20 @@ class Proxy(socketserver.TCPServer):
         self.server_close()
         with self._lock:
             sockets, threads = list(self._sockets), list(self._threads)
-        for each in sockets:
-            _cut(each)
+        for connection in sockets:
+            _shut_down(connection)
         for thread in threads:
             thread.join(JOIN_S)
             if thread.is_alive():
-                self.journal.fault("a connection's thread did not end with the network")
+                self.journal.add_fault("the thread of a connection did not end when the network was closed")
 
     def track(self, connection: socket.socket) -> None:
-        """Remember a socket, so that `close` can wake whoever waits on it."""
+        """Remember a socket, so that `close` can wake the thread that waits for it."""
         with self._lock:
             self._sockets.add(connection)
             closing = self._closing
         if closing:
-            _cut(connection)
+            _shut_down(connection)
 
     def untrack(self, connection: socket.socket) -> None:
         with self._lock:
@@ -108,7 +107,7 @@ class Proxy(socketserver.TCPServer):
             if not full:
                 self._threads.add(thread)
         if full:
-            self.journal.fault(f"more than {MAX_CONNECTIONS} connections at a time")
+            self.journal.add_fault(f"there are more than {MAX_CONNECTIONS} connections at a time")
             self.shutdown_request(connection)
             return
         self.track(connection)
@@ -118,7 +117,7 @@ class Proxy(socketserver.TCPServer):
         try:
             self.finish_request(request, client_address)
         except OSError as error:
-            # A client may leave at any time: that ends its connection and is no fault of the network's.
+            # A client can close its connection at any time. This is not a fault.
             _log.debug("connection ended: %s", error)
         finally:
             self.untrack(request)
@@ -127,7 +126,7 @@ class Proxy(socketserver.TCPServer):
                 self._threads.discard(threading.current_thread())
 
 
-def _cut(connection: socket.socket) -> None:
-    # Whoever closed it first has already done what is wanted here.
+def _shut_down(connection: socket.socket) -> None:
+    # The connection may be closed already.
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Copies bytes between two connected sockets until one side is done, or nothing moved for too long."""
+"""Copies bytes between two connected sockets until both are closed, or no data arrived for too long."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHUNK = 65_536
 
 
 def pump(left: socket.socket, right: socket.socket, *, idle_s: float) -> None:
-    """Run in the thread of the connection; a half-closed side is passed on as a half-close."""
+    """Copy bytes in both directions. If one side is half-closed, the other is half-closed too."""
     peers = {left: right, right: left}
     with selectors.DefaultSelector() as selector:
         for side in peers:

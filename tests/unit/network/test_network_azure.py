@@ -306,7 +306,7 @@ def test_a_machine_without_a_listener_stays_shut(cloud: _Cloud) -> None:
     del template["resources"][0]["properties"]["osProfile"]["windowsConfiguration"]
     assert cloud.deploy("vm", template).status == 201
     [machine] = cloud.machines
-    assert cloud.azure.why_closed(machine.address) == "the deployment asks for no WinRM listener over https"
+    assert cloud.azure.why_closed(machine.address) == "the deployment has no WinRM listener over HTTPS"
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def of_machine(world: World, profile: Resource) -> Listener:
     listeners = profile.get("windowsConfiguration", {}).get("winRM", {}).get("listeners", [])
     secure = [each for each in listeners if str(each.get("protocol")).lower() == "https"]
     if not secure:
-        return Listener(None, "the deployment asks for no WinRM listener over https")
+        return Listener(None, "the deployment has no WinRM listener over HTTPS")
     url = str(secure[0].get("certificateUrl"))
     if url not in held:
         raise ArmError(400, "InvalidParameter", f"The certificate URL '{url}' is not among osProfile.secrets.")
