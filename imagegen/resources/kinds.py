@@ -1,4 +1,6 @@
-"""The kinds of resource: closed models. Their fields are the parameters of the kind's script (docs/guest.md)."""
+"""The kinds of resource: closed models. Their fields are the parameters of the kind's script (docs/guest.md).
+
+The first field of a kind tells its resources apart."""
 
 from __future__ import annotations
 
@@ -19,19 +21,10 @@ MemberPath = Annotated[
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
-def _parent(path: str) -> str:
-    return str(PureWindowsPath(path).parent)
-
-
 class Directory(Resource):
     """A folder, and the folders above it."""
 
-    kind: ClassVar[str] = "directory"
     path: WindowsPath
-
-    @property
-    def label(self) -> str:
-        return self.path
 
     def makes(self) -> tuple[str, ...]:
         return (self.path, *(str(parent) for parent in PureWindowsPath(self.path).parents))
@@ -40,7 +33,6 @@ class Directory(Resource):
 class File(Resource):
     """A file with exactly these bytes, from the bundle or from an artifact."""
 
-    kind: ClassVar[str] = "file"
     path: WindowsPath
     sha256: Sha256
     source: Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")] | None = None
@@ -52,19 +44,11 @@ class File(Resource):
             raise ValueError("must have either source or artifact")
         return self
 
-    @property
-    def label(self) -> str:
-        return self.path
-
-    @property
-    def artifact_name(self) -> str | None:
-        return self.artifact
-
     def makes(self) -> tuple[str, ...]:
         return (self.path,)
 
     def needs(self) -> tuple[str, ...]:
-        return (_parent(self.path),)
+        return (str(PureWindowsPath(self.path).parent),)
 
 
 class Member(Strict):
@@ -77,20 +61,11 @@ class Member(Strict):
 class Archive(Resource):
     """The files of an archive, unpacked into a folder."""
 
-    kind: ClassVar[str] = "archive"
     artifact_form: ClassVar[ArtifactForm] = "archive"
     artifact: Name
     into: WindowsPath
     strip: Annotated[int, pydantic.Field(ge=0, le=8)] = 0
     members: Annotated[list[Member], pydantic.Field(min_length=1)]
-
-    @property
-    def label(self) -> str:
-        return self.artifact
-
-    @property
-    def artifact_name(self) -> str | None:
-        return self.artifact
 
     def makes(self) -> tuple[str, ...]:
         return tuple(f"{self.into}\\{member.path}" for member in self.members)
@@ -102,7 +77,6 @@ class Archive(Resource):
 class Package(Resource):
     """An installed MSI package, with its files and services."""
 
-    kind: ClassVar[str] = "package"
     artifact_form: ClassVar[ArtifactForm] = "package"
     artifact: Name
     product: Text
@@ -110,14 +84,6 @@ class Package(Resource):
     arguments: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*=[^\"]*$")]] = []
     files: list[WindowsPath] = []
     services: list[Name] = []
-
-    @property
-    def label(self) -> str:
-        return self.artifact
-
-    @property
-    def artifact_name(self) -> str | None:
-        return self.artifact
 
     def makes(self) -> tuple[str, ...]:
         folders = {str(parent) for path in self.files for parent in PureWindowsPath(path).parents}
@@ -127,7 +93,6 @@ class Package(Resource):
 class Registry(Resource):
     """A value under a registry key."""
 
-    kind: ClassVar[str] = "registry"
     key: RegistryKey
     name: Text
     type: Literal["String", "ExpandString", "DWord", "QWord", "MultiString"]
@@ -158,7 +123,6 @@ class Recovery(Strict):
 class Service(Resource):
     """A Windows service. A field that is null is not checked and not changed."""
 
-    kind: ClassVar[str] = "service"
     name: Name
     display_name: Text | None = None
     command: Text | None = None
@@ -174,10 +138,6 @@ class Service(Resource):
             raise ValueError('must begin with the full path of a program, in "quotes" if the path has a space')
         return command
 
-    @property
-    def label(self) -> str:
-        return self.name
-
     def needs(self) -> tuple[str, ...]:
         program = _program(self.command) if self.command else None
         return (program,) if program else ()
@@ -191,29 +151,19 @@ def _program(command: str) -> str | None:
 class Feature(Resource):
     """A Windows Server feature. Its installation may need a restart."""
 
-    kind: ClassVar[str] = "feature"
     may_restart: ClassVar[bool] = True
     name: Name
-
-    @property
-    def label(self) -> str:
-        return self.name
 
 
 class Firewall(Resource):
     """A firewall rule for one port, in every profile."""
 
-    kind: ClassVar[str] = "firewall"
     name: Name
     display_name: Text
     direction: Literal["in", "out"]
     action: Literal["allow", "block"]
     protocol: Literal["TCP", "UDP"]
     port: Annotated[int, pydantic.Field(ge=1, le=65535)]
-
-    @property
-    def label(self) -> str:
-        return self.name
 
 
 class Entry(Strict):
@@ -226,13 +176,8 @@ class Entry(Strict):
 class Acl(Resource):
     """The access rights of a file or folder: exactly these entries, none inherited."""
 
-    kind: ClassVar[str] = "acl"
     path: WindowsPath
     entries: Annotated[list[Entry], pydantic.Field(min_length=1)]
-
-    @property
-    def label(self) -> str:
-        return self.path
 
     def needs(self) -> tuple[str, ...]:
         return (self.path,)
@@ -241,7 +186,6 @@ class Acl(Resource):
 class Environment(Resource):
     """A machine-wide environment variable."""
 
-    kind: ClassVar[str] = "environment"
     name: Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     value: Text
 
@@ -252,20 +196,11 @@ class Environment(Resource):
             raise ValueError("PATH must be set with the kind 'path'")
         return name
 
-    @property
-    def label(self) -> str:
-        return self.name
-
 
 class Path(Resource):
     """A folder on the machine's PATH."""
 
-    kind: ClassVar[str] = "path"
     entry: WindowsPath
-
-    @property
-    def label(self) -> str:
-        return self.entry
 
     def needs(self) -> tuple[str, ...]:
         return (self.entry,)
@@ -274,19 +209,14 @@ class Path(Resource):
 class Defender(Resource):
     """A program whose file access Defender does not scan."""
 
-    kind: ClassVar[str] = "defender"
     process: WindowsPath
-
-    @property
-    def label(self) -> str:
-        return self.process
 
     def needs(self) -> tuple[str, ...]:
         return (self.process,)
 
 
 KINDS: dict[str, type[Resource]] = {
-    kind.kind: kind
+    kind.__name__.lower(): kind
     for kind in (
         Acl, Archive, Defender, Directory, Environment, Feature, File, Firewall, Package, Path, Registry, Service,
     )

@@ -29,22 +29,27 @@ class Strict(pydantic.BaseModel):
 
 
 class Resource(Strict):
-    """One thing that a machine must have. `kind` names its script in packer/guest/kinds and its model in rehearsals."""
+    """One thing that a machine must have."""
 
-    kind: ClassVar[str]
     may_restart: ClassVar[bool] = False
     artifact_form: ClassVar[ArtifactForm] = "file"
     """The form of the artifacts that this kind can use."""
 
     @property
+    def kind(self) -> str:
+        """The name of its script in packer/guest/kinds and of its model in rehearsals."""
+        return type(self).__name__.lower()
+
+    @property
     def label(self) -> str:
-        """The label that is unique among the resources of this kind."""
-        raise NotImplementedError
+        """The label that is unique among the resources of this kind: the value of its first field."""
+        return str(next(value for _, value in self))
 
     @property
     def artifact_name(self) -> str | None:
         """The artifact that *set* needs, if any."""
-        return None
+        name: str | None = dict(self).get("artifact")
+        return name
 
     def makes(self) -> tuple[str, ...]:
         """The paths that exist after *set*."""

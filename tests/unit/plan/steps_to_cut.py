@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.documents.yaml import Document
 from imagegen.plan.phases import cut_phases, order_steps
-from imagegen.resources.kinds import Directory, Feature
+from imagegen.resources.kinds import KINDS
 from imagegen.steps.evaluate import ALWAYS, Draft, EvaluatedStep
 from imagegen.steps.model import Step, StepMeta
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from imagegen.plan.phases import PlacedResource, TypedStep
-    from imagegen.resources.model import Resource
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,15 +41,13 @@ class Said:
         return Step(self.name, Path(self.name), self.name, StepMeta.model_validate(meta), document)
 
     def typed(self, earlier: frozenset[str]) -> TypedStep:
-        kinds: dict[str, type[Resource]] = {"p": Directory, "r": Feature}
+        kinds = {"p": "directory", "r": "feature"}
         drafts = [
-            Draft(kinds[letter].kind, _fields(self.name, letter, index), (index,))
+            Draft(kinds[letter], _fields(self.name, letter, index), (index,))
             for index, letter in enumerate(self.resources)
         ]
         step = EvaluatedStep(self.as_step(), tuple(drafts), {}, {}, (), ALWAYS, earlier)
-        return step, [
-            (draft, kinds[letter](**draft.fields)) for draft, letter in zip(drafts, self.resources, strict=True)
-        ]
+        return step, [(draft, KINDS[draft.kind].model_validate(draft.fields)) for draft in drafts]
 
 
 def _fields(name: str, letter: str, index: int) -> dict[str, str]:
