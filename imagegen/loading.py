@@ -27,8 +27,6 @@ from imagegen.settle.settle import settle_targets
 from imagegen.settle.spec import Spec
 from imagegen.steps import discover
 from imagegen.steps.model import Step
-from imagegen.steps.own import with_own_steps
-from imagegen.steps.parts import check_parts
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import Document
@@ -74,8 +72,8 @@ def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
 
 def load(request: ConfigRequest) -> Loaded:
     """Load a config. One error holds all its problems, those of its form and those of its rules."""
-    check_parts(request.contents.step_roots)
-    own = functools.partial(with_own_steps, request.contents)
+    discover.check_folders(request.contents.step_roots)
+    own = functools.partial(discover.with_own_steps, request.contents)
     read = read_config(
         request.file,
         request.sets,

@@ -7,6 +7,14 @@ from imagegen.resources.model import ArtifactForm
 
 
 @dataclasses.dataclass(frozen=True)
+class Override:
+    """An operator's own URL, which replaces the public one, and the sha256 of the artifact if the operator gave one."""
+
+    url: str
+    sha256: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class ArtifactRequest:
     """The URL of an artifact, and what its bytes must be."""
 

@@ -16,7 +16,6 @@ from imagegen.settle.settle import FACTS
 from imagegen.settle.spec import Spec
 from imagegen.steps.evaluate import EvaluatedStep
 from imagegen.steps.model import Step
-from imagegen.steps.own import options_of
 
 STEPS = "steps"
 
@@ -60,7 +59,7 @@ def _values(spec: Spec, value: object, at: YamlPath, description: str) -> Iterat
 def _options(spec: Spec, evaluated: Mapping[str, tuple[EvaluatedStep, ...]]) -> Iterator[Value]:
     """The options of the operator's own steps, with their defaults."""
     for step in {item.step.name: item.step for steps in evaluated.values() for item in steps}.values():
-        for name, value in options_of(step, spec.config.step_options).items():
+        for name, value in step.options(spec.config.step_options).items():
             path = ("step_options", step.name, name)
             yield Value(path, value, spec.origin(path), step.meta.options[name].description)
 

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.override import Override
-from imagegen.artifacts.request import ArtifactRequest
+from imagegen.artifacts.request import ArtifactRequest, Override
 from imagegen.catalog.facts import paths
 from imagegen.errors import ConfigError
 from imagegen.plan import sourcing

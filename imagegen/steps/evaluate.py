@@ -3,21 +3,20 @@
 A draft is a resource of resources.yml with every template evaluated. `resolve` adds the digests of artifacts, which
 only the lock has. `applies` decides before whether a step is in the plan."""
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from imagegen.artifacts.override import Override
-from imagegen.artifacts.request import ArtifactRequest
+from imagegen.artifacts.request import ArtifactRequest, Override
 from imagegen.documents.problems import nearest, quoted
-from imagegen.documents.yaml import YamlPath
+from imagegen.documents.yaml import Document, YamlPath
 from imagegen.errors import ConfigError, Problem
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import ArtifactForm
 from imagegen.steps.model import ArtifactMeta, Step
-from imagegen.steps.own import options_of
 from imagegen.templating import TemplateError, UnknownNameError, evaluate, render_text, render_value
 
 ALWAYS = "always"
@@ -93,7 +92,7 @@ def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:
     visible: dict[str, object] = {"paths": context["paths"]}
     if step.meta.options:
         given: Any = context["step_options"]
-        visible["options"] = options_of(step, given)
+        visible["options"] = step.options(given)
     for index, name in enumerate(step.meta.reads):
         source: Any = context
         into: dict[str, Any] = visible
@@ -123,23 +122,27 @@ def _drafts(
         problems.append(step.resources.problem((), "must be a list of resources"))
         return
     for index, entry in enumerate(entries):
-        path: YamlPath = (index,)
         kinds = [key for key in entry if key not in _MODIFIERS] if isinstance(entry, dict) else []
         if isinstance(entry, dict) and ("component" in entry) != ("version" in entry):
-            problems.append(step.resources.problem(path, "must have both component and version, or neither"))
-            continue
-        if len(kinds) != 1 or not isinstance(entry[kinds[0]], dict):
-            problems.append(step.resources.problem(path, "must be a map with one kind of resource and its fields"))
-            continue
-        kind = kinds[0]
-        if kind not in KINDS:
-            message = f"unknown kind of resource {quoted(kind)}"
-            problems.append(step.resources.problem((index, kind), message, nearest(kind, sorted(KINDS))))
-            continue
-        try:
-            yield from _instances(kind, entry, visible, (index, kind))
-        except TemplateError as error:
-            problems.append(step.resources.problem((index, kind), str(error), _hint(error)))
+            problems.append(step.resources.problem((index,), "must have both component and version, or neither"))
+        elif len(kinds) != 1 or not isinstance(entry[kinds[0]], dict):
+            problems.append(step.resources.problem((index,), "must be a map with one kind of resource and its fields"))
+        elif kinds[0] not in KINDS:
+            message, hint = f"unknown kind of resource {quoted(kinds[0])}", nearest(kinds[0], sorted(KINDS))
+            problems.append(step.resources.problem((index, kinds[0]), message, hint))
+        else:
+            path: YamlPath = (index, kinds[0])
+            with _adding_to(problems, step.resources, path):
+                yield from _instances(kinds[0], entry, visible, path)
+
+
+@contextlib.contextmanager
+def _adding_to(problems: list[Problem], document: Document, path: YamlPath, prefix: str = "") -> Iterator[None]:
+    """Add the error of a template at this place to the problems, and go on."""
+    try:
+        yield
+    except TemplateError as error:
+        problems.append(document.problem(path, f"{prefix}{error}", _hint(error)))
 
 
 def _instances(
@@ -165,25 +168,21 @@ def _requests(
     """The artifacts to download. Adds the components that they install to `components`."""
     requests = {}
     for name, meta in step.meta.artifacts.items():
-        override = overrides.get(meta.override)
-        try:
+        with _adding_to(problems, step.described, ("artifacts", name)):
             if not _holds(meta.when, visible):
                 continue
-            published = _artifact_url(meta, visible, None)
-            url = _artifact_url(meta, visible, override)
+            override = overrides.get(meta.override)
+            request = ArtifactRequest(
+                name=name,
+                url=_artifact_url(meta, visible, override),
+                sha256=override.sha256 if override else None,
+                form=_form(name, step, drafts),
+                override=meta.override,
+                published=_artifact_url(meta, visible, None),
+            )
             if meta.component is not None:
                 components.append((meta.component, render_text(str(meta.version), visible)))
-        except TemplateError as error:
-            problems.append(step.described.problem(("artifacts", name), str(error), _hint(error)))
-            continue
-        requests[name] = ArtifactRequest(
-            name=name,
-            url=url,
-            sha256=override.sha256 if override else None,
-            form=_form(name, step, drafts),
-            override=meta.override,
-            published=published,
-        )
+            requests[name] = request
     return requests
 
 
@@ -211,21 +210,16 @@ def _holds(when: str | None, visible: Mapping[str, object]) -> bool:
 
 
 def _artifact_problems(step: Step, draft: Draft, visible: Mapping[str, object]) -> Iterator[Problem]:
-    artifact = draft.fields.get("artifact")
-    if artifact is None:
-        return
+    artifact: Any = draft.fields.get("artifact")
     meta = step.meta.artifacts.get(artifact)
-    if meta is None:
+    if artifact is not None and meta is None:
         hint = nearest(str(artifact), sorted(step.meta.artifacts)) or "declare it in meta/step.yml under artifacts"
         yield step.resources.problem(draft.path, f"unknown artifact {quoted(artifact)}", hint)
-        return
-    try:
-        is_used = _holds(meta.when, visible)
-    except TemplateError:
-        return  # reported already, where the artifact is declared
-    if not is_used:
-        message = f"the artifact {quoted(artifact)} is not used here: its `when` is false"
-        yield step.resources.problem(draft.path, message, "give the resource the same `when`")
+    # An invalid `when` is reported where the artifact is declared.
+    with contextlib.suppress(TemplateError):
+        if meta is not None and not _holds(meta.when, visible):
+            message = f"the artifact {quoted(artifact)} is not used here: its `when` is false"
+            yield step.resources.problem(draft.path, message, "give the resource the same `when`")
 
 
 def _hint(error: TemplateError) -> str:
@@ -237,33 +231,26 @@ def _with_text(
 ) -> Draft:
     """Replace a file resource's template or static file by the file in the bundle, and add its bytes to `texts`."""
     fields = dict(draft.fields)
-    template, source = fields.pop("template", None), fields.get("source")
-    if template is None and source is None:
+    template = fields.pop("template", None)
+    key, folder = ("source", "files") if template is None else ("template", "templates")
+    if draft.fields.get(key) is None:
         return draft
     known: Mapping[str, str | bytes] = step.files if template is None else step.templates
-    key, folder = ("source", "files") if template is None else ("template", "templates")
-    name, place = str(source if template is None else template), (*draft.path, key)
+    name, place = str(draft.fields[key]), (*draft.path, key)
     if name not in known:
         message = f"the file {folder}/{name} does not exist"
         problems.append(step.resources.problem(place, message, nearest(name, sorted(known))))
         return draft
-    try:
+    with _adding_to(problems, step.resources, place, f"templates/{name}: "):
         data = step.files[name] if template is None else render_text(step.templates[name], seen).encode()
-    except TemplateError as error:
-        problems.append(step.resources.problem(place, f"templates/{name}: {error}", _hint(error)))
-        return draft
-    if template is not None:
-        name = _bundled_name(name.removesuffix(".j2"), data, one_of_many="item" in seen)
-    bundled = f"files/{step.name}/{name}"
-    if texts.setdefault(bundled, data) != data:
-        message = f"two different files of this step have the same path {bundled} in the bundle"
-        problems.append(step.resources.problem(place, message, "rename one of the two"))
-    return dataclasses.replace(draft, fields={**fields, "source": bundled, "sha256": hashlib.sha256(data).hexdigest()})
-
-
-def _bundled_name(name: str, data: bytes, *, one_of_many: bool) -> str:
-    """A template's name in the bundle. With `each`, every text has its own name, which does not depend on the order."""
-    if not one_of_many:
-        return name
-    path = PurePosixPath(name)
-    return f"{path.stem}-{hashlib.sha256(data).hexdigest()[:16]}{path.suffix}"
+        digest = hashlib.sha256(data).hexdigest()
+        if template is not None:
+            path = PurePosixPath(name.removesuffix(".j2"))
+            # With `each`, every text has its own name, which does not depend on the order.
+            name = f"{path.stem}-{digest[:16]}{path.suffix}" if "item" in seen else str(path)
+        bundled = f"files/{step.name}/{name}"
+        if texts.setdefault(bundled, data) != data:
+            message = f"two different files of this step have the same path {bundled} in the bundle"
+            problems.append(step.resources.problem(place, message, "rename one of the two"))
+        return dataclasses.replace(draft, fields={**fields, "source": bundled, "sha256": digest})
+    return draft

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -58,15 +59,10 @@ class OptionMeta(Strict):
 
     def accepts(self, value: object) -> bool:
         """Whether a value has the option's type."""
-        match self.type:
-            case "string":
-                return isinstance(value, str)
-            case "integer":
-                return isinstance(value, int) and not isinstance(value, bool)
-            case "boolean":
-                return isinstance(value, bool)
-            case "list":
-                return isinstance(value, list) and all(isinstance(item, str) for item in value)
+        if isinstance(value, list):
+            return self.type == "list" and all(isinstance(item, str) for item in value)
+        # By exact type, because True is an integer too.
+        return type(value) is {"string": str, "integer": int, "boolean": bool}.get(self.type)
 
 
 class StepMeta(Strict):
@@ -97,6 +93,11 @@ class Step:
     meta: StepMeta
     described: Document
     """meta/step.yml with its lines."""
+
+    def options(self, given: Mapping[str, Mapping[str, OptionValue]]) -> dict[str, OptionValue | None]:
+        """The values of its options: those that a config gives for each step, and the defaults."""
+        defaults = {name: declared.default for name, declared in self.meta.options.items()}
+        return {**defaults, **given.get(self.name, {})}
 
     @functools.cached_property
     def resources(self) -> Document:

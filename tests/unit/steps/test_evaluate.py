@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts.override import Override
+from imagegen.artifacts.request import Override
 from imagegen.contents import StepRoot
 from imagegen.errors import ConfigError
 from imagegen.plan.context import components_of

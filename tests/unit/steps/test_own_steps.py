@@ -10,8 +10,7 @@ from imagegen import loading, pipeline
 from imagegen.contents import SHIPPED
 from imagegen.documents.compose import compose
 from imagegen.errors import ConfigError
-from imagegen.steps.discover import load_steps
-from imagegen.steps.own import options_of, with_own_steps
+from imagegen.steps.discover import load_steps, with_own_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +108,7 @@ def test_an_override_of_an_own_artifact_is_known(config: Path, load: Callable[..
 def test_what_the_config_gives_replaces_the_default(config: Path) -> None:
     make_step(config.parent / "steps/agent")
     step = load_steps(with_own_steps(SHIPPED, compose(config, is_text=lambda _: True)).step_roots)["agent"]
-    assert options_of(step, {"agent": {"server": "x"}, "other": {"hosts": ["y"]}}) == {
+    assert step.options({"agent": {"server": "x"}, "other": {"hosts": ["y"]}}) == {
         "server": "x",
         "hosts": ["a", "b"],
     }
