@@ -145,9 +145,9 @@ def _extended(document: Document, reading: _Reading) -> Iterator[tuple[YamlPath,
         reading.problems.append(document.problem((), "must be a map"))
         return
     extends = document.data.get(EXTENDS, [])
-    entries = enumerate(extends) if isinstance(extends, list) else [(None, extends)]
-    for index, text in entries:
-        at: YamlPath = (EXTENDS,) if index is None else (EXTENDS, index)
+    is_list = isinstance(extends, list)
+    for index, text in enumerate(extends if is_list else [extends]):
+        at: YamlPath = (EXTENDS, index) if is_list else (EXTENDS,)
         if isinstance(text, str) and text:
             yield at, text
         else:
@@ -156,24 +156,34 @@ def _extended(document: Document, reading: _Reading) -> Iterator[tuple[YamlPath,
 
 def _find_fault(text: str, path: Path, chain: dict[Path, str], reading: _Reading) -> tuple[str, str] | None:
     """Why a path cannot be extended, and what to do."""
-    real = _real(path)
-    if Path(text).is_absolute():
-        return f"{text} is an absolute path", "write a path relative to the folder of this file"
-    if not real.is_relative_to(reading.repository):
-        return f"{text} is outside {reading.repository}", "a config can extend only files of its own repository"
-    if real in chain:
-        files = list(chain)
-        cycle = [chain[file] for file in files[files.index(real) :]]
-        return f"extends itself: {' -> '.join([*cycle, cycle[0]])}", "remove one of these"
-    if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises where a name is too long
-        return f"the file {path} does not exist", "write a path relative to the folder of this file"
-    if len(chain) > MAX_LEVELS:
-        return f"more than {MAX_LEVELS} levels of files extend each other", "extend fewer levels"
-    if real not in reading.read and len(reading.read) >= MAX_FILES:
-        return f"more than {MAX_FILES} files make up one config", "merge some of them"
-    if sum(len(document.lines) for document in reading.read.values()) > MAX_VALUES:
-        return f"the files that make up one config have more than {MAX_VALUES} values", "extend fewer files"
-    return None
+    real, files = _real(path), list(chain)
+    cycle = [chain[file] for file in files[files.index(real) :]] if real in chain else []
+    faults = (
+        (Path(text).is_absolute(), f"{text} is an absolute path", "write a path relative to the folder of this file"),
+        (
+            not real.is_relative_to(reading.repository),
+            f"{text} is outside {reading.repository}",
+            "a config can extend only files of its own repository",
+        ),
+        (cycle, f"extends itself: {' -> '.join([*cycle, *cycle[:1]])}", "remove one of these"),
+        (
+            not os.path.isfile(real),  # noqa: PTH113 - Path.is_file raises where a name is too long
+            f"the file {path} does not exist",
+            "write a path relative to the folder of this file",
+        ),
+        (len(chain) > MAX_LEVELS, f"more than {MAX_LEVELS} levels of files extend each other", "extend fewer levels"),
+        (
+            real not in reading.read and len(reading.read) >= MAX_FILES,
+            f"more than {MAX_FILES} files make up one config",
+            "merge some of them",
+        ),
+        (
+            sum(len(document.lines) for document in reading.read.values()) > MAX_VALUES,
+            f"the files that make up one config have more than {MAX_VALUES} values",
+            "extend fewer files",
+        ),
+    )
+    return next(((message, hint) for holds, message, hint in faults if holds), None)
 
 
 def _beside(file: str, text: str) -> Path:
@@ -227,12 +237,15 @@ def _apply_sets(
             value = _value(raw, where, wants_text=is_text(path))
             changed = _put(data, path, value, ())
         except ConfigError as error:
-            problems.append(_set_problem(error, where))
-            continue
-        made = [path[:end] for end in range(1, len(path)) if _at(data, path[:end]) is None]
-        places |= dict.fromkeys([*made, *_paths(value, path)], Place(where, 0))
-        set_values = {at: old for at, old in set_values.items() if at[: len(path)] != path} | {path: value}
-        data = changed
+            # It has no lines, so one problem holds all that is wrong with it.
+            reasons = "; ".join(problem.message for problem in error.problems)
+            message = ": ".join(filter(None, [error.message.removeprefix(where).strip(), reasons]))
+            problems.append(Problem(where, 0, "", message, error.hint or _VALUE_HINT))
+        else:
+            made = [path[:end] for end in range(1, len(path)) if _at(data, path[:end]) is None]
+            places |= dict.fromkeys([*made, *_paths(value, path)], Place(where, 0))
+            set_values = {at: old for at, old in set_values.items() if at[: len(path)] != path} | {path: value}
+            data = changed
     if problems:
         raise ConfigError("a value of --set cannot be used", problems=problems)
     return data, set_values
@@ -241,14 +254,15 @@ def _apply_sets(
 def _split(text: str) -> tuple[YamlPath, str]:
     """`path=value` in its two parts."""
     path, rest = _leading_path(text)
-    if "=" not in text:
-        raise ConfigError("has no value", hint="write --set path=value")
-    if not rest.startswith("=") or not path:
-        raise ConfigError("is not a valid path of a value", hint=_PATH_HINT)
-    if len(path) > MAX_DEPTH:
-        raise ConfigError(f"is a path of more than {MAX_DEPTH} keys", hint=_PATH_HINT)
-    if path[0] == EXTENDS:
-        raise ConfigError("can be set in a file only", hint="write a small config with this key")
+    faults = (
+        ("=" not in text, "has no value", "write --set path=value"),
+        (not rest.startswith("=") or not path, "is not a valid path of a value", _PATH_HINT),
+        (len(path) > MAX_DEPTH, f"is a path of more than {MAX_DEPTH} keys", _PATH_HINT),
+        (path[:1] == (EXTENDS,), "can be set in a file only", "write a small config with this key"),
+    )
+    for holds, message, hint in faults:
+        if holds:
+            raise ConfigError(message, hint=hint)
     return path, rest.removeprefix("=")
 
 
@@ -261,13 +275,6 @@ def _value(raw: str, where: str, *, wants_text: bool) -> object:
         raise ConfigError("a list or a map needs brackets here", hint=_VALUE_HINT)
     # An empty value is null, as in a file.
     return document.data if document.lines else None
-
-
-def _set_problem(error: ConfigError, where: str) -> Problem:
-    """The problem of one `--set`. It has no lines, so one problem holds all that is wrong with it."""
-    message = error.message.removeprefix(where).strip()
-    reasons = "; ".join(problem.message for problem in error.problems)
-    return Problem(where, 0, "", f"{message}: {reasons}" if reasons else message, error.hint or _VALUE_HINT)
 
 
 def _at(value: Any, path: YamlPath) -> object:  # noqa: ANN401 - any part of a document

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import re
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pydantic
 
-from imagegen.documents.yaml import Document, Unquoted, YamlPath
+from imagegen.documents.yaml import Document, Unquoted, YamlPath, short
 from imagegen.errors import InvalidValue, Problem
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ _SHORT_NAME: Final = 4
 _WIDEST_LIST: Final = 200
 # Words that older YAML reads as true and false.
 _OLD_BOOLEANS: Final = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-_LONGEST_QUOTE: Final = 100
 # The keys whose items messages do not name like the key without its s.
 _SINGULAR: Final = {"allowed_cidrs": "network", "allowed_hosts": "host", "registry_mirrors": "mirror"}
 
@@ -33,14 +33,16 @@ def model_problems(
     """A model's validation errors as problems. `under` is the path of the model's data in the document."""
     problems: dict[tuple[YamlPath, str], Problem] = {}
     errors = [(item, place_of(item, document, under)) for item in error.errors(include_url=False)]
-    misspelt = {_meant(item["loc"], model) for item, _ in errors if item["type"] == "extra_forbidden"}
+    # The keys that misspelt keys were probably meant for.
+    misspelt = {
+        (*path, closest(str(name), known_keys(model, tuple(path))))
+        for *path, name in (item["loc"] for item, _ in errors if item["type"] == "extra_forbidden")
+    }
     for item, location in errors:
         # Reported once: the hint of the misspelt key names the missing key.
-        if item["type"] == "missing" and item["loc"] in misspelt:
-            continue
-        message, hint = _describe(item, location, model)
-        problem = document.problem((*under, *location), message, hint)
-        problems.setdefault((location, message), problem)
+        if item["type"] != "missing" or item["loc"] not in misspelt:
+            message, hint = _describe(item, location, model)
+            problems.setdefault((location, message), document.problem((*under, *location), message, hint))
     return list(problems.values())
 
 
@@ -83,17 +85,14 @@ def _describe(item: ErrorDetails, location: YamlPath, model: type[pydantic.BaseM
             name = str(location[-1])
             hint = nearest(name, known) if closest(name, known) else f"write {key}: {known[0]}"
             return f"must say its {key}: {' or '.join(known)}", hint
-        case "union_tag_invalid":
-            known = re.findall("'([^']*)'", str(context["expected_tags"]))
-            return f"unknown {_noun(location)} {quoted(context['tag'])}", nearest(str(context["tag"]), known)
-        case "literal_error":
-            known = re.findall("'([^']*)'", str(context.get("expected", ""))) or [str(context.get("expected"))]
+        case "union_tag_invalid" | "literal_error":
+            expected, given = str(context.get("expected_tags", context.get("expected"))), context.get("tag", given)
+            known = re.findall("'([^']*)'", expected) or [expected]
             return f"unknown {_noun(location)} {quoted(given)}", nearest(str(given), known)
         case "model_type" | "dict_type" | "list_type" | "int_type" | "bool_type" | "model_attributes_type":
             wanted = {"int_type": "an integer", "bool_type": "true or false", "list_type": "a list"}.get(kind, "a map")
-            meant = _OLD_BOOLEANS.get(given) if isinstance(given, str) and kind == "bool_type" else None
-            hint = f"write {meant}" if meant else ""
-            return f"must be {wanted}, not {_type_of(given)}", hint
+            meant = _OLD_BOOLEANS.get(str(given)) if kind == "bool_type" else None
+            return f"must be {wanted}, not {_type_of(given)}", f"write {meant}" if meant else ""
         case "greater_than_equal":
             return f"{given} is below the minimum of {context['ge']}", f"write {context['ge']} or more"
         case "less_than_equal":
@@ -129,10 +128,8 @@ def _describe_mismatch(item: ErrorDetails, location: YamlPath, model: type[pydan
 
 def _meant_string(given: str, pattern: str) -> str | None:
     """The string with a common mistake corrected, if it matches then."""
-    for meant in (given.strip(), given.removeprefix("v"), given.lower(), given.rstrip("/"), given.replace("_", "-")):
-        if meant != given and re.search(pattern, meant):
-            return meant
-    return None
+    tries = (given.strip(), given.removeprefix("v"), given.lower(), given.rstrip("/"), given.replace("_", "-"))
+    return next((meant for meant in tries if meant != given and re.search(pattern, meant)), None)
 
 
 def _noun(location: YamlPath) -> str:
@@ -154,15 +151,17 @@ def _type_of(value: object) -> str:
 
 def quoted(value: object) -> str:
     """A value as messages show it, cut if it is long."""
-    text = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
+    return short(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value), 100)
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """The hint for an unknown name: the known name that was probably meant, or the list of known names."""
     if (meant := closest(name, known)) is not None:
         return f"did you mean {quoted(meant)}?"
-    return f"known: {_list_names(known)}" if known else ""
+    text = ", ".join(known)
+    if len(text) > _WIDEST_LIST:
+        text = f"{text[: _WIDEST_LIST + 1].rpartition(', ')[0]}, …"
+    return f"known: {text}" if known else ""
 
 
 def closest(name: str, known: Sequence[str]) -> str | None:
@@ -177,36 +176,23 @@ def closest(name: str, known: Sequence[str]) -> str | None:
     return next((other for other in known if _words(other) == _words(name)), None)
 
 
+@functools.cache
 def _count_edits(first: str, second: str) -> int:
     """How many characters to insert, remove, replace or swap with their neighbour to turn one text into the other."""
-    before: list[int] = []
-    above = list(range(len(second) + 1))
-    for i, left in enumerate(first, 1):
-        row = [i]
-        for j, right in enumerate(second, 1):
-            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
-            if i > 1 and j > 1 and (left, first[i - 2]) == (second[j - 2], right):
-                row[j] = min(row[j], before[j - 2] + 1)
-        before, above = above, row
-    return above[-1]
+    if not first or not second:
+        return len(first) + len(second)
+    edits = [
+        _count_edits(first[:-1], second) + 1,
+        _count_edits(first, second[:-1]) + 1,
+        _count_edits(first[:-1], second[:-1]) + (first[-1] != second[-1]),
+    ]
+    if len(first) > 1 and first[-2:] == second[:-3:-1]:
+        edits.append(_count_edits(first[:-2], second[:-2]) + 1)
+    return min(edits)
 
 
 def _words(name: str) -> list[str]:
     return sorted(re.split(r"[^a-z0-9]+", name.lower()))
-
-
-def _list_names(names: Sequence[str]) -> str:
-    """Known names as one line. A long list is cut after a name."""
-    text = ", ".join(names)
-    if len(text) <= _WIDEST_LIST:
-        return text
-    return f"{text[: _WIDEST_LIST + 1].rpartition(', ')[0]}, …"
-
-
-def _meant(path: YamlPath, model: type[pydantic.BaseModel]) -> YamlPath:
-    """The path with the key that a misspelt key was probably meant for."""
-    meant = closest(str(path[-1]), known_keys(model, path[:-1]))
-    return path[:-1] if meant is None else (*path[:-1], meant)
 
 
 def known_keys(model: type[pydantic.BaseModel], path: YamlPath) -> list[str]:

@@ -3,22 +3,21 @@ duplicate keys, deep nesting, huge files. Touches only the given file."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import ruamel.yaml
 import ruamel.yaml.error
-import ruamel.yaml.events
-import ruamel.yaml.nodes
+from ruamel.yaml import events
 
 from imagegen.errors import ConfigError, Problem
 from imagegen.files import read_file
-
-Node = ruamel.yaml.nodes.MappingNode | ruamel.yaml.nodes.SequenceNode | ruamel.yaml.nodes.ScalarNode
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 20
@@ -30,7 +29,6 @@ _LONGEST_KEY: Final = 1024
 _LONGEST_NUMBER: Final = 100
 # The parser written in Python takes up to a third of a second for this size.
 _SLOW_PARSER_LIMIT: Final = 32 * 1024
-_LONGEST_QUOTE: Final = 60
 _ESCAPE_HINT: Final = r"a backslash in double quotes begins an escape: use single quotes, as in 'C:\bin'"
 
 _YAML_TAG_PREFIX: Final = "tag:yaml.org,2002:"
@@ -87,10 +85,6 @@ class Document:
         while path and path not in self.lines:
             path = path[:-1]
         return self.elsewhere.get(path) or Place(self.file, self.lines.get(path, 1))
-
-    def line(self, path: YamlPath) -> int:
-        """The line of that place."""
-        return self.place(path).line
 
     def problem(self, path: YamlPath, message: str, hint: str = "") -> Problem:
         place = self.place(path)
@@ -168,51 +162,50 @@ def _parse(text: str, file: str) -> Document:
 
 
 def _document(text: str, file: str, *, pure: bool) -> Document:
-    # Checked before the nodes are made: nodes do not keep anchors, tags and directives, and have no size limit.
-    _check(ruamel.yaml.YAML(typ="safe", pure=pure).parse(text), file)
-    root = ruamel.yaml.YAML(typ="safe", pure=pure).compose(text)
-    reading = _Reading(file, {}, [])
-    data = {} if root is None else _value(root, (), reading)
+    reading = _Reading(file, _check(ruamel.yaml.YAML(typ="safe", pure=pure).parse(text), file), {}, [])
+    data: object = {}
+    for event in reading.parsed:
+        if isinstance(event, events.NodeEvent):
+            data = _value(event, (), reading)
     if reading.problems:
         raise ConfigError(f"{file} cannot be used", problems=reading.problems)
     return Document(file, data, reading.lines)
 
 
-def _check(events: Iterable[ruamel.yaml.events.Event], file: str) -> None:
-    """Check that this is one plain document of limited size."""
+def _check(parsed: Iterable[events.Event], file: str) -> Iterator[events.Event]:
+    """The events of a text that is one plain document of limited size. Any other text is an error."""
     depth = values = documents = 0
-    for event in events:
-        if isinstance(event, ruamel.yaml.events.AliasEvent) or getattr(event, "anchor", None):
+    for event in parsed:
+        if isinstance(event, events.AliasEvent) or getattr(event, "anchor", None):
             raise _rejection(file, event, "anchors and aliases are not allowed", "write the value itself")
         if tag := getattr(event, "tag", None):
-            raise _rejection(file, event, "tags are not allowed", f"remove {_short_tag(tag)}")
-        if isinstance(event, ruamel.yaml.events.DocumentStartEvent):
+            raise _rejection(
+                file, event, "tags are not allowed", f"remove {short(tag.replace(_YAML_TAG_PREFIX, '!!'))}"
+            )
+        if isinstance(event, events.DocumentStartEvent):
             documents += 1
             if event.version or event.tags:
                 raise _rejection(file, event, "directives are not allowed", "remove the lines that begin with %")
             if documents > 1:
                 raise _rejection(file, event, "a second document begins here", "write one document in a file")
-        values += isinstance(event, ruamel.yaml.events.NodeEvent)
-        depth += isinstance(event, ruamel.yaml.events.CollectionStartEvent)
-        depth -= isinstance(event, ruamel.yaml.events.CollectionEndEvent)
+        values += isinstance(event, events.NodeEvent)
+        depth += isinstance(event, events.CollectionStartEvent)
+        depth -= isinstance(event, events.CollectionEndEvent)
         if depth > MAX_DEPTH:
             raise ConfigError(f"{file} has more than {MAX_DEPTH} levels", hint="remove levels: no config has so many")
         if values > MAX_VALUES:
             raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
+        yield event
 
 
-def _rejection(file: str, event: ruamel.yaml.events.Event, message: str, hint: str) -> ConfigError:
+def _rejection(file: str, event: events.Event, message: str, hint: str) -> ConfigError:
     problem = Problem(file, event.start_mark.line + 1, "", message, hint)
     return ConfigError(f"{file} cannot be used", problems=[problem])
 
 
-def short(text: str) -> str:
+def short(text: str, longest: int = 60) -> str:
     """A text as messages show it, cut if it is long."""
-    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"
-
-
-def _short_tag(tag: str) -> str:
-    return short(f"!!{tag.removeprefix(_YAML_TAG_PREFIX)}" if tag.startswith(_YAML_TAG_PREFIX) else tag)
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str) -> ConfigError:
@@ -230,58 +223,65 @@ def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str
 
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """The lines and problems found in the nodes of a document so far."""
+    """The events of a document that are not read yet, and the lines and problems found so far."""
 
     file: str
+    parsed: Iterator[events.Event]
     lines: dict[YamlPath, int]
     problems: list[Problem]
 
-    def add_problem(self, node: Node, path: YamlPath, message: str, hint: str) -> None:
-        self.problems.append(Problem(self.file, node.start_mark.line + 1, dotted(path), message, hint))
+    def inner(self) -> Iterator[events.Event]:
+        """The first event of each value up to the end of the current list or map."""
+        return itertools.takewhile(lambda event: not isinstance(event, events.CollectionEndEvent), self.parsed)
+
+    def add_problem(self, event: events.Event, path: YamlPath, message: str, hint: str) -> None:
+        self.problems.append(Problem(self.file, event.start_mark.line + 1, dotted(path), message, hint))
 
 
-def _value(node: Node, path: YamlPath, reading: _Reading) -> object:
-    reading.lines.setdefault(path, node.start_mark.line + 1)
-    if isinstance(node, ruamel.yaml.nodes.MappingNode):
-        return _mapping(node, path, reading)
-    if isinstance(node, ruamel.yaml.nodes.SequenceNode):
-        return [_value(item, (*path, index), reading) for index, item in enumerate(node.value)]
-    try:
-        return _characters(node) if node.style else _plain(node.value)
-    except ValueError as error:
-        reading.add_problem(node, path, *error.args)
-        return None
-
-
-def _mapping(node: ruamel.yaml.nodes.MappingNode, path: YamlPath, reading: _Reading) -> dict[str, object]:
+def _value(event: events.Event, path: YamlPath, reading: _Reading) -> object:
+    """The value that begins with this event."""
+    reading.lines.setdefault(path, event.start_mark.line + 1)
+    if isinstance(event, events.ScalarEvent):
+        try:
+            return _characters(event) if event.style else _plain(event.value)
+        except ValueError as error:
+            reading.add_problem(event, path, *error.args)
+            return None
+    if isinstance(event, events.SequenceStartEvent):
+        return [_value(item, (*path, index), reading) for index, item in enumerate(reading.inner())]
     result: dict[str, object] = {}
-    for name, value in node.value:
+    for name in reading.inner():
+        at = path
         try:
             key = _key(name)
+            at = (*path, key)
+            if key in result:
+                raise ValueError("duplicate key", "keep one of them")
         except ValueError as error:
-            reading.add_problem(name, path, *error.args)
-            continue
-        if key in result:
-            reading.add_problem(name, (*path, key), "duplicate key", "keep one of them")
-            continue
-        reading.lines[*path, key] = name.start_mark.line + 1
-        result[key] = _value(value, (*path, key), reading)
+            reading.add_problem(name, at, *error.args)
+            # A rejected key and its value are read, but not judged.
+            skipped = dataclasses.replace(reading, lines={}, problems=[])
+            _value(name, at, skipped)
+            _value(next(reading.parsed), at, skipped)
+        else:
+            reading.lines[at] = name.start_mark.line + 1
+            result[key] = _value(next(reading.parsed), at, reading)
     return result
 
 
-def _key(node: Node) -> str:
-    if not isinstance(node, ruamel.yaml.nodes.ScalarNode) or len(node.value) > _LONGEST_KEY:
+def _key(event: events.Event) -> str:
+    if not isinstance(event, events.ScalarEvent) or len(event.value) > _LONGEST_KEY:
         raise ValueError("a key must be a string", "")
-    if not node.style and node.value == "<<":
+    if not event.style and event.value == "<<":
         raise ValueError("merge keys are not allowed", "write the keys themselves")
-    return _characters(node)
+    return _characters(event)
 
 
-def _characters(node: ruamel.yaml.nodes.ScalarNode) -> str:
+def _characters(event: events.ScalarEvent) -> str:
     r"""The text of a scalar. JSON writes a character beyond U+FFFF as two surrogates, `"\ud83d\ude00"`."""
-    text: str = node.value
+    text: str = event.value
     # Only an escape in double quotes can hold characters that are not allowed in the file.
-    if node.style == '"' and (found := _INVISIBLE.search(text)):
+    if event.style == '"' and (found := _INVISIBLE.search(text)):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
         if found := _INVISIBLE.search(text):
             raise ValueError(_invisible_message(found), _ESCAPE_HINT)
@@ -291,35 +291,19 @@ def _characters(node: ruamel.yaml.nodes.ScalarNode) -> str:
 def _plain(text: str) -> object:
     """A scalar without quotes."""
     match = _PLAIN.fullmatch(text)
-    try:
-        match match.lastgroup if match else "str":
-            case "null":
-                return None
-            case "bool":
-                return text.lower() == "true"
-            case "int":
-                return _whole(text)
-            case "float":
-                return Unquoted(_finite(text), text)
-            case "date":
-                return Unquoted(math.nan, text)
-            case _:
-                return text
-    except ValueError:
-        raise ValueError(f"{short(text)!r} is not a valid number", "put it in quotes") from None
-
-
-def _whole(text: str) -> int:
-    if len(text) > _LONGEST_NUMBER:
-        raise ValueError(text)
-    return int(text.replace("_", ""), 0)
-
-
-def _finite(text: str) -> float:
-    number = float(text.replace("_", ""))
-    if math.isinf(number):
-        raise ValueError(text)
-    return number
+    if match is None:
+        return text
+    kind, number = match.lastgroup, text.replace("_", "")
+    with contextlib.suppress(ValueError):
+        if kind == "int" and len(text) <= _LONGEST_NUMBER:
+            return int(number, 0)
+        if kind == "float" and not math.isinf(float(number)):
+            return Unquoted(float(number), text)
+    if kind in ("int", "float"):
+        raise ValueError(f"{short(text)!r} is not a valid number", "put it in quotes")
+    if kind == "date":
+        return Unquoted(math.nan, text)
+    return None if kind == "null" else text.lower() == "true"
 
 
 class Unquoted(float):

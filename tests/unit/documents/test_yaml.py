@@ -99,8 +99,8 @@ def test_lines_are_of_keys_and_items() -> None:
         ("a", "c", 1): 6,
         ("a", "c", 1, "y"): 6,
     }
-    assert document.line(("a", "c", 1, "z", "deep")) == 6
-    assert document.line(("elsewhere",)) == 2
+    assert document.place(("a", "c", 1, "z", "deep")).line == 6
+    assert document.place(("elsewhere",)).line == 2
 
 
 @pytest.mark.parametrize(
