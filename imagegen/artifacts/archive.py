@@ -30,9 +30,11 @@ _UNREADABLE = (
     # zipfile raises it for an unknown compression.
     NotImplementedError,
 )
-# Windows drops a trailing dot or blank, and takes a device's name with any extension for the device.
+# Windows drops a trailing dot or blank, and takes a device's name with any extension for the device. A surrogate is no
+# character of Unicode.
 _INVALID_NAME = re.compile(
-    r'|.*[\x00-\x1f\x7f<>"|?*].*|.*[. ]|(conin\$|conout\$|con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?',
+    r'|.*[\x00-\x1f\x7f<>"|?*\ud800-\udfff].*|.*[. ]'
+    r"|(conin\$|conout\$|con|prn|aux|nul|(com|lpt)[0-9\u00b9\u00b2\u00b3]) *(\..*)?",
     re.DOTALL | re.IGNORECASE,
 )
 # The archive's own root, which many archives list as a folder.
@@ -43,15 +45,11 @@ def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
     """Path in the archive (forward slashes, no leading `./`) to lower-case hex sha256; `name` is for messages."""
     members = _Members(name)
     try:
-        match form:
-            case "zip":
-                _read_zip(file, members)
-            case "tar.gz":
-                with gzip.open(file) as unpacked:
-                    _read_tar(unpacked, members)
-            case "tar":
-                with file.open("rb") as plain:
-                    _read_tar(plain, members)
+        if form == "zip":
+            _read_zip(file, members)
+        else:
+            with gzip.open(file) if form == "tar.gz" else file.open("rb") as unpacked:
+                _read_tar(unpacked, members)
     except _UNREADABLE as error:
         raise VerificationError(f"{name} cannot be read as an archive: {error}") from error
     return dict(sorted(members.digests.items()))
@@ -72,9 +70,7 @@ class _Members:
         self._count += 1
         if self._count > LIMIT_MEMBERS:
             raise VerificationError(f"{self._name} has more than {LIMIT_MEMBERS} members")
-        path = name.removesuffix("/")
-        while path.startswith("./"):
-            path = path.removeprefix("./")
+        path = re.sub(r"^(\./)+", "", name.removesuffix("/"))
         if _leads_out(path):
             raise self.rejection(name, "a path outside the folder it is unpacked into")
         if path not in _ROOT and not _has_valid_names(path):
@@ -115,15 +111,7 @@ def _leads_out(path: str) -> bool:
 
 def _has_valid_names(path: str) -> bool:
     """Whether every part of the path is a valid name on Windows."""
-    return _is_unicode(path) and not any(_INVALID_NAME.fullmatch(part) for part in path.split("/"))
-
-
-def _is_unicode(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any(_INVALID_NAME.fullmatch(part) for part in path.split("/"))
 
 
 class _Bounded:

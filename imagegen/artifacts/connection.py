@@ -1,13 +1,15 @@
 """Makes HTTPS requests with the proxy and the certificate authorities of an environment.
 
-Touches the network. Follows redirects one by one, so that none of them leaves HTTPS.
+Touches the network. Follows redirects one by one, so that none of them leaves HTTPS. Retries nothing.
 """
 
+import concurrent.futures
 import contextlib
 import ssl
+import threading
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import httpx
 
@@ -17,9 +19,16 @@ from imagegen.errors import ConfigError
 CONNECT_TIMEOUT_S = 20.0
 READ_TIMEOUT_S = 60.0
 REDIRECTS = 10
+# For files that are needed only if they arrive at once: for all of them, and for each step of a request.
+PROBE_S = 10.0
+_PROBE_STEP_S = 5.0
 
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+
+class UnreachableError(Exception):
+    """The file cannot be downloaded now from this machine."""
 
 
 def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
@@ -46,10 +55,8 @@ def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
 
 def authorities(environ: Mapping[str, str]) -> ssl.SSLContext:
     """The trusted certificate authorities. A bundle that the environment names replaces all others."""
-    for variable in _CA_VARIABLES:
-        file = environ.get(variable)
-        if not file:
-            continue
+    if variable := next((name for name in _CA_VARIABLES if environ.get(name)), None):
+        file = environ[variable]
         try:
             return ssl.create_default_context(cafile=file)
         except OSError as error:
@@ -76,10 +83,10 @@ def get(
     """The response after all redirects, its body not read yet. Credentials in the URL go to that URL's host only."""
     current = url
     for _ in range(REDIRECTS + 1):
-        host = _https_host(current, url)
+        proxy = proxy_for(_https_host(current, url), environ)
         client = httpx.Client(
             verify=trust,
-            proxy=_proxy(host, environ, trust),
+            proxy=proxy and httpx.Proxy(proxy, ssl_context=trust if proxy.startswith("https:") else None),
             trust_env=False,
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
@@ -90,13 +97,6 @@ def get(
                 return
             current = _join_url(current, location)
     raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
-
-
-def _proxy(host: str, environ: Mapping[str, str], trust: ssl.SSLContext) -> httpx.Proxy | None:
-    address = proxy_for(host, environ)
-    if address is None:
-        return None
-    return httpx.Proxy(address, ssl_context=trust if address.startswith("https:") else None)
 
 
 def _join_url(base: str, location: str) -> str:
@@ -133,3 +133,55 @@ def _https_host(url: str, first_url: str) -> str:
 
 def _first(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
     return next((environ[name] for name in names if environ.get(name)), "")
+
+
+def read_starts(
+    urls: Iterable[str], size: int, *, environ: Mapping[str, str], within_s: float = PROBE_S
+) -> list[bytes]:
+    """The first `size` bytes of each file; UnreachableError where one of them does not arrive in time."""
+    wanted = tuple(urls)
+    outcome: concurrent.futures.Future[list[bytes]] = concurrent.futures.Future()
+
+    def read() -> None:
+        try:
+            outcome.set_result(_read_all(wanted, size, environ))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    # On a thread that is abandoned when it is late: no timeout ends a name lookup, and a name with eight addresses
+    # takes eight times the timeout where none of them responds.
+    threading.Thread(target=read, daemon=True).start()
+    concurrent.futures.wait([outcome], within_s)
+    if not outcome.done():
+        raise UnreachableError(f"{shown_url(wanted[0])} did not arrive within {within_s:g} s")
+    return outcome.result()
+
+
+def _read_all(urls: tuple[str, ...], size: int, environ: Mapping[str, str]) -> list[bytes]:
+    try:
+        trust = authorities(environ)
+        return [_read_start(url, size, environ, trust) for url in urls]
+    except ConfigError as error:
+        raise UnreachableError(error.message) from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise UnreachableError(
+            f"{shown_url(urls[0])} cannot be downloaded: {str(error) or type(error).__name__}"
+        ) from error
+
+
+def _read_start(url: str, size: int, environ: Mapping[str, str], trust: ssl.SSLContext) -> bytes:
+    headers = {"Accept-Encoding": "identity"}
+    start = b""
+    with get(url, headers, environ=environ, trust=trust, connect_s=_PROBE_STEP_S, read_s=_PROBE_STEP_S) as response:
+        if response.status_code != 200:
+            raise UnreachableError(
+                f"{shown_url(url)} cannot be downloaded: the server responded with status {response.status_code}"
+            )
+        for chunk in response.iter_raw():
+            start += chunk
+            if len(start) >= size:
+                break
+    # Web filters and login pages put a page in the place of the file, mostly with status 200.
+    if start.lstrip().startswith(b"<") or response.headers.get("content-type", "").startswith("text/html"):
+        raise UnreachableError(f"{shown_url(url)} cannot be downloaded: a login page or a web filter answered instead")
+    return start[:size]

@@ -141,14 +141,19 @@ class _Download:
             try:
                 self.attempt(part, trust, deadline)
             except (httpx.TransportError, _Retry) as error:
-                self.reject_permanent_failure(error)
+                reason = str(error) or type(error).__name__
+                if "CERTIFICATE_VERIFY_FAILED" in reason:
+                    raise RefusedError(
+                        f"{self.label} could not be downloaded: {reason}",
+                        hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
+                    ) from error
                 failures = 1 if part.size > before else failures + 1
                 wait = max(PAUSES_S[min(failures, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
                 if failures > len(PAUSES_S) or self.timing.now() + wait > deadline:
                     raise RefusedError(
-                        f"{self.label} could not be downloaded: {_reason(error)}", hint=self.hint("try again later")
+                        f"{self.label} could not be downloaded: {reason}", hint=self.hint("try again later")
                     ) from error
-                self.console.say(f"{self.label}: {_reason(error)}; retrying in {wait:g} s")
+                self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
                 self.timing.pause(wait)
                 self.check_cancelled()
             else:
@@ -199,13 +204,6 @@ class _Download:
             raise self.too_large()
         return total
 
-    def reject_permanent_failure(self, error: Exception) -> None:
-        if "CERTIFICATE_VERIFY_FAILED" in str(error):
-            raise RefusedError(
-                f"{self.label} could not be downloaded: {error}",
-                hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
-            ) from error
-
     def check_cancelled(self) -> None:
         if self.stop.is_set():
             raise concurrent.futures.CancelledError
@@ -223,10 +221,6 @@ class _Download:
 
     def hint(self, advice: str) -> str:
         return f"{advice}, or set overrides.{self.override} to another URL" if self.override else advice
-
-
-def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _validator(response: httpx.Response) -> str:

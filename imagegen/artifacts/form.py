@@ -10,10 +10,13 @@ from imagegen.errors import VerificationError
 ArchiveFormat = Literal["zip", "tar.gz", "tar"]
 
 _START_BYTES: Final = 1024
-_ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
-_GZIP: Final = b"\x1f\x8b"
-# The mark of a tar stands after the fields of its first member.
-_TAR: Final = (257, b"ustar")
+# The bytes that a format has at an offset. The mark of a tar stands after the fields of its first member.
+_ARCHIVES: Final[tuple[tuple[ArchiveFormat, int, bytes], ...]] = (
+    ("zip", 0, b"PK\x03\x04"),
+    ("zip", 0, b"PK\x05\x06"),
+    ("tar.gz", 0, b"\x1f\x8b"),
+    ("tar", 257, b"ustar"),
+)
 _MSI: Final = bytes.fromhex("d0cf11e0a1b11ae1")
 _PROGRAM: Final = b"MZ"
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
@@ -29,51 +32,24 @@ def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
     """Return the format of an archive. A file that the plan cannot use is an error."""
     with file.open("rb") as stream:
         start = stream.read(_START_BYTES)
-    archive = _archive_format(start)
-    is_usable = {
-        "archive": archive is not None,
-        "package": start.startswith(_MSI),
-        "file": not _is_web_page(start),
-    }
+    is_page = _WEB_PAGE.match(start) is not None
+    archive = next((form for form, offset, mark in _ARCHIVES if start[offset:].startswith(mark)), None)
+    is_usable = {"archive": archive is not None, "package": start.startswith(_MSI), "file": not is_page}
     if not is_usable[request.form]:
+        names = {
+            "empty": not start,
+            "a web page": is_page,
+            f"a .{archive} archive": archive,
+            "an MSI package": start.startswith(_MSI),
+            "a Windows program": start.startswith(_PROGRAM),
+            f"a file that begins with {start[:_QUOTED_BYTES].decode('latin-1')!a}": True,
+        }
+        advice = "check what the URL leads to"
+        if is_page:
+            advice = "a login page or a web filter answered: open the URL in a browser"
+        found = next(name for name, holds in names.items() if holds)
         raise VerificationError(
-            f"{request.name}: {shown_url(request.url)} is {_describe(start)}, not {_EXPECTED[request.form]}",
-            hint=_hint(request, start),
+            f"{request.name}: {shown_url(request.url)} is {found}, not {_EXPECTED[request.form]}",
+            hint=f"{advice}, or set overrides.{request.override} to the URL of the file",
         )
     return archive if request.form == "archive" else None
-
-
-def _archive_format(start: bytes) -> ArchiveFormat | None:
-    offset, mark = _TAR
-    if start.startswith(_ZIP):
-        return "zip"
-    if start.startswith(_GZIP):
-        return "tar.gz"
-    return "tar" if start[offset:].startswith(mark) else None
-
-
-def _is_web_page(start: bytes) -> bool:
-    return _WEB_PAGE.match(start) is not None
-
-
-def _describe(start: bytes) -> str:
-    """What messages call the file."""
-    if not start:
-        return "empty"
-    if _is_web_page(start):
-        return "a web page"
-    archive = _archive_format(start)
-    if archive is not None:
-        return f"a .{archive} archive"
-    if start.startswith(_MSI):
-        return "an MSI package"
-    if start.startswith(_PROGRAM):
-        return "a Windows program"
-    return f"a file that begins with {start[:_QUOTED_BYTES].decode('latin-1')!a}"
-
-
-def _hint(request: ArtifactRequest, start: bytes) -> str:
-    override = f"set overrides.{request.override} to the URL of the file"
-    if _is_web_page(start):
-        return f"a login page or a web filter answered: open the URL in a browser, or {override}"
-    return f"check what the URL leads to, or {override}"

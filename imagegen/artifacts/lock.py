@@ -10,7 +10,7 @@ import dataclasses
 import fnmatch
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
@@ -32,25 +32,17 @@ _SHOWN_PROBLEMS: Final = 10
 _HINT: Final = "restore it from your repository, or delete it and run `imagegen lock`"
 # The characters of clouds' names, ids, versions and patterns. None of them is special in HCL or a shell.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/*-][A-Za-z0-9 ._:/()*?\[\]@'+,=-]{0,255}")
-_ADDRESS: Final = re.compile(r"https://[!-~]{1,2040}")
 
 
-def _plain_text(text: str) -> str:
-    if _PLAIN.fullmatch(text) is None:
-        raise ValueError(f"{text[:80]!a} is not a valid name")
-    return text
+def _check(is_valid: Callable[[str], object], fault: str) -> pydantic.AfterValidator:
+    """A validator of texts. Its message begins with the text."""
 
+    def check(text: str) -> str:
+        if not is_valid(text):
+            raise ValueError(f"{text[:80]!a} {fault}")
+        return text
 
-def _address(url: str) -> str:
-    if _ADDRESS.fullmatch(url) is None:
-        raise ValueError(f"{url[:80]!a} must start with https://")
-    return url
-
-
-def _member(path: str) -> str:
-    if len(path) > 1024 or not is_member(path):
-        raise ValueError(f"{path[:80]!a} is not a valid path of an archive member on Windows")
-    return path
+    return pydantic.AfterValidator(check)
 
 
 def _not_a_boolean(value: object) -> object:
@@ -66,9 +58,12 @@ def _distinct_on_windows(members: dict[str, str] | None) -> dict[str, str] | Non
     return members
 
 
-Plain = Annotated[str, pydantic.AfterValidator(_plain_text)]
-Address = Annotated[str, pydantic.AfterValidator(_address)]
-Member = Annotated[str, pydantic.AfterValidator(_member)]
+Plain = Annotated[str, _check(_PLAIN.fullmatch, "is not a valid name")]
+Address = Annotated[str, _check(re.compile(r"https://[!-~]{1,2040}").fullmatch, "must start with https://")]
+Member = Annotated[
+    str,
+    _check(lambda path: len(path) <= 1024 and is_member(path), "is not a valid path of an archive member on Windows"),
+]
 Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
 ]
@@ -150,12 +145,10 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
         lock = Lock.model_validate(json.loads(text, object_pairs_hook=_reject_duplicate_keys))
     except pydantic.ValidationError as error:
         problems = [_problem(path, item) for item in error.errors(include_url=False)]
-        hidden = len(problems) - _SHOWN_PROBLEMS
-        details = [f"and {hidden} more"] if hidden > 0 else []
+        details = [f"and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
         raise _invalid_lock(path, problems[:_SHOWN_PROBLEMS], details) from None
     except (ValueError, RecursionError) as error:
-        problem = Problem(str(path), 0, "", f"is not valid JSON: {error}")
-        raise _invalid_lock(path, [problem]) from None
+        raise _invalid_lock(path, [Problem(str(path), 0, "", f"is not valid JSON: {error}")]) from None
     if wrong := [
         Problem(str(path), 0, f"base_images.{target}.{place}", message)
         for target, form in (forms or {}).items()
@@ -168,18 +161,19 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
 
 def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Reject duplicate keys: JSON readers differ in which of the two they take."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(key for index, (key, _) in enumerate(pairs) if key in dict(pairs[:index]))
-        raise ValueError(f"duplicate key {twice[:80]!a}")
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"duplicate key {key[:80]!a}")
+        found[key] = value
     return found
 
 
 def _problem(path: Path, item: ErrorDetails) -> Problem:
     place = ".".join(str(part) for part in item["loc"] if part != "[key]")
-    if item["type"] == "string_pattern_mismatch":
-        return Problem(str(path), 0, place, f"{item['input'][:80]!a} is not a valid value or name")
     message = item["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    if item["type"] == "string_pattern_mismatch":
+        message = f"{item['input'][:80]!a} is not a valid value or name"
     return Problem(str(path), 0, place, message)
 
 

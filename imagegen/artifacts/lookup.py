@@ -6,10 +6,9 @@ Touches the network and a scratch folder in the cache, which it removes.
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import tempfile
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 PARALLEL = 4
 
+_Found = dict[str, LockedArtifact]
+
 
 def lock_artifacts(
     requests: Mapping[str, ArtifactRequest],
@@ -45,69 +46,61 @@ def lock_artifacts(
         for name, request in requests.items()
         if name in known and not refresh and known[name].answers(request)
     }
-    downloads = _downloads(request for name, request in requests.items() if name not in kept)
-    found = _download_all(downloads, environ=environ, cache=cache, console=console)
-    for name, artifact in found.items():
-        _reject_changed_bytes(requests[name], known.get(name), artifact)
+    # By URL and digest: one download may serve several artifacts.
+    together: dict[tuple[str, str | None], list[ArtifactRequest]] = {}
+    for name, request in requests.items():
+        if name not in kept:
+            together.setdefault((request.url, request.sha256), []).append(request)
+    found = _download_all([*together.values()], environ=environ, cache=cache, console=console)
+    for name, now in found.items():
+        _reject_changed_bytes(requests[name], known.get(name), now)
     return {name: kept[name] if name in kept else found[name] for name in sorted(requests)}
 
 
 def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | None, now: LockedArtifact) -> None:
-    if before is None or before.url != now.url or before.sha256 == now.sha256 or request.sha256 == now.sha256:
-        return
-    raise VerificationError(
-        f"{request.name}: the bytes of {shown_url(now.url)} have changed since it was locked: "
-        f"sha256 {now.sha256}, but the lock says {before.sha256}",
-        hint="a published file does not change: find out why; to accept the new bytes, write this sha256 "
-        f"beside overrides.{request.override}",
-    )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Download:
-    """One URL, and all the artifacts that come from it."""
-
-    requests: tuple[ArtifactRequest, ...]
-
-    def run(self, scratch: Path, environ: Mapping[str, str], console: Console, stop: threading.Event) -> _Found:
-        first = self.requests[0]
-        # In a folder of its own, because an artifact's name may not be a valid file name.
-        into = Path(tempfile.mkdtemp(dir=scratch)) / "artifact"
-        fetched = fetch(
-            first.url,
-            into,
-            environ=environ,
-            console=console,
-            expected_sha256=first.sha256,
-            override=first.override,
-            stop=stop,
+    if before and before.url == now.url and now.sha256 not in (before.sha256, request.sha256):
+        raise VerificationError(
+            f"{request.name}: the bytes of {shown_url(now.url)} have changed since it was locked: "
+            f"sha256 {now.sha256}, but the lock says {before.sha256}",
+            hint="a published file does not change: find out why; to accept the new bytes, write this sha256 "
+            f"beside overrides.{request.override}",
         )
-        formats = {request.name: check_form(request, into) for request in self.requests}
-        archive = next((found for found in formats.values() if found is not None), None)
-        members = read_members(into, archive, first.name) if archive else None
-        into.unlink()
-        return {
-            request.name: LockedArtifact(
-                url=request.url,
-                sha256=fetched.sha256,
-                size=fetched.size,
-                members=members if formats[request.name] else None,
-            )
-            for request in self.requests
-        }
 
 
-_Found = dict[str, LockedArtifact]
+def _download(
+    requests: list[ArtifactRequest], scratch: Path, environ: Mapping[str, str], console: Console, stop: threading.Event
+) -> _Found:
+    """Download the URL of these requests, which they share."""
+    first = requests[0]
+    # In a folder of its own, because an artifact's name may not be a valid file name.
+    into = Path(tempfile.mkdtemp(dir=scratch)) / "artifact"
+    fetched = fetch(
+        first.url,
+        into,
+        environ=environ,
+        console=console,
+        expected_sha256=first.sha256,
+        override=first.override,
+        stop=stop,
+    )
+    formats = {request.name: check_form(request, into) for request in requests}
+    archive = next((form for form in formats.values() if form), None)
+    members = read_members(into, archive, first.name) if archive else None
+    into.unlink()
+    return {
+        request.name: LockedArtifact(
+            url=request.url,
+            sha256=fetched.sha256,
+            size=fetched.size,
+            members=members if formats[request.name] else None,
+        )
+        for request in requests
+    }
 
 
-def _downloads(requests: Iterable[ArtifactRequest]) -> list[_Download]:
-    together: dict[tuple[str, str | None], list[ArtifactRequest]] = {}
-    for request in requests:
-        together.setdefault((request.url, request.sha256), []).append(request)
-    return [_Download(tuple(group)) for group in together.values()]
-
-
-def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cache: Path, console: Console) -> _Found:
+def _download_all(
+    downloads: list[list[ArtifactRequest]], *, environ: Mapping[str, str], cache: Path, console: Console
+) -> _Found:
     if not downloads:
         return {}
     cache.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -118,7 +111,7 @@ def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cac
         console.task(f"looking up {counted(len(downloads), 'artifact')}", len(downloads)) as advance,
     ):
         try:
-            running = [pool.submit(download.run, scratch, environ, console, stop) for download in downloads]
+            running = [pool.submit(_download, requests, scratch, environ, console, stop) for requests in downloads]
             for _ in as_finished(running):
                 advance(1)
         except BaseException:
@@ -131,15 +124,10 @@ def _download_all(downloads: list[_Download], *, environ: Mapping[str, str], cac
 
 def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
     """All artifacts, or all errors, so that one run shows the operator every URL to correct."""
-    errors: list[ImagegenError] = []
-    found: _Found = {}
-    for future in finished:
-        try:
-            found |= future.result()
-        except ImagegenError as error:
-            errors.append(error)
+    failures = [future.exception() for future in finished]
+    errors = [error for error in failures if isinstance(error, ImagegenError)]
     if not errors:
-        return found
+        return {name: artifact for future in finished for name, artifact in future.result().items()}
     # Wrong bytes are the most serious error: an unreachable server must not hide their exit code.
     first = min(errors, key=lambda error: not isinstance(error, VerificationError))
     if len(errors) == 1:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from imagegen.artifacts.probe import UnreachableError
+from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import environment
 from imagegen.build.pins import NeededPlugin
 from imagegen.build.process import Completed, ProgramRunner

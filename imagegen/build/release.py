@@ -15,9 +15,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from imagegen.artifacts import probe
+from imagegen.artifacts.connection import UnreachableError, read_starts
 from imagegen.artifacts.download import fetch
-from imagegen.artifacts.probe import UnreachableError
 from imagegen.build import pins
 from imagegen.build.openpgp import Certificate, SignatureError, read_certificate
 from imagegen.console import Console
@@ -52,7 +51,7 @@ class OfficialReleases:
 
     def check_reachable(self, environ: Mapping[str, str]) -> None:
         """Raise UnreachableError, within seconds, if HashiCorp's server cannot be reached."""
-        probe.read_starts([_url("SHA256SUMS")], 1, environ=environ)
+        read_starts([_url("SHA256SUMS")], 1, environ=environ)
 
     def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
         """Put Packer at `binary`, in a folder of its own. UnreachableError, within seconds, if it cannot be downloaded.
@@ -63,7 +62,7 @@ class OfficialReleases:
         with console.task(f"asking {HOST} for packer {pins.PACKER.version}", None):
             # The archive is probed too: a web filter may pass texts and block programs.
             urls = [_url("SHA256SUMS"), _url("SHA256SUMS.sig"), _url(archive)]
-            sums, signature, _ = probe.read_starts(urls, _LARGEST_TEXT, environ=environ)
+            sums, signature, _ = read_starts(urls, _LARGEST_TEXT, environ=environ)
         self._verify(sums, signature)
         digest = _digest(sums, _name(archive))
         with tempfile.TemporaryDirectory(prefix=".building-", dir=binary.parents[1]) as temporary:

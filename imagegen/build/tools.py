@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from imagegen.artifacts.probe import UnreachableError
+from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import go_build, pins, plugins, process
 from imagegen.build.answer_cache import AnswerCache
 from imagegen.build.folder_lock import locked

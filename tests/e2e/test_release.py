@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pysequoia
 import pytest
 
-from imagegen.artifacts.probe import UnreachableError, read_starts
+from imagegen.artifacts.connection import UnreachableError, read_starts
 from imagegen.build import release
 from imagegen.build.release import HOST, OfficialReleases
 from imagegen.build.tools import find_tools

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.probe import UnreachableError
+from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import plugins, process
 from imagegen.build.release import HOST, system_name
 from imagegen.build.tools import find_tools

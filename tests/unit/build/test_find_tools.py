@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.artifacts.probe import UnreachableError
+from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import go_build, pins
 from imagegen.build.go_build import announcement
 from imagegen.build.installed import parse_plugins
