@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from imagegen.artifacts.request import ArtifactRequest, Override
 from imagegen.catalog.facts import paths
 from imagegen.errors import ConfigError
-from imagegen.plan import sourcing
 from imagegen.plan.phases import order_steps
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
+    from imagegen.config.model import ImageConfig
     from imagegen.settle.spec import Spec
 
 # The sections about the content of the image. Steps may read only these.
@@ -27,12 +27,10 @@ _SECTIONS = {
 def step_context(spec: Spec) -> dict[str, object]:
     """All values that a step's `reads` may name."""
     sections = spec.config.model_dump(mode="json", include=_SECTIONS)
-    sections["cloudbase_init"] |= {
-        "plugins": list(spec.plugins),
-        "metadata_services": list(spec.metadata_services),
-    }
+    own_lists = {"plugins": list(spec.plugins), "metadata_services": list(spec.metadata_services)}
     return {
         **sections,
+        "cloudbase_init": sections["cloudbase_init"] | own_lists,
         "target": spec.provider,
         "step_options": spec.config.step_options,
         "paths": {**paths(), "kubernetes": spec.config.kubernetes.install_path},
@@ -47,13 +45,21 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
         name: Override(override) if isinstance(override, str) else Override(override.url, override.sha256)
         for name, override in spec.config.overrides.items()
     }
-    return tuple(
-        dataclasses.replace(
-            sourcing.apply_mirror(evaluate_step(steps[name], context, overrides), spec.config), earlier=earlier
-        )
-        for name, earlier in order_steps(steps).items()
-        if applies(steps[name], context)
-    )
+    evaluated = []
+    for name, earlier in order_steps(steps).items():
+        if applies(steps[name], context):
+            step = evaluate_step(steps[name], context, overrides)
+            requests = {key: _mirrored(request, spec.config) for key, request in step.requests.items()}
+            evaluated.append(dataclasses.replace(step, requests=requests, earlier=earlier))
+    return tuple(evaluated)
+
+
+def _mirrored(request: ArtifactRequest, config: ImageConfig) -> ArtifactRequest:
+    """The request with its public URL changed to that of the mirror. Overrides are not changed."""
+    mirror = config.artifacts.mirror
+    if mirror is None or request.override in config.overrides:
+        return request
+    return dataclasses.replace(request, url=f"{mirror.rstrip('/')}/{request.url.removeprefix('https://')}")
 
 
 def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, ArtifactRequest]:

@@ -8,14 +8,16 @@ config's settings of the target: the builder, and where the image goes. None of 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import TypeVar
 
 from imagegen.canonical import digest
 
 if TYPE_CHECKING:
+    from pydantic import JsonValue
+
     from imagegen.providers.settings import TargetSettings
 
 # Each line is a reason to rebuild all older images: the lines salt every identity. Never edit a line; append new ones.
@@ -24,7 +26,6 @@ ERRATA: tuple[str, ...] = ()
 # The time that Packer and the cloud need to create, generalise and capture the machine.
 _AROUND_PHASES_S = 3 * 3600
 
-JsonObject = dict[str, Any]
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 
 
@@ -34,7 +35,7 @@ class PlannedResource:
 
     id: str
     kind: str
-    fields: JsonObject
+    fields: dict[str, object]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +55,8 @@ class Phase:
     restart: bool
     steps: tuple[PlannedStep, ...]
 
-    def resources(self) -> Iterator[PlannedResource]:
-        for step in self.steps:
-            yield from step.resources
+    def resources(self) -> list[PlannedResource]:
+        return [resource for step in self.steps for resource in step.resources]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ImagePart:
     with the same settings have the same image."""
 
     provider: str
-    windows: JsonObject
+    windows: dict[str, object]
     base: Mapping[str, str]
     versions: Mapping[str, str]
     phases: tuple[Phase, ...]
@@ -110,8 +110,8 @@ class BuildPart:
     steps: Mapping[str, StepNotes]
     phase_timeouts_s: Mapping[str, int]
     timeouts_min: Mapping[str, int]
-    stated: JsonObject
-    proxy: JsonObject | None = None
+    stated: Mapping[str, JsonValue]
+    proxy: dict[str, object] | None = None
 
     @property
     def longest_s(self) -> int:

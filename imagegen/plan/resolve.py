@@ -7,13 +7,12 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pydantic
 
 from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.catalog.facts import stock_paths
-from imagegen.config.model import ImageConfig
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError, Problem
 from imagegen.plan.context import artifact_requests, components_of
@@ -28,11 +27,10 @@ from imagegen.plan.model import (
     StepNotes,
 )
 from imagegen.plan.phases import PlacedResource, cut_phases, find_wrong_restarts
-from imagegen.plan.proxy import download_proxy
+from imagegen.plan.sourcing import download_proxy
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import Resource
 from imagegen.steps.evaluate import Draft, EvaluatedStep
-from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
     from imagegen.providers.provider import Provider
@@ -66,7 +64,11 @@ def resolve(
     base = lock.base_images[spec.target]
     requests = artifact_requests(evaluated)
     phases = _phases(evaluated, lock, spec.provider)
-    notes = {step.step.name: _notes(step.step, config) for step in evaluated}
+    limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
+    notes = {
+        step.name: StepNotes(step.meta.summary, limits.get(step.name, step.meta.timeout_s))
+        for step in (item.step for item in evaluated)
+    }
     texts = {path: text for step in evaluated for path, text in step.texts.items()}
     bundle = {**_select_needed(guest, phases), **texts}
     image = ImagePart(
@@ -107,11 +109,9 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     request = provider.base_request(spec.settings, spec.offered_image)
     base = lock.base_images.get(spec.target)
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
-    for name, wanted in artifact_requests(evaluated).items():
-        have = lock.artifacts.get(name)
-        if have is None or not have.answers(wanted):
-            missing.append(name)
-    return missing
+    wanted = artifact_requests(evaluated)
+    have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
+    return missing + [name for name in wanted if name not in have]
 
 
 def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
@@ -120,28 +120,22 @@ def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[
     return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
 
 
-def _stated(spec: Spec) -> dict[str, object]:
+def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
     config = spec.config
     return {
         "kube_proxy": config.kube_proxy,
         "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
         "artifacts": {
             **config.artifacts.model_dump(mode="json", include={"allowed_hosts", "require_sha256"}),
-            "pinned": _pinned(config),
+            "pinned": {
+                name: item.sha256
+                for name, item in config.overrides.items()
+                if not isinstance(item, str) and item.sha256
+            },
         },
         "allow_eol": config.allow_eol,
-        "set": dict(spec.document.sets),
+        "set": cast("dict[str, pydantic.JsonValue]", dict(spec.document.sets)),
     }
-
-
-def _pinned(config: ImageConfig) -> dict[str, str]:
-    named = {name: item.sha256 for name, item in config.overrides.items() if not isinstance(item, str)}
-    return {name: digest for name, digest in named.items() if digest}
-
-
-def _notes(step: Step, config: ImageConfig) -> StepNotes:
-    minutes = config.timeouts.steps.get(step.name)
-    return StepNotes(step.meta.summary, step.meta.timeout_s if minutes is None else minutes * 60)
 
 
 def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, provider: str) -> tuple[Phase, ...]:
@@ -158,12 +152,15 @@ def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, provider: str) -> 
 
 def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
     """A phase of the plan. Consecutive resources of one step are one entry."""
-    steps = []
-    for step, members in itertools.groupby(phase, key=lambda placed: placed.step.name):
-        placed = tuple(members)
-        resources = tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields()) for item in placed)
-        steps.append(PlannedStep(step, placed[0].repeated, resources))
-    return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=tuple(steps))
+    steps = tuple(
+        PlannedStep(
+            name,
+            repeated,
+            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields()) for item in placed),
+        )
+        for (name, repeated), placed in itertools.groupby(phase, key=lambda item: (item.step.name, item.repeated))
+    )
+    return Phase(f"phase-{number}", restart=any(item.resource.may_restart for item in phase), steps=steps)
 
 
 def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iterator[tuple[Draft, Resource]]:
@@ -192,11 +189,11 @@ def _members(
     artifact: LockedArtifact, strip: int, wanted: list[str] | None
 ) -> tuple[list[str], list[dict[str, object]]]:
     """The wanted files that an archive does not have, and the files that it unpacks."""
-    left = {}
-    for path, digest in (artifact.members or {}).items():
-        parts = path.split("/")[strip:]
-        if parts:
-            left["\\".join(parts)] = digest
+    left = {
+        "\\".join(path.split("/")[strip:]): digest
+        for path, digest in (artifact.members or {}).items()
+        if path.count("/") >= strip
+    }
     names = sorted(left) if wanted is None else wanted
     return [name for name in names if name not in left], [
         {"path": name, "sha256": left[name]} for name in names if name in left

@@ -1,56 +1,67 @@
-"""Applies the config's policy for downloads: mirror and allowed hosts. Pure."""
+"""Applies the config's policy for downloads: allowed hosts and the proxy of the machine. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import urllib.parse
 from typing import TYPE_CHECKING
 
 from imagegen.config.sources import plain_host
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
+    from imagegen.artifacts.request import ArtifactRequest
     from imagegen.config.model import ImageConfig
+    from imagegen.config.node import Proxy
     from imagegen.documents.yaml import Document
     from imagegen.errors import Problem
     from imagegen.steps.evaluate import EvaluatedStep
 
-
-def apply_mirror(step: EvaluatedStep, config: ImageConfig) -> EvaluatedStep:
-    """The step with its public URLs changed to those of the mirror. Overrides are not changed."""
-    mirror = config.artifacts.mirror
-    if mirror is None:
-        return step
-    requests = {
-        name: request
-        if request.override in config.overrides
-        else dataclasses.replace(request, url=_mirrored(mirror, request.url))
-        for name, request in step.requests.items()
-    }
-    return dataclasses.replace(step, requests=requests)
+# A domain with its subdomains, or an IPv4 address; with a port, only that port.
+_ENTRY = re.compile(r"(?:\*?\.)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(?::([0-9]+))?")
+_DEFAULT_PORT = 443
 
 
-def _mirrored(mirror: str, url: str) -> str:
-    return f"{mirror.rstrip('/')}/{url.removeprefix('https://')}"
-
-
-def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], document: Document) -> list[Problem]:
+def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], document: Document) -> Iterator[Problem]:
     """A problem for each host that the policy does not allow, with its artifacts."""
     allowed = {plain_host(host) for host in config.artifacts.allowed_hosts}
-    refused: dict[str, set[str]] = {}
-    overrides: dict[str, set[str]] = {}
+    refused: dict[str, list[ArtifactRequest]] = {}
     for request in (request for step in evaluated for request in step.requests.values()):
         host = plain_host(urllib.parse.urlsplit(request.url).netloc)
         if host not in allowed:
-            refused.setdefault(host, set()).add(request.name)
-            overrides.setdefault(host, set()).add(f"overrides.{request.override}")
-    problems = []
-    for host, names in sorted(refused.items()):
-        message = f"{host} is not an allowed host, but {', '.join(sorted(names))} would be downloaded from it"
-        hint = (
-            f"set artifacts.mirror, or {', '.join(sorted(overrides[host]))}, or add the host to artifacts.allowed_hosts"
-        )
+            refused.setdefault(host, []).append(request)
+    for host, requests in sorted(refused.items()):
+        names = ", ".join(sorted({request.name for request in requests}))
+        overrides = ", ".join(sorted({f"overrides.{request.override}" for request in requests}))
+        message = f"{host} is not an allowed host, but {names} would be downloaded from it"
+        hint = f"set artifacts.mirror, or {overrides}, or add the host to artifacts.allowed_hosts"
         problem = document.problem(("artifacts", "allowed_hosts"), message, hint)
-        problems.append(dataclasses.replace(problem, rule="host-allowed"))
-    return problems
+        yield dataclasses.replace(problem, rule="host-allowed")
+
+
+def download_proxy(proxy: Proxy | None) -> dict[str, object] | None:
+    """The proxy of the guest's downloads; None if the config has none. HTTP_PROXY does not matter: all use https.
+
+    .NET matches each exception, a case-insensitive regular expression, against `https://host` or, if the port is not
+    443, `https://host:port`."""
+    if proxy is None or proxy.for_downloads is None or "*" in proxy.no_proxy:
+        return None
+    return {"url": proxy.for_downloads, "bypass": sorted({*map(_pattern, proxy.no_proxy)} - {""})}
+
+
+def _pattern(entry: str) -> str:
+    """The regular expression of an exception. Empty for a network, an IPv6 address or a `*` within a name."""
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        return ""
+    name, port = match.groups()
+    below = "" if re.fullmatch(r"[0-9.]+", name) else r"([^/:]+\.)?"
+    return f"^https://{below}{re.escape(name.lower())}{_port(port)}$"
+
+
+def _port(port: str | None) -> str:
+    if port is None:
+        return "(:[0-9]+)?"
+    return "" if int(port) == _DEFAULT_PORT else f":{int(port)}"

@@ -36,7 +36,7 @@ class Watched(Features):
 def prepare(bench: Bench, *said: Said) -> tuple[Watched, list[str]]:
     """The bundle of these steps on a machine that knows their features; the ids of what is set, as it comes."""
     phases = [plan_phase(number, phase) for number, phase in enumerate(cut(said), 1)]
-    named = [item.fields["name"] for phase in phases for item in phase.resources() if item.kind == "feature"]
+    named = [str(item.fields["name"]) for phase in phases for item in phase.resources() if item.kind == "feature"]
     features = Watched(bench.machine.registry, dict.fromkeys(named, "Available"), named)
     features.looks = collections.Counter()
     bench.machine.features = features

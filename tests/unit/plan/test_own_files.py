@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,7 +23,7 @@ PROGRAMS = (".exe", ".ps1", ".cmd")
 def files_of(plan: BuildPlan) -> Iterator[str]:
     for phase in plan.image.phases:
         for resource in (resource for step in phase.steps for resource in step.resources):
-            fields = resource.fields
+            fields: dict[str, Any] = resource.fields
             if resource.kind == "file":
                 yield fields["path"]
             elif resource.kind == "archive":

@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.artifacts.connection import proxy_for
 from imagegen.config.node import Proxy
-from imagegen.plan.proxy import download_proxy
+from imagegen.plan.sourcing import download_proxy
 
 URL = "http://proxy.example.com:3128"
 
@@ -41,6 +41,7 @@ def bypassed(entry: str, address: str) -> bool:
     proxy = download_proxy(Proxy(https=URL, no_proxy=[entry]))
     assert proxy is not None
     assert proxy["url"] == URL
+    assert isinstance(proxy["bypass"], list)
     [pattern] = proxy["bypass"]
     return re.search(pattern, address, re.IGNORECASE) is not None
 
