@@ -84,11 +84,9 @@ def _remove(value: object, paths: Collection[YamlPath], at: YamlPath) -> object:
 
 
 def _unknown_names(document: Document, path: YamlPath, what: str, names: Names) -> Iterator[Problem]:
-    section = document.data
-    for part in path:
-        section = section.get(part) if isinstance(section, dict) else None
-    named = section if isinstance(section, dict) else {}
+    named = [at[-1] for at in document.lines if at[:-1] == path]
     known = names(document) if named else ()
     for name in named:
-        if name not in known:
+        # The model rejects a list, whose items have numbers.
+        if isinstance(name, str) and name not in known:
             yield document.problem((*path, name), f"unknown {what} {quoted(name)}", nearest(name, sorted(known)))

@@ -1,28 +1,181 @@
 """ImageConfig, the model of a config: closed, typed and frozen. Defaults and descriptions are defined only here.
 
-Every field has a description and an example. The schema, the reference and the tests are generated from them. Sections
-are in the modules beside this one.
+Every field has a description and an example. The schema, the reference and the tests are generated from them. The
+sections for the node, its first boot and the targets are in the modules beside this one.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import pydantic
 
-from imagegen.config.additions import (
-    Ansible,
-    CredentialProvider,
-    CsiProxy,
-    Executable,
-    Gmsa,
-    KubeadmScripts,
-    Wins,
-)
 from imagegen.config.first_boot import CloudbaseInit, Ssh
 from imagegen.config.node import Cni, HostNames, Kubernetes, Proxy, Runtime, Windows
-from imagegen.config.sources import ArtifactPolicy, AskedOverride
 from imagegen.config.targets import Targets
-from imagegen.config.value_types import ImageRef, Minutes, RelativePath, StepOption
-from imagegen.resources.model import Name, Strict
+from imagegen.config.value_types import (
+    Duration,
+    HostAndPort,
+    HttpsUrl,
+    ImageGlob,
+    ImageRef,
+    Line,
+    Minutes,
+    RelativePath,
+    StepOption,
+    Version,
+)
+from imagegen.resources.model import Name, PastedSha256, Strict, WindowsPath
+
+
+class Wins(Strict):
+    """wins.exe, which runs privileged work for pods on nodes without HostProcess containers."""
+
+    version: Version = pydantic.Field(description="The version of wins, in quotes.", examples=["0.4.11"])
+    policy: RelativePath | None = pydantic.Field(
+        default=None,
+        description="A file in the folder of the config: the pipes and processes that wins allows. Default: a "
+        "narrow policy.",
+        examples=["wins-policy.yaml"],
+    )
+
+
+class CsiProxy(Strict):
+    """csi-proxy, which gives storage drivers access to the machine's disks."""
+
+    version: Version | None = pydantic.Field(
+        default=None, description="The version. Default: the catalogue's version.", examples=["1.2.1"]
+    )
+
+
+class Gmsa(Strict):
+    """Group managed service accounts (gMSA): the plugin that reads their credentials from a key vault."""
+
+    version: Version | None = pydantic.Field(
+        default=None, description="The version. Default: the catalogue's version.", examples=["1.1.4"]
+    )
+
+
+class CredentialProvider(Strict):
+    """A program from which kubelet gets the credentials of a registry."""
+
+    name: Name = pydantic.Field(description="The program's name.", examples=["registry-credential-provider"])
+    url: HttpsUrl = pydantic.Field(
+        description="The https URL of the program.",
+        examples=["https://artifacts.example.com/registry-credential-provider.exe"],
+    )
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="The sha256 that the file must have, in hexadecimal.", examples=["0" * 64]
+    )
+    match_images: list[ImageGlob] = pydantic.Field(
+        description="The images for which kubelet uses this program.", min_length=1, examples=[["*.registry.internal"]]
+    )
+    cache: Duration = pydantic.Field(
+        default="12h", description="How long kubelet keeps the credentials.", examples=["1h"]
+    )
+
+
+class Executable(Strict):
+    """A program of your own."""
+
+    url: HttpsUrl = pydantic.Field(
+        description="The https URL of the program.", examples=["https://artifacts.example.com/tool.exe"]
+    )
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="The sha256 that the file must have, in hexadecimal.", examples=["0" * 64]
+    )
+    path: WindowsPath = pydantic.Field(
+        description="The path of the program on the machine.", examples=["C:\\tools\\tool.exe"]
+    )
+
+
+class KubeadmScripts(Strict):
+    """Scripts on the image that user data can call, in this order."""
+
+    pre: list[RelativePath] = pydantic.Field(
+        default=[],
+        description="Scripts to run before `kubeadm join`: PowerShell files in the folder of the config.",
+        examples=[["pre.ps1"]],
+    )
+    post: list[RelativePath] = pydantic.Field(
+        default=[],
+        description="Scripts to run after `kubeadm join`: PowerShell files in the folder of the config.",
+        examples=[["post.ps1"]],
+    )
+
+
+class Ansible(Strict):
+    """Your own roles, if Ansible runs the steps."""
+
+    before: list[RelativePath] = pydantic.Field(
+        default=[], description="Roles to run before the steps.", examples=[["roles/hardening"]]
+    )
+    after: list[RelativePath] = pydantic.Field(
+        default=[], description="Roles to run after the steps.", examples=[["roles/agents"]]
+    )
+    variables: dict[Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z_][a-z0-9_]*$")], str | int | bool] = (
+        pydantic.Field(default={}, description="Variables for these roles.", examples=[{"agent_version": "7"}])
+    )
+
+
+class PinnedUrl(Strict):
+    """Another source of an artifact, with its sha256 and signer."""
+
+    url: HttpsUrl = pydantic.Field(
+        description="The https URL of the artifact; for a base URL, the folder with the files.",
+        examples=["https://artifacts.example.com/signed/containerd.tar.gz"],
+    )
+    sha256: PastedSha256 | None = pydantic.Field(
+        default=None, description="The sha256 that the file must have, in hexadecimal.", examples=["0" * 64]
+    )
+    signer: Line | None = pydantic.Field(
+        default=None,
+        description="The Authenticode signer that must have signed every program in the artifact.",
+        examples=["CN=Example Corporation"],
+    )
+
+
+# A discriminated union, so that error messages are about the form that was used.
+AskedOverride = Annotated[
+    Annotated[HttpsUrl, pydantic.Tag("(url)")] | Annotated[PinnedUrl, pydantic.Tag("(pinned)")],
+    pydantic.Discriminator(lambda given: "(url)" if isinstance(given, str) else "(pinned)"),
+]
+
+
+class Signatures(Strict):
+    """Authenticode signatures, which are checked before the build and again on the machine."""
+
+    own_scripts: bool = pydantic.Field(
+        default=False,
+        description="You sign imagegen's scripts, and they run under the execution policy AllSigned.",
+        examples=[True],
+    )
+    signers: list[Line] = pydantic.Field(
+        default=[],
+        description="The allowed signers. Empty: every signer that the machine trusts.",
+        examples=[["CN=Example Corporation"]],
+    )
+
+
+class ArtifactPolicy(Strict):
+    """Rules for all downloads."""
+
+    mirror: HttpsUrl | None = pydantic.Field(
+        default=None,
+        description="A mirror of the public URLs: `https://dl.k8s.io/x` becomes `<mirror>/dl.k8s.io/x`.",
+        examples=["https://artifacts.example.com/mirror"],
+    )
+    allowed_hosts: list[HostAndPort] = pydantic.Field(
+        default=[],
+        description="The only hosts from which imagegen downloads. Empty: all hosts.",
+        examples=[["artifacts.example.com"]],
+    )
+    require_sha256: bool = pydantic.Field(
+        default=False,
+        description="Reject overrides, programs and credential providers without a sha256.",
+        examples=[True],
+    )
+    signatures: Signatures | None = pydantic.Field(
+        default=None, description="Reject programs without a valid signature. Default: signatures are not checked."
+    )
 
 
 class Timeouts(Strict):

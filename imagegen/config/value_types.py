@@ -66,49 +66,42 @@ _HOST: Final = rf"{_LABEL}(\.{_LABEL})*{_PORT}"
 
 def check_host(host: str) -> str:
     """Check a host name (labels of RFC 1123) or an IPv4 address."""
-    if host.startswith("["):
-        raise InvalidValue(f"the host {host} is an IPv6 address, which is not supported here", "write a host name")
-    if not host.isascii():
-        raise InvalidValue(f"the host {host!r} has a character outside ASCII", "write its ASCII form, as xn--bcher-kva")
-    if wrong := re.search(r"[^A-Za-z0-9.-]", host):
-        raise InvalidValue(
-            f"the host {host!r} has the character {wrong[0]!r}", "a host name has letters, digits, dashes and dots"
-        )
-    if len(host) > _LONGEST_HOST:
-        raise InvalidValue(
-            f"the host {host[:20]}… has {len(host)} characters", f"a host name has at most {_LONGEST_HOST}"
-        )
-    labels = host.split(".")
-    for label in labels:
-        _check_label(label, host)
-    if labels[-1].isdigit() and not re.fullmatch(rf"{_OCTET}(\.{_OCTET}){{3}}", host):
-        raise InvalidValue(
-            f"the host {host!r} is neither a name nor an IPv4 address",
+    name, labels = f"the host {host!r}", host.split(".")
+    others = re.sub(r"[A-Za-z0-9.-]", "", host)
+    long = next((label for label in labels if len(label) > _LONGEST_LABEL), "")
+    dashed = next((label for label in labels if label.startswith("-") or label.endswith("-")), "")
+    faults = (
+        (host.startswith("["), f"the host {host} is an IPv6 address, which is not supported here", "write a host name"),
+        (not host.isascii(), f"{name} has a character outside ASCII", "write its ASCII form, as xn--bcher-kva"),
+        (others, f"{name} has the character {others[:1]!r}", "a host name has letters, digits, dashes and dots"),
+        (
+            len(host) > _LONGEST_HOST,
+            f"the host {host[:20]}… has {len(host)} characters",
+            f"a host name has at most {_LONGEST_HOST}",
+        ),
+        ("" in labels, f"{name} has an empty part", "write one dot between two parts, and none at either end"),
+        (
+            long,
+            f"the part {long[:20]}… of the host has {len(long)} characters",
+            f"between two dots there are at most {_LONGEST_LABEL}",
+        ),
+        (dashed, f"the part {dashed!r} of {name} begins or ends with a dash", "remove that dash"),
+        (
+            labels[-1].isdigit() and not re.fullmatch(rf"{_OCTET}(\.{_OCTET}){{3}}", host),
+            f"{name} is neither a name nor an IPv4 address",
             "write four numbers from 0 to 255, or a name that does not end in digits alone",
-        )
+        ),
+    )
+    for holds, message, hint in faults:
+        if holds:
+            raise InvalidValue(message, hint)
     if "xn--" in host.lower():
         # The HTTP client does the same check, but its error ends the program.
         try:
             idna.decode(host)
         except idna.IDNAError as error:
-            raise InvalidValue(
-                f"the host {host!r} is not a valid IDNA name: {error}", "check the part with xn--"
-            ) from None
+            raise InvalidValue(f"{name} is not a valid IDNA name: {error}", "check the part with xn--") from None
     return host
-
-
-def _check_label(label: str, host: str) -> None:
-    if not label:
-        raise InvalidValue(
-            f"the host {host!r} has an empty part", "write one dot between two parts, and none at either end"
-        )
-    if len(label) > _LONGEST_LABEL:
-        raise InvalidValue(
-            f"the part {label[:20]}… of the host has {len(label)} characters",
-            f"between two dots there are at most {_LONGEST_LABEL}",
-        )
-    if label.startswith("-") or label.endswith("-"):
-        raise InvalidValue(f"the part {label!r} of the host {host!r} begins or ends with a dash", "remove that dash")
 
 
 def check_authority(text: str) -> str:
@@ -120,15 +113,14 @@ def check_authority(text: str) -> str:
     return text
 
 
+def plain_host(host: str) -> str:
+    """A host in the form for comparisons: in lower case, and without the default port of https."""
+    return host.lower().removesuffix(":443")
+
+
 def _check_url(url: str) -> str:
     check_authority(url.split("/")[2])
     return url
-
-
-def _check_registry(text: str) -> str:
-    if text != text.lower():
-        raise InvalidValue(f"the registry {text!r} has capital letters", f"write {text.lower()}")
-    return check_authority(text)
 
 
 def _check_image(image: str) -> str:
@@ -137,6 +129,18 @@ def _check_image(image: str) -> str:
     if "." in first or ":" in first:
         check_authority(first)
     return image
+
+
+def _check_image_glob(text: str) -> str:
+    # https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider: a star matches any part.
+    check_authority(text.partition("/")[0].replace("*", "x"))
+    return text
+
+
+def _check_registry(text: str) -> str:
+    if text != text.lower():
+        raise InvalidValue(f"the registry {text!r} has capital letters", f"write {text.lower()}")
+    return check_authority(text)
 
 
 def _check_unproxied(text: str) -> str:
@@ -149,12 +153,6 @@ def _check_unproxied(text: str) -> str:
     elif text != "*":
         # Programs allow a star in different places, but no program allows other characters than those of a name.
         check_authority(text.removeprefix("*").removeprefix(".").replace("*", "x"))
-    return text
-
-
-def _check_image_glob(text: str) -> str:
-    # https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider: a star matches any part.
-    check_authority(text.partition("/")[0].replace("*", "x"))
     return text
 
 

@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from typing import TYPE_CHECKING
 
-from imagegen.config.sources import plain_host
+from imagegen.config.value_types import plain_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

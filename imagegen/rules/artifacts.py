@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pydantic
 
-from imagegen.config.sources import PinnedUrl, plain_host
+from imagegen.config.model import PinnedUrl
+from imagegen.config.value_types import plain_host
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, Finding, RuleInput, rule
 
