@@ -16,7 +16,7 @@ from imagegen.providers.azure.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imagegen.providers.azure.arm import Arm
+    from imagegen.providers.azure.client import Arm
     from tests.doctor.conftest import Compare
 
 CASES = sorted((Path(__file__).parent / "azure").glob("*.json"))

@@ -16,7 +16,7 @@ from azure.mgmt.compute.models import GalleryImageVersion
 from imagegen import errors
 from imagegen.console import Console
 from imagegen.providers import CloudImage, RunFacts
-from imagegen.providers.azure import gallery, numbering
+from imagegen.providers.azure import gallery
 from imagegen.providers.azure.publish import publish
 from imagegen.providers.azure.settings import Settings
 
@@ -145,7 +145,7 @@ def test_gallery(
 
     def act() -> Any:  # noqa: ANN401 - whatever JSON the case expects
         if case["verb"] == "number":
-            return numbering.next_version(client, plan, run, case.get("chance", 0))
+            return gallery.next_version(client, plan, run, case.get("chance", 0))
         if case["verb"] == "find":
             answer = gallery.find_built(client, plan, run)
             for failure in answer.failed:

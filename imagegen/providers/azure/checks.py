@@ -4,28 +4,53 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+import fnmatch
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, NotRequired, TypedDict
 
 from imagegen.errors import RefusedError
 from imagegen.providers import RunFacts
-from imagegen.providers.azure import base, existing, permissions, sizes
-from imagegen.providers.azure.arm import Arm, resource_manager
-from imagegen.providers.azure.client import compute
-from imagegen.providers.azure.definition import Definition, check_definition, definition_of, is_version_name
+from imagegen.providers.azure.client import Arm, compute, resource_manager
+from imagegen.providers.azure.existing import definition_checks, existing_checks, version_checks
 from imagegen.providers.azure.failures import explain_errors
-from imagegen.providers.azure.numbering import version_by_rule
 from imagegen.providers.azure.settings import Settings
-from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, is_stopped, run_check
+from imagegen.providers.azure.source import look_up_base
+from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, check_sizes, is_stopped, run_check
 from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
-from imagegen.providers.tags import IMAGE_ID
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec
 
 _SUBSCRIPTIONS_API: Final = "2022-12-01"
-_GALLERIES_API: Final = "2024-03-03"
-_SUCCEEDED: Final = "Succeeded"
+_IN_GALLERY: Final = (
+    "Microsoft.Compute/galleries/read",
+    "Microsoft.Compute/galleries/images/read",
+    "Microsoft.Compute/galleries/images/versions/read",
+    "Microsoft.Compute/galleries/images/versions/write",
+)
+_IN_BUILD: Final = (
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Compute/virtualMachines/deallocate/action",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/generalize/action",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Resources/deployments/write",
+)
+_TEMPORARY_GROUP: Final = (
+    "Microsoft.Resources/subscriptions/resourceGroups/write",
+    "Microsoft.Resources/subscriptions/resourceGroups/delete",
+)
+_TEMPORARY_VAULT: Final = ("Microsoft.KeyVault/vaults/write", "Microsoft.KeyVault/vaults/delete")
+
+
+class _Size(TypedDict):
+    """A size in the API of SKUs."""
+
+    name: str
+    family: str
+    capabilities: NotRequired[list[dict[str, str]]]
+    restrictions: NotRequired[list[dict[str, str]]]
 
 
 def quick_checks(settings: Settings, run: RunFacts) -> list[Check]:
@@ -45,7 +70,7 @@ def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: RunFa
 
     def look_up() -> Iterator[Check]:
         with explain_errors("looking up the base image", RefusedError), compute(run.environ, auth, deadline) as client:
-            identity = base.look_up_base(client, request).identity
+            identity = look_up_base(client, request).identity
         yield Check("base image", OK, ":".join(identity[part] for part in ("publisher", "offer", "sku", "version")))
 
     def look() -> Iterator[Check]:
@@ -60,19 +85,16 @@ def run_quick_checks(arm: Arm, settings: Settings) -> list[Check]:
     checks = [dataclasses.replace(check, stops=True) for check in run_check(SIGN_IN, lambda: _subscription(arm))]
     if is_stopped(checks):
         return checks
-    checks += run_check("regions", lambda: _regions(arm, settings))
-    subject = f"image definition {definition_of(settings)}"
-    return [*checks, *run_check(subject, lambda: _image_definition(arm, settings, subject))]
+    return [*checks, *run_check("regions", lambda: _regions(arm, settings)), *definition_checks(arm, settings)]
 
 
 def run_thorough_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]:
     """The slower checks with this client."""
-    return [
-        *run_check("version", lambda: _number(arm, settings, kubernetes)),
-        *sizes.size_checks(arm, settings),
-        *existing.existing_checks(arm, settings),
-        *permissions.permission_checks(arm, settings),
-    ]
+    usable: dict[str, _Size] = {}
+    checks = [*version_checks(arm, settings, kubernetes), *run_check("sizes", lambda: _sizes(arm, settings, usable))]
+    if usable:
+        checks += run_check("vCPU quota", lambda: _quotas(arm, settings, usable))
+    return [*checks, *existing_checks(arm, settings), *_permissions(arm, settings)]
 
 
 def _subscription(arm: Arm) -> Iterator[Check]:
@@ -99,68 +121,126 @@ def _regions(arm: Arm, settings: Settings) -> Iterator[Check]:
         known = {location["name"] for location in arm.listed(f"{arm.root}/locations", _SUBSCRIPTIONS_API)}
     yield _region("build region", settings.location, known, "choose another targets.azure.location")
     for region in settings.publish.regions:
-        yield dataclasses.replace(
-            _region("publish region", region, known, f"leave {region} out of targets.azure.publish.regions"),
-            of_publishing=True,
-        )
+        check = _region("publish region", region, known, f"leave {region} out of targets.azure.publish.regions")
+        yield dataclasses.replace(check, of_publishing=True)
 
 
 def _region(what: str, region: str, known: set[str], instead: str) -> Check:
-    subject = f"{what} {region}"
     if region in known:
-        return Check(subject, OK, "available in the subscription")
+        return Check(f"{what} {region}", OK, "available in the subscription")
     nearest = difflib.get_close_matches(region, known, n=3)
-    return Check(
-        subject,
-        WRONG,
-        "the subscription has no region of this name",
-        f"write {' or '.join(nearest)}, or {instead}" if nearest else instead,
-    )
+    hint = f"write {' or '.join(nearest)}, or {instead}" if nearest else instead
+    return Check(f"{what} {region}", WRONG, "the subscription has no region of this name", hint)
 
 
-def _path(arm: Arm, definition: Definition) -> str:
-    group = f"{arm.root}/resourceGroups/{definition.resource_group}"
-    return f"{group}/providers/Microsoft.Compute/galleries/{definition.gallery}/images/{definition.name}"
+def _sizes(arm: Arm, settings: Settings, usable: dict[str, _Size]) -> Iterator[Check]:
+    """Check which sizes the subscription can use in the region; adds these to `usable`, for the check of quotas."""
+    place = settings.location
+    path = f"{arm.root}/providers/Microsoft.Compute/skus"
+    with explain_errors(f"asking which sizes {place} offers", RefusedError):
+        skus = list(arm.listed(path, "2021-07-01", **{"$filter": f"location eq '{place}'"}))
+    machines = {sku["name"].lower(): sku for sku in skus if sku["resourceType"] == "virtualMachines"}
+    others = []
+    for name in settings.vm_sizes:
+        size = machines.get(name.lower())
+        if size is None:
+            others.append(f"{name} is not offered in {place}")
+        elif reason := _unfit(size, settings):
+            others.append(f"{name} {reason}")
+        else:
+            usable[name] = size
+    fitting = [f"{name} is offered in {place}" for name in usable]
+    yield check_sizes("sizes", fitting, others, "write another size to targets.azure.vm_sizes")
 
 
-def _image_definition(arm: Arm, settings: Settings, subject: str) -> Iterator[Check]:
-    definition = definition_of(settings)
-    with explain_errors(f"reading the image definition {definition}", RefusedError):
-        image = arm.get(_path(arm, definition), _GALLERIES_API)
-    if image is None:
-        yield Check(subject, WRONG, "it does not exist", definition.missing)
-        return
-    yield from check_definition(definition, image["properties"], settings.generation, settings.security_type)
+def _unfit(size: _Size, settings: Settings) -> str:
+    """The reason why an offered size cannot be used; empty where it can."""
+    for restriction in size.get("restrictions") or []:
+        if restriction.get("type") == "Location":
+            return f"is not available in {settings.location} ({restriction.get('reasonCode') or 'restricted'})"
+    capabilities = _capabilities(size)
+    generations = capabilities.get("HyperVGenerations", "V1").split(",")
+    if f"V{settings.generation}" not in generations:
+        return f"supports only generation {' and '.join(generations)}"
+    if settings.security_type == "TrustedLaunch" and capabilities.get("TrustedLaunchDisabled", "").lower() == "true":
+        return "does not support TrustedLaunch"
+    if settings.security_type == "ConfidentialVM" and not capabilities.get("ConfidentialComputingType"):
+        return "does not support ConfidentialVM"
+    return ""
 
 
-def _number(arm: Arm, settings: Settings, kubernetes: str) -> Iterator[Check]:
-    """Check that a version that the config decides is free; one from the time always is."""
-    name = version_by_rule(settings.gallery.version, kubernetes)
-    definition = definition_of(settings)
-    if name is None:
-        return
-    subject = f"version {definition}/{name}"
-    instead = "set targets.azure.gallery.version to date"
-    if not is_version_name(name):
-        yield Check(subject, WRONG, "a gallery version needs three integers", instead)
-        return
-    with explain_errors(f"reading {subject}", RefusedError):
-        existing_version = arm.get(f"{_path(arm, definition)}/versions/{name}", _GALLERIES_API)
-    state = (existing_version or {}).get("properties", {}).get("provisioningState")
-    if existing_version is None:
-        yield Check(subject, OK, "the version is free")
-    elif state == _SUCCEEDED and IMAGE_ID in (existing_version.get("tags") or {}):
-        # Only a lock tells which image it is.
-        yield Check(
-            subject,
-            UNKNOWN,
-            "it exists: `build` publishes it if it is the image of this config, and otherwise fails",
-            f"if it is another image, {instead}",
+def _capabilities(size: _Size) -> dict[str, str]:
+    return {pair["name"]: str(pair["value"]) for pair in size.get("capabilities") or []}
+
+
+def _quotas(arm: Arm, settings: Settings, sizes: Mapping[str, _Size]) -> Iterator[Check]:
+    """Check whether the vCPU quotas allow one machine of each size."""
+    place = settings.location
+    path = f"{arm.root}/providers/Microsoft.Compute/locations/{place}/usages"
+    with explain_errors(f"asking for the vCPU quotas of {place}", RefusedError):
+        left = {
+            str(usage["name"]["value"]).lower(): int(usage["limit"]) - int(usage["currentValue"])
+            for usage in arm.listed(path, "2024-07-01")
+        }
+    fitting: list[str] = []
+    others: list[str] = []
+    for name, size in sizes.items():
+        vcpus = int(_capabilities(size).get("vCPUs", "0"))
+        counters = ["lowPriorityCores"] if settings.spot is not None else ["cores", size["family"]]
+        if unlisted := [counter for counter in counters if counter.lower() not in left]:
+            yield Check(f"vCPU quota for {name}", UNKNOWN, f"Azure does not list {' and '.join(unlisted)}")
+            continue
+        full = [counter for counter in counters if left[counter.lower()] < vcpus]
+        rooms = ", ".join(f"{left[counter.lower()]} left of {counter}" for counter in full or counters)
+        (others if full else fitting).append(f"{name} needs {vcpus} vCPUs: {rooms}")
+    if fitting or others:
+        yield check_sizes(
+            "vCPU quota",
+            fitting,
+            others,
+            f"request more for {place} (portal: Subscriptions, Usage + quotas), or write a size of another family",
         )
-    else:
-        yield Check(
-            subject,
-            WRONG,
-            f"it exists already ({state}), and imagegen never overwrites a version",
-            f"{instead}, or delete it: `{definition.deletion(name)}`",
-        )
+
+
+def _permissions(arm: Arm, settings: Settings) -> list[Check]:
+    """Check the permissions in the resource group of the gallery, and where the build creates the builder.
+
+    They are checked by role assignments, because Azure has no dry run.
+    """
+    group = settings.build_resource_group
+    vault = () if settings.key_vault else _TEMPORARY_VAULT
+    return [
+        *_permissions_in(arm, settings.gallery.resource_group, _IN_GALLERY),
+        *_permissions_in(arm, group, (*_IN_BUILD, *vault, *(() if group else _TEMPORARY_GROUP))),
+    ]
+
+
+def _permissions_in(arm: Arm, group: str | None, needed: Sequence[str]) -> list[Check]:
+    """Check the permissions in a resource group, or in the whole subscription."""
+    where = f"resource group {group}" if group else "the subscription"
+    path = f"{arm.root}/resourceGroups/{group}" if group else arm.root
+    subject = f"permissions in {where}"
+
+    def look() -> Iterator[Check]:
+        with explain_errors(f"reading the permissions in {where}", RefusedError):
+            granted = list(arm.listed(f"{path}/providers/Microsoft.Authorization/permissions", "2022-04-01"))
+        if missing := [action for action in needed if not any(_allows(role, action) for role in granted)]:
+            yield Check(
+                subject,
+                WRONG,
+                f"no role assignment allows {', '.join(missing)}",
+                "give these credentials a role that allows them there, for example Contributor",
+            )
+        else:
+            yield Check(subject, OK, "role assignments allow the build (deny assignments and policies are not read)")
+
+    return run_check(subject, look)
+
+
+def _allows(role: Mapping[str, list[str]], action: str) -> bool:
+    """Whether a role allows an action."""
+
+    def is_among(kind: str) -> bool:
+        return any(fnmatch.fnmatchcase(action.lower(), pattern.lower()) for pattern in role.get(kind) or [])
+
+    return is_among("actions") and not is_among("notActions")

@@ -1,36 +1,78 @@
-"""Creates compute clients with the credentials of a run."""
+"""Clients of Azure with the credentials of a run: of the compute service, and of the Resource Manager."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
+import urllib.parse
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from imagegen.errors import ConfigError
-from imagegen.providers.azure.bounded import ClientOptions, client_options
+from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.azure.failures import reject_web_page, silence_libraries
 from imagegen.providers.azure.settings import Auth
-from imagegen.providers.deadline import Deadline
+from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
 
 if TYPE_CHECKING:
+    from azure.core.pipeline.transport import RequestsTransport
+    from azure.core.rest import HttpRequest, HttpResponse
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
     from azure.mgmt.compute import ComputeManagementClient
+    from azure.mgmt.core import ARMPipelineClient
 
-# The prefixes of Azure's own tools, and of Packer and Terraform.
-FAMILIES = ("AZURE", "ARM")
-TIMEOUTS: Final[ClientOptions] = {"connection_timeout": 20, "read_timeout": 120}
-_ID = r"[A-Za-z0-9.-]+"
-_IDS = {
+_IDS: Final = {
     "TENANT_ID": "a tenant's id or domain",
     "CLIENT_ID": "an application's id",
     "SUBSCRIPTION_ID": "a subscription's id",
 }
-_AUTHORITY = (
-    "AZURE_AUTHORITY_HOST",
-    r"(https://)?[A-Za-z0-9.-]+(:[0-9]+)?/?",
-    "a host name or an https:// URL of a sign-in host",
-)
+_HOST_NAME: Final = "management.azure.com"
+HOST: Final = f"https://{_HOST_NAME}"
+
+
+class ClientOptions(TypedDict, total=False):
+    """Options of the SDK's clients and credentials."""
+
+    transport: RequestsTransport
+    retry_total: int
+    connection_timeout: float
+    read_timeout: float
+
+
+_TIMEOUTS: Final[ClientOptions] = {"connection_timeout": 20, "read_timeout": 120}
+
+
+def _limits(deadline: Deadline | None) -> ClientOptions:
+    """The options that enforce a deadline; empty without one. When Azure throttles, the SDK would wait for minutes."""
+    if deadline is None:
+        return {}
+    return {
+        "transport": _transport(deadline),
+        "retry_total": RETRIES,
+        "connection_timeout": CONNECT_S,
+        "read_timeout": READ_S,
+    }
+
+
+def _transport(deadline: Deadline) -> RequestsTransport:
+    """The transport, which makes every request and every pause of the SDK, including those of a sign-in."""
+    from azure.core.exceptions import AzureError, ServiceRequestTimeoutError
+    from azure.core.pipeline.transport import RequestsTransport
+
+    class BoundedTransport(RequestsTransport):  # type: ignore[misc]  # the SDK imports it late, untyped
+        def send(self, request: object, **options: object) -> object:
+            if not deadline.left_s:
+                raise ServiceRequestTimeoutError(f"the limit of {deadline.limit_s:g} seconds has passed")
+            # Both, because a slow host may use both in full.
+            limits = {"connection_timeout": CONNECT_S, "read_timeout": READ_S}
+            return super().send(request, **options, **{name: min(s, deadline.left_s) for name, s in limits.items()})
+
+        def sleep(self, duration: float) -> None:
+            if not deadline.allows_pause(duration):
+                raise AzureError(f"Azure requests a pause of {duration:g} seconds")
+            super().sleep(duration)
+
+    return BoundedTransport()
 
 
 @contextlib.contextmanager
@@ -40,19 +82,19 @@ def compute(
     """A client for the subscription in `auth` or the environment. The SDK retries transient errors."""
     from azure.mgmt.compute import ComputeManagementClient
 
-    subscription = auth.subscription_id or subscription_id(environ)
+    subscription = subscription_of(environ, auth)
     with (
         credential_for(environ, auth, subscription, deadline) as credential,
         ComputeManagementClient(
-            credential, subscription, raw_response_hook=reject_web_page, **TIMEOUTS | client_options(deadline)
+            credential, subscription, raw_response_hook=reject_web_page, **_TIMEOUTS | _limits(deadline)
         ) as client,
     ):
         yield client
 
 
-def subscription_id(environ: Mapping[str, str]) -> str:
-    """The subscription of this run."""
-    subscription = _variable(environ, "SUBSCRIPTION_ID")
+def subscription_of(environ: Mapping[str, str], auth: Auth) -> str:
+    """The subscription in `auth`, or else in the environment."""
+    subscription = auth.subscription_id or _variable(environ, "SUBSCRIPTION_ID")
     if not subscription:
         raise ConfigError(
             "the Azure subscription is not set",
@@ -71,14 +113,13 @@ def credential_for(
     if auth.method == "cli":
         # With the subscription, `az` chooses the right one of several accounts.
         return AzureCliCredential(subscription=subscription)
-    _check(environ, *_AUTHORITY)
+    host = r"(https://)?[A-Za-z0-9.-]+(:[0-9]+)?/?"
+    _check(environ, "AZURE_AUTHORITY_HOST", host, "a host name or an https:// URL of a sign-in host")
     tenant, client = (_variable(environ, name) for name in ("TENANT_ID", "CLIENT_ID"))
     named = auth.client_secret_env
     secret = environ.get(named, "") if named else _variable(environ, "CLIENT_SECRET")
     if tenant and client and secret:
-        return ClientSecretCredential(
-            tenant, client, secret, raw_response_hook=reject_web_page, **client_options(deadline)
-        )
+        return ClientSecretCredential(tenant, client, secret, raw_response_hook=reject_web_page, **_limits(deadline))
     if named:
         # The config requires this secret, so no other identity is used.
         raise ConfigError(
@@ -88,7 +129,7 @@ def credential_for(
     # Supports federated tokens, managed identities and `az login`. It reads the environment of the process, and so does
     # the SDK for proxies and certificates: they accept no other environment.
     try:
-        return DefaultAzureCredential(raw_response_hook=reject_web_page, **client_options(deadline))
+        return DefaultAzureCredential(raw_response_hook=reject_web_page, **_limits(deadline))
     except (ValueError, OSError) as error:
         # For example because a certificate file does not exist.
         variables = " ".join(sorted(name for name in environ if name.startswith("AZURE_")))
@@ -98,9 +139,10 @@ def credential_for(
 
 
 def _variable(environ: Mapping[str, str], name: str) -> str:
-    full = next((full for family in FAMILIES if environ.get(full := f"{family}_{name}")), "")
+    """A variable with the prefix of Azure's own tools, or else with that of Packer and Terraform."""
+    full = next((full for full in (f"AZURE_{name}", f"ARM_{name}") if environ.get(full)), "")
     if full and name in _IDS:
-        _check(environ, full, _ID, _IDS[name])
+        _check(environ, full, r"[A-Za-z0-9.-]+", _IDS[name])
     return environ.get(full, "")
 
 
@@ -109,3 +151,87 @@ def _check(environ: Mapping[str, str], name: str, form: str, what: str) -> None:
     value = environ.get(name, "")
     if value and re.fullmatch(form, value) is None:
         raise ConfigError(f"{name}={value!a} is not {what}", hint=f"correct {name}, or unset it")
+
+
+@dataclasses.dataclass(frozen=True)
+class Arm:
+    """The Resource Manager of one subscription: its groups, deployments and vaults. Raises the errors of the SDK."""
+
+    client: ARMPipelineClient[HttpRequest, HttpResponse]
+    subscription: str
+
+    @property
+    def root(self) -> str:
+        """The path of the subscription."""
+        return f"/subscriptions/{self.subscription}"
+
+    def listed(self, path: str, version: str, **query: str) -> Iterator[Any]:
+        """Every item of a collection, page by page; none where the collection does not exist."""
+        page = self._request("GET", path, {"api-version": version, **query})
+        while page:
+            yield from page.get("value", [])
+            following = page.get("nextLink")
+            page = self._request("GET", _path_of(following), {}) if following else None
+
+    def get(self, path: str, version: str) -> Any | None:  # noqa: ANN401 - each API has forms of its own
+        """A resource, or None where it does not exist."""
+        return self._request("GET", path, {"api-version": version})
+
+    def post(self, path: str, version: str) -> Any | None:  # noqa: ANN401 - as above
+        return self._request("POST", path, {"api-version": version})
+
+    def delete(self, path: str, version: str) -> None:
+        """Request the deletion of a resource, which the Resource Manager completes later."""
+        self._request("DELETE", path, {"api-version": version})
+
+    def _request(self, method: str, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+        from azure.core.exceptions import DecodeError, HttpResponseError
+        from azure.core.rest import HttpRequest
+        from azure.mgmt.core.exceptions import ARMErrorFormat
+
+        response = self.client.send_request(HttpRequest(method, f"{HOST}{path}", params=dict(query)))
+        # A web page with status 404 is from a proxy.
+        if response.status_code == 404 and "json" in (response.content_type or ""):
+            return None
+        if response.status_code >= 400:
+            raise HttpResponseError(response=response, error_format=ARMErrorFormat)
+        try:
+            body: dict[str, Any] = response.json() if response.content else {}
+        except ValueError as error:
+            # The error of the SDK's own clients.
+            raise DecodeError("the body is not JSON", response=response, error=error) from error
+        return body
+
+
+def _path_of(link: str) -> str:
+    """The path and query of a link to the next page. Another host must not get the credentials."""
+    parts = urllib.parse.urlsplit(link)
+    if (parts.scheme, parts.hostname) not in (("https", _HOST_NAME), ("", None)):
+        raise RefusedError(f"the next page of Azure's answer is at {link.partition('?')[0]}, which is not below {HOST}")
+    return urllib.parse.urlunsplit(parts._replace(scheme="", netloc="", fragment=""))
+
+
+@contextlib.contextmanager
+def resource_manager(environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None) -> Iterator[Arm]:
+    """Connect to the subscription in `auth` or the environment. Retries transient errors until the deadline."""
+    from azure.core.pipeline import policies
+    from azure.mgmt.core import ARMPipelineClient
+    from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
+
+    subscription = subscription_of(environ, auth)
+    options = _TIMEOUTS | _limits(deadline)
+    with credential_for(environ, auth, subscription, deadline) as credential:
+        client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
+            base_url=HOST,
+            policies=[
+                policies.RequestIdPolicy(),
+                policies.UserAgentPolicy(),
+                policies.RetryPolicy(**options),
+                ARMChallengeAuthenticationPolicy(credential, f"{HOST}/.default"),
+                policies.CustomHookPolicy(raw_response_hook=reject_web_page),
+                policies.SensitiveHeaderCleanupPolicy(),
+            ],
+            **options,
+        )
+        with client:
+            yield Arm(client, subscription)

@@ -1,50 +1,174 @@
 """Checks that the resources that a config names exist, and that the build can use them."""
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, TypedDict
 
 from imagegen.errors import RefusedError
-from imagegen.providers.azure.arm import Arm
+from imagegen.providers.azure.client import Arm
 from imagegen.providers.azure.failures import explain_errors
+from imagegen.providers.azure.gallery import SUCCEEDED, definition_of, fixed_version, is_version_name, region_key
 from imagegen.providers.azure.settings import Settings
-from imagegen.providers.checks import OK, WRONG, Check, run_check
+from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, run_check
+from imagegen.providers.tags import IMAGE_ID
 
-_GROUPS_API: Final = "2021-04-01"
+_GALLERIES_API: Final = "2024-03-03"
 _NETWORKS_API: Final = "2024-05-01"
-_VAULTS_API: Final = "2023-07-01"
-_ENCRYPTION_SETS_API: Final = "2023-04-02"
+_NETWORKS: Final = "providers/Microsoft.Network/virtualNetworks"
+_STANDARD: Final = "Standard"
+# The default of Azure.
+_FIRST: Final = "V1"
+# The security types of a definition that accept the image of a builder with this one; Azure ignores case.
+_ACCEPTED_BY: Final = {
+    _STANDARD: frozenset(
+        {"standard", "trustedlaunchsupported", "confidentialvmsupported", "trustedlaunchandconfidentialvmsupported"}
+    ),
+    "TrustedLaunch": frozenset({"trustedlaunch", "trustedlaunchsupported", "trustedlaunchandconfidentialvmsupported"}),
+    "ConfidentialVM": frozenset(
+        {"confidentialvm", "confidentialvmsupported", "trustedlaunchandconfidentialvmsupported"}
+    ),
+}
+
+
+class _Definition(TypedDict, total=False):
+    """The properties of an image definition in the Resource Manager."""
+
+    osType: str
+    osState: str
+    architecture: str
+    hyperVGeneration: str
+    features: list[dict[str, str]]
+
+
+def definition_checks(arm: Arm, settings: Settings) -> list[Check]:
+    """Check whether the image definition accepts the image of such a builder.
+
+    Azure itself reports that only after the build, at the capture.
+    """
+    subject = f"image definition {definition_of(settings)}"
+    return run_check(subject, lambda: _definition(arm, settings, subject))
+
+
+def version_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]:
+    """Check that a version that the config decides is free; one from the time always is."""
+    return run_check("version", lambda: _version(arm, settings, kubernetes))
 
 
 def existing_checks(arm: Arm, settings: Settings) -> list[Check]:
     """Check the resource group, key vault, network and disk encryption set that the config names."""
     checks = []
     if group := settings.build_resource_group:
-        path = f"{arm.root}/resourceGroups/{group}"
-        subject = f"resource group {group}"
-        checks += run_check(subject, lambda: _placed(arm, subject, path, _GROUPS_API, settings.location))
-        if settings.key_vault:
-            vault = f"{path}/providers/Microsoft.KeyVault/vaults/{settings.key_vault}"
-            checks += run_check(f"key vault {settings.key_vault}", lambda: _vault(arm, settings, vault))
-    if settings.network.virtual_network:
-        subject = f"virtual network {settings.network.virtual_network}"
-        checks += run_check(subject, lambda: _network(arm, settings, subject))
+        path, subject = f"{arm.root}/resourceGroups/{group}", f"resource group {group}"
+        checks += run_check(subject, lambda: _placed(arm, settings, subject, path, "2021-04-01"))
+        if vault := settings.key_vault:
+            checks += run_check(f"key vault {vault}", lambda: _vault(arm, settings, path))
+    if network := settings.network.virtual_network:
+        checks += run_check(f"virtual network {network}", lambda: _network(arm, settings))
     if keys := settings.disk_encryption_set:
         subject = f"disk encryption set {keys.rpartition('/')[2]}"
-        checks += run_check(subject, lambda: _placed(arm, subject, keys, _ENCRYPTION_SETS_API, settings.location))
+        checks += run_check(subject, lambda: _placed(arm, settings, subject, keys, "2023-04-02"))
     return checks
 
 
-def _placed(arm: Arm, subject: str, path: str, version: str, location: str) -> Iterator[Check]:
+def _definition_path(arm: Arm, settings: Settings) -> str:
+    group, gallery, name = definition_of(settings).path
+    return f"{arm.root}/resourceGroups/{group}/providers/Microsoft.Compute/galleries/{gallery}/images/{name}"
+
+
+def _definition(arm: Arm, settings: Settings, subject: str) -> list[Check]:
+    with explain_errors(f"reading the {subject}", RefusedError):
+        image = arm.get(_definition_path(arm, settings), _GALLERIES_API)
+    if image is None:
+        return [Check(subject, WRONG, "it does not exist", definition_of(settings).missing)]
+    found: _Definition = image["properties"]
+    features = {str(feature.get("name")).lower(): feature.get("value") for feature in found.get("features") or []}
+    security = features.get("securitytype") or _STANDARD
+    kind = f"{found.get('osType')}, {found.get('osState')}, {found.get('hyperVGeneration') or _FIRST}, {security}"
+    return [
+        *_wrong_kind(subject, found, settings.generation),
+        *_wrong_security(subject, security, settings.security_type),
+    ] or [Check(subject, OK, kind)]
+
+
+def _wrong_kind(subject: str, found: _Definition, generation: int) -> Iterator[Check]:
+    another = "write another definition to targets.azure.gallery.definition, or create one"
+    has = found.get("hyperVGeneration") or _FIRST
+    kinds = (
+        ("OS type", found.get("osType") or "", "Windows", f"{another} with --os-type Windows"),
+        ("OS state", found.get("osState") or "", "Generalized", f"{another} with --os-state Generalized"),
+        ("architecture", found.get("architecture") or "x64", "x64", f"{another} with --architecture x64"),
+        (
+            "Hyper-V generation",
+            has,
+            f"V{generation}",
+            f"set targets.azure.generation to {has.removeprefix('V')}, or {another} of generation V{generation}",
+        ),
+    )
+    for what, actual, expected, hint in kinds:
+        if actual.lower() != expected.lower():
+            yield Check(subject, WRONG, f"its {what} is {actual}, but the image has {expected}", hint)
+
+
+def _wrong_security(subject: str, actual: str, expected: str) -> Iterator[Check]:
+    feature = "without a SecurityType" if expected == _STANDARD else f"with --features SecurityType={expected}"
+    if actual.lower() not in _ACCEPTED_BY[expected]:
+        yield Check(
+            subject,
+            WRONG,
+            f"its security type is {actual}, but targets.azure.security_type is {expected}",
+            f"create a definition {feature}, or change targets.azure.security_type",
+        )
+    elif actual.lower().endswith("supported"):
+        # Seen in 2023 and 2024 (packer-plugin-azure#304, microsoft/STL#4682); Azure may have fixed it since.
+        yield Check(
+            subject,
+            UNKNOWN,
+            f"its security type is {actual}, for which Azure has rejected images captured from a virtual machine",
+            f"if the capture fails, create a definition {feature}",
+        )
+
+
+def _version(arm: Arm, settings: Settings, kubernetes: str) -> Iterator[Check]:
+    name, definition = fixed_version(settings, kubernetes), definition_of(settings)
+    if name is None:
+        return
+    subject = f"version {definition}/{name}"
+    instead = "set targets.azure.gallery.version to date"
+    if not is_version_name(name):
+        yield Check(subject, WRONG, "a gallery version needs three integers", instead)
+        return
+    with explain_errors(f"reading {subject}", RefusedError):
+        version = arm.get(f"{_definition_path(arm, settings)}/versions/{name}", _GALLERIES_API)
+    state = (version or {}).get("properties", {}).get("provisioningState")
+    if version is None:
+        yield Check(subject, OK, "the version is free")
+    elif state == SUCCEEDED and IMAGE_ID in (version.get("tags") or {}):
+        # Only a lock tells which image it is.
+        yield Check(
+            subject,
+            UNKNOWN,
+            "it exists: `build` publishes it if it is the image of this config, and otherwise fails",
+            f"if it is another image, {instead}",
+        )
+    else:
+        yield Check(
+            subject,
+            WRONG,
+            f"it exists already ({state}), and imagegen never overwrites a version",
+            f"{instead}, or delete it: `{definition.deletion(name)}`",
+        )
+
+
+def _placed(arm: Arm, settings: Settings, subject: str, path: str, version: str) -> Iterator[Check]:
     """Check that a resource exists in the build region."""
     with explain_errors(f"looking for the {subject}", RefusedError):
         resource = arm.get(path, version)
-    yield _check_location(subject, resource, location)
+    yield _check_location(subject, resource, settings.location)
 
 
 def _check_location(subject: str, resource: Mapping[str, object] | None, location: str) -> Check:
     if resource is None:
         return Check(subject, WRONG, "it does not exist", "create it, or correct targets.azure")
-    region = str(resource.get("location", "")).replace(" ", "").lower()
+    region = region_key(str(resource.get("location", "")))
     if region != location:
         return Check(
             subject,
@@ -55,48 +179,40 @@ def _check_location(subject: str, resource: Mapping[str, object] | None, locatio
     return Check(subject, OK, f"in {region}")
 
 
-def _vault(arm: Arm, settings: Settings, path: str) -> Iterator[Check]:
-    subject = f"key vault {settings.key_vault}"
+def _vault(arm: Arm, settings: Settings, group: str) -> Iterator[Check]:
+    name, subject = settings.key_vault, f"key vault {settings.key_vault}"
     with explain_errors(f"looking for the {subject}", RefusedError):
-        found = arm.get(path, _VAULTS_API)
+        found = arm.get(f"{group}/providers/Microsoft.KeyVault/vaults/{name}", "2023-07-01")
     placed = _check_location(subject, found, settings.location)
     if found is not None and placed.verdict == OK and not found.get("properties", {}).get("enabledForDeployment"):
         yield Check(
             subject,
             WRONG,
             "it is not enabled for deployment, so virtual machines cannot read it",
-            f"enable it: `az keyvault update --name {settings.key_vault} --enabled-for-deployment true`",
+            f"enable it: `az keyvault update --name {name} --enabled-for-deployment true`",
         )
     else:
         yield placed
 
 
-def _network(arm: Arm, settings: Settings, subject: str) -> Iterator[Check]:
-    network = settings.network
+def _network(arm: Arm, settings: Settings) -> list[Check]:
+    name, group = str(settings.network.virtual_network), settings.network.resource_group
+    subject = f"virtual network {name}"
     with explain_errors(f"looking for the {subject}", RefusedError):
-        if network.resource_group:
-            networks = f"{arm.root}/resourceGroups/{network.resource_group}/providers/Microsoft.Network/virtualNetworks"
-            single = arm.get(f"{networks}/{network.virtual_network}", _NETWORKS_API)
+        if group:
+            single = arm.get(f"{arm.root}/resourceGroups/{group}/{_NETWORKS}/{name}", _NETWORKS_API)
             found = [single] if single else []
         else:
-            networks = f"{arm.root}/providers/Microsoft.Network/virtualNetworks"
-            found = [
-                candidate
-                for candidate in arm.listed(networks, _NETWORKS_API)
-                if str(candidate["name"]).lower() == str(network.virtual_network).lower()
-            ]
+            networks = arm.listed(f"{arm.root}/{_NETWORKS}", _NETWORKS_API)
+            found = [network for network in networks if str(network["name"]).lower() == name.lower()]
     if len(found) > 1:
-        yield Check(
-            subject,
-            WRONG,
-            f"{len(found)} networks have this name",
-            "set targets.azure.network.resource_group and subnet",
-        )
-        return
+        instead = "set targets.azure.network.resource_group and subnet"
+        return [Check(subject, WRONG, f"{len(found)} networks have this name", instead)]
     placed = _check_location(subject, found[0] if found else None, settings.location)
-    yield placed
-    if found and placed.verdict == OK:
-        yield _subnet(network.subnet, [subnet["name"] for subnet in found[0].get("properties", {}).get("subnets", [])])
+    if placed.verdict != OK:
+        return [placed]
+    names = [subnet["name"] for subnet in found[0].get("properties", {}).get("subnets", [])]
+    return [placed, _subnet(settings.network.subnet, names)]
 
 
 def _subnet(wanted: str | None, names: list[str]) -> Check:

@@ -36,8 +36,6 @@ _SIGN_IN: Final = re.compile(r"(AADSTS([0-9]+): .*?)(?:\.?\s+Trace ID|\.\s|\.?$)
 _SIGN_IN_STATUS: Final = re.compile(r"HTTP Error: ([0-9]{3})$", re.MULTILINE)
 # A code of Azure, or MSAL's error for an unknown tenant.
 _REJECTED: Final = re.compile(r"AADSTS[0-9]+|rejects our request")
-# Errors of `requests`, and of MSAL for an answer that it cannot parse.
-_BROKEN: Final = (OSError, ValueError, RuntimeError)
 # DefaultAzureCredential keeps only the text of a broken connection, not its exception.
 _IN_CHAIN: Final = re.compile(
     r"^(?:\s+\w+Credential: Authentication failed: (.*)"
@@ -49,38 +47,37 @@ _NETWORK_HINT: Final = "check the network, then run it again"
 _RERUN_HINT: Final = "run it again when the cause is gone"
 # The statuses of transient errors.
 _TRANSIENT: Final = frozenset({408, 429, 500, 502, 503, 504})
-_OK: Final = 200
-_LIBRARIES: Final = ("azure", "msal")
 
 
 class NotAzureError(Exception):
     """A proxy, a web filter or a gateway answered instead of Azure."""
 
-    def __init__(self, host: str, status: int, reason: str, kind: str) -> None:
-        super().__init__(f"{host} answered {status}{f' {reason}' if reason else ''} with {kind} instead of JSON")
-        self.host = host
-        self.status = status
+    def __init__(self, response: Any, kind: str) -> None:  # noqa: ANN401 - a response of one of the SDK's two kinds
+        self.host = str(response.request.url).partition("://")[2].partition("/")[0]
+        self.status = response.status_code
+        reason = f" {response.reason}" if response.reason else ""
+        super().__init__(f"{self.host} answered {self.status}{reason} with {kind} instead of JSON")
 
 
 def silence_libraries() -> None:
     """Keep warnings and tracebacks of the libraries off standard error: `explain_errors` reports them once."""
-    for name in _LIBRARIES:
+    for name in ("azure", "msal"):
         logger = logging.getLogger(name)
         # Python prints records without a handler. Applications that configure logging still get all records.
         if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
             logger.addHandler(logging.NullHandler())
 
 
-def reject_web_page(pipeline_response: Any) -> None:  # noqa: ANN401 - a PipelineResponse of one of the SDK's two kinds
+def reject_web_page(pipeline_response: Any) -> None:  # noqa: ANN401 - as above, in a PipelineResponse
     """Reject web pages with a hook for every response, because the SDK would parse them as JSON and crash."""
     response = pipeline_response.http_response
     # The metadata service uses http: after an invalid answer the SDK tries the next credential.
     is_api = str(response.request.url).startswith("https://")
     # For other statuses the SDK raises its own error, after retries of transient ones.
     if is_api and response.status_code < 400 and _is_not_json(response):
-        raise _not_azure(response, _media_type(response))
-    if is_api and response.status_code == _OK and response.request.method == "GET" and not response.content:
-        raise _not_azure(response, "an empty body")
+        raise NotAzureError(response, _media_type(response))
+    if is_api and response.status_code == 200 and response.request.method == "GET" and not response.content:
+        raise NotAzureError(response, "an empty body")
 
 
 def is_transient(error: Exception) -> bool:
@@ -112,9 +109,10 @@ def is_broken_off(error: ClientAuthenticationError) -> bool:
     # Without any credential there was no request.
     if isinstance(error, CredentialUnavailableError) or any(_REJECTED.search(str(cause)) for cause in causes):
         return False
-    broken = (cause for cause in causes if isinstance(cause, (*_BROKEN, AzureError)))
-    return any(not isinstance(cause, ClientAuthenticationError) for cause in broken) or bool(
-        _IN_CHAIN.search(str(error))
+    # Errors of `requests`, and of MSAL for an answer that it cannot parse.
+    broken = (OSError, ValueError, RuntimeError, AzureError)
+    return _IN_CHAIN.search(str(error)) is not None or any(
+        isinstance(cause, broken) and not isinstance(cause, ClientAuthenticationError) for cause in causes
     )
 
 
@@ -136,25 +134,23 @@ def explain_errors(doing: str, failure: type[ImagegenError], *, missing: str = "
     except sdk.HttpResponseError as error:
         raise _from_answer(doing, error, failure, missing) from error
     except sdk.AzureError as error:
-        raise failure(f"{doing}: {_first_line(error)}", hint=_NETWORK_HINT, details=_notes(error)) from error
+        raise failure(f"{doing}: {first_line(error)}", hint=_NETWORK_HINT, details=_notes(error)) from error
 
 
 def _not_signed_in(doing: str, error: ClientAuthenticationError, failure: type[ImagegenError]) -> ImagegenError:
-    for cause in _causes(error):
-        if isinstance(cause, NotAzureError):
-            return _intercepted(doing, cause, failure)
+    if page := next((cause for cause in _causes(error) if isinstance(cause, NotAzureError)), None):
+        return _intercepted(doing, page, failure)
     text = str(error)
-    status = _SIGN_IN_STATUS.search(text)
-    if status is not None:
+    if status := _SIGN_IN_STATUS.search(text):
         return failure(
             f"{doing}: {_SIGN_IN_HOST} answered {status[1]} to the sign-in", hint=_RERUN_HINT, details=_notes(error)
         )
     if is_broken_off(error):
         attempt = _IN_CHAIN.search(text)
-        reason = attempt[1] or attempt[2] if attempt else _first_line(error).removeprefix("Authentication failed: ")
+        reason = attempt[1] or attempt[2] if attempt else first_line(error).removeprefix("Authentication failed: ")
         return failure(f"{doing}: {_SIGN_IN_HOST}: {reason}", hint=_NETWORK_HINT, details=_notes(error))
     answer = _SIGN_IN.search(text)
-    reason = answer[1] if answer else _first_line(error).removeprefix("Authentication failed: ")
+    reason = answer[1] if answer else first_line(error).removeprefix("Authentication failed: ")
     hint = _SIGN_IN_HINTS.get(answer[2], _CREDENTIALS_HINT) if answer else _CREDENTIALS_HINT
     unusable = failure if issubclass(failure, PublishError) else ConfigError
     return unusable(f"{doing}: no usable Azure credentials: {reason}", hint=hint, details=_notes(error))
@@ -165,11 +161,12 @@ def _from_answer(doing: str, error: HttpResponseError, failure: type[ImagegenErr
 
     if error.response is not None and (_is_not_json(error.response) or isinstance(error, DecodeError)):
         kind = "a broken body" if isinstance(error, DecodeError) else _media_type(error.response)
-        return _intercepted(doing, _not_azure(error.response, kind), failure, _notes(error))
+        return _intercepted(doing, NotAzureError(error.response, kind), failure, _notes(error))
     headers = getattr(error.response, "headers", None) or {}
     details = (f"request id: {headers.get('x-ms-request-id', 'unknown')}", *_notes(error))
-    code = error.error.code if error.error is not None and error.error.code else str(error.status_code)
-    reason = error.error.message if error.error is not None and error.error.message else _first_line(error)
+    answer = error.error
+    code = answer.code if answer is not None and answer.code else str(error.status_code)
+    reason = answer.message if answer is not None and answer.message else first_line(error)
     if error.status_code == 404 and missing:
         return ConfigError(f"{doing}: {code}", hint=missing, details=details)
     return failure(
@@ -184,15 +181,9 @@ def _from_answer(doing: str, error: HttpResponseError, failure: type[ImagegenErr
 def _intercepted(
     doing: str, error: NotAzureError, failure: type[ImagegenError], details: tuple[str, ...] = ()
 ) -> ImagegenError:
-    if error.status in _TRANSIENT:
-        hint = _RERUN_HINT
-    else:
-        hint = f"allow access to {error.host}: a proxy (HTTPS_PROXY) or a web filter answers instead"
+    filtered = f"allow access to {error.host}: a proxy (HTTPS_PROXY) or a web filter answers instead"
+    hint = _RERUN_HINT if error.status in _TRANSIENT else filtered
     return failure(f"{doing}: {error}", hint=hint, details=details)
-
-
-def _not_azure(response: Any, kind: str) -> NotAzureError:  # noqa: ANN401 - as above
-    return NotAzureError(_host(response), response.status_code, response.reason or "", kind)
 
 
 def _is_not_json(response: Any) -> bool:  # noqa: ANN401 - as above
@@ -202,10 +193,6 @@ def _is_not_json(response: Any) -> bool:  # noqa: ANN401 - as above
 
 def _media_type(response: Any) -> str:  # noqa: ANN401 - as above
     return str(response.headers.get("Content-Type") or "").partition(";")[0].strip().lower()
-
-
-def _host(response: Any) -> str:  # noqa: ANN401 - as above
-    return str(response.request.url).partition("://")[2].partition("/")[0]
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
@@ -220,6 +207,6 @@ def _notes(error: Exception) -> tuple[str, ...]:
     return tuple(getattr(error, "__notes__", ()))
 
 
-def _first_line(error: Exception) -> str:
-    # Further lines of the SDK are for programmers.
+def first_line(error: Exception) -> str:
+    """The first line of an error of the SDK: further lines are for programmers."""
     return next(iter(str(error).splitlines()), type(error).__name__)

@@ -1,8 +1,11 @@
-"""Finds the gallery version of a plan, and reads the replication of versions."""
+"""The image definition in a Compute Gallery: its versions, their replicas, the version of a plan and the next one."""
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import enum
+import itertools
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -11,7 +14,6 @@ from packaging.version import Version
 
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import CloudImage, RunFacts, SearchResult
-from imagegen.providers.azure.definition import Definition, definition_of, state_word
 from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.tags import REJECTED, REPORT, is_same_image
@@ -24,14 +26,62 @@ if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
 
 SUCCEEDED = "Succeeded"
-CREATING = "Creating"
 UPDATING = "Updating"
 FAILED = "Failed"
 COMPLETED = "Completed"
 MARK_LIMIT_S = 600.0
 APPEARING_LIMIT_S = 120.0
+# The versions for runs in the same second; 235959 times this number is below the largest integer.
+PER_SECOND = 1000
+RERUN = "run the same command again: it continues, and keeps finished copies"
 # The end of the resource id in the artifact of Packer's plugin; its case may differ.
 _VERSION_ID: Final = re.compile(r"/galleries/[^/\s]+/images/[^/\s]+/versions/(?P<name>[0-9.]+)", re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Definition:
+    """The place of an image definition."""
+
+    resource_group: str
+    gallery: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.gallery}/{self.name}"
+
+    @property
+    def path(self) -> tuple[str, str, str]:
+        """The names with which requests of the SDK begin."""
+        return self.resource_group, self.gallery, self.name
+
+    @property
+    def missing(self) -> str:
+        """The hint where it does not exist."""
+        return (
+            f"the gallery {self.gallery} in resource group {self.resource_group} and its image definition {self.name} "
+            "must exist: create them, or correct targets.azure.gallery in the config"
+        )
+
+    def versions(self, client: ComputeManagementClient) -> list[GalleryImageVersion]:
+        """All versions, without their replication status."""
+        with explain_errors(f"listing the versions of {self}", RefusedError, missing=self.missing):
+            return list(client.gallery_image_versions.list_by_gallery_image(*self.path))
+
+    def version(self, client: ComputeManagementClient, name: str) -> GalleryImageVersion:
+        """One version with its replication status. Raises the errors of the SDK."""
+        return client.gallery_image_versions.get(*self.path, name, expand="ReplicationStatus")
+
+    def deletion(self, version: str) -> str:
+        """The command that deletes one version."""
+        return (
+            f"az sig image-version delete --resource-group {self.resource_group} --gallery-name {self.gallery} "
+            f"--gallery-image-definition {self.name} --gallery-image-version {version}"
+        )
+
+
+def definition_of(settings: Settings) -> Definition:
+    """The image definition of a target."""
+    return Definition(settings.gallery.resource_group, settings.gallery.name, settings.gallery.definition)
 
 
 def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: RunFacts) -> SearchResult:
@@ -47,15 +97,20 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: 
     ]
     built = [version for version in same if is_built(client, definition, version, home)]
     if built:
-        best = max(built, key=lambda version: (not is_rejected(version), Version(version.name or "0")))
+        best = max(
+            built,
+            key=lambda version: ((version.tags or {}).get(REPORT) != REJECTED, Version(version.name or "0")),
+        )
         return SearchResult(cloud_image(best, definition, home))
     failed = [version.name or "" for version in same if version.provisioning_state == FAILED]
-    return SearchResult(None, tuple(_failure(client, definition, name) for name in failed))
-
-
-def _failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
-    reason, command = reason_of_failure(client, definition, name), definition.deletion(name)
-    return f"{definition}/{name} of this image is in state Failed ({reason}) and is not used; delete it: `{command}`"
+    return SearchResult(
+        None,
+        tuple(
+            f"{definition}/{name} of this image is in state Failed ({reason_of_failure(client, definition, name)}) "
+            f"and is not used; delete it: `{definition.deletion(name)}`"
+            for name in failed
+        ),
+    )
 
 
 def read_built(
@@ -77,10 +132,7 @@ def read_built(
 
     version = wait_for(poll, limit_s=APPEARING_LIMIT_S, clock=clock, is_transient=is_transient)
     if version is None:
-        raise PublishError(
-            f"{definition}/{name} was built, but the gallery does not show it",
-            hint="run the same command again: it continues, and keeps finished copies",
-        )
+        raise PublishError(f"{definition}/{name} was built, but the gallery does not show it", hint=RERUN)
     return cloud_image(version, definition, plan.settings.location)
 
 
@@ -95,24 +147,19 @@ def mark(
     def poll() -> GalleryImageVersion | None:
         # Azure allows one update at a time, and an earlier run may have started one.
         version = definition.version(client, name)
-        return version if version.provisioning_state in (SUCCEEDED, FAILED) else None
+        return version if is_settled(version) else None
 
     version = wait_for(poll, limit_s=MARK_LIMIT_S, clock=clock, is_transient=is_transient)
     if version is None:
         raise PublishError(f"another update of {image.name} did not end within {MARK_LIMIT_S / 60:g} minutes")
     # polling=False: publishing waits for the end of the update.
-    client.gallery_image_versions.begin_update(
-        definition.resource_group,
-        definition.gallery,
-        definition.name,
-        name,
-        GalleryImageVersionUpdate(tags={**(version.tags or {}), REPORT: report}),
-        polling=False,
-    )
+    update = GalleryImageVersionUpdate(tags={**(version.tags or {}), REPORT: report})
+    client.gallery_image_versions.begin_update(*definition.path, name, update, polling=False)
 
 
-def is_rejected(version: GalleryImageVersion) -> bool:
-    return (version.tags or {}).get(REPORT) == REJECTED
+def is_settled(version: GalleryImageVersion) -> bool:
+    """Whether no update of a version is running."""
+    return version.provisioning_state in (SUCCEEDED, FAILED)
 
 
 def is_built(client: ComputeManagementClient, definition: Definition, version: GalleryImageVersion, home: str) -> bool:
@@ -124,8 +171,7 @@ def is_built(client: ComputeManagementClient, definition: Definition, version: G
 
 def has_image(version: GalleryImageVersion, home: str) -> bool:
     """Whether a failed version contains an image in the build region, because only another region failed."""
-    replica = replication(version).get(home)
-    return replica is not None and replica.state == COMPLETED
+    return replication(version).get(home, Replica()).state == COMPLETED
 
 
 def reason_of_failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
@@ -152,9 +198,9 @@ def _read(client: ComputeManagementClient, definition: Definition, name: str) ->
 class Replica:
     """The replication to one region."""
 
-    state: str
-    details: str
-    progress: int
+    state: str = "Unknown"
+    details: str = ""
+    progress: int = 0
 
 
 def replication(version: GalleryImageVersion) -> dict[str, Replica]:
@@ -168,11 +214,11 @@ def replication(version: GalleryImageVersion) -> dict[str, Replica]:
 
 def replica_of(replicas: Mapping[str, Replica], region: str) -> Replica:
     """The replica in a region. Where Azure returns only other replicas, this one does not exist yet."""
-    return replicas.get(region, Replica("Unknown", "", 0) if replicas else Replica(COMPLETED, "", 100))
+    return replicas.get(region, Replica() if replicas else Replica(COMPLETED, progress=100))
 
 
 def region_key(name: str) -> str:
-    """The name of a region in configs; galleries return display names such as `West Europe`."""
+    """The name of a region in configs; Azure also returns display names such as `West Europe`."""
     return name.replace(" ", "").lower()
 
 
@@ -185,4 +231,73 @@ def cloud_image(version: GalleryImageVersion, definition: Definition, region: st
         f"{definition}/{version.name}",
         {SUCCEEDED: "available", UPDATING: "pending"}.get(state, state),
         (version.tags or {}).get(REPORT, ""),
+    )
+
+
+def state_word(value: object) -> str:
+    """A state of Azure as text. str() of the SDK's enumerations would return the Python name."""
+    return str(value.value if isinstance(value, enum.Enum) else value or "")
+
+
+def next_version(client: ComputeManagementClient, plan: BuildPlan[Settings], run: RunFacts, chance: int) -> str:
+    """The version of a build of this plan, by the rule in the config; raises where that version exists.
+
+    `chance`, a random number below PER_SECOND, distinguishes runs that start in the same second: neither sees the
+    version of the other before its capture, hours later.
+    """
+    definition = definition_of(plan.settings)
+    taken = {version.name or "": version for version in definition.versions(client)}
+    fixed = fixed_version(plan.settings, plan.image.versions["kubernetes"])
+    if fixed is not None:
+        _check_free(client, fixed, plan.settings.gallery.version, definition, taken)
+        return fixed
+    time = datetime.datetime.fromisoformat(run.started).astimezone(datetime.UTC)
+    patch = int(time.strftime("%H%M%S")) * PER_SECOND + chance
+    candidates = (f"{time.year}.{time.month * 100 + time.day}.{patch + more}" for more in itertools.count())
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def fixed_version(settings: Settings, kubernetes: str) -> str | None:
+    """The version that `gallery.version` decides; None where it comes from the time."""
+    rule = settings.gallery.version
+    return {"date": None, "kubernetes": kubernetes}.get(rule, rule)
+
+
+def is_version_name(text: str) -> bool:
+    """Whether a gallery accepts the text as a version: three integers of 32 bits."""
+    match = re.fullmatch(r"([0-9]+)\.([0-9]+)\.([0-9]+)", text)
+    return match is not None and max(map(int, match.groups())) < 2**31
+
+
+def _check_free(
+    client: ComputeManagementClient,
+    version: str,
+    rule: str,
+    definition: Definition,
+    taken: Mapping[str, GalleryImageVersion],
+) -> None:
+    if not is_version_name(version):
+        what = f"Kubernetes {version}" if rule == "kubernetes" else version
+        raise RefusedError(
+            f"{what} is not a valid gallery version: it needs three integers",
+            hint="set targets.azure.gallery.version to date",
+        )
+    if version not in taken:
+        return
+    label, instead = f"{definition}/{version}", "date" if rule == "kubernetes" else "another number or to date"
+    another = f"set targets.azure.gallery.version to {instead}"
+    state = state_word(taken[version].provisioning_state)
+    if state == FAILED:
+        raise RefusedError(
+            f"{label} exists and is in state Failed ({reason_of_failure(client, definition, version)}): "
+            "Azure creates no second version with the same number",
+            hint=f"delete it: `{definition.deletion(version)}`, or {another}",
+        )
+    if state == "Creating":
+        raise RefusedError(
+            f"another build is creating {label}", hint=f"wait for it and run the same command again, or {another}"
+        )
+    raise RefusedError(
+        f"{label} exists already, and imagegen never overwrites a version",
+        hint=f"{another}, or delete that version",
     )

@@ -11,14 +11,12 @@ from imagegen.artifacts.lock import LockedBase
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
-from imagegen.providers.azure import base, checks, gallery, numbering, removal, source, tags, vault
+from imagegen.providers.azure import checks, gallery, source, tags
 from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
-from imagegen.providers.azure.arm import resource_manager
-from imagegen.providers.azure.client import compute, credential_for, subscription_id
-from imagegen.providers.azure.definition import definition_of
+from imagegen.providers.azure.client import compute, credential_for, resource_manager, subscription_of
 from imagegen.providers.azure.failures import explain_errors
-from imagegen.providers.azure.place import Place, PlaceAuth
+from imagegen.providers.azure.leftovers import Place, PlaceAuth
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import Provider
@@ -30,57 +28,19 @@ if TYPE_CHECKING:
 
     Plan = BuildPlan[Settings]
 
-# The variable with which App Service and similar services grant tokens of a managed identity.
-_IDENTITY_VARIABLE: Final = "IDENTITY_HEADER"
-# Without OperationNotAllowed, which has many causes besides quotas.
-_NO_CAPACITY: Final = frozenset(
-    {
-        "AllocationFailed",
-        "OverconstrainedAllocationRequest",
-        "OverconstrainedZonalAllocationRequest",
-        "QuotaExceeded",
-        "azureskunotavailable",
-        "SkuNotAvailable",
-        "ZonalAllocationFailed",
-    }
-)
-
-# Service principals with both prefixes, managed identities, and the tokens of two CI systems.
-_ENVIRONMENT: Final = frozenset(
-    {
-        "AZURE_*",
-        "ARM_*",
-        "MSI_ENDPOINT",
-        "MSI_SECRET",
-        "IDENTITY_ENDPOINT",
-        "IDENTITY_HEADER",
-        "IMDS_ENDPOINT",
-        "ACTIONS_ID_TOKEN_REQUEST_URL",
-        "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
-        "SYSTEM_ACCESSTOKEN",
-        "SYSTEM_OIDCREQUESTURI",
-    }
-)
-# The resource group, or every resource in the operator's own group.
-_TRACES: Final = r"\bpkr[-A-Za-z0-9]+"
-_ADVICE: Final = (
-    "The password of the machine is lost. To inspect it: `az vm run-command invoke --command-id RunPowerShellScript "
-    "--resource-group GROUP --name VM --scripts …`.\n"
-    "To remove it: `az group delete --name GROUP`, or in your own group every resource in this list."
-)
-
 _SECRET: Final = "key_vault_secret"  # noqa: S105 - the name of a variable of the source template
 
 
 def look_up_base(settings: Settings, request: Mapping[str, str], run: RunFacts) -> LockedBase:
     """The newest base image that matches the request."""
     with explain_errors("looking up the base image", RefusedError), compute(run.environ, settings.auth) as client:
-        return base.look_up_base(client, request)
+        return source.look_up_base(client, request)
 
 
 def secret_variables(settings: Settings) -> frozenset[str]:
     """The variables of the client secret, if the config names one, and of a managed identity."""
-    return frozenset(filter(None, (_IDENTITY_VARIABLE, settings.auth.client_secret_env)))
+    # With IDENTITY_HEADER, App Service and similar services grant tokens of a managed identity.
+    return frozenset(filter(None, ("IDENTITY_HEADER", settings.auth.client_secret_env)))
 
 
 def find_built(plan: Plan, run: RunFacts) -> SearchResult:
@@ -103,12 +63,11 @@ def mark(plan: Plan, image: CloudImage, report: str, run: RunFacts) -> None:
 
 def build_variables(plan: Plan, run: RunFacts) -> dict[str, str]:
     """The gallery version to build, which does not exist yet."""
-    chance = secrets.randbelow(numbering.PER_SECOND)
     with explain_errors("choosing the version", RefusedError), compute(run.environ, plan.settings.auth) as client:
-        version = numbering.next_version(client, plan, run, chance)
-    return {"gallery_image_version": version} | (
-        {_SECRET: vault.secret_name(run.id)} if plan.settings.key_vault else {}
-    )
+        version = gallery.next_version(client, plan, run, secrets.randbelow(gallery.PER_SECOND))
+    # The name is unique, because a deleted secret blocks its name for weeks.
+    secret = {_SECRET: f"imagegen-{run.id}"} if plan.settings.key_vault else {}
+    return {"gallery_image_version": version} | secret
 
 
 def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: Console) -> None:
@@ -118,12 +77,11 @@ def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: C
         return
     secret = variables[_SECRET]
     try:
-        subscription = auth.subscription_id or subscription_id(run.environ)
         with (
             explain_errors(f"deleting the builder's certificate from the key vault {name}", BuildError),
-            credential_for(run.environ, auth, subscription) as credential,
+            credential_for(run.environ, auth, subscription_of(run.environ, auth)) as credential,
         ):
-            vault.delete_secret(credential, name, secret)
+            remains.delete_secret(credential, name, secret)
     except ImagegenError as error:
         # A warning, so that the exit code is that of the build.
         console.warn(f"{error.message}; run `az keyvault secret delete --vault-name {name} --name {secret}`")
@@ -131,16 +89,15 @@ def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: C
 
 def place(settings: Settings, run: RunFacts) -> Place:
     """The subscription, the gallery, and the operator's own resource group and key vault, if any."""
-    definition = definition_of(settings)
-    subscription = settings.auth.subscription_id or subscription_id(run.environ)
+    subscription = subscription_of(run.environ, settings.auth)
     return Place(
         auth=PlaceAuth(**settings.auth.model_dump() | {"subscription_id": subscription}),
         location=settings.location,
         build_resource_group=settings.build_resource_group,
         key_vault=settings.key_vault,
-        resource_group=definition.resource_group,
-        gallery=definition.gallery,
-        definition=definition.name,
+        resource_group=settings.gallery.resource_group,
+        gallery=settings.gallery.name,
+        definition=settings.gallery.definition,
     )
 
 
@@ -150,13 +107,12 @@ def claim(plan: Plan, run: RunFacts) -> str:
     A version appears in the gallery only at the capture, and cannot be reserved before that (a definition accepts no
     If-Match). So builds on other machines are not detected.
     """
-    fixed = numbering.fixed_version(plan)
+    fixed = gallery.fixed_version(plan.settings, plan.image.versions["kubernetes"])
     if fixed is None:
         return ""
-    definition = definition_of(plan.settings)
-    subscription = plan.settings.auth.subscription_id or subscription_id(run.environ)
+    path = [subscription_of(run.environ, plan.settings.auth), *gallery.definition_of(plan.settings).path]
     # Azure ignores case in names.
-    return f"version {fixed} of {f'{subscription}/{definition.resource_group}/{definition}'.lower()}"
+    return f"version {fixed} of {'/'.join(path).lower()}"
 
 
 def leftovers(place: Place, run: RunFacts, deadline: Deadline | None) -> Remains:
@@ -179,7 +135,7 @@ def remove(place: Place, leftovers: Sequence[Leftover], run: RunFacts) -> Iterat
         resource_manager(run.environ, place.auth) as arm,
         credential_for(run.environ, place.auth, arm.subscription) as credential,
     ):
-        yield from removal.remove(arm, leftovers, Clock(), functools.partial(vault.delete_secret, credential))
+        yield from remains.remove(arm, leftovers, Clock(), functools.partial(remains.delete_secret, credential))
 
 
 def publish(plan: Plan, built: CloudImage, run: RunFacts, console: Console) -> Published:
@@ -195,13 +151,42 @@ PROVIDER: Final = Provider[Settings, Place](
         "azure", source.LOWEST_PLUGIN, Pin("github.com/hashicorp/packer-plugin-azure", "v1.4.5", 82, 0.9)
     ),
     builder="azure-arm",
-    no_capacity=_NO_CAPACITY,
-    environment=_ENVIRONMENT,
-    traces=_TRACES,
-    advice=_ADVICE,
-    base_form=base.BASE_FORM,
+    # Without OperationNotAllowed, which has many causes besides quotas.
+    no_capacity=frozenset(
+        {
+            "AllocationFailed",
+            "OverconstrainedAllocationRequest",
+            "OverconstrainedZonalAllocationRequest",
+            "QuotaExceeded",
+            "azureskunotavailable",
+            "SkuNotAvailable",
+            "ZonalAllocationFailed",
+        }
+    ),
+    # Service principals with both prefixes, managed identities, and the tokens of two CI systems.
+    environment=frozenset(
+        {
+            "AZURE_*",
+            "ARM_*",
+            "MSI_ENDPOINT",
+            "MSI_SECRET",
+            "IDENTITY_ENDPOINT",
+            "IDENTITY_HEADER",
+            "IMDS_ENDPOINT",
+            "ACTIONS_ID_TOKEN_REQUEST_URL",
+            "ACTIONS_ID_TOKEN_REQUEST_TOKEN",
+            "SYSTEM_ACCESSTOKEN",
+            "SYSTEM_OIDCREQUESTURI",
+        }
+    ),
+    # The resource group, or every resource in the operator's own group.
+    traces=r"\bpkr[-A-Za-z0-9]+",
+    advice="The password of the machine is lost. To inspect it: `az vm run-command invoke --command-id "
+    "RunPowerShellScript --resource-group GROUP --name VM --scripts …`.\n"
+    "To remove it: `az group delete --name GROUP`, or in your own group every resource in this list.",
+    base_form=source.BASE_FORM,
     place_model=Place,
-    base_request=base.base_request,
+    base_request=source.base_request,
     look_up_base=look_up_base,
     quick_checks=checks.quick_checks,
     thorough_checks=checks.thorough_checks,

@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING
 
 from imagegen.errors import PublishError
 from imagegen.providers import CloudImage, Published
-from imagegen.providers.azure.definition import Definition, definition_of
 from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.azure.gallery import (
     COMPLETED,
     FAILED,
+    RERUN,
     SUCCEEDED,
-    Replica,
+    Definition,
+    definition_of,
     has_image,
+    is_settled,
     reason_in,
     region_key,
     replica_of,
@@ -30,7 +32,7 @@ from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
-    from azure.mgmt.compute.models import GalleryImageVersion, TargetRegion
+    from azure.mgmt.compute.models import GalleryImageVersion
 
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
@@ -43,11 +45,6 @@ ATTEMPT_PAUSE_S = 30.0
 # For this time after an update, Azure may still return the state before it.
 STALE_S = 60.0
 
-_CONFLICT = 409
-_TERMINAL = (SUCCEEDED, FAILED)
-_RERUN = "run the same command again: it continues, and keeps finished copies"
-_RERUN_REGION = f"{_RERUN}; where it fails again, first remove the region from the version's target regions"
-
 
 def publish(
     client: ComputeManagementClient, plan: BuildPlan[Settings], built: CloudImage, console: Console, clock: Clock
@@ -59,9 +56,8 @@ def publish(
         *(client, definition_of(settings), built.id.rpartition("/")[2], regions, settings.publish.replicas),
         *(console, clock),
     )
-    version, made = work.replicate(work.settle(work.is_settled, "reading {}"))
-    name = f"{work.definition}/{work.name}"
-    images = tuple(CloudImage(version.id or built.id, region, name, "available") for region in regions)
+    version, made = work.replicate(work.settle(is_settled, "reading {}"))
+    images = tuple(CloudImage(version.id or built.id, region, work.label, "available") for region in regions)
     return Published(images, work.name, made)
 
 
@@ -81,7 +77,9 @@ class _Publishing:
 
     def missing(self, version: GalleryImageVersion) -> list[str]:
         """The regions of the plan without a complete replica, or with too few copies."""
-        copies = {region_key(target.name): target.regional_replica_count or 1 for target in _targets(version)}
+        profile = version.publishing_profile
+        targets = (profile.target_regions if profile else None) or []
+        copies = {region_key(target.name): target.regional_replica_count or 1 for target in targets}
         replicas = replication(version)
         return [
             region
@@ -93,24 +91,26 @@ class _Publishing:
         profile = version.publishing_profile
         return version.provisioning_state == SUCCEEDED and not (profile and profile.exclude_from_latest)
 
-    def is_settled(self, version: GalleryImageVersion) -> bool:
-        return version.provisioning_state in _TERMINAL
-
     def is_done(self, version: GalleryImageVersion) -> bool:
         """Whether the update has ended, successfully or not. A poll right after it may still show the old state."""
-        if version.provisioning_state != SUCCEEDED:
-            return self.is_settled(version)
-        return bool(self.failed(version)) or (not self.missing(version) and self.is_visible(version))
+        has_ended = self.has_failed(version) or (not self.missing(version) and self.is_visible(version))
+        return is_settled(version) and has_ended
 
-    def failed(self, version: GalleryImageVersion) -> dict[str, Replica]:
-        replicas = replication(version)
-        return {region: replicas[region] for region in self.regions if replica_of(replicas, region).state == FAILED}
+    def has_failed(self, version: GalleryImageVersion) -> bool:
+        return version.provisioning_state == FAILED or any(
+            replica.state == FAILED and region in self.regions for region, replica in replication(version).items()
+        )
 
     def replicate(self, version: GalleryImageVersion) -> tuple[GalleryImageVersion, int]:
         """Replicate the version, and return it with the number of regions that this run added."""
         left = ATTEMPTS
         while (missing := self.missing(version)) or not self.is_visible(version):
-            self.check_has_image(version)
+            if version.provisioning_state == FAILED and not has_image(version, self.regions[0]):
+                # No update can repair it.
+                raise PublishError(
+                    f"{self.label} is in state Failed and has no image: {reason_in(version)}",
+                    hint=f"delete it: `{self.definition.deletion(self.name)}`, then build the image again",
+                )
             left -= 1
             with explain_errors(f"replicating {self.label}", PublishError):
                 is_accepted = self.update(version, may_fail=left > 0)
@@ -118,7 +118,7 @@ class _Publishing:
                 return self.settle_update(version, missing), len(missing)
             # After another run's update or a transient error, the new state decides.
             self.clock.pause(ATTEMPT_PAUSE_S)
-            version = self.settle(self.is_settled, "waiting for another update of {}")
+            version = self.settle(is_settled, "waiting for another update of {}")
         return version, 0
 
     def settle_update(self, before: GalleryImageVersion, missing: list[str]) -> GalleryImageVersion:
@@ -131,19 +131,11 @@ class _Publishing:
 
         version = self.settle(is_over, f"replicating {{}} to {', '.join(missing) or 'no further region'}")
         if self.has_failed(version):
-            raise PublishError(f"{self.label} was not replicated: {reason_in(version)}", hint=_RERUN_REGION)
-        return version
-
-    def has_failed(self, version: GalleryImageVersion) -> bool:
-        return version.provisioning_state == FAILED or bool(self.failed(version))
-
-    def check_has_image(self, version: GalleryImageVersion) -> None:
-        """Raise for a version that failed without an image, because no update can repair it."""
-        if version.provisioning_state == FAILED and not has_image(version, self.regions[0]):
             raise PublishError(
-                f"{self.label} is in state Failed and has no image: {reason_in(version)}",
-                hint=f"delete it: `{self.definition.deletion(self.name)}`, then build the image again",
+                f"{self.label} was not replicated: {reason_in(version)}",
+                hint=f"{RERUN}; where it fails again, first remove the region from the version's target regions",
             )
+        return version
 
     def settle(self, is_over: Callable[[GalleryImageVersion], bool], doing: str) -> GalleryImageVersion:
         """Poll the version until `is_over`; the progress is the average of the replicas."""
@@ -172,7 +164,7 @@ class _Publishing:
                     hint="run `imagegen build`, which builds the image again",
                 ) from error
             if version is None:
-                raise PublishError(f"{self.label} was not replicated within {LIMIT_S / 60:g} minutes", hint=_RERUN)
+                raise PublishError(f"{self.label} was not replicated within {LIMIT_S / 60:g} minutes", hint=RERUN)
         return version
 
     def update(self, version: GalleryImageVersion, *, may_fail: bool) -> bool:
@@ -183,20 +175,15 @@ class _Publishing:
         from azure.core.exceptions import HttpResponseError
         from azure.mgmt.compute.models import GalleryImageVersionPublishingProfile, TargetRegion
 
-        targets = _targets(version)
         profile = version.publishing_profile or GalleryImageVersionPublishingProfile()
-        storage = next((target.storage_account_type for target in targets), None) or profile.storage_account_type
-        known = {region_key(target.name) for target in targets}
-        new = [
-            TargetRegion(name=region, regional_replica_count=self.copies, storage_account_type=storage)
-            for region in self.regions
-            if region not in known
-        ]
-        for target in targets:
+        targets = {region_key(target.name): target for target in profile.target_regions or []}
+        storage = next((target.storage_account_type for target in targets.values()), None)
+        for region in self.regions:
+            new = TargetRegion(name=region, storage_account_type=storage or profile.storage_account_type)
+            target = targets.setdefault(region, new)
             # Never fewer: an operator may have added copies for a larger cluster.
-            if region_key(target.name) in self.regions:
-                target.regional_replica_count = max(target.regional_replica_count or 1, self.copies)
-        profile.target_regions = [*targets, *new]
+            target.regional_replica_count = max(target.regional_replica_count or 1, self.copies)
+        profile.target_regions = list(targets.values())
         profile.exclude_from_latest = False
         version.publishing_profile = profile
         # Packer's plugin sets the expiry of the builder on the version too.
@@ -204,20 +191,10 @@ class _Publishing:
         try:
             # polling=False: settle() polls the version itself, as a later run can.
             self.client.gallery_image_versions.begin_create_or_update(
-                self.definition.resource_group,
-                self.definition.gallery,
-                self.definition.name,
-                self.name,
-                version,
-                polling=False,
+                *self.definition.path, self.name, version, polling=False
             )
         except HttpResponseError as error:
-            if not may_fail or not (error.status_code == _CONFLICT or is_transient(error)):
+            if not may_fail or not (error.status_code == 409 or is_transient(error)):
                 raise
             return False
         return True
-
-
-def _targets(version: GalleryImageVersion) -> list[TargetRegion]:
-    profile = version.publishing_profile
-    return list((profile.target_regions if profile else None) or [])

@@ -1,4 +1,4 @@
-"""The rules for Azure targets: settings that Azure rejects, or that would have no effect. Pure."""
+"""The rules for Azure targets and their nodes: settings that Azure rejects, or that would have no effect. Pure."""
 
 from __future__ import annotations
 
@@ -6,15 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import JsonObject, limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, TargetRule
-from imagegen.providers.azure.node_rules import (
-    gmsa_on_azure,
-    overlay_mtu_on_azure,
-    pool_name_aks,
-    pool_name_on_azure,
-    pool_name_scale_set,
-)
+from imagegen import judging
+from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
@@ -43,36 +37,79 @@ _TAGS_WRITTEN: Final = OWN_TAGS | COMPONENT_TAGS
 # https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources#limitations
 _AZURES_OWN: Final = ("azure", "microsoft", "windows")
 
-
 rule = TargetRule(Settings)
-NODE_RULES: Final = (overlay_mtu_on_azure, pool_name_scale_set, pool_name_aks, pool_name_on_azure, gmsa_on_azure)
+
+
+@judging.rule("gmsa-on-azure", ERROR, "gmsa must be used only for images on Azure")
+def gmsa_on_azure(given: RuleInput) -> Iterator[Finding]:
+    if given.config.gmsa and "azure" not in given.providers:
+        yield Finding(
+            ("gmsa",), "the plugin reads a key vault on Azure, and the image has no Azure target", "leave it out"
+        )
+
+
+@judging.rule("overlay-mtu-on-azure", ERROR, "The overlay's packets must fit into those of Azure's network")
+def overlay_mtu_on_azure(given: RuleInput) -> Iterator[Finding]:
+    limit, cni = table("cni")["azure_mtu"], given.config.cni
+    if "azure" in given.providers and (cni.mtu or 0) > limit["at_most"] and is_overlay(cni.plugin, cni.mode):
+        yield Finding(("cni", "mtu"), limit["reason"], f"choose {limit['at_most']} or less")
+
+
+@judging.rule("pool-name-aks", WARNING, "The pool's name should be valid in AKS")
+def pool_name_aks(given: RuleInput) -> Iterator[Finding]:
+    pool, limit = given.config.host_names.pool, limit_of("aks_windows_pool")
+    is_valid = pool is None or (len(pool) <= limit["max"] and re.search(limit["pattern"], pool))
+    if "azure" in given.providers and not is_valid:
+        yield Finding(
+            ("host_names", "pool"),
+            f"{pool} is not a valid name in AKS: {limit['reason']}",
+            "choose a valid name if the pool must have the same name in AKS",
+        )
+
+
+@judging.rule("pool-name-on-azure", ERROR, "host_names.pool must be used only for images on Azure")
+def pool_name_on_azure(given: RuleInput) -> Iterator[Finding]:
+    if given.config.host_names.pool is not None and "azure" not in given.providers:
+        yield Finding(
+            ("host_names", "pool"),
+            "only Azure limits the names of pools, and the image has no Azure target",
+            "leave it out",
+        )
+
+
+@judging.rule("pool-name-scale-set", ERROR, "The pool's name must leave room for the number that Azure appends")
+def pool_name_scale_set(given: RuleInput) -> Iterator[Finding]:
+    pool, limit = given.config.host_names.pool or "", limit_of("scale_set_prefix")
+    if "azure" in given.providers and len(pool) > limit["max"]:
+        yield Finding(
+            ("host_names", "pool"),
+            f"{pool} has {len(pool)} characters: {limit['reason']}",
+            f"choose a name of at most {limit['max']}",
+        )
 
 
 @rule("azure-replica-in-build-region", ERROR, "publish.regions must not contain the build region")
 def azure_replica_in_build_region(target: Target) -> Iterator[Finding]:
-    azure = target.settings
-    for index, region in enumerate(azure.publish.regions):
-        if region == azure.location:
-            yield Finding(
-                ("publish", "regions", index),
-                f"{region} is the build region, which always has the image",
-                "leave it out",
-            )
+    for path, region in publish_regions(target.settings.publish.regions).items():
+        if region == target.settings.location:
+            yield Finding(path, f"{region} is the build region, which always has the image", "leave it out")
 
 
 @rule("azure-public-cloud", ERROR, "Locations must be in Azure's public cloud")
 def azure_public_cloud(target: Target) -> Iterator[Finding]:
-    azure, rows = target.settings, table("clouds")["azure_clouds"]
-    places: list[tuple[YamlPath, str]] = [(("location",), azure.location)]
-    places += [(("publish", "regions", index), region) for index, region in enumerate(azure.publish.regions)]
-    for path, location in places:
-        row = next((row for row in rows if location.startswith(row["prefix"])), None)
-        if row:
+    rows = table("clouds")["azure_clouds"]
+    for path, location in _locations(target.settings).items():
+        if row := next((row for row in rows if location.startswith(row["prefix"])), None):
             yield Finding(
                 path,
                 f"{location} is in another Azure cloud ({row['cloud']}), which imagegen does not support yet",
                 "choose a location of the public cloud, for example eastus2",
             )
+
+
+def _locations(settings: Settings) -> dict[YamlPath, str]:
+    """The build region and the regions of `publish.regions` by their paths in the target."""
+    return {("location",): settings.location, **publish_regions(settings.publish.regions)}
 
 
 @rule("azure-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
@@ -95,16 +132,14 @@ def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
 
 @rule("gallery-version", ERROR, "A gallery version must be three numbers")
 def gallery_version(target: Target) -> Iterator[Finding]:
-    azure, limit = target.settings, limit_of("gallery_version")
-    path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
-    if version == "kubernetes" and "-" in kubernetes:
-        yield Finding(
-            path, f"a gallery version has three numbers, and {kubernetes} is a pre-release", "write version: date"
-        )
-        return
-    numbers = kubernetes if version == "kubernetes" else version
+    path, version, limit = ("gallery", "version"), target.settings.gallery.version, limit_of("gallery_version")
+    numbers = target.config.kubernetes.version if version == "kubernetes" else version
     fits = re.search(limit["pattern"], numbers) and all(_is_small(part, limit["max"]) for part in numbers.split("."))
-    if version != "date" and not fits:
+    if version == "kubernetes" and "-" in numbers:
+        yield Finding(
+            path, f"a gallery version has three numbers, and {numbers} is a pre-release", "write version: date"
+        )
+    elif version != "date" and not fits:
         yield Finding(
             path,
             f"{numbers} is not a valid gallery version: {limit['reason']}",
@@ -220,8 +255,7 @@ def azure_replica_count(target: Target) -> Iterator[Finding]:
 
 @rule("azure-key-of-build-region", WARNING, "An image with disk_encryption_set should stay in the build region")
 def azure_key_of_build_region(target: Target) -> Iterator[Finding]:
-    azure = target.settings
-    if azure.disk_encryption_set and azure.publish.regions:
+    if target.settings.disk_encryption_set and target.settings.publish.regions:
         yield Finding(
             ("disk_encryption_set",),
             "a disk encryption set is in one region: Azure encrypts replicas in other regions with its own key",
@@ -231,8 +265,7 @@ def azure_key_of_build_region(target: Target) -> Iterator[Finding]:
 
 @rule("azure-cidrs-of-temporary-network", ERROR, "allowed_cidrs and virtual_network must not be used together")
 def azure_cidrs_of_temporary_network(target: Target) -> Iterator[Finding]:
-    network = target.settings.network
-    if network.virtual_network and network.allowed_cidrs:
+    if target.settings.network.virtual_network and target.settings.network.allowed_cidrs:
         yield Finding(
             ("network", "allowed_cidrs"),
             "the security groups of virtual_network decide who has access, and Packer's plugin rejects both together",
@@ -242,8 +275,7 @@ def azure_cidrs_of_temporary_network(target: Target) -> Iterator[Finding]:
 
 @rule("azure-key-vault-in-group", ERROR, "key_vault requires build_resource_group")
 def azure_key_vault_in_group(target: Target) -> Iterator[Finding]:
-    azure = target.settings
-    if azure.key_vault and not azure.build_resource_group:
+    if target.settings.key_vault and not target.settings.build_resource_group:
         yield Finding(
             ("key_vault",),
             "Packer looks for the vault in the build's resource group, which is a temporary one",
@@ -253,8 +285,7 @@ def azure_key_vault_in_group(target: Target) -> Iterator[Finding]:
 
 @rule("azure-secret-of-environment", ERROR, "client_secret_env requires method: environment")
 def azure_secret_of_environment(target: Target) -> Iterator[Finding]:
-    auth = target.settings.auth
-    if auth.client_secret_env and auth.method == "cli":
+    if target.settings.auth.client_secret_env and target.settings.auth.method == "cli":
         yield Finding(
             ("auth", "client_secret_env"),
             "method: cli uses `az login` and reads no secret",
@@ -291,12 +322,12 @@ def azure_tag_name(target: Target) -> Iterator[Finding]:
 
 @rule("azure-tag-count", ERROR, "An Azure resource must have at most 50 tags", "Azure rejects a resource with more")
 def azure_tag_count(target: Target) -> Iterator[Finding]:
-    tags, limit = target.settings.tags, limit_of("azure_tags")
+    count, limit = len(target.settings.tags), limit_of("azure_tags")
     room = limit["max"] - len(_TAGS_WRITTEN)
-    if len(tags) > room:
+    if count > room:
         yield Finding(
             ("tags",),
-            f"{limit['reason']}; imagegen writes {len(_TAGS_WRITTEN)}, and the config has {len(tags)}",
+            f"{limit['reason']}; imagegen writes {len(_TAGS_WRITTEN)}, and the config has {count}",
             f"keep at most {room}, and fewer for builds with labels",
         )
 
@@ -304,21 +335,18 @@ def azure_tag_count(target: Target) -> Iterator[Finding]:
 @rule("azure-location-known", WARNING, "The catalogue should know the Azure regions")
 def azure_location_known(target: Target) -> Iterator[Finding]:
     """The rule azure-public-cloud rejects the regions of other Azure clouds."""
-    azure = target.settings
     other_clouds = tuple(row["prefix"] for row in table("clouds")["azure_clouds"])
-    regions = {("location",): azure.location, **publish_regions(azure.publish.regions)}
+    regions = _locations(target.settings).items()
     yield from find_unknown_regions(
-        "azure", "Azure", {path: region for path, region in regions.items() if not region.startswith(other_clouds)}
+        "azure", "Azure", {path: region for path, region in regions if not region.startswith(other_clouds)}
     )
 
 
 @rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")
 def azure_secret_name(target: Target) -> Iterator[Finding]:
-    name = target.settings.auth.client_secret_env
-    if not name:
-        return
-    row = next((row for row in table("variables")["names"] if re.fullmatch("|".join(row["patterns"]), name)), None)
-    if row:
+    name = target.settings.auth.client_secret_env or ""
+    rows = table("variables")["names"]
+    if row := next((row for row in rows if re.fullmatch("|".join(row["patterns"]), name)), None):
         yield Finding(
             ("auth", "client_secret_env"),
             f"{name} does not hold a client secret: {row['means']}",
@@ -331,11 +359,7 @@ def windows_offered(target: Target) -> Iterator[Finding]:
     """A base image of the operator's own is always allowed."""
     azure, image = target.settings, offered_image(target)
     if image and image["sku"][str(azure.generation)] is None and not azure.base_image:
-        yield Finding(
-            ("generation",),
-            image["reason"],
-            "choose the other generation, or set base_image",
-        )
+        yield Finding(("generation",), image["reason"], "choose the other generation, or set base_image")
 
 
 @rule(*DISK_HOLDS_BASE_IMAGE)

@@ -20,8 +20,8 @@ from azure.core import exceptions as sdk
 
 from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers.azure import client, failures
-from imagegen.providers.azure.arm import resource_manager
-from imagegen.providers.azure.definition import Definition
+from imagegen.providers.azure.client import resource_manager
+from imagegen.providers.azure.gallery import Definition
 from imagegen.providers.azure.settings import Auth
 from imagegen.providers.checks import UNKNOWN, Check, run_check
 
@@ -310,6 +310,9 @@ def test_an_expired_sign_in_says_how_to_renew_it() -> None:
     assert raised.value.hint == "run `az login` again: the sign-in has expired"
 
 
+WEB_PAGE = SimpleNamespace(status_code=200, reason="OK", request=SimpleNamespace(url=f"https://{ARM}/x"))
+
+
 @pytest.mark.parametrize(
     ("error", "passing"),
     [
@@ -318,7 +321,7 @@ def test_an_expired_sign_in_says_how_to_renew_it() -> None:
         (sdk.ClientAuthenticationError("who"), False),
         (sdk.ClientAuthenticationError("Authentication failed: HTTP Error: 503"), True),
         (sdk.ClientAuthenticationError(f"Authentication failed: {UNRESOLVED}"), True),
-        (failures.NotAzureError(ARM, 200, "OK", "text/html"), False),
+        (failures.NotAzureError(WEB_PAGE, "text/html"), False),
         (TimeoutError(), False),
     ],
 )

@@ -21,10 +21,18 @@ from azure.core.exceptions import (
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
 from imagegen.providers import Leftover, RunFacts
-from imagegen.providers.azure import provider, removal
-from imagegen.providers.azure.arm import HOST, Arm
-from imagegen.providers.azure.leftovers import DELETED_VAULT, DEPLOYMENT, GROUP, VERSION, find, find_deleted_vaults
-from imagegen.providers.azure.place import Place
+from imagegen.providers.azure import leftovers as remains
+from imagegen.providers.azure import provider
+from imagegen.providers.azure.client import HOST, Arm
+from imagegen.providers.azure.leftovers import (
+    DELETED_VAULT,
+    DEPLOYMENT,
+    GROUP,
+    VERSION,
+    Place,
+    find,
+    find_deleted_vaults,
+)
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock
 
@@ -71,7 +79,7 @@ def no_secret(vault: str, name: str) -> None:
 def remove(manager: Manager, *leftovers: Leftover) -> list[tuple[str, str]]:
     pauses: list[float] = []
     clock = Clock(now=lambda: sum(pauses), pause=pauses.append)
-    return [(each.name, why_not) for each, why_not in removal.remove(manager.arm, leftovers, clock, no_secret)]
+    return [(each.name, why_not) for each, why_not in remains.remove(manager.arm, leftovers, clock, no_secret)]
 
 
 def test_a_collection_is_read_to_its_last_page() -> None:

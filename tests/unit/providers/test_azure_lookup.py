@@ -9,8 +9,8 @@ import azure.identity
 import pytest
 
 from imagegen.errors import ConfigError
-from imagegen.providers.azure import base, client
-from imagegen.providers.azure.definition import is_version_name
+from imagegen.providers.azure import client, source
+from imagegen.providers.azure.gallery import is_version_name
 from imagegen.providers.azure.settings import Auth, BaseImage, Settings
 
 REQUEST = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "windowsserver2022", "sku": "core"}
@@ -43,7 +43,9 @@ def marketplace(*versions: str, generation: str | None = None) -> Any:  # noqa: 
 
 
 def test_the_highest_version_is_by_number_and_not_by_text() -> None:
-    locked = base.look_up_base(marketplace("20348.999.260101", "20348.5499.260809", "20348.587.220303", "odd"), REQUEST)
+    locked = source.look_up_base(
+        marketplace("20348.999.260101", "20348.5499.260809", "20348.587.220303", "odd"), REQUEST
+    )
     assert locked.request == REQUEST
     assert locked.identity == {
         "publisher": "MicrosoftWindowsServer",
@@ -56,13 +58,13 @@ def test_the_highest_version_is_by_number_and_not_by_text() -> None:
 
 def test_no_version_is_the_configs_fault() -> None:
     with pytest.raises(ConfigError, match="no base image MicrosoftWindowsServer:windowsserver2022:core in westeurope"):
-        base.look_up_base(marketplace(), REQUEST)
+        source.look_up_base(marketplace(), REQUEST)
 
 
 @pytest.mark.parametrize("generation", ["V2", None])
 def test_a_version_of_ones_own_choice_is_taken_exactly(generation: str | None) -> None:
     client = marketplace("20348.5499.260809", "20348.6000.261111", generation=generation)
-    locked = base.look_up_base(client, OWN | {"version": "20348.5499.260809"})
+    locked = source.look_up_base(client, OWN | {"version": "20348.5499.260809"})
     assert locked.identity == {
         "publisher": "MicrosoftWindowsServer",
         "offer": "windowsserver2022",
@@ -80,7 +82,7 @@ def test_a_version_of_ones_own_choice_is_taken_exactly(generation: str | None) -
 )
 def test_an_image_of_ones_own_choice_must_fit(version: str, generation: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        base.look_up_base(marketplace("20348.5499.260809", generation=generation), OWN | {"version": version})
+        source.look_up_base(marketplace("20348.5499.260809", generation=generation), OWN | {"version": version})
 
 
 FAMILY = {"TENANT_ID": "t", "CLIENT_ID": "c", "CLIENT_SECRET": "s", "SUBSCRIPTION_ID": "sub"}
@@ -100,7 +102,7 @@ def test_azures_own_names_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
     with client.compute(environ, AUTH):
         pass
     assert made == [("arm-t", "azure-c", "arm-s")]
-    assert client.subscription_id(environ | {"AZURE_SUBSCRIPTION_ID": "azure-sub"}) == "azure-sub"
+    assert client.subscription_of(environ | {"AZURE_SUBSCRIPTION_ID": "azure-sub"}, AUTH) == "azure-sub"
 
 
 def test_without_a_secret_the_default_chain_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +182,10 @@ def test_a_version_name_is_three_integers(text: str, expected: bool) -> None:
 
 
 def test_settings_become_plain_json() -> None:
-    assert base.base_request(SETTINGS, {"offer": "windowsserver2022", "sku": "core"}) == REQUEST
+    assert source.base_request(SETTINGS, {"offer": "windowsserver2022", "sku": "core"}) == REQUEST
     own = BaseImage(offer="windowsserver2022", sku="core", version="20348.1.1")
     chosen = SETTINGS.model_copy(update={"base_image": own})
     # The catalogue may have no image for the release at all.
-    assert base.base_request(chosen, {}) == OWN | {"version": "20348.1.1"}
+    assert source.base_request(chosen, {}) == OWN | {"version": "20348.1.1"}
     wanted = {"regions": ["northeurope"], "replicas": 1, "version": "date"}
     assert SETTINGS.publish_json() == wanted

@@ -14,7 +14,7 @@ import pytest
 from packaging.version import Version
 
 from imagegen import contents
-from imagegen.providers.azure import base, numbering, provider, source
+from imagegen.providers.azure import gallery, provider, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.templating import TemplateError, render_text
 from tests.source_block import NULL, source_attributes
@@ -215,8 +215,8 @@ def test_the_config_says_the_number_where_it_can(rule: str, number: str) -> None
 
 def test_a_plain_packer_build_numbers_as_imagegen_does() -> None:
     (own,) = rendered("least").hcl["locals"]
-    assert own["chance"].endswith(f" % {numbering.PER_SECOND}}}")
-    assert f"local.time_of_day * {numbering.PER_SECOND} + local.chance" in own["version_of_run"]
+    assert own["chance"].endswith(f" % {gallery.PER_SECOND}}}")
+    assert f"local.time_of_day * {gallery.PER_SECOND} + local.chance" in own["version_of_run"]
 
 
 def test_a_plan_says_what_a_run_needs_to_know() -> None:
@@ -352,7 +352,7 @@ def _parts(asked: dict[str, Any]) -> dict[str, Any]:
     # A plan of that number: its value in the tree is of no part of the plan but `publish`.
     values = source.source_values(plan_of(settings)) | {"version": ""}
     return {
-        "base": base.base_request(settings, {}),
+        "base": source.base_request(settings, {}),
         "build": settings.build_json(),
         "publish": settings.publish_json(),
         "tree": [values, render_text(TEMPLATE, {"source": values})],

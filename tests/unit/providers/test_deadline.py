@@ -20,7 +20,7 @@ from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.aws.place import Place
 from imagegen.providers.aws.settings import Auth
 from imagegen.providers.aws.settings import Settings as AwsSettings
-from imagegen.providers.azure import base, checks, provider
+from imagegen.providers.azure import checks, provider, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN
 from imagegen.providers.deadline import Deadline
@@ -86,7 +86,7 @@ def test_after_its_time_azure_is_not_asked_any_more(
         assert {check.verdict for check in checks.quick_checks(settings(), run)} == {UNKNOWN}
     elif ask == "thorough":
         spec: Any = load_today(CONFIG).specs["azure"]
-        found = checks.thorough_checks(spec, base.base_request(spec.settings, spec.offered_image), run)
+        found = checks.thorough_checks(spec, source.base_request(spec.settings, spec.offered_image), run)
         assert {check.verdict for check in found} == {UNKNOWN}
         assert len(found) > 3
         assert all("the limit of 120 seconds has passed" in check.message for check in found)
