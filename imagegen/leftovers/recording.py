@@ -1,22 +1,29 @@
-"""Records a run in the journal, so that its resources in the cloud can be found if it dies."""
+"""Records each run in a journal, so that its resources in the cloud can be found if it dies; reads the journals, and
+warns of what runs left behind.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import datetime
-from collections.abc import Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from imagegen.build.journal import Entry, recorded
+import pydantic
+
+from imagegen.build import journal
+from imagegen.build.journal import Entry, RecordedRun
 from imagegen.build.packer import OnError
 from imagegen.errors import RefusedError
-from imagegen.leftovers.afterwards import warn_of_own_leftovers
-from imagegen.leftovers.reading import read_runs
-from imagegen.leftovers.warning import warn_of_leftovers
-from imagegen.providers import RunFacts
+from imagegen.leftovers.sweep import Place, Swept, leftovers_of, place_of
+from imagegen.providers import Leftover, RunFacts
+from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import provider
+from imagegen.providers.registry import PROVIDERS
+from imagegen.providers.tags import run_ids
 
 if TYPE_CHECKING:
     from imagegen.console import Console
@@ -30,7 +37,7 @@ _ANSWER_S: Final = 7 * 24 * 3600
 
 @contextlib.contextmanager
 def record_in_journal(
-    plan: BuildPlan, journal: Path, out: Path, run: RunFacts, console: Console, on_error: OnError | None = None
+    plan: BuildPlan, folder: Path, out: Path, run: RunFacts, console: Console, on_error: OnError | None = None
 ) -> Iterator[RunFacts]:
     """Record a run until it ends, and yield it with its expiry. Warns of leftovers: of earlier runs below `out` before
     the run, and of its own if it succeeds.
@@ -39,9 +46,9 @@ def record_in_journal(
     """
     warn_of_leftovers(out, run, console)
     entry = _entry_for(plan, run, on_error)
-    with recorded(journal, entry, console.warn):
+    with journal.recorded(folder, entry, console.warn):
         yield dataclasses.replace(run, expires_at=entry.expires_at)
-    warn_of_own_leftovers(entry, journal, out, run, console)
+    _warn_of_own_leftovers(entry, folder, out, run, console)
 
 
 def reject_claimed(out: Path, run: RunFacts) -> None:
@@ -78,3 +85,63 @@ def _entry_for(plan: BuildPlan, run: RunFacts, on_error: OnError | None) -> Entr
         on_error=choice,
         claim=cloud.claim(plan, run) if cloud.claim else "",
     )
+
+
+def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
+    """Every run below `out`, oldest first. Warns of a journal of an unknown provider and skips it."""
+    runs = []
+    for run in journal.read_runs(out, warn):
+        if wrong := _fault_of(run.entry):
+            warn(f"skipping {run.file}: {wrong}")
+        else:
+            runs.append(run)
+    return runs
+
+
+def _fault_of(entry: Entry) -> str:
+    if entry.cloud not in PROVIDERS:
+        return f"{entry.cloud!r} is no provider of this version"
+    try:
+        provider(entry.cloud).place_model.model_validate(entry.place)
+    except pydantic.ValidationError:
+        return f"its place is none of {entry.cloud}"
+    return ""
+
+
+def warn_of_leftovers(out: Path, run: RunFacts, console: Console) -> None:
+    """Warn of each dead run of this machine that left something. The new run continues in any case."""
+    dead = [known for known in read_runs(out, console.warn) if known.may_have_left_something]
+    if not dead:
+        return
+    found, faults = leftovers_of(dead, run, datetime.datetime.now(datetime.UTC), console)
+    for place, fault in faults:
+        ids = ", ".join(known.entry.run_id for known in dead if place_of(known).key == place.key)
+        console.warn(f"could not check whether run {ids} left something behind: {fault.message}")
+    for run_id, leftovers in found.items():
+        kept = next((known.entry for known in dead if known.entry.run_id == run_id and known.keeps_leftovers), None)
+        how = f"(--on-error={kept.on_error})" if kept else "ended without cleaning up and"
+        when = f" after {kept.expires_at}" if kept else ""
+        console.warn(f"run {run_id} {how} {_left(leftovers, out)}{when}")
+
+
+def _warn_of_own_leftovers(entry: Entry, folder: Path, out: Path, run: RunFacts, console: Console) -> None:
+    """Warn of what a run left although it succeeded, because Packer's clean-up may have failed. Note it in the run's
+    journal, so that later runs warn of it too.
+
+    A missing permission to list resources is a message and not a warning, because the build succeeded.
+    """
+    place, swept = Place(entry.target, entry.cloud, entry.place), Swept()
+    left = []
+    with swept.collect_fault(place):
+        found = swept.leftovers(place, run, Deadline(), usual=False)
+        left = [leftover for leftover in found if entry.run_id in run_ids(leftover.run_id)]
+    for _, fault in swept.faults:
+        console.say(f"could not check whether the build left something behind: {fault.message}")
+    if left:
+        console.warn(f"the build succeeded but {_left(left, out)}")
+        journal.add_end(journal.file_of(folder, entry.run_id), journal.LEFT, console.warn)
+
+
+def _left(leftovers: Iterable[Leftover], out: Path) -> str:
+    things = ", ".join(f"{leftover.kind} {leftover.id}" for leftover in leftovers)
+    return f"left {things}: `imagegen janitor --out {shlex.quote(str(out))} --delete` removes it"

@@ -1,4 +1,7 @@
-"""Finds leftovers in the places of a config or of the journals, and removes those that nobody needs."""
+"""Finds leftovers in the places of a config or of the journals, and removes those that nobody needs.
+
+These are the leftovers of runs that ended on this machine, and all that have expired.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from imagegen.build import journal
 from imagegen.build.journal import RecordedRun
 from imagegen.errors import ImagegenError
-from imagegen.leftovers.judge import Verdict, judge, moment
 from imagegen.providers import Leftover, RunFacts
 from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import provider
@@ -22,6 +24,8 @@ from imagegen.providers.tags import run_ids
 if TYPE_CHECKING:
     from imagegen.console import Console
 
+# Images and their parts.
+IMAGE_KINDS: Final = frozenset({"image", "copied image", "gallery version", "snapshot"})
 # Removing one resource can make another one visible: a deleted key vault becomes a soft-deleted one.
 _PASSES: Final = 3
 
@@ -42,16 +46,14 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result for a leftover: kept, to be removed, removed, or not removable for a reason."""
+    """The result for a leftover: whether to remove it and why, and whether that was done or why not."""
 
     place: Place
-    verdict: Verdict
+    leftover: Leftover
+    goes: bool
+    reason: str
     is_removed: bool = False
     why_not: str = ""
-
-    @property
-    def id(self) -> str:
-        return self.verdict.leftover.id
 
 
 @dataclasses.dataclass
@@ -61,20 +63,14 @@ class Swept:
     tried: dict[str, Outcome] = dataclasses.field(default_factory=dict)
     listed: dict[str, Outcome] = dataclasses.field(default_factory=dict)
     faults: list[tuple[Place, ImagegenError]] = dataclasses.field(default_factory=list)
-    _lost: set[str] = dataclasses.field(default_factory=set)
+    lost: set[str] = dataclasses.field(default_factory=set)
+    """The keys of the places that could not be searched at all."""
 
     @property
     def outcomes(self) -> list[Outcome]:
-        return [*self.tried.values(), *(listed for listed in self.listed.values() if listed.id not in self.tried)]
-
-    def whole(self, places: Iterable[Place]) -> list[Place]:
-        """The places without a fault."""
-        faulty = {place.key for place, _ in self.faults}
-        return [place for place in places if place.key not in faulty]
-
-    def reachable(self, places: Iterable[Place]) -> list[Place]:
-        """The places that could be searched at least in part."""
-        return [place for place in places if place.key not in self._lost]
+        return list(
+            (self.tried | {key: listed for key, listed in self.listed.items() if key not in self.tried}).values()
+        )
 
     @contextlib.contextmanager
     def collect_fault(self, place: Place) -> Iterator[None]:
@@ -82,7 +78,7 @@ class Swept:
         try:
             yield
         except ImagegenError as fault:
-            self._lost.add(place.key)
+            self.lost.add(place.key)
             self.add_fault(place, fault)
 
     def add_fault(self, place: Place, fault: ImagegenError) -> None:
@@ -102,6 +98,26 @@ class Swept:
         for fault in (fault for listing in found for fault in listing.faults):
             self.add_fault(place, fault)
         return [leftover for listing in found for leftover in listing.leftovers]
+
+    def close_journals(
+        self,
+        places: Iterable[Place],
+        runs: Sequence[RecordedRun],
+        left: Collection[str],
+        now: datetime.datetime,
+        console: Console,
+    ) -> None:
+        """Close the journals of expired runs that left nothing in these places, if they were searched completely.
+
+        Before a run expires, its Packer may still run, and clouds list new resources late.
+        """
+        searched = {place.key for place in places} - {place.key for place, _ in self.faults}
+        for dead in runs:
+            until = moment(dead.entry.expires_at)
+            is_past = until is not None and until <= now
+            is_clean = place_of(dead).key in searched and dead.entry.run_id not in left
+            if dead.may_have_left_something and is_past and is_clean:
+                journal.close(dead, console.warn)
 
 
 def configured_place(target: str, settings: TargetSettings, run: RunFacts) -> Place:
@@ -128,15 +144,14 @@ def leftovers_of(
     """
     deadline = Deadline()
     found: dict[str, list[Leftover]] = {dead.entry.run_id: [] for dead in runs}
-    swept = Swept()
-    places = places_of(runs)
+    swept, places = Swept(), places_of(runs)
     for place in places:
         with swept.collect_fault(place):
             for leftover in swept.leftovers(place, run, deadline):
                 for run_id in found.keys() & set(run_ids(leftover.run_id)):
                     found[run_id].append(leftover)
     left = {run_id: leftovers for run_id, leftovers in found.items() if leftovers}
-    _close_journals(swept.whole(places), runs, left.keys(), now, console)
+    swept.close_journals(places, runs, left.keys(), now, console)
     return left, swept.faults
 
 
@@ -147,7 +162,7 @@ def preview(
     swept = Swept()
     for place in places:
         with swept.collect_fault(place):
-            going = sum(outcome.verdict.goes for outcome in swept.listed.values())
+            going = sum(outcome.goes for outcome in swept.listed.values())
             _list(swept, place, runs, run, now, limit - going)
     return swept
 
@@ -167,17 +182,16 @@ def clean_up(
     swept = Swept()
     for _ in range(_PASSES):
         swept.listed, before = {}, len(swept.tried)
-        for place in swept.reachable(places):
+        for place in [place for place in places if place.key not in swept.lost]:
             with swept.collect_fault(place):
                 seen = _list(swept, place, read(), run, now, limit - len(swept.tried))
-                going = [outcome for outcome in seen if outcome.verdict.goes]
-                for outcome in _remove(place, going, run, console):
-                    swept.tried[outcome.id] = outcome
+                for outcome in _remove(place, seen, run, console):
+                    swept.tried[outcome.leftover.id] = outcome
         if len(swept.tried) == before:
             break
-    stay = [outcome.verdict.leftover for outcome in swept.outcomes if not outcome.is_removed]
+    stay = [outcome.leftover for outcome in swept.outcomes if not outcome.is_removed]
     left = {run_id for leftover in stay for run_id in run_ids(leftover.run_id)}
-    _close_journals(swept.whole(places), read(), left, now, console)
+    swept.close_journals(places, read(), left, now, console)
     return swept
 
 
@@ -185,40 +199,70 @@ def _list(
     swept: Swept, place: Place, runs: Sequence[RecordedRun], run: RunFacts, now: datetime.datetime, limit: int
 ) -> list[Outcome]:
     """Judge the new leftovers of a place. Skips known ones, because two configs may share an account."""
-    by_id = {known_run.entry.run_id: known_run for known_run in runs}
     known = swept.tried.keys() | swept.listed.keys()
     found = [leftover for leftover in swept.leftovers(place, run) if leftover.id not in known]
-    outcomes = [Outcome(place, verdict) for verdict in judge(found, by_id, now, limit)]
-    swept.listed |= {outcome.id: outcome for outcome in outcomes}
+    outcomes = judge(place, found, {recorded.entry.run_id: recorded for recorded in runs}, now, limit)
+    swept.listed |= {outcome.leftover.id: outcome for outcome in outcomes}
     return outcomes
 
 
-def _remove(place: Place, going: Sequence[Outcome], run: RunFacts, console: Console) -> Iterator[Outcome]:
-    here = {outcome.id: outcome for outcome in going}
-    if not here:
+def judge(
+    place: Place,
+    leftovers: Iterable[Leftover],
+    runs: Mapping[str, RecordedRun],
+    now: datetime.datetime,
+    limit: int,
+) -> list[Outcome]:
+    """Decide which leftovers to remove, at most `limit` of them now. Pure."""
+    outcomes: list[Outcome] = []
+    for leftover in leftovers:
+        goes, reason = _judge_one(leftover, runs, now)
+        if goes and sum(outcome.goes for outcome in outcomes) >= limit:
+            goes, reason = False, "over the limit of this run (--limit)"
+        outcomes.append(Outcome(place, leftover, goes, reason))
+    return outcomes
+
+
+def _judge_one(leftover: Leftover, runs: Mapping[str, RecordedRun], now: datetime.datetime) -> tuple[bool, str]:
+    """Whether to remove a leftover, and why."""
+    known = [runs[run_id] for run_id in run_ids(leftover.run_id) if run_id in runs]
+    if alive := next((run for run in known if run.is_alive), None):
+        return False, f"its run is still active on this machine (process {alive.entry.pid})"
+    users = (run for run in runs.values() if run.is_alive and run.entry.image_id == leftover.image_id)
+    if leftover.kind in IMAGE_KINDS and (user := next(users, None)):
+        return False, f"run {user.entry.run_id} on this machine waits for this image"
+    until = moment(leftover.expires_at)
+    # Several runs may wait for an image, and some of them may be on other machines.
+    if len(known) == len(run_ids(leftover.run_id)) and all(run.is_here for run in known):
+        kept_by = next((run for run in known if run.keeps_leftovers), None)
+        if kept_by and (until is None or now < until):
+            return False, f"kept until {leftover.expires_at} (--on-error={kept_by.entry.on_error})"
+        return True, f"its run has ended ({known[0].ended or 'its process died'})"
+    if until is None:
+        return False, f"it has no valid expiry time ({leftover.expires_at!r})"
+    if now < until:
+        return False, f"a run on another machine may use it until {leftover.expires_at}"
+    return True, f"expired at {leftover.expires_at}"
+
+
+def moment(text: str) -> datetime.datetime | None:
+    """Parse the time of a tag or a journal. None if it is not a valid time with a zone."""
+    try:
+        found = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
+def _remove(place: Place, outcomes: Iterable[Outcome], run: RunFacts, console: Console) -> Iterator[Outcome]:
+    going = {outcome.leftover.id: outcome for outcome in outcomes if outcome.goes}
+    if not going:
         return
-    leftovers = [outcome.verdict.leftover for outcome in going]
     cloud = provider(place.provider)
+    leftovers = [outcome.leftover for outcome in going.values()]
     for leftover, why_not in cloud.remove(cloud.place_model.model_validate(place.details), leftovers, run):
         if why_not:
             console.warn(f"{place.target}  {leftover.kind} {leftover.id} could not be removed: {why_not}")
         else:
             console.say(f"{place.target}  {leftover.kind} {leftover.id} removed")
-        yield dataclasses.replace(here[leftover.id], is_removed=not why_not, why_not=why_not)
-
-
-def _close_journals(
-    searched: Sequence[Place],
-    runs: Sequence[RecordedRun],
-    left: Collection[str],
-    now: datetime.datetime,
-    console: Console,
-) -> None:
-    """Close the journals of expired runs. Before, their Packer may still run, and clouds list new resources late."""
-    keys = {place.key for place in searched}
-    for dead in runs:
-        until = moment(dead.entry.expires_at)
-        is_past = until is not None and until <= now
-        was_searched = is_past and place_of(dead).key in keys
-        if dead.may_have_left_something and was_searched and dead.entry.run_id not in left:
-            journal.close(dead, console.warn)
+        yield dataclasses.replace(going[leftover.id], is_removed=not why_not, why_not=why_not)

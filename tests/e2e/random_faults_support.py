@@ -27,7 +27,7 @@ from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import BuildError
 from imagegen.leftovers import sweep
-from imagegen.leftovers.reading import read_runs
+from imagegen.leftovers.recording import read_runs
 from imagegen.plan.model import BuildPlan
 from imagegen.providers import RunFacts
 from imagegen.providers.aws import client

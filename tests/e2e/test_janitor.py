@@ -22,8 +22,7 @@ from imagegen.build.tools import find_tools
 from imagegen.console import Console
 from imagegen.files import write_tree
 from imagegen.leftovers import sweep
-from imagegen.leftovers.reading import read_runs
-from imagegen.leftovers.warning import warn_of_leftovers
+from imagegen.leftovers.recording import read_runs, warn_of_leftovers
 from imagegen.providers import RunFacts
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
@@ -215,18 +214,18 @@ def _check(cut: Cut, world: World, before: Everything, *, elsewhere: bool) -> No
     assert (dead.is_here, dead.is_alive, dead.ended) == (True, False, "")
     left = world.everything()
     _check_tags(cut, world, {key: left[key] for key in left.keys() - before.keys()}, dead.entry)
-    own = {outcome.id for outcome in _look(cut, [], _NOW) if outcome.verdict.leftover.run_id == dead.entry.run_id}
+    own = {outcome.leftover.id for outcome in _look(cut, [], _NOW) if outcome.leftover.run_id == dead.entry.run_id}
     _check_warning(cut, dead.entry.run_id, own)
     late = datetime.datetime.fromisoformat(dead.entry.expires_at) + datetime.timedelta(seconds=1)
     # On another machine nothing of it goes before its time, and all of it after that; on the machine of its journal all
     # of it goes now.
     for runs, now, going in (([], _NOW, set()), ([], late, own), ([dead], _NOW, own)):
-        assert {outcome.id for outcome in _look(cut, runs, now) if outcome.verdict.goes} & own == going
+        assert {outcome.leftover.id for outcome in _look(cut, runs, now) if outcome.goes} & own == going
     if elsewhere:
         assert not [outcome for outcome in _clean_up(cut, [cut.place], [], _NOW) if outcome.is_removed]
         assert world.everything() == left
         outcomes = _clean_up(cut, [cut.place], [], late)
-        removed = {outcome.id for outcome in outcomes if outcome.is_removed}
+        removed = {outcome.leftover.id for outcome in outcomes if outcome.is_removed}
     else:
         # A run that is known to live on this machine is left alone, though its time is over.
         with recorded(
@@ -253,7 +252,7 @@ def _removed_here(cut: Cut, dead: RecordedRun) -> set[str]:
     """By the command itself at one moment of each cloud, and by what is below it at the others."""
     if cut.moment.note not in _BY_COMMAND:
         outcomes = _clean_up(cut, sweep.places_of([dead]), read_runs(cut.out, pytest.fail), _NOW)
-        return {outcome.id for outcome in outcomes if outcome.is_removed}
+        return {outcome.leftover.id for outcome in outcomes if outcome.is_removed}
     words = imagegen("janitor", "--out", cut.out, "--delete", "--plain", "--format", "json")
     done = subprocess.run(  # noqa: S603 - the checkout's own command line
         words, env=cut.environ, cwd=cut.folder, capture_output=True, text=True, timeout=DEADLINE_S, check=False
@@ -276,7 +275,7 @@ def _clean_up(
     assert [outcome.why_not for outcome in outcomes if outcome.why_not] == []
     # A second time there is nothing to do.
     again = sweep.clean_up(places, lambda: runs, cut.run, now, 50, Console(io.StringIO(), plain=True)).outcomes
-    assert [outcome for outcome in again if outcome.verdict.goes] == []
+    assert [outcome for outcome in again if outcome.goes] == []
     return outcomes
 
 
@@ -342,7 +341,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
             place = sweep.configured_place("azure", settings, cut.run)
             found = sweep.preview([place], [], cut.run, _NOW, 50).outcomes
             # A plain Packer gives its run an id of its own making.
-            own = [outcome for outcome in found if outcome.verdict.leftover.run_id.endswith("-packer")]
-            assert {outcome.verdict.goes for outcome in own} == {False}
+            own = [outcome for outcome in found if outcome.leftover.run_id.endswith("-packer")]
+            assert {outcome.goes for outcome in own} == {False}
             _clean_up(cut, [place], [], _NOW + datetime.timedelta(hours=13))
         assert world.everything() == before

@@ -15,7 +15,7 @@ from imagegen.cli.configs import config_request, load_config
 from imagegen.cli.show import print_json
 from imagegen.errors import ImagegenError, PublishError
 from imagegen.leftovers import sweep
-from imagegen.leftovers.reading import read_runs
+from imagegen.leftovers.recording import read_runs
 from imagegen.leftovers.sweep import Outcome, Place, configured_place
 from imagegen.lines import one_line
 from imagegen.providers import RunFacts
@@ -132,25 +132,25 @@ def _word(outcome: Outcome) -> str:
         return "removed"
     if outcome.why_not:
         return "not removed"
-    return "may go" if outcome.verdict.goes else "stays"
+    return "may go" if outcome.goes else "stays"
 
 
 def outcome_line(outcome: Outcome) -> str:
     """One leftover as people read it."""
-    leftover = outcome.verdict.leftover
+    leftover = outcome.leftover
     name = f" {leftover.name}" if leftover.name and leftover.name != leftover.id else ""
     what = f"{leftover.kind} {leftover.id}{name} ({leftover.state}) of run {leftover.run_id}"
-    reason = outcome.why_not or outcome.verdict.reason
+    reason = outcome.why_not or outcome.reason
     return one_line(f"{_word(outcome):<11}  {outcome.place.target} {leftover.region}  {what}: {reason}")
 
 
 def outcome_json(outcome: Outcome) -> dict[str, object]:
     """One leftover for machines."""
     return {
-        **dataclasses.asdict(outcome.verdict.leftover),
+        **dataclasses.asdict(outcome.leftover),
         "target": outcome.place.target,
         "outcome": _word(outcome),
-        "reason": outcome.why_not or outcome.verdict.reason,
+        "reason": outcome.why_not or outcome.reason,
     }
 
 

@@ -16,7 +16,7 @@ from imagegen.cli.main import main
 from imagegen.console import Console
 from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
-from imagegen.leftovers.warning import warn_of_leftovers
+from imagegen.leftovers.recording import warn_of_leftovers
 from imagegen.providers import Leftover, Remains, RunFacts
 from imagegen.providers.aws.place import Place
 from imagegen.providers.provider import Provider, provider

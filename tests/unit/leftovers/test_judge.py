@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from imagegen.build.journal import Entry, RecordedRun
-from imagegen.leftovers.judge import judge
+from imagegen.leftovers.sweep import Place, judge
 from imagegen.providers import Leftover
 
 NOW = datetime.datetime(2026, 11, 18, 12, tzinfo=datetime.UTC)
+PLACE = Place("aws", "aws", {})
 PAST, FUTURE = "2026-11-18T12:00:00Z", "2026-11-18T12:00:01Z"
 
 
@@ -74,14 +75,14 @@ def leftover(run_id: str, expires_at: str, kind: str = "instance") -> Leftover:
     ],
 )
 def test_a_leftover_goes_when_its_run_is_over_or_its_time(left: Leftover, goes: bool, reason: str) -> None:
-    [verdict] = judge([left], RUNS, NOW, 50)
+    [verdict] = judge(PLACE, [left], RUNS, NOW, 50)
     assert (verdict.leftover, verdict.goes) == (left, goes)
     assert verdict.reason.startswith(reason)
 
 
 def test_no_more_than_the_limit_goes_and_what_stays_is_not_counted() -> None:
     left = [leftover("alive", PAST), *(leftover("dead", PAST, kind) for kind in ("a", "b", "c"))]
-    verdicts = judge(left, RUNS, NOW, 2)
+    verdicts = judge(PLACE, left, RUNS, NOW, 2)
     assert [verdict.goes for verdict in verdicts] == [False, True, True, False]
     assert verdicts[-1].reason == "over the limit of this run (--limit)"
-    assert [verdict.goes for verdict in judge(left, RUNS, NOW, 0)] == [False] * 4
+    assert [verdict.goes for verdict in judge(PLACE, left, RUNS, NOW, 0)] == [False] * 4

@@ -11,8 +11,7 @@ import pytest
 from imagegen import pipeline
 from imagegen.build.packer import OnError
 from imagegen.console import Console
-from imagegen.leftovers.reading import read_runs
-from imagegen.leftovers.recording import record_in_journal
+from imagegen.leftovers.recording import read_runs, record_in_journal
 from imagegen.providers import Remains, RunFacts
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.place import Place

@@ -25,7 +25,7 @@ from imagegen.build.toolchain import Plugin, Toolchain
 from imagegen.cli.main import cli
 from imagegen.console import Console
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
-from imagegen.leftovers.reading import read_runs
+from imagegen.leftovers.recording import read_runs
 from imagegen.manifest.store import LocalStore
 from imagegen.plan import context
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult

@@ -17,7 +17,7 @@ from imagegen.console import Console
 from imagegen.doctor import reject_failed_checks
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
-from imagegen.leftovers.warning import warn_of_leftovers
+from imagegen.leftovers.recording import warn_of_leftovers
 from imagegen.providers import RunFacts
 from imagegen.providers.azure import provider
 from imagegen.providers.azure.settings import Settings
@@ -235,7 +235,7 @@ def test_the_next_build_names_a_dead_runs_certificate_and_the_janitor_deletes_it
     assert LIVING not in stage.said.getvalue()
     soon = datetime.datetime(2026, 11, 18, 11, tzinfo=datetime.UTC)
     swept = sweep.clean_up(sweep.places_of(read()), read, stage.run, soon, 50, stage.console)
-    assert [(outcome.verdict.leftover.name, outcome.is_removed) for outcome in swept.outcomes] == [
+    assert [(outcome.leftover.name, outcome.is_removed) for outcome in swept.outcomes] == [
         (f"{VAULT}/{SECRET}", True),
         (f"{VAULT}/imagegen-{LIVING}", False),
     ]
