@@ -95,6 +95,8 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
         pause_origin = _origin("windows", config.windows.release, release["source"])
     yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
     yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
+    yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
+    yield _since("kubelet_log_rotates", config, "log_rotation", "Whether kube-log-runner can rotate kubelet's log.")
 
 
 def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -138,6 +140,13 @@ def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
     """The row for a version, and its origin; an empty row if the catalogue does not know the version."""
     found = find_row(table(name)[rows], version)
     return (found.row, _origin(name, found.minor, found.row["source"])) if found else ({}, Origin("catalogue", name))
+
+
+def _since(name: str, config: ImageConfig, what: str, description: str) -> CatalogueValue:
+    """Whether this Kubernetes minor is one of those that can do something, which begin with a row of the catalogue."""
+    row = table("kubernetes")["since"][what]
+    can = numbers(config.kubernetes.version) >= numbers(row["minor"])
+    return _fact(name, can, _origin("kubernetes", f"since {row['minor']}", row["source"]), description)
 
 
 def _fact(name: str, value: object, origin: Origin, description: str) -> CatalogueValue:

@@ -77,6 +77,8 @@ class Facts:
     windows_build: int | None
     hot_fixes: tuple[HotFix, ...]
     crictl: str | None
+    kubeadm_joins_as_system: bool
+    kubelet_log_rotates: bool
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
     cloudbase_init_product: str

@@ -15,9 +15,13 @@ try {
         Wait-CloudService -Name 'RdAgent' -TimeoutSeconds 300
         Wait-CloudService -Name 'WindowsAzureGuestAgent' -TimeoutSeconds 300
     } -Generalise {
+        # The builder's account is the built-in administrator, whose number is 500. If Windows marked its password as expired, Setup would wait for a new one at first boot.
+        # The policy stays on the nodes.
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'net.exe') -ArgumentList 'accounts', '/maxpwage:unlimited' -TimeoutSeconds 60
+        Write-TextFile -Path 'C:\Windows\Setup\Scripts\accounts.txt' -Text "500`r`n"
         $sysprep = [System.IO.Path]::Combine($env:SystemRoot, 'System32', 'Sysprep', 'sysprep.exe')
         $line = '/oobe /generalize /mode:vm /quiet /quit /unattend:"{0}"' -f $answers
-        $null = Invoke-Native -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1500
+        Invoke-Sysprep -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1200
     }
 }
 catch {

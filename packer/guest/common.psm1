@@ -211,7 +211,7 @@ function Invoke-Native {
         # A child process may keep the output open. Then the exit code is used without the output.
         $text = 'its output is still open'
         if ([System.Threading.Tasks.Task]::WaitAll([System.Threading.Tasks.Task[]]@($out, $err), 5000)) { $text = ($err.Result + $out.Result).Trim() }
-        if ($GoodExitCode -notcontains $process.ExitCode) { throw "$FilePath ended with $($process.ExitCode): $text" }
+        if ($GoodExitCode.Count -gt 0 -and $GoodExitCode -notcontains $process.ExitCode) { throw "$FilePath ended with $($process.ExitCode): $text" }
         [pscustomobject]@{ ExitCode = $process.ExitCode; Output = $text }
     }
     finally { $process.Dispose() }

@@ -9,6 +9,8 @@ Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -G
 
 $script:Listeners = 'SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener'
 $script:SetupScripts = 'C:\Windows\Setup\Scripts'
+$script:Generalised = 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE'
+$script:SysprepCalls = 'SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize'
 
 # Throws if the machine would make a bad image.
 function Assert-ReadyToSeal {
@@ -94,14 +96,46 @@ function Wait-CloudService {
     }
 }
 
+# Removes what sysprep would call and cannot, because the DLL is gone: an agent that updates itself during the build may leave such an entry.
+function Clear-SysprepCall {
+    [CmdletBinding()]
+    param()
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:SysprepCalls, $true)
+    if ($null -eq $key) { return }
+    try {
+        foreach ($name in $key.GetValueNames()) {
+            # An entry holds the full path of a DLL and the name of a function in it.
+            $found = [regex]::Match([string]$key.GetValue($name), '(?i)[a-z]:\\[^,;"<>|*?]+?\.dll')
+            if (-not $found.Success -or [System.IO.File]::Exists($found.Value)) { continue }
+            $key.DeleteValue($name)
+            [System.Console]::Out.WriteLine("sysprep will not call $($found.Value), because it does not exist: its entry is removed")
+        }
+    }
+    finally { $key.Dispose() }
+}
+
+# Runs a program that calls sysprep. Its exit code alone decides nothing: Wait-ImageState reads what sysprep did.
+function Invoke-Sysprep {
+    [CmdletBinding()]
+    param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int]$TimeoutSeconds)
+    $done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
+    if ($done.ExitCode -ne 0) { [System.Console]::Out.WriteLine("$FilePath ended with $($done.ExitCode): $($done.Output)") }
+}
+
+function Get-ImageState {
+    [CmdletBinding()]
+    param()
+    [string](Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default '')
+}
+
 # Waits for Windows' own mark of a generalised machine, which may come a little later than sysprep's end.
 function Wait-ImageState {
     [CmdletBinding()]
     param([int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
-        $state = Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\State' -Name 'ImageState' -Default ''
-        if ($state -eq 'IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE') { return }
+        $state = Get-ImageState
+        if ($state -eq $script:Generalised) { return }
         if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the machine is not generalised after $TimeoutSeconds s: its state is '$state'" }
         Start-Sleep -Seconds 2
     }
@@ -145,18 +179,22 @@ function Invoke-Seal {
     param([scriptblock]$Assert, [scriptblock]$Generalise)
     Assert-ReadyToSeal
     & $Assert
-    # Before sysprep, which stores the answer file for a node's first boot in the same place.
-    Clear-Path -Path @(Get-AnswerFile)
-    try {
-        & $Generalise
-        Wait-ImageState -TimeoutSeconds 300
-    }
-    catch {
-        Write-SetupLog
-        throw
+    # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot.
+    if ((Get-ImageState) -ne $script:Generalised) {
+        # Before sysprep, which stores that answer file in the same place.
+        Clear-Path -Path @(Get-AnswerFile)
+        Clear-SysprepCall
+        try {
+            & $Generalise
+            Wait-ImageState -TimeoutSeconds 600
+        }
+        catch {
+            Write-SetupLog
+            throw
+        }
     }
     Clear-Leftover
     Clear-WinRmListener
 }
 
-Export-ModuleMember -Function @('Invoke-Seal', 'Wait-CloudService')
+Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Sysprep', 'Wait-CloudService')

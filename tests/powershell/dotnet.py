@@ -10,9 +10,10 @@ from __future__ import annotations
 _WORDS = """
 array: IndexOf/4 Sort/2 Reverse/1 Copy/3
 bool: Parse/1
-byte byte[] char double hashtable int int[] int64 long object object[] ordered pscustomobject ref scriptblock
+int: MaxValue
+byte byte[] char double hashtable int[] int64 long object object[] ordered pscustomobject ref scriptblock
 string[] switch uint32 uint64 version
-environment: GetCommandLineArgs/0
+environment: GetCommandLineArgs/0 TickCount
 guid: NewGuid/0
 convert: ToBase64String/1 FromBase64String/1 ToString/2 ToInt32/2
 datetime: Now UtcNow
@@ -33,7 +34,7 @@ cmdletbinding parameter
 _TYPES = """
 collections.generic.list[string] collections.generic.sortedset[string]
 collections.specialized.ordereddictionary
-diagnostics.process: Start/1 GetCurrentProcess/0
+diagnostics.process: Start/1 GetCurrentProcess/0 GetProcessesByName/1
 diagnostics.processstartinfo
 diagnostics.stopwatch: StartNew/0
 globalization.cultureinfo: InvariantCulture
@@ -70,6 +71,7 @@ net.securityprotocoltype: Tls12
 net.webproxy
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
 security.principal.securityidentifier
+security.securestring
 security.securityexception
 text.utf8encoding
 threading.mutex: TryOpenExisting/2

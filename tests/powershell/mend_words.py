@@ -24,8 +24,9 @@ BEGUN = "$reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'set
 BEGUN_REASON = "$reasons = @('an earlier run began to set it')"
 OWN_BEGUN = "@(Get-ChangedEntry -Session $Session -Phase $Own.name -Status 'changed', 'setting').Count -gt 0"
 NO_DEFENDER = "return [ordered]@{ absent = $true }"
-DEFENDER_ON = "$there -and (Get-RegistryData -Key $service -Name 'Start' -Default 4) -ne 4"
-EXCLUDED = "$excluded = @((Get-MpPreference -ErrorAction Stop).ExclusionProcess)"
+DEFENDER_OFF = "-not $there -or (Get-RegistryData -Key $service -Name 'Start' -Default 4) -eq 4"
+UNAVAILABLE = "return [ordered]@{ unavailable = $why }"
+WAITED = "$clock.Elapsed.TotalSeconds -gt $limit"
 NO_RESTART = "$Session.Restart -and -not $Session.MayRestart"
 NEEDS_RESTART = (
     'throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs'

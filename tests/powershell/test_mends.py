@@ -187,14 +187,14 @@ MENDS = (
         "P7-without-defender-nothing-needs-to-be-excluded",
         DEFENDER,
         (
-            tried("Get-MpPreference", catch=w.NO_DEFENDER),
-            only_where(w.DEFENDER_ON, "throw"),
-            in_order(f"if ({w.DEFENDER_ON})", w.NO_DEFENDER),
+            tried("Get-MpPreference", catch="$why = $_.Exception.Message"),
+            only_where(w.DEFENDER_OFF, w.NO_DEFENDER),
+            only_where(w.WAITED, w.UNAVAILABLE),
         ),
         (
             ("foreach ($process in $excluded) {", "foreach ($process in @((Get-MpPreference).ExclusionProcess)) {"),
-            (f"try {{ {w.EXCLUDED} }}\n        catch {{", f"{w.EXCLUDED}\n        if ($null -eq $excluded) {{"),
-            (f"            if ({w.DEFENDER_ON}) {{ throw }}\n", ""),
+            (f"if ({w.DEFENDER_OFF}) {{ {w.NO_DEFENDER} }}", w.NO_DEFENDER),
+            (f"if ({w.WAITED}) {{ {w.UNAVAILABLE} }}", w.UNAVAILABLE),
         ),
     ),
     Mend(

@@ -6,8 +6,11 @@ import functools
 import re
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[2]
 DOCUMENT = REPOSITORY / "docs" / "faults.md"
+REALITY = REPOSITORY / "docs" / "reality.md"
 FAULTS = [
     *(f"F{number}" for number in range(1, 45)),
     *(f"P{number}" for number in range(1, 9)),
@@ -18,9 +21,9 @@ _ROW = re.compile(r"^\| ([A-Za-z][a-z0-9 ]*) \| ([^|]+) \| ([^|]+) \|$")
 _TEST = re.compile(r"`(tests/[^`]+)`")
 
 
-def rows() -> dict[str, list[str]]:
+def rows(document: Path = DOCUMENT) -> dict[str, list[str]]:
     """The tests of each row."""
-    found = [match for line in DOCUMENT.read_text(encoding="utf-8").splitlines() if (match := _ROW.match(line))]
+    found = [match for line in document.read_text(encoding="utf-8").splitlines() if (match := _ROW.match(line))]
     return {match[1]: _TEST.findall(match[3]) for match in found}
 
 
@@ -45,5 +48,13 @@ def test_every_fault_has_a_row_with_tests() -> None:
     assert [name for name, tests in found.items() if name != "what" and not tests] == []
 
 
-def test_every_test_of_a_row_is_there() -> None:
-    assert [(fault, name) for fault, tests in rows().items() for name in tests if not is_there(name)] == []
+@pytest.mark.parametrize("document", [DOCUMENT, REALITY], ids=lambda document: document.stem)
+def test_every_test_of_a_row_is_there(document: Path) -> None:
+    assert [(row, name) for row, tests in rows(document).items() for name in tests if not is_there(name)] == []
+
+
+def test_every_demand_of_reality_has_a_row() -> None:
+    demands = [
+        f"{letter}{number}" for letter, last in (("B", 13), ("N", 16), ("G", 6)) for number in range(1, last + 1)
+    ]
+    assert [name for name in rows(REALITY) if name != "what"] == demands

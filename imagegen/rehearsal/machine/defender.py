@@ -29,6 +29,10 @@ class Defender:
         return not self._services.exists(SERVICE) or self._services.start_type(SERVICE) == DISABLED
 
     @property
+    def answers(self) -> bool:
+        return self._services.is_running(SERVICE)
+
+    @property
     def excluded_processes(self) -> tuple[str, ...]:
         self._need_service()
         return tuple(self._processes)
@@ -43,5 +47,5 @@ class Defender:
         self._processes = [known for known in self._processes if known.lower() != process.lower()]
 
     def _need_service(self) -> None:
-        if not self._services.is_running(SERVICE):
+        if not self.answers:
             raise RefusedByWindows("Defender does not answer: service WinDefend is not running (0x800106ba)")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 LOG = HOME + r"\engine.log"
+# Windows may still be finishing a restart when the next phase starts.
+_FINISHING_S = 120
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,6 +147,8 @@ def _check_order(run: PhaseRun, phase: Phase, earlier: Sequence[str]) -> None:
             return
         reason = f"Windows has a restart pending in the middle of {phase.name}, but the plan has none there"
         raise StopError(Exit.FAILED, f"{reason}: restart Windows and run the phase again")
+    if earlier and run.machine.wait_until(lambda: not run.machine.restart_pending(), _FINISHING_S):
+        return
     if earlier:
         raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after {earlier[-1]} was not taken")
     raise StopError(

@@ -47,6 +47,8 @@ CACHED_ANSWERS = r"C:\Windows\Panther\unattend.xml"
 ANSWER_FILES = (CACHED_ANSWERS, r"C:\Windows\Panther\Unattend\unattend.xml", SYSTEM32 + r"\Sysprep\unattend.xml")
 SETUP_SCRIPTS = r"C:\Windows\Setup\Scripts"
 SEALED = "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
+# What sysprep calls: each value holds the path of a DLL and the name of a function in it.
+SYSPREP_CALLS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepExternal\Generalize"
 
 
 def generalise(machine: Machine, *, cloud: str) -> Outcome:
@@ -55,10 +57,13 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
     try:
         _check_ready(machine)
         agents.check(machine)
-        _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
-        if agents.reset is not None:
-            agents.reset(machine)
-        _sysprep(machine)
+        # After a try that failed later, the machine is generalised already.
+        if machine.registry.text(IMAGE_STATE, "ImageState") != SEALED:
+            _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
+            _clear_sysprep_calls(machine)
+            if agents.reset is not None:
+                agents.reset(machine)
+            _sysprep(machine)
         _delete(machine, list(_leftovers(machine)))
         _clear_listeners(machine)
     except RefusedByWindows as refusal:
@@ -81,10 +86,25 @@ def _check_ready(machine: Machine) -> None:
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
 
 
+def _clear_sysprep_calls(machine: Machine) -> None:
+    """Remove the entries whose DLL does not exist."""
+    for name, dll in _sysprep_calls(machine).items():
+        if not machine.files.is_file(dll):
+            machine.registry.remove_value(SYSPREP_CALLS, name)
+
+
+def _sysprep_calls(machine: Machine) -> dict[str, str]:
+    """The DLL of each entry."""
+    return {name: str(value.data).partition(",")[0] for name, value in machine.registry.values(SYSPREP_CALLS).items()}
+
+
 def _sysprep(machine: Machine) -> None:
-    """Store the answer file for the first boot. Fails if the last generalisation of this Windows did not end."""
-    if machine.registry.number(SYSPREP_STATUS, "GeneralizationState") != GENERALISED_BEFORE:
-        raise RefusedByWindows(f"{SYSTEM32}\\Sysprep\\sysprep.exe ended with 31")
+    """Store the answer file for the first boot. Fails if the last generalisation of this Windows did not end, or where
+    a DLL to call does not exist; what it did shows in the image's state, and not in its exit code."""
+    absent = [dll for dll in _sysprep_calls(machine).values() if not machine.files.is_file(dll)]
+    unfinished = machine.registry.number(SYSPREP_STATUS, "GeneralizationState") != GENERALISED_BEFORE
+    if absent or unfinished:
+        raise RefusedByWindows("the machine is not generalised after 600 s: its state is 'IMAGE_STATE_COMPLETE'")
     machine.files.write(CACHED_ANSWERS, b"the answers of a node's first boot")
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
 

@@ -38,6 +38,11 @@ class Machine:
         self.defender = Defender(self.services)
         self.installer = Installer(self.files, self.registry, self.services)
         self.boot_count = 0
+        self.up_s = 0.0
+        """The time since the last start, as far as something waited for it: no wait of the model takes real time."""
+        self.marks_stay_s = 0.0
+        """For how long after a restart Windows still calls it pending."""
+        self._later: list[tuple[float, Callable[[], object]]] = []
         # Called with the id of each resource before it is set, to inject a fault.
         self.before_set: Callable[[str], None] = _undisturbed
         # Called before each restart, to inject a fault.
@@ -55,6 +60,23 @@ class Machine:
     def restart_pending(self) -> bool:
         return any(self.registry.has_key(key) for key in (REBOOT_PENDING, REBOOT_REQUIRED))
 
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do something when this time has passed."""
+        self._later.append((self.up_s + seconds, action))
+
+    def wait_until(self, is_so: Callable[[], bool], limit_s: float) -> bool:
+        """Let time pass until something is so, or up to the limit. Whether it is so."""
+        end = self.up_s + limit_s
+        for due, action in sorted(self._later, key=lambda item: item[0]):
+            if is_so() or due > end:
+                break
+            self.up_s = max(self.up_s, due)
+            self._later.remove((due, action))
+            action()
+        if not is_so():
+            self.up_s = end
+        return is_so()
+
     def need_tool(self, name: str) -> None:
         """Raise an error if a program of Windows is missing."""
         if not self.files.is_file(f"{SYSTEM32}\\{name}"):
@@ -64,14 +86,21 @@ class Machine:
         self.before_restart()
         self.boot_count += 1
         self.features.restarted()
-        for key in (REBOOT_PENDING, REBOOT_REQUIRED):
-            if self.registry.has_key(key):
-                self.registry.remove_key(key)
+        self.up_s, self._later = 0.0, []
+        if self.marks_stay_s:
+            self.later(self.marks_stay_s, self._remove_marks)
+        else:
+            self._remove_marks()
         for feature, services in FEATURE_SERVICES.items():
             for name in services:
                 if self.features.is_installed(feature) and not self.services.exists(name):
                     self._add_feature_service(name)
         self.services.restarted()
+
+    def _remove_marks(self) -> None:
+        for key in (REBOOT_PENDING, REBOOT_REQUIRED):
+            if self.registry.has_key(key):
+                self.registry.remove_key(key)
 
     def _add_feature_service(self, name: str) -> None:
         program = f"{SYSTEM32}\\{name}.exe"

@@ -94,6 +94,15 @@ def test_a_restart_that_was_not_taken_is_refused(bench: Bench) -> None:
     bench.done("phase-2")
 
 
+@pytest.mark.parametrize(("marks_stay_s", "exit_code"), [(30, 0), (200, 6)])
+def test_a_restart_that_windows_still_finishes_is_waited_for(bench: Bench, marks_stay_s: int, exit_code: int) -> None:
+    bench.bundle({"phase-1": [CONTAINERS], "phase-2": [bench.value("b")]}, restarts=["phase-1"])
+    assert bench.run("phase-1").exit_code == 3010
+    bench.machine.marks_stay_s = marks_stay_s
+    bench.machine.restart()
+    assert bench.run("phase-2").exit_code == exit_code
+
+
 @pytest.mark.parametrize("key", [REBOOT_PENDING, REBOOT_REQUIRED])
 def test_a_base_image_with_a_restart_pending_is_refused(bench: Bench, key: str) -> None:
     bench.machine.registry.make_key(key)

@@ -182,7 +182,6 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     ("feature", {"name": "Containers"}, nothing, "it was set and needs a restart, but the plan has none after phase"),
     ("firewall", RULE, lambda m: m.services.stop("mpssvc"), "service mpssvc is not running"),
     ("acl", acl(r"C:\none"), nothing, r"there is no C:\none"),
-    ("defender", {"process": r"C:\c\x.exe"}, lambda m: m.services.stop("WinDefend"), "WinDefend is not running"),
 ]
 
 
@@ -311,6 +310,22 @@ def test_defender_that_is_disabled_scans_nothing(bench: Bench) -> None:
     services.stop("WinDefend")
     bench.done("phase-1")
     assert bench.kept("report.json")["resources"][0]["facts"] == {"absent": True}
+
+
+@pytest.mark.parametrize(
+    ("starts_after_s", "facts"),
+    [(60, {"process": r"C:\c\x.exe"}), (None, {"unavailable": "service WinDefend is not running (0x800106ba)"})],
+)
+def test_defender_that_still_starts_is_waited_for(
+    bench: Bench, starts_after_s: int | None, facts: dict[str, str]
+) -> None:
+    machine = bench.machine
+    machine.services.stop("WinDefend")
+    if starts_after_s:
+        machine.later(starts_after_s, lambda: machine.services.start("WinDefend"))
+    bench.bundle({"phase-1": [("defender", {"process": r"C:\c\x.exe"})]})
+    bench.done("phase-1")
+    assert bench.kept("report.json")["resources"][0]["facts"] == facts
 
 
 def test_replacing_a_file_loses_its_access_list(bench: Bench) -> None:

@@ -18,6 +18,7 @@ from imagegen.rehearsal.machine.generalise import (
     LEFTOVERS,
     LOOKS,
     PROFILE_LEFTOVERS,
+    SYSPREP_CALLS,
     SYSTEM_PROFILE,
     USERS,
 )
@@ -121,10 +122,54 @@ def test_a_machine_that_sysprep_gave_up_is_sealed_by_another_try(tmp_path: Path)
     assert state
     machine.registry.write(SYSPREP_STATUS, "GeneralizationState", Value("DWord", 4))
     outcome = generalise(machine, cloud="aws")
-    assert (outcome.exit_code, "sysprep.exe ended with 31" in outcome.output) == (1, True)
+    assert (outcome.exit_code, "the machine is not generalised after 600 s" in outcome.output) == (1, True)
     assert all(machine.files.is_file(path) for path in LEFT)
     machine.registry.write(SYSPREP_STATUS, "GeneralizationState", state)
     assert generalise(machine, cloud="aws").exit_code == 0
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_what_sysprep_cannot_call_is_removed(tmp_path: Path, cloud: str) -> None:
+    """An agent that updates itself during the build takes its DLL away and leaves the entry."""
+    machine = built(tmp_path, cloud)
+    machine.registry.make_key(SYSPREP_CALLS)
+    there, gone = r"C:\Windows\System32\there.dll", r"C:\WindowsAzure\GuestAgent_1\VMAgentDisabler.dll"
+    machine.files.write(there, b"x")
+    for name, dll in (("kept", there), ("removed", gone)):
+        machine.registry.write(SYSPREP_CALLS, name, Value("String", f"{dll},Generalize"))
+    assert generalise(machine, cloud=cloud).exit_code == 0
+    assert list(machine.registry.values(SYSPREP_CALLS)) == ["kept"]
+
+
+def test_the_script_removes_the_entries_of_the_models_key() -> None:
+    script = (PACKER / "guest" / "seal.psm1").read_text()
+    key = re.search(r"^\$script:SysprepCalls = '(.+)'$", script, re.MULTILINE)
+    pattern = re.search(r"\[regex\]::Match\(\[string\]\$key\.GetValue\(\$name\), '(.+)'\)", script)
+    assert key
+    assert pattern
+    assert f"HKLM:\\{key[1]}" == SYSPREP_CALLS
+    texts = {
+        r"C:\WindowsAzure\GuestAgent_1\Disabler.dll,Disable": r"C:\WindowsAzure\GuestAgent_1\Disabler.dll",
+        r'0x00000003,"C:\Program Files\a b\c.DLL",Call': r"C:\Program Files\a b\c.DLL",
+        "Call": None,
+    }
+    found = {text: re.search(pattern[1], text) for text in texts}
+    assert {text: match and match[0] for text, match in found.items()} == texts
+
+
+def test_the_builders_account_is_listed_where_the_cloud_leaves_it_open(tmp_path: Path) -> None:
+    """EC2Launch gives the account a new password at first boot; on Azure nobody does."""
+    accounts = r"C:\Windows\Setup\Scripts\accounts.txt"
+    listed = {}
+    for cloud in ("aws", "azure"):
+        machine = built(tmp_path / cloud, cloud)
+        assert generalise(machine, cloud=cloud).exit_code == 0
+        listed[cloud] = machine.files.read(accounts) if machine.files.is_file(accounts) else None
+    assert listed == {"aws": None, "azure": b"500\r\n"}
+    scripts = {cloud: (PACKER / cloud / "generalise.ps1").read_text() for cloud in listed}
+    assert [cloud for cloud, script in scripts.items() if f"'{accounts}' -Text \"500`r`n\"" in script] == ["azure"]
+    first_boot = (PACKER.parent / "ansible-win/roles/cloudbase-init/files/first-boot.ps1").read_text()
+    assert "[System.IO.Path]::Combine($PSScriptRoot, 'accounts.txt')" in first_boot
 
 
 def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
@@ -136,13 +181,18 @@ def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
     assert (outcome.exit_code, "packer-held.exe is denied: service held runs it" in outcome.output) == (1, True)
     assert machine.files.is_file(rf"{HOME}\bundle\seal.psm1"), "the engine's folder goes last"
     assert machine.registry.subkeys(LISTENERS)
+    answers = machine.files.read(PANTHER)
+    machine.services.stop("held")
+    machine.registry.write(SYSPREP_STATUS, "GeneralizationState", Value("DWord", 4))
+    assert generalise(machine, cloud="aws").exit_code == 0, "Windows is generalised already"
+    assert machine.files.read(PANTHER) == answers
 
 
 def test_the_script_seals_in_the_models_order() -> None:
     _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
     order = [
-        "Assert-ReadyToSeal", "& $Assert", "Get-AnswerFile", "& $Generalise", "Wait-ImageState", "Clear-Leftover",
-        "Clear-WinRmListener",
+        "Assert-ReadyToSeal", "& $Assert", "Get-AnswerFile", "Clear-SysprepCall", "& $Generalise", "Wait-ImageState",
+        "Clear-Leftover", "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order
     for cloud, judged in (
@@ -152,6 +202,7 @@ def test_the_script_seals_in_the_models_order() -> None:
         script = (PACKER / cloud / "generalise.ps1").read_text()
         refusals, found, sysprep = script.partition("-Assert {")[2].partition("} -Generalise {")
         assert found
+        assert "'sysprep', '--block'" not in script, "EC2Launch no longer needs it, and may come to refuse it"
         assert [(word in refusals, word in sysprep) for word in judged] == [(True, False)] * len(judged)
 
 

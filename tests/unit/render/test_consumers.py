@@ -118,6 +118,9 @@ def test_values_come_out_as_meant(conf_file: tuple[str, str, Path]) -> None:
         assert conf.plugins == cloud["plugins"]
         assert conf.plugins[-1].endswith("UserDataPlugin")
         assert conf.allow_reboot is True
+        # Azure takes a machine that reports nothing for one that failed.
+        assert conf.metadata_report_provisioning_started is True
+        assert conf.metadata_report_provisioning_completed is True
         assert conf.first_logon_behaviour == "no"
         assert conf.rename_admin_user is False
         assert conf.user_password_length == 123

@@ -39,6 +39,20 @@ function Read-KubeadmArgument {
     }
 }
 
+# Waits until kubeadm has written its arguments. It writes them after config.yaml, and the service manager may start this script in between.
+# Without them kubelet would register the node without its name and taints. Goes on after the limit: whoever joins without kubeadm writes no such file.
+function Wait-KubeadmArgument {
+    [CmdletBinding()]
+    param([string]$Path, [int]$TimeoutSeconds)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($clock.Elapsed.TotalSeconds -lt $TimeoutSeconds) {
+        $written = [System.IO.File]::Exists($Path) -and (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length -gt 0
+        # kubeadm may still have the file open.
+        Start-Sleep -Milliseconds 200
+        if ($written) { return }
+    }
+}
+
 # One argument as the Windows C runtime reads it back.
 function ConvertTo-NativeArgument {
     [CmdletBinding()]
@@ -50,7 +64,21 @@ function ConvertTo-NativeArgument {
 }
 
 $code = 1
+# Before the node has joined, kubelet cannot run. kubeadm starts the service when it has written everything, but not while the service is already starting:
+# a start in the middle of a join waits for kubeadm.
+$clock = [System.Diagnostics.Stopwatch]::StartNew()
+while (-not [System.IO.File]::Exists("$StateFolder\config.yaml") -and $clock.Elapsed.TotalSeconds -lt 60) {
+    if ([System.Diagnostics.Process]::GetProcessesByName('kubeadm').Length -eq 0) { break }
+    Start-Sleep -Milliseconds 200
+}
+if (-not [System.IO.File]::Exists("$StateFolder\config.yaml")) {
+    [System.Console]::Error.WriteLine("start-kubelet: this machine has not joined a cluster: there is no $StateFolder\config.yaml")
+    exit $code
+}
 try {
+    # While the first file exists and the second does not, the node is joining.
+    $joining = [System.IO.File]::Exists("$ConfigFolder\bootstrap-kubelet.conf") -and -not [System.IO.File]::Exists("$ConfigFolder\kubelet.conf")
+    if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }
     # kubeadm's arguments come last: kubelet uses the last of a repeated argument, and of a map the last value of each key.
     $arguments = @(
         '--windows-service'

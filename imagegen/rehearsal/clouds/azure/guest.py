@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 GUEST_AGENT: Final = "WindowsAzureGuestAgent"
 _ANSWERS = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml"
+_SETUP_SCRIPTS = r"C:\Windows\Setup\Scripts"
 # Service and program.
 _PROGRAMS = {
     "RdAgent": r"C:\WindowsAzure\GuestAgent\WaAppAgent.exe",
@@ -28,9 +29,16 @@ def _check(machine: Machine) -> None:
             raise RefusedByWindows(f"service {name} is not running")
 
 
+def _list_account(machine: Machine) -> None:
+    """The builder's account is the built-in administrator, which first-boot.ps1 closes on a node."""
+    machine.files.make_folder(_SETUP_SCRIPTS)
+    machine.files.write(rf"{_SETUP_SCRIPTS}\accounts.txt", b"500\r\n")
+
+
 AGENTS: Final = Agents(
     services=tuple((name, name, program, AUTOMATIC, ()) for name, program in _PROGRAMS.items()),
     files=tuple(_PROGRAMS.values()),
     folders=(r"C:\WindowsAzure\Logs",),
     check=_check,
+    reset=_list_account,
 )

@@ -10,10 +10,17 @@ if TYPE_CHECKING:
     from imagegen.resources.kinds import Defender
 
 
+_STARTING_S = 300
+
+
 def get(machine: Machine, wanted: Defender) -> Facts | None:
-    if machine.defender.is_absent:
+    defender = machine.defender
+    machine.wait_until(lambda: defender.is_absent or defender.answers, _STARTING_S)
+    if defender.is_absent:
         return {"absent": True}
-    for process in machine.defender.excluded_processes:
+    if not defender.answers:
+        return {"unavailable": "service WinDefend is not running (0x800106ba)"}
+    for process in defender.excluded_processes:
         if process.lower() == wanted.process.lower():
             return {"process": process}
     return None

@@ -2,8 +2,8 @@
 
 # Credentials come from the usual AWS chain.
 
-# A setting that the config does not have is null. To Packer's plugin a null attribute is a missing one: its HCL decoder
-# gives null for every optional attribute that it does not find. A block with nulls would still be a block.
+# A setting that the config does not have is null. Packer's plugin treats a null attribute like a missing one: its HCL
+# decoder returns null for every optional attribute that it does not find. A block with nulls would still be a block.
 variable "aws" {
   type = object({
     region         = string
@@ -40,7 +40,7 @@ locals {
     source_ami_name      = var.image.base["name"]
   }
   # With the prefix capa-ami, the form by which Cluster API's AWS provider looks images up: anything may follow the
-  # version. Two builds may begin in the same second, of two images or of the same one; EC2 takes a name once.
+  # version. Two builds may begin in the same second, of two images or of the same one; an AMI name is unique.
   ami_name      = "${var.aws.name_prefix}-windows-${var.image.base["release"]}-v${var.image.versions["kubernetes"]}-${local.ami_suffix}"
   ami_suffix    = "${formatdate("YYYYMMDDhhmmss", local.created)}-${substr(var.image.id, 0, 8)}-${substr(uuidv4(), 0, 6)}"
   instance_type = var.builder_size == "" ? var.aws.instance_types[0] : var.builder_size

@@ -1,0 +1,68 @@
+"""What real programs and machines demand of a node (docs/reality.md), as the steps make it for each version."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from imagegen import contents
+from imagegen.catalog.facts import paths
+from imagegen.config.model import ImageConfig
+from imagegen.documents.yaml import Document
+from imagegen.plan.context import evaluate_steps
+from imagegen.settle.settle import settle
+from imagegen.steps.discover import load_steps
+
+STEPS = load_steps(contents.SHIPPED.step_roots)
+ONLY_SYSTEM_AND_ADMINISTRATORS = [
+    {"sid": "S-1-5-18", "rights": "full"},
+    {"sid": "S-1-5-32-544", "rights": "full"},
+]
+
+
+def resources(kubernetes: str = "1.36.2", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
+    """The kind and the fields of every resource of a node with these versions."""
+    config = ImageConfig.model_validate(
+        {
+            "name": "node",
+            "windows": {"release": "2022"},
+            "kubernetes": {"version": kubernetes},
+            "runtime": {"containerd": {"version": containerd}},
+            "targets": {"aws": {"region": "us-east-1"}},
+        }
+    )
+    steps = evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws"), STEPS)
+    return [(draft.kind, draft.fields) for step in steps for draft in step.drafts]
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "arguments"),
+    [("1.30.14", []), ("1.31.0", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"]), ("1.36.2", ["RUN_SERVICE_AS_LOCAL_SYSTEM=1"])],
+)
+def test_kubeadm_before_1_31_does_not_run_as_local_system(kubernetes: str, arguments: list[str]) -> None:
+    """It looks up the groups of its account, and Windows has none for LocalSystem."""
+    (package,) = [fields for kind, fields in resources(kubernetes) if kind == "package"]
+    assert package["arguments"] == arguments
+
+
+@pytest.mark.parametrize(("kubernetes", "rotates"), [("1.33.13", False), ("1.34.0", True), ("1.36.2", True)])
+def test_kubelets_log_is_rotated_by_the_log_runner_that_can(kubernetes: str, rotates: bool) -> None:
+    """An older log runner ends with 2 at a flag that it does not know, and kubelet would not start."""
+    services = {fields["name"]: fields for kind, fields in resources(kubernetes) if kind == "service"}
+    command = services["kubelet"]["command"]
+    assert ("--log-file-size=100Mi --log-file-age=168h" in command) is rotates
+    assert ("--log-file-" in command) is rotates
+
+
+def test_the_service_manager_is_patient_at_first_boot() -> None:
+    key = r"HKLM:\SYSTEM\CurrentControlSet\Control"
+    assert ("registry", {"key": key, "name": "ServicesPipeTimeout", "type": "DWord", "data": 120000}) in resources()
+
+
+@pytest.mark.parametrize("name", ["cluster-api", "kubeadm"])
+def test_a_folder_of_user_data_is_closed_before_user_data_writes_to_it(name: str) -> None:
+    path = f"{paths()['run']}\\{name}"
+    found = resources()
+    closed = found.index(("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
+    assert found.index(("directory", {"path": path})) < closed
