@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from botocore.exceptions import ClientError
 
-from imagegen.providers.aws.checks import run_quick_checks, run_thorough_checks
+from imagegen.providers.aws.checks import run_quick_checks
 from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.thorough_checks import run_thorough_checks
 
 if TYPE_CHECKING:
     from tests.doctor.conftest import Compare

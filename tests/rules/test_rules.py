@@ -201,5 +201,5 @@ def test_own_tags_are_those_of_the_templates(cloud: str, decide: Callable[..., D
     assert 'in var.image.versions : "${name}_version"' in common
     tree = pipeline.render_tree(decide(HERE.parent / "golden" / "maximal.yaml", cloud).decision)
     versions = json.loads(tree["image.auto.pkrvars.json"])["image"]["versions"]
-    assert written | optional | of_run | {REPORT} == part(cloud, "tags").OWN_TAGS
+    assert written | optional | of_run | {REPORT} == part(cloud, "rules").OWN_TAGS
     assert {f"{name}_version" for name in versions} == COMPONENT_TAGS

@@ -7,14 +7,12 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.lock import LockedBase
 from imagegen.errors import RefusedError
 from imagegen.providers import RunFacts
-from imagegen.providers.aws import capacity, dry_runs
-from imagegen.providers.aws.base import look_up_base
-from imagegen.providers.aws.client import ServiceClients, explain_errors, service_clients
-from imagegen.providers.aws.faults import error_code
+from imagegen.providers.aws.client import ServiceClients, service_clients
+from imagegen.providers.aws.faults import error_code, explain_errors
 from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.thorough_checks import run_thorough_checks
 from imagegen.providers.checks import OK, SIGN_IN, WRONG, Check, is_stopped, run_check
 from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
 
@@ -188,12 +186,10 @@ def _security_groups(clients: ServiceClients, settings: Settings) -> Iterator[Ch
 
 
 def _instance_profile(clients: ServiceClients, settings: Settings, subject: str) -> Iterator[Check]:
-    from botocore.exceptions import ClientError
-
     with explain_errors(f"looking for {subject}", RefusedError, service="iam"):
         try:
             clients("iam", settings.region).get_instance_profile(InstanceProfileName=settings.iam_instance_profile)
-        except ClientError as error:
+        except Exception as error:
             if error_code(error) != "NoSuchEntity":
                 raise
             yield Check(
@@ -204,26 +200,6 @@ def _instance_profile(clients: ServiceClients, settings: Settings, subject: str)
             )
             return
     yield Check(subject, OK, "exists")
-
-
-def run_thorough_checks(clients: ServiceClients, settings: Settings, request: Mapping[str, str]) -> list[Check]:
-    """The slower checks with these clients."""
-    base: list[LockedBase] = []
-
-    def look() -> Iterator[Check]:
-        base.append(look_up_base(clients("ec2", settings.region), request))
-        yield Check("base image", OK, f"{base[0].identity['name']}, {base[0].place['ami_id']}")
-
-    image = run_check("base image", look)
-    sizes, offered = capacity.capacity_checks(clients, settings)
-    return [
-        *image,
-        *sizes,
-        *dry_runs.key_checks(clients, settings),
-        *dry_runs.permission_checks(
-            clients, settings, base[0].place["ami_id"] if base else "", offered[0] if offered else ""
-        ),
-    ]
 
 
 def _filter(name: str, value: str | None) -> list[dict[str, object]]:

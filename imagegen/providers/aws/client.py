@@ -1,16 +1,21 @@
-"""Creates clients of AWS' services with the credentials of a run, and explains their errors."""
+"""Creates clients of AWS' services with the credentials of a run.
+
+They reject answers that are not from AWS, for example the web page of a proxy, a web filter or a captive portal. The
+SDK cannot parse most of them, and treats a well-formed one as an empty result.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import json
+import re
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
+from xml.sax.saxutils import escape
 
-from imagegen.errors import ConfigError, ImagegenError, PublishError
-from imagegen.providers.aws.endpoint import explain_endpoint_error
-from imagegen.providers.aws.faults import error_code, is_unknown_host
-from imagegen.providers.aws.pages import PageError, reject_web_pages
+from imagegen.errors import ConfigError
 from imagegen.providers.aws.settings import AssumeRole, Auth
 from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
 
@@ -19,9 +24,9 @@ if TYPE_CHECKING:
     import botocore.config
     import botocore.session
     from botocore.client import BaseClient
-    from botocore.exceptions import ClientError
     from botocore.loaders import Loader
     from mypy_boto3_ec2.client import EC2Client
+
 # Quoted: the types of AWS' services are there only for the type checker.
 Clients = Callable[[str], "EC2Client"]
 ServiceClients = Callable[[str, str], Any]
@@ -37,26 +42,22 @@ class ClientOptions(TypedDict):
 ATTEMPTS = 6
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 60
+# For all services, or for the service whose name is its suffix; a profile may also set endpoint_url.
+_ENDPOINT_VARIABLE: Final = "AWS_ENDPOINT_URL"
+_HTML = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
 
-_REJECTED = frozenset(
-    {
-        "AuthFailure",
-        "ExpiredToken",
-        "InvalidClientTokenId",
-        "RequestExpired",
-        "SignatureDoesNotMatch",
-        "UnrecognizedClientException",
-    }
-)
-_EXPIRED = frozenset({"ExpiredToken", "RequestExpired"})
-_FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
-_CREDENTIALS_HINT = (
-    "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), "
-    "or run where AWS provides a role"
-)
-# The error of a region that the account has not enabled; some regions reject the credentials instead.
-_NOT_ENABLED = "OptInRequired"
-_NOT_ACCEPTED_HINT = f"{_CREDENTIALS_HINT}; and check that the account has enabled the region"
+
+class _Answer(TypedDict):
+    body: bytes
+    status_code: int
+
+
+class PageError(Exception):
+    """Another host answered instead of AWS."""
+
+    def __init__(self, message: str, host: str) -> None:
+        super().__init__(message)
+        self.host = host
 
 
 @contextlib.contextmanager
@@ -75,28 +76,21 @@ def service_clients(
     After the deadline no request is sent; before it, a failed request is retried once.
     """
     options = _client_options(environ, deadline)
-    clients: dict[tuple[str, str], Any] = {}
     session: boto3.Session | None = None
+    with contextlib.ExitStack() as opened:
 
-    def client(service: str, region: str) -> Any:  # noqa: ANN401 - each service has a class of its own
-        # Created late, so that its errors are explained where the first client is needed.
-        nonlocal session
-        session = session or session_for(environ, auth, region, options)
-        if (service, region) not in clients:
-            # The stubs accept only literal names of services.
-            with explain_endpoint_error(environ):
-                new: Any = session.client(cast("Any", service), region_name=region, **options)
-            clients[service, region] = new
+        @functools.cache
+        def client(service: str, region: str) -> Any:  # noqa: ANN401 - each service has a class of its own
+            # Created late, so that its errors are explained where the first client is needed.
+            nonlocal session
+            session = session or session_for(environ, auth, region, options)
+            new = _new_client(session, service, environ, options, region)
+            opened.callback(new.close)
             if deadline is not None:
                 _enforce(deadline, new)
-            reject_web_pages(new)
-        return clients[service, region]
+            return new
 
-    try:
         yield client
-    finally:
-        for opened in clients.values():
-            opened.close()
 
 
 @functools.cache
@@ -111,11 +105,21 @@ def session_for(
     environ: Mapping[str, str], auth: Auth, region: str, options: ClientOptions | None = None
 ) -> boto3.Session:
     """A session with the same credentials as Packer's plugin: profile or credential chain, then the role, if any."""
-    owner = _chain(environ, auth.profile, region)
-    if auth.assume_role is None:
-        return owner
     import boto3
 
+    core = _core(environ)
+    # Without keys or a profile, botocore uses its own chain (web identity, containers, instance roles), which reads the
+    # environment of the process, and so do its proxies: it accepts no other environment.
+    credentials: dict[str, str | None] = {"profile_name": auth.profile or environ.get("AWS_PROFILE") or None}
+    if environ.get("AWS_ACCESS_KEY_ID") and auth.profile is None:
+        credentials = {
+            "aws_access_key_id": environ["AWS_ACCESS_KEY_ID"],
+            "aws_secret_access_key": environ.get("AWS_SECRET_ACCESS_KEY"),
+            "aws_session_token": environ.get("AWS_SESSION_TOKEN") or None,
+        }
+    owner = boto3.Session(region_name=region, botocore_session=core, **credentials)
+    if auth.assume_role is None:
+        return owner
     core = _core(environ)
     _assume_role(core, owner, auth.assume_role, environ, options or _client_options(environ))
     return boto3.Session(region_name=region, botocore_session=core)
@@ -129,49 +133,21 @@ def _assume_role(
     options: ClientOptions,
 ) -> None:
     """Give `core` the credentials of a role that the session `owner` can assume."""
-    from botocore.credentials import CredentialProvider, CredentialResolver, DeferredRefreshableCredentials
+    from botocore import credentials
 
-    def request_credentials() -> dict[str, str]:
-        with explain_endpoint_error(environ):
-            sts = owner.client("sts", **options)
-        reject_web_pages(sts)
-        try:
-            credentials = sts.assume_role(RoleArn=role.role_arn, RoleSessionName=role.session_name)["Credentials"]
-        finally:
-            sts.close()
-        return {
-            "access_key": credentials["AccessKeyId"],
-            "secret_key": credentials["SecretAccessKey"],
-            "token": credentials["SessionToken"],
-            "expiry_time": credentials["Expiration"].isoformat(),
-        }
+    request = {"RoleArn": role.role_arn, "RoleSessionName": role.session_name}
 
-    class Role(CredentialProvider):
+    def refresh() -> dict[str, Any]:
+        with contextlib.closing(_new_client(owner, "sts", environ, options)) as sts:
+            return dict(credentials.create_assume_role_refresher(sts, request)())
+
+    class Role(credentials.CredentialProvider):
         METHOD = "assume-role"
 
-        def load(self) -> DeferredRefreshableCredentials:
-            return DeferredRefreshableCredentials(refresh_using=request_credentials, method=self.METHOD)
+        def load(self) -> credentials.DeferredRefreshableCredentials:
+            return credentials.DeferredRefreshableCredentials(refresh_using=refresh, method=self.METHOD)
 
-    core.register_component("credential_provider", CredentialResolver([Role()]))
-
-
-def _chain(environ: Mapping[str, str], profile: str | None, region: str) -> boto3.Session:
-    import boto3
-
-    core = _core(environ)
-    # Without keys or a profile, botocore uses its own chain (web identity, containers, instance roles), which reads the
-    # environment of the process, and so do its proxies: it accepts no other environment.
-    if environ.get("AWS_ACCESS_KEY_ID") and profile is None:
-        return boto3.Session(
-            aws_access_key_id=environ["AWS_ACCESS_KEY_ID"],
-            aws_secret_access_key=environ.get("AWS_SECRET_ACCESS_KEY"),
-            aws_session_token=environ.get("AWS_SESSION_TOKEN") or None,
-            region_name=region,
-            botocore_session=core,
-        )
-    return boto3.Session(
-        profile_name=profile or environ.get("AWS_PROFILE") or None, region_name=region, botocore_session=core
-    )
+    core.register_component("credential_provider", credentials.CredentialResolver([Role()]))
 
 
 def _core(environ: Mapping[str, str]) -> botocore.session.Session:
@@ -214,83 +190,53 @@ def _client_options(environ: Mapping[str, str], deadline: Deadline | None = None
     }
 
 
-@contextlib.contextmanager
-def explain_errors(
-    doing: str, failure: type[ImagegenError], *, copied_to: str = "", service: str = "ec2"
-) -> Iterator[None]:
-    """Turn errors of the SDK into `failure` with a hint, or into ConfigError where the credentials are invalid.
-
-    A PublishError stays one, because credentials that publish an image were valid before. `copied_to` is the region of
-    a copy, which the account may not have enabled; `service` is the name of the service in permissions.
-    """
-    import botocore.exceptions as sdk
-    from botocore.parsers import ResponseParserError
-
-    unusable = failure if issubclass(failure, PublishError) else ConfigError
+def _new_client(
+    session: boto3.Session, service: str, environ: Mapping[str, str], options: ClientOptions, region: str | None = None
+) -> Any:  # noqa: ANN401 - each service has a class of its own
+    """A client that raises PageError for answers that do not have the format of its service."""
     try:
-        yield
-    except sdk.ClientError as error:
-        raise _from_answer(doing, error, failure, unusable, copied_to, service) from error
-    except (
-        sdk.NoCredentialsError,
-        sdk.PartialCredentialsError,
-        sdk.CredentialRetrievalError,
-        sdk.ProfileNotFound,
-        sdk.SSOError,
-        sdk.TokenRetrievalError,
-    ) as error:
-        raise unusable(f"{doing}: no usable AWS credentials: {error}", hint=_CREDENTIALS_HINT) from error
-    except sdk.BotoCoreError as error:
-        hint = "check the network and the region, then run it again"
-        if copied_to and is_unknown_host(error):
-            hint = f"check that AWS has a region {copied_to}, {_without(copied_to)}"
-        raise failure(f"{doing}: {error}", hint=hint, details=_notes(error)) from error
-    except PageError as error:
-        hint = f"allow access to {error.host}, or set HTTPS_PROXY to a proxy that allows it; then run it again"
-        raise failure(f"{doing}: {error}", hint=hint) from error
-    except ResponseParserError as error:
-        message = f"{doing}: the answer is truncated or not from AWS: {str(error).partition(chr(10))[0]}"
-        raise failure(message, hint="run it again") from error
-
-
-def _from_answer(
-    doing: str,
-    error: ClientError,
-    failure: type[ImagegenError],
-    unusable: type[ImagegenError],
-    copied_to: str,
-    service: str,
-) -> ImagegenError:
-    code, message = error_code(error), error.response.get("Error", {}).get("Message", "")
-    details = (f"request id: {error.response.get('ResponseMetadata', {}).get('RequestId', 'unknown')}", *_notes(error))
-    if code in _REJECTED or (copied_to and code == _NOT_ENABLED):
-        return unusable(
-            f"{doing}: AWS rejects the credentials: {code}",
-            hint=_hint_about_credentials(code, copied_to),
-            details=details,
+        # The stubs accept only literal names of services.
+        client: BaseClient = session.client(cast("Any", service), region_name=region, **options)
+    except ValueError as error:
+        variables = sorted(name for name in environ if name.startswith(_ENDPOINT_VARIABLE) and environ[name])
+        guilty = next(
+            (name for name in variables if environ[name] in str(error)),
+            f"endpoint_url of the profile, or {_ENDPOINT_VARIABLE}",
         )
-    # The encoded message that follows has kilobytes.
-    reason = message.partition("Encoded authorization failure message")[0].strip()
-    if code in _FORBIDDEN:
-        permission = f"{'sts' if error.operation_name == 'AssumeRole' else service}:{error.operation_name}"
-        hint = f"allow {permission} for these credentials, then run it again"
-    else:
-        hint = "run it again when the cause is gone"
-    return failure(": ".join(part for part in (doing, code, reason) if part), hint=hint, details=details)
+        raise ConfigError(
+            f"{guilty} is not valid: {error}",
+            hint=f"write a complete URL, for example https://host.example, or leave {guilty} out",
+        ) from error
+    host = urllib.parse.urlsplit(client.meta.endpoint_url).hostname or client.meta.endpoint_url
+    is_json = "json" in client.meta.service_model.resolved_protocol
+    client.meta.events.register("before-parse", functools.partial(_check_answer, host, is_json))
+    return client
 
 
-def _hint_about_credentials(code: str, copied_to: str) -> str:
-    if code in _EXPIRED:
-        return "renew the credentials, then run it again: finished work is kept"
-    if not copied_to:
-        return _NOT_ACCEPTED_HINT
-    command = f"aws account enable-region --region-name {copied_to}"
-    return f"enable the region for the account (`{command}`, which takes minutes), {_without(copied_to)}"
+def _check_answer(host: str, is_json: bool, response_dict: _Answer, **_: object) -> None:
+    content = _wrong_content(response_dict["body"], is_json)
+    if not content:
+        return
+    status = response_dict["status_code"]
+    message = f"{host} answered {status} with {content}"
+    if status < 500:
+        raise PageError(f"{message}: a proxy or web filter answered instead of AWS", host)
+    # A gateway of AWS may have answered. The SDK retries server errors, but parses the body first.
+    text = f"<Response><Errors><Error><Message>{escape(message)}</Message></Error></Errors></Response>"
+    response_dict["body"] = json.dumps({"__type": "", "message": message}).encode() if is_json else text.encode()
 
 
-def _without(region: str) -> str:
-    return f"or leave {region} out of targets.aws.publish.regions. Then run it again: finished copies are kept"
-
-
-def _notes(error: BaseException) -> tuple[str, ...]:
-    return tuple(getattr(error, "__notes__", ()))
+def _wrong_content(body: bytes, is_json: bool) -> str:
+    """What an answer contains instead of JSON or XML; empty for an answer in the right format."""
+    text = body.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if not text:
+        return "an empty body"
+    if _HTML.match(text):
+        return "an HTML page"
+    if not is_json:
+        return "" if text.startswith(b"<") else "something that is not XML"
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return "something that is not JSON"
+    return "" if isinstance(answer, dict) else "something that is not a JSON object"

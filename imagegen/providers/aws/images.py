@@ -1,28 +1,76 @@
-"""Finds and describes imagegen's images in one region by their tags."""
+"""Finds base images and imagegen's own images in one region, describes them, and waits until EC2 has finished them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from imagegen.artifacts.lock import BaseForm, LockedBase
+from imagegen.errors import ConfigError, PublishError, RefusedError
 from imagegen.providers import CloudImage
-from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.faults import explain_errors, is_transient
+from imagegen.providers.aws.settings import IMDS_V2, OWNER, REGION, Settings
 from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT, is_same_image
+from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
-    from mypy_boto3_ec2.type_defs import ImageTypeDef, TagTypeDef
+    from mypy_boto3_ec2.type_defs import EbsBlockDeviceTypeDef, ImageTypeDef, TagTypeDef
 
 AVAILABLE: Final = "available"
 PENDING: Final = "pending"
-IMDS_V2: Final = "v2.0"
+# The root device of every Windows AMI; the template sets size and type of this disk.
+ROOT_DEVICE = "/dev/sda1"
+BASE_FORM = BaseForm(
+    identity={"owner": OWNER, "name": r"[A-Za-z0-9()\[\]./'@_ -]{3,128}"},
+    place={"region": REGION, "ami_id": r"ami-[0-9a-f]{8,17}"},
+)
+# EC2 shows a new image late and may hide an image for a moment; after this time without it, the image does not exist.
+APPEARING_LIMIT_S = 120.0
+
+RERUN = "run the same command again: it continues, and keeps finished copies"
 
 
 class Tagged(TypedDict, total=False):
     """The tags in each of EC2's descriptions of a resource."""
 
     Tags: list[TagTypeDef]
+
+
+def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
+    """The request for the operator's own base image, or for Amazon's, whose name is in the catalogue."""
+    own = settings.base_image
+    name, owner = (own.name, own.owner) if own else (offered["name"], "amazon")
+    return {"region": settings.region, "name": name, "owner": owner}
+
+
+def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
+    """Look up the newest base image that matches. Its name is the same in every region, but not its id."""
+    label = f"{request['name']} of {request['owner']} in {request['region']}"
+    with explain_errors(f"looking up the base image {label}", RefusedError):
+        images = ec2.describe_images(
+            Owners=[request["owner"]],
+            Filters=[{"Name": "name", "Values": [request["name"]]}, {"Name": "state", "Values": ["available"]}],
+        )["Images"]
+    if not images:
+        raise ConfigError(
+            f"there is no base image {label}",
+            hint="check the region, and that Amazon still offers this Windows release there"
+            if request["owner"] == "amazon"
+            else "check the region, the name and the owner, and that the owner shares it with this account",
+        )
+    newest = max(images, key=lambda image: (image["CreationDate"], image["Name"]))
+    if (newest.get("Platform"), newest.get("RootDeviceName")) != ("windows", ROOT_DEVICE):
+        raise ConfigError(
+            f"the base image {newest['Name']}, {newest['ImageId']}, is not Windows with its disk at {ROOT_DEVICE}",
+            hint="choose a base image that was made from one of Amazon's",
+        )
+    return LockedBase(
+        request=dict(request),
+        identity={"owner": request["owner"], "name": newest["Name"]},
+        place={"region": request["region"], "ami_id": newest["ImageId"]},
+    )
 
 
 def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[ImageTypeDef]:
@@ -46,16 +94,18 @@ def has_encrypted_disks(image: ImageTypeDef) -> bool:
 
     The temporary image has the same tags, but another name. EC2 does not show yet whether a pending image is encrypted.
     """
-    disks = [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
     return tags_of(image).get("Name") == image["Name"] and (
-        all(disk.get("Encrypted") for disk in disks) or image["State"] == PENDING
+        all(disk.get("Encrypted") for disk in _disks(image)) or image["State"] == PENDING
     )
 
 
 def snapshots_of(image: ImageTypeDef) -> list[str]:
     """The snapshots of an image."""
-    disks = [mapping.get("Ebs", {}) for mapping in image.get("BlockDeviceMappings", [])]
-    return [disk["SnapshotId"] for disk in disks if disk.get("SnapshotId")]
+    return [disk["SnapshotId"] for disk in _disks(image) if disk.get("SnapshotId")]
+
+
+def _disks(image: ImageTypeDef) -> list[EbsBlockDeviceTypeDef]:
+    return [mapping["Ebs"] for mapping in image.get("BlockDeviceMappings", []) if "Ebs" in mapping]
 
 
 def requires_tokens(image: ImageTypeDef) -> bool:
@@ -64,16 +114,15 @@ def requires_tokens(image: ImageTypeDef) -> bool:
 
 def is_as_planned(image: ImageTypeDef, settings: Settings) -> bool:
     """Whether encryption and IMDS are as in the settings, which may have changed since the image was built."""
-    if settings.encryption and not has_encrypted_disks(image):
-        return False
-    return requires_tokens(image) or not settings.require_imds_tokens
+    is_encrypted = not settings.encryption or has_encrypted_disks(image)
+    return is_encrypted and (requires_tokens(image) or not settings.require_imds_tokens)
 
 
 def newest_usable(images: Iterable[ImageTypeDef]) -> ImageTypeDef | None:
     """The newest available or pending image; an image with a rejected report only where there is no other."""
-    usable = [image for image in images if image["State"] in (AVAILABLE, PENDING)]
-    # The sort is stable.
-    return next(iter(sorted(usable, key=lambda image: tags_of(image).get(REPORT) == REJECTED)), None)
+    usable = (image for image in images if image["State"] in (AVAILABLE, PENDING))
+    # Of several equal images, min returns the first.
+    return min(usable, key=lambda image: tags_of(image).get(REPORT) == REJECTED, default=None)
 
 
 def tags_of(resource: Tagged) -> dict[str, str]:
@@ -82,3 +131,67 @@ def tags_of(resource: Tagged) -> dict[str, str]:
 
 def cloud_image(image: ImageTypeDef, region: str) -> CloudImage:
     return CloudImage(image["ImageId"], region, image["Name"], image["State"], tags_of(image).get(REPORT, ""))
+
+
+def wait_until_available(
+    ec2: EC2Client,
+    ami: str,
+    region: str,
+    limit_s: float,
+    clock: Clock,
+    on_pending: Callable[[ImageTypeDef], None] = lambda _: None,
+) -> ImageTypeDef | None:
+    """Wait for an image, and return it; None where it does not exist. Raises errors of the SDK that are not transient.
+
+    Every poll of a pending image calls `on_pending`.
+    """
+    place = f"{ami} in {region}"
+    last_seen = clock.now()
+
+    def poll() -> list[ImageTypeDef] | None:
+        nonlocal last_seen
+        image = _describe(ec2, ami)
+        if image is None:
+            return [] if clock.now() - last_seen >= APPEARING_LIMIT_S else None
+        last_seen = clock.now()
+        if image["State"] == PENDING:
+            on_pending(image)
+            return None
+        if image["State"] != AVAILABLE:
+            raise _failure(image, place)
+        return [image]
+
+    images = wait_for(poll, limit_s=limit_s, clock=clock, is_transient=is_transient)
+    if images is None:
+        raise PublishError(f"{place} was not available within {limit_s / 60:g} minutes", hint=RERUN)
+    return images[0] if images else None
+
+
+def wait_until_shown(ec2: EC2Client, ami: str, region: str, clock: Clock) -> ImageTypeDef:
+    """Wait for an image in any state, and return it. Raises errors of the SDK that are not transient."""
+    image = wait_for(lambda: _describe(ec2, ami), limit_s=APPEARING_LIMIT_S, clock=clock, is_transient=is_transient)
+    if image is None:
+        raise PublishError(f"{ami} in {region} was built, but EC2 does not show it", hint=RERUN)
+    return image
+
+
+def missing_source(ami: str, region: str) -> PublishError:
+    return PublishError(
+        f"{ami} in {region} no longer exists: it was deregistered during this run",
+        hint="run `imagegen build`, which builds and publishes a new image",
+    )
+
+
+def _describe(ec2: EC2Client, ami: str) -> ImageTypeDef | None:
+    # A filter, because ImageIds raises an error for an image that EC2 does not show yet.
+    images = ec2.describe_images(Owners=["self"], Filters=[{"Name": "image-id", "Values": [ami]}])["Images"]
+    return images[0] if images else None
+
+
+def _failure(image: ImageTypeDef, place: str) -> PublishError:
+    reason = image.get("StateReason", {})
+    cause = ": ".join(part for part in (reason.get("Code"), reason.get("Message")) if part) or "AWS gives no reason"
+    return PublishError(
+        f"{image.get('Name', 'image')}, {place}, is {image['State']}: {cause}",
+        hint=f"deregister it, or run `imagegen janitor --delete`; then {RERUN}",
+    )

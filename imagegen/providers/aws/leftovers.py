@@ -1,4 +1,4 @@
-"""Finds the temporary resources of builds in one region by the tag of the run, which Packer sets on all of them.
+"""Finds the temporary resources of builds in one region by the tag of the run, and removes them.
 
 Packer's plugin tags each resource in the request that creates it. EC2 creates the snapshots of a copied image itself:
 they are found by their descriptions. A fleet of type instant leaves nothing.
@@ -10,21 +10,23 @@ import dataclasses
 import datetime
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from imagegen.errors import RefusedError
+from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import Leftover, Remains
-from imagegen.providers.aws.client import explain_errors
-from imagegen.providers.aws.copies import COPY_LIMIT_S
-from imagegen.providers.aws.faults import is_answer_from_aws
+from imagegen.providers.aws.faults import error_code, explain_errors, is_answer_from_aws
 from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
+from imagegen.providers.aws.publish import COPY_LIMIT_S
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
+from imagegen.providers.waiting import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import ImageTypeDef
+
+    Action = Callable[[Leftover], object]
 
 SPOT_REQUEST: Final = "spot request"
 INSTANCE: Final = "instance"
@@ -37,6 +39,10 @@ INTERFACE: Final = "network interface"
 SECURITY_GROUP: Final = "security group"
 KEY_PAIR: Final = "key pair"
 
+TERMINATION_LIMIT_S: Final = 600.0
+# A network interface and its security group outlive the instance for a moment.
+RELEASE_LIMIT_S: Final = 180.0
+
 _OURS: Final[list[Any]] = [{"Name": "tag-key", "Values": [RUN_ID]}]
 _FAILED: Final = "failed"
 _UNFINISHED: Final = frozenset({"pending", _FAILED, "invalid", "error"})
@@ -47,22 +53,20 @@ _TEMPORARY_NAME: Final = re.compile(r"[A-Za-z0-9]{7}\Z")
 def find(ec2_in: Callable[[str], EC2Client], region: str, copy_regions: Sequence[str] = ()) -> Remains:
     """Find all temporary resources in the build region, in the order of removal; and failed copies in other regions."""
     search = Search(lambda doing: explain_errors(doing, RefusedError), is_answer_from_aws)
-    for what, look in (
-        ("spot requests", _spot_requests),
-        ("instances", _instances),
-        ("launch templates", _launch_templates),
+    lists = [
+        ("spot requests", region, _spot_requests),
+        ("instances", region, _instances),
+        ("launch templates", region, _launch_templates),
         # In one list, because a snapshot that an image uses is no leftover: without the images none is known to be one.
-        ("images and snapshots", _images),
-        ("volumes", _volumes),
-        ("network interfaces", _interfaces),
-        ("security groups", _security_groups),
-        ("key pairs", _key_pairs),
-    ):
-        search.collect(f"{what} in {region}", functools.partial(_listed, look, ec2_in, region))
-    for copy_region in copy_regions:
-        search.collect(
-            f"copied images in {copy_region}", functools.partial(_listed, _failed_copies, ec2_in, copy_region)
-        )
+        ("images and snapshots", region, _images),
+        ("volumes", region, _volumes),
+        ("network interfaces", region, _interfaces),
+        ("security groups", region, _security_groups),
+        ("key pairs", region, _key_pairs),
+        *(("copied images", copy_region, _failed_copies) for copy_region in copy_regions),
+    ]
+    for what, place, look in lists:
+        search.collect(f"{what} in {place}", functools.partial(_listed, look, ec2_in, place))
     return search.remains
 
 
@@ -72,29 +76,15 @@ def _listed(
     return look(ec2_in(region), region)
 
 
-def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
-    """The snapshots of an image by their descriptions, even before the image lists them."""
-    forms = (
-        re.compile(rf"Created by CreateImage\(i-[0-9a-f]+\) for {ami}\b"),
-        re.compile(rf"Copied for DestinationAmi {ami} from SourceAmi ami-[0-9a-f]+"),
-    )
-    filters: Any = [{"Name": "description", "Values": [f"*{ami}*"]}]
-    pages = ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=filters)
-    return [
-        snapshot["SnapshotId"]
-        for page in pages
-        for snapshot in page["Snapshots"]
-        if any(form.match(snapshot.get("Description", "")) for form in forms)
-    ]
-
-
 def is_left_over(image: ImageTypeDef) -> bool:
     """Whether an image of a build is unfinished, or was created only to be copied."""
     tags = tags_of(image)
     # A finished image never expires, even when its owner disables it later.
     if RUN_ID not in tags or tags.get(EXPIRES_AT, NEVER) == NEVER:
         return False
-    return image["State"] in _UNFINISHED or _is_temporary(image["Name"], tags)
+    # The name of an image that was created only to be copied differs from the name in its tags.
+    is_temporary = _TEMPORARY_NAME.match(image["Name"]) and tags.get("Name", image["Name"]) != image["Name"]
+    return image["State"] in _UNFINISHED or bool(is_temporary)
 
 
 def is_failed_copy(image: ImageTypeDef) -> bool:
@@ -104,31 +94,31 @@ def is_failed_copy(image: ImageTypeDef) -> bool:
 
 
 def _spot_requests(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    for requests in ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=_OURS):
-        for request in requests["SpotInstanceRequests"]:
-            if request["State"] in ("open", "active"):
-                yield _leftover(SPOT_REQUEST, request["SpotInstanceRequestId"], region, request, request["State"])
+    return (
+        _leftover(SPOT_REQUEST, request["SpotInstanceRequestId"], region, request, request["State"])
+        for page in ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=_OURS)
+        for request in page["SpotInstanceRequests"]
+        if request["State"] in ("open", "active")
+    )
 
 
 def _instances(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    for instances in ec2.get_paginator("describe_instances").paginate(Filters=_OURS):
-        for instance in (item for reservation in instances["Reservations"] for item in reservation["Instances"]):
-            # EC2 shows a terminated instance for another hour.
-            if instance["State"]["Name"] != "terminated":
-                yield _leftover(INSTANCE, instance["InstanceId"], region, instance, instance["State"]["Name"])
+    return (
+        _leftover(INSTANCE, instance["InstanceId"], region, instance, instance["State"]["Name"])
+        for page in ec2.get_paginator("describe_instances").paginate(Filters=_OURS)
+        for reservation in page["Reservations"]
+        for instance in reservation["Instances"]
+        # EC2 shows a terminated instance for another hour.
+        if instance["State"]["Name"] != "terminated"
+    )
 
 
 def _launch_templates(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    for templates in ec2.get_paginator("describe_launch_templates").paginate(Filters=_OURS):
-        for template in templates["LaunchTemplates"]:
-            yield _leftover(
-                LAUNCH_TEMPLATE,
-                template["LaunchTemplateId"],
-                region,
-                template,
-                "available",
-                template["LaunchTemplateName"],
-            )
+    return (
+        _leftover(LAUNCH_TEMPLATE, template["LaunchTemplateId"], region, template, name=template["LaunchTemplateName"])
+        for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=_OURS)
+        for template in page["LaunchTemplates"]
+    )
 
 
 def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:
@@ -167,41 +157,58 @@ def _snapshots(ec2: EC2Client, region: str, own: Sequence[ImageTypeDef]) -> Iter
                 yield _leftover(SNAPSHOT, snapshot["SnapshotId"], region, snapshot, snapshot["State"])
 
 
-def _is_temporary(name: str, tags: dict[str, str]) -> bool:
-    """Whether an image was created only to be copied: its name differs from the name in its tags."""
-    return bool(_TEMPORARY_NAME.match(name)) and tags.get("Name", name) != name
+def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
+    """The snapshots of an image by their descriptions, even before the image lists them."""
+    forms = (
+        re.compile(rf"Created by CreateImage\(i-[0-9a-f]+\) for {ami}\b"),
+        re.compile(rf"Copied for DestinationAmi {ami} from SourceAmi ami-[0-9a-f]+"),
+    )
+    filters: Any = [{"Name": "description", "Values": [f"*{ami}*"]}]
+    pages = ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=filters)
+    return [
+        snapshot["SnapshotId"]
+        for page in pages
+        for snapshot in page["Snapshots"]
+        if any(form.match(snapshot.get("Description", "")) for form in forms)
+    ]
 
 
 def _volumes(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     """The volumes that are not in use; the others are removed with their instances."""
-    for volumes in ec2.get_paginator("describe_volumes").paginate(Filters=_OURS):
-        for volume in volumes["Volumes"]:
-            if volume["State"] in ("available", "error"):
-                yield _leftover(VOLUME, volume["VolumeId"], region, volume, volume["State"])
+    return (
+        _leftover(VOLUME, volume["VolumeId"], region, volume, volume["State"])
+        for page in ec2.get_paginator("describe_volumes").paginate(Filters=_OURS)
+        for volume in page["Volumes"]
+        if volume["State"] in ("available", "error")
+    )
 
 
 def _interfaces(ec2: EC2Client, region: str) -> Iterator[Leftover]:
     """The network interfaces that are not in use."""
-    for interfaces in ec2.get_paginator("describe_network_interfaces").paginate(Filters=_OURS):
-        for interface in interfaces["NetworkInterfaces"]:
-            if interface["Status"] == "available":
-                yield _leftover(
-                    INTERFACE, interface["NetworkInterfaceId"], region, {"Tags": interface["TagSet"]}, "available"
-                )
+    return (
+        _leftover(INTERFACE, interface["NetworkInterfaceId"], region, {"Tags": interface["TagSet"]})
+        for page in ec2.get_paginator("describe_network_interfaces").paginate(Filters=_OURS)
+        for interface in page["NetworkInterfaces"]
+        if interface["Status"] == "available"
+    )
 
 
 def _security_groups(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    for groups in ec2.get_paginator("describe_security_groups").paginate(Filters=_OURS):
-        for group in groups["SecurityGroups"]:
-            yield _leftover(SECURITY_GROUP, group["GroupId"], region, group, "available", group["GroupName"])
+    return (
+        _leftover(SECURITY_GROUP, group["GroupId"], region, group, name=group["GroupName"])
+        for page in ec2.get_paginator("describe_security_groups").paginate(Filters=_OURS)
+        for group in page["SecurityGroups"]
+    )
 
 
 def _key_pairs(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    for pair in ec2.describe_key_pairs(Filters=_OURS)["KeyPairs"]:
-        yield _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, "available", pair["KeyName"])
+    return (
+        _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, name=pair["KeyName"])
+        for pair in ec2.describe_key_pairs(Filters=_OURS)["KeyPairs"]
+    )
 
 
-def _leftover(kind: str, id_: str, region: str, resource: Tagged, state: str, name: str = "") -> Leftover:
+def _leftover(kind: str, id_: str, region: str, resource: Tagged, state: str = "available", name: str = "") -> Leftover:
     tags = tags_of(resource)
     return Leftover(
         kind=kind,
@@ -215,5 +222,98 @@ def _leftover(kind: str, id_: str, region: str, resource: Tagged, state: str, na
     )
 
 
-def of_kind(leftovers: Iterable[Leftover], kind: str) -> list[Leftover]:
-    return [leftover for leftover in leftovers if leftover.kind == kind]
+def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
+    """Remove leftovers, instances before the resources that they use.
+
+    Yields the reason for each leftover that remains; empty where it is gone.
+    """
+    actions: dict[str, Action] = {
+        # Images first: while this run waits for instances, another run may start to use a pending image.
+        IMAGE: functools.partial(_deregister, ec2),
+        COPIED_IMAGE: functools.partial(_deregister, ec2),
+        SPOT_REQUEST: lambda request: ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[request.id]),
+        INSTANCE: functools.partial(_wait_until_terminated, ec2, clock),
+        LAUNCH_TEMPLATE: lambda template: ec2.delete_launch_template(LaunchTemplateId=template.id),
+        SNAPSHOT: lambda snapshot: ec2.delete_snapshot(SnapshotId=snapshot.id),
+        VOLUME: lambda volume: ec2.delete_volume(VolumeId=volume.id),
+        INTERFACE: lambda interface: ec2.delete_network_interface(NetworkInterfaceId=interface.id),
+        SECURITY_GROUP: functools.partial(_delete_group, ec2, clock),
+        KEY_PAIR: lambda pair: ec2.delete_key_pair(KeyPairId=pair.id),
+    }
+    for kind, action in actions.items():
+        of_kind = [leftover for leftover in leftovers if leftover.kind == kind]
+        if kind == INSTANCE:
+            yield from _terminate(ec2, of_kind, action)
+        else:
+            yield from ((leftover, _try(action, leftover)) for leftover in of_kind)
+
+
+def _terminate(ec2: EC2Client, instances: Sequence[Leftover], wait: Action) -> Iterator[tuple[Leftover, str]]:
+    """Send all requests before waiting for the first instance."""
+    failures = [_try(lambda it: ec2.terminate_instances(InstanceIds=[it.id]), instance) for instance in instances]
+    for instance, failure in zip(instances, failures, strict=True):
+        yield instance, failure or _try(wait, instance)
+
+
+def _try(action: Action, leftover: Leftover) -> str:
+    """Run an action, and return the reason of its failure; empty where it succeeded or the resource is gone."""
+    import botocore.exceptions as sdk
+
+    try:
+        action(leftover)
+    except sdk.ClientError as error:
+        code, message = error_code(error) or "unknown", error.response.get("Error", {}).get("Message", "")
+        return "" if code == "InvalidAMIID.Unavailable" or ".NotFound" in code else f"{code}: {message}"
+    except (sdk.BotoCoreError, PublishError) as error:
+        return str(error)
+    return ""
+
+
+def _wait_until_terminated(ec2: EC2Client, clock: Clock, instance: Leftover) -> None:
+    filters: Any = [{"Name": "instance-id", "Values": [instance.id]}]
+
+    def poll() -> bool | None:
+        states = {
+            instance["State"]["Name"]
+            for reservation in ec2.describe_instances(Filters=filters)["Reservations"]
+            for instance in reservation["Instances"]
+        }
+        return True if states <= {"terminated"} else None
+
+    if wait_for(poll, limit_s=TERMINATION_LIMIT_S, clock=clock) is None:
+        raise PublishError(f"it did not terminate within {TERMINATION_LIMIT_S / 60:g} minutes")
+
+
+def _deregister(ec2: EC2Client, image: Leftover) -> None:
+    """Deregister an image and delete its snapshots. These are tagged first, so that the next janitor finds them."""
+    filters: Any = [{"Name": "image-id", "Values": [image.id]}]
+    found = next(iter(ec2.describe_images(Owners=["self"], Filters=filters, IncludeDisabled=True)["Images"]), None)
+    if found is None:
+        return
+    # Since it was listed, the image may have been finished, or another run may have started to wait for it.
+    if not _is_still(image, found):
+        raise PublishError(f"it is no longer a leftover: it is {found['State']} now")
+    snapshots = list(dict.fromkeys([*snapshots_of(found), *snapshots_described_for(ec2, image.id)]))
+    if snapshots:
+        marks: Any = [{"Key": RUN_ID, "Value": image.run_id}, {"Key": EXPIRES_AT, "Value": image.expires_at}]
+        ec2.create_tags(Resources=snapshots, Tags=marks)
+    ec2.deregister_image(ImageId=image.id)
+    for snapshot in snapshots:
+        ec2.delete_snapshot(SnapshotId=snapshot)
+
+
+def _is_still(listed: Leftover, image: ImageTypeDef) -> bool:
+    """Whether the image is still the leftover that was listed."""
+    tags = tags_of(image)
+    if listed.kind == COPIED_IMAGE:
+        return is_failed_copy(image) and tags[RUN_ID] == listed.run_id
+    return is_left_over(image) and (tags[RUN_ID], tags[EXPIRES_AT]) == (listed.run_id, listed.expires_at)
+
+
+def _delete_group(ec2: EC2Client, clock: Clock, group: Leftover) -> None:
+    wait_for(
+        lambda: (ec2.delete_security_group(GroupId=group.id),),
+        limit_s=RELEASE_LIMIT_S,
+        clock=clock,
+        is_transient=lambda error: error_code(error) == "DependencyViolation",
+    )

@@ -10,13 +10,12 @@ from imagegen.artifacts.lock import LockedBase
 from imagegen.build.pins import NeededPlugin, Pin
 from imagegen.errors import PublishError, RefusedError
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
-from imagegen.providers.aws import base, checks, images, removal, source, tags
+from imagegen.providers.aws import checks, images, source
 from imagegen.providers.aws import leftovers as remains
 from imagegen.providers.aws import publish as publishing
-from imagegen.providers.aws.availability import wait_until_shown
-from imagegen.providers.aws.client import ServiceClients, ec2_clients, explain_errors, service_clients
-from imagegen.providers.aws.place import Place
-from imagegen.providers.aws.settings import Settings
+from imagegen.providers.aws.client import ServiceClients, ec2_clients, service_clients
+from imagegen.providers.aws.faults import explain_errors
+from imagegen.providers.aws.settings import Place, Settings
 from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import BootFile, Provider
 from imagegen.providers.tags import REPORT
@@ -64,7 +63,7 @@ _ADVICE: Final = (
 def look_up_base(settings: Settings, request: Mapping[str, str], run: RunFacts) -> LockedBase:
     """The newest base image that matches the request."""
     with ec2_clients(run.environ, settings.auth) as clients, explain_errors("looking up the base image", RefusedError):
-        return base.look_up_base(clients(request["region"]), request)
+        return images.look_up_base(clients(request["region"]), request)
 
 
 def find_built(plan: Plan, run: RunFacts) -> SearchResult:
@@ -89,7 +88,7 @@ def read_built(plan: Plan, artifact: str, run: RunFacts) -> CloudImage | None:
         ec2_clients(run.environ, plan.settings.auth) as clients,
         explain_errors(f"reading {ami} in {region}", PublishError),
     ):
-        return images.cloud_image(wait_until_shown(clients(region), ami, region, Clock()), region)
+        return images.cloud_image(images.wait_until_shown(clients(region), ami, region, Clock()), region)
 
 
 def mark(plan: Plan, image: CloudImage, report: str, run: RunFacts) -> None:
@@ -130,7 +129,7 @@ def remove(place: Place, leftovers: Sequence[Leftover], run: RunFacts) -> Iterat
         for region in dict.fromkeys(leftover.region for leftover in leftovers):
             in_region = [leftover for leftover in leftovers if leftover.region == region]
             with explain_errors(f"removing leftovers in {region}", PublishError):
-                yield from removal.remove(clients("ec2", region), in_region, Clock())
+                yield from remains.remove(clients("ec2", region), in_region, Clock())
 
 
 def _reject_other_account(clients: ServiceClients, place: Place) -> None:
@@ -157,14 +156,14 @@ PROVIDER: Final = Provider[Settings, Place](
     environment=_ENVIRONMENT,
     traces=_TRACES,
     advice=_ADVICE,
-    base_form=base.BASE_FORM,
+    base_form=images.BASE_FORM,
     place_model=Place,
-    base_request=base.base_request,
+    base_request=images.base_request,
     look_up_base=look_up_base,
     quick_checks=checks.quick_checks,
     thorough_checks=checks.thorough_checks,
     builder_sizes=lambda settings: settings.instance_types,
-    image_tags=tags.image_tags,
+    image_tags=source.image_tags,
     source_values=source.source_values,
     find_built=find_built,
     read_built=read_built,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.catalog.facts import limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, TargetRule
 from imagegen.providers.aws.settings import Settings
-from imagegen.providers.aws.tags import OWN_TAGS
+from imagegen.providers.aws.source import OWN_TAGS
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     DISK_HOLDS_BASE_IMAGE,

@@ -1,4 +1,4 @@
-"""The settings of a target on AWS."""
+"""The settings of a target on AWS, and the place of its builds as a journal records it."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -9,6 +9,7 @@ from imagegen.resources.model import Strict
 
 TITLE: Final = "AWS"
 REGION: Final = r"^[a-z]{2,4}(-[a-z]+)+-[0-9]$"
+IMDS_V2: Final = "v2.0"
 OWNER: Final = r"^([0-9]{12}|self|amazon)$"
 Region = Annotated[str, pydantic.StringConstraints(pattern=REGION)]
 # With slashes: CAPA and EKS use tags such as kubernetes.io/cluster/prod.
@@ -298,3 +299,17 @@ class Settings(TargetSettings):
         """The regions, and the keys of encrypted copies."""
         encryption = {"kms_keys": self.encryption.region_kms_keys} if self.encryption else None
         return {"regions": self.publish.regions, "encryption": encryption}
+
+
+_RecordedRegion = Annotated[str, pydantic.Field(pattern=r"^[a-z0-9-]{1,32}$")]
+
+
+class Place(Strict):
+    """The build region of an account, the regions of its copies, and the sign-in."""
+
+    region: _RecordedRegion
+    # Empty in journals of earlier versions, and for builds without copies.
+    copy_regions: list[_RecordedRegion] = []
+    auth: Auth
+    # Empty in journals of earlier versions.
+    account: Annotated[str, pydantic.Field(pattern=r"^[0-9]{12}$")] = ""

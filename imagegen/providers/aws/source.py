@@ -1,14 +1,30 @@
-"""The values of the source template of a plan. Pure."""
+"""The tags of images on AWS, and the values of the source template of a plan. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
 
-from imagegen.providers.aws.images import IMDS_V2
-from imagegen.providers.aws.settings import Settings
+from imagegen.catalog.facts import limit_of
+from imagegen.providers.aws.settings import IMDS_V2, Settings
+from imagegen.providers.tags import ImageTags, make_tags
 
 if TYPE_CHECKING:
     from imagegen.plan.model import BuildPlan
+
+# In addition to those of components; a test compares them with the templates.
+OWN_TAGS: Final = frozenset(
+    {
+        *("build_date", "build_timestamp", "creationTimestamp", "imagegen_image_id", "imagegen_name"),
+        *("imagegen_version", "imagegen_run_id", "imagegen_expires_at", "imagegen_report"),
+        *("Name", "distribution", "distribution_version", "source_ami", "source_ami_name"),
+    }
+)
+
+
+def image_tags(settings: Settings, versions: Mapping[str, str]) -> ImageTags:
+    """The tags of an image, within the limit of AWS."""
+    return make_tags(settings.tags, versions, limit_of("aws_tags")["max"] - len(OWN_TAGS))
 
 
 def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:

@@ -18,7 +18,7 @@ from imagegen.errors import ImagegenError, RefusedError
 from imagegen.leftovers import sweep
 from imagegen.leftovers.recording import warn_of_leftovers
 from imagegen.providers import Leftover, Remains, RunFacts
-from imagegen.providers.aws.place import Place
+from imagegen.providers.aws.settings import Place
 from imagegen.providers.provider import Provider, provider
 from tests.conftest import REPOSITORY
 

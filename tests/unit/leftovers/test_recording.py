@@ -14,8 +14,7 @@ from imagegen.console import Console
 from imagegen.leftovers.recording import read_runs, record_in_journal
 from imagegen.providers import Remains, RunFacts
 from imagegen.providers.aws import provider as aws
-from imagegen.providers.aws.place import Place
-from imagegen.providers.aws.settings import Auth
+from imagegen.providers.aws.settings import Auth, Place
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 from tests.provider_answers import answer
 

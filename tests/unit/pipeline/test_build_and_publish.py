@@ -30,8 +30,7 @@ from imagegen.manifest.store import LocalStore
 from imagegen.plan import context
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.aws import provider as aws
-from imagegen.providers.aws.place import Place
-from imagegen.providers.aws.settings import Auth
+from imagegen.providers.aws.settings import Auth, Place
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
 from imagegen.render.bundle import guest_plan
 from tests.conftest import TODAY

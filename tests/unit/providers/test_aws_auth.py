@@ -11,7 +11,8 @@ from botocore.hooks import HierarchicalEmitter
 
 from imagegen.errors import PublishError
 from imagegen.providers.aws import client
-from imagegen.providers.aws.client import ec2_clients, explain_errors, session_for
+from imagegen.providers.aws.client import ec2_clients, session_for
+from imagegen.providers.aws.faults import explain_errors
 from imagegen.providers.aws.settings import AssumeRole, Auth
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import pytest
 
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import RunFacts
-from imagegen.providers.aws import leftovers, provider, removal
-from imagegen.providers.aws.place import Place
-from imagegen.providers.aws.settings import Publish, Settings
+from imagegen.providers.aws import leftovers, provider
+from imagegen.providers.aws.settings import Place, Publish, Settings
 from imagegen.providers.waiting import Clock
 
 if TYPE_CHECKING:
@@ -181,7 +180,7 @@ def test_an_image_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> N
     ec2 = EC2(Images=[image("capa-ami-windows-2022", "pending")])
     [leftover] = found_in(ec2)
     ec2.answers["Images"] = [now]
-    [(_, why_not)] = removal.remove(client(ec2), [leftover], clock([]))
+    [(_, why_not)] = leftovers.remove(client(ec2), [leftover], clock([]))
     assert why_not == f"it is no longer a leftover: it is {now['State']} now"
     assert ec2.told == []
 
@@ -236,7 +235,7 @@ def test_a_copy_that_is_no_leftover_any_more_is_kept(now: dict[str, Any]) -> Non
     away = EC2(Images=[copy_of(RUN, "failed")])
     [leftover] = leftovers.find(lambda _: client(away), "us-east-1", ["eu-west-1"]).leftovers
     away.answers["Images"] = [now]
-    [(_, why_not)] = removal.remove(client(away), [leftover], clock([]))
+    [(_, why_not)] = leftovers.remove(client(away), [leftover], clock([]))
     assert why_not == f"it is no longer a leftover: it is {now['State']} now"
     assert away.told == []
 
@@ -277,7 +276,7 @@ def test_an_image_that_is_gone_is_removed() -> None:
     ec2 = EC2(Images=[image("capa-ami-windows-2022", "pending")])
     [leftover] = found_in(ec2)
     ec2.answers["Images"] = []
-    assert list(removal.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
+    assert list(leftovers.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
     assert ec2.told == []
 
 
@@ -294,7 +293,7 @@ def test_a_deregistered_images_snapshots_are_marked_first_and_deleted_after_it()
     ec2 = EC2(Images=[shown])
     [leftover] = found_in(ec2)
     ec2.answers["Snapshots"] = snapshots
-    assert list(removal.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
+    assert list(leftovers.remove(client(ec2), [leftover], clock([]))) == [(leftover, "")]
     assert ec2.told == [
         "create_tags snap-made snap-copied",
         f"deregister_image {AMI}",
@@ -333,7 +332,7 @@ def test_machines_go_before_what_they_use_and_images_before_any_waiting() -> Non
     ec2.answers["Images"] = [image("capa-ami-windows-2022", "pending")]
     ec2.refusals = {"delete_security_group": ["DependencyViolation", "DependencyViolation"]}
     going = found_in(ec2)
-    assert [why for _, why in removal.remove(client(ec2), going, clock(pauses))] == [""] * len(going)
+    assert [why for _, why in leftovers.remove(client(ec2), going, clock(pauses))] == [""] * len(going)
     assert ec2.told == [
         "deregister_image ami-capa-ami-windows-2022",
         "cancel_spot_instance_requests sir-1",
@@ -357,7 +356,7 @@ def test_what_is_gone_is_removed_and_what_is_refused_is_told() -> None:
         "delete_security_group": ["DependencyViolation"] * 100,
     }
     going = found_in(ec2)
-    told = dict(_told(removal.remove(client(ec2), going, clock([]))))
+    told = dict(_told(leftovers.remove(client(ec2), going, clock([]))))
     assert {name: why for name, why in told.items() if why} == {
         "i-1": "OperationNotPermitted: no",
         "sg-1": "DependencyViolation: no",

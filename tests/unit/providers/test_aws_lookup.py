@@ -14,9 +14,10 @@ from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import CloudImage, RunFacts
-from imagegen.providers.aws import availability, base, images
+from imagegen.providers.aws import images
 from imagegen.providers.aws import provider as aws
-from imagegen.providers.aws.client import ec2_clients, explain_errors
+from imagegen.providers.aws.client import ec2_clients
+from imagegen.providers.aws.faults import explain_errors
 from imagegen.providers.aws.settings import Auth, Settings
 from imagegen.providers.waiting import Clock
 
@@ -98,7 +99,7 @@ def offers(*offered: dict[str, Any]) -> Any:  # noqa: ANN401 - as much of a clie
 def test_newest_is_by_creation_and_not_by_name() -> None:
     old = {"Name": "Windows-2026.11.99", "ImageId": "ami-1", "CreationDate": "2026-10-01T00:00:00.000Z"}
     new = {"Name": "Windows-2026.11.11", "ImageId": "ami-2", "CreationDate": "2026-11-01T00:00:00.000Z"}
-    locked = base.look_up_base(offers(new, old), {"region": REGION, "name": "Windows-*", "owner": "111122223333"})
+    locked = images.look_up_base(offers(new, old), {"region": REGION, "name": "Windows-*", "owner": "111122223333"})
     assert locked.place["ami_id"] == "ami-2"
     assert locked.identity == {"owner": "111122223333", "name": "Windows-2026.11.11"}
 
@@ -107,7 +108,7 @@ def test_newest_is_by_creation_and_not_by_name() -> None:
 def test_a_base_image_that_the_template_cannot_start_is_refused(fact: dict[str, Any]) -> None:
     image = {"Name": "mine", "ImageId": "ami-1", "CreationDate": "2026-11-01T00:00:00.000Z", **fact}
     with pytest.raises(ConfigError, match="mine, ami-1, is not Windows with its disk at /dev/sda1"):
-        base.look_up_base(offers(image), {"region": REGION, "name": "mine", "owner": "self"})
+        images.look_up_base(offers(image), {"region": REGION, "name": "mine", "owner": "self"})
 
 
 @pytest.mark.usefixtures("ec2")
@@ -175,11 +176,11 @@ def test_an_ami_that_is_not_shown_yet_is_waited_for_a_while(looks: int) -> None:
     ec2: Any = SimpleNamespace(describe_images=describe_images)
     clock = Clock(now=lambda: now[0], pause=pause)
     if looks == 4:
-        assert availability.wait_until_shown(ec2, "ami-1", REGION, clock) == image
+        assert images.wait_until_shown(ec2, "ami-1", REGION, clock) == image
     else:
         with pytest.raises(PublishError, match=f"ami-1 in {REGION} was built, but EC2 does not show it"):
-            availability.wait_until_shown(ec2, "ami-1", REGION, clock)
-        assert now == [availability.APPEARING_LIMIT_S]
+            images.wait_until_shown(ec2, "ami-1", REGION, clock)
+        assert now == [images.APPEARING_LIMIT_S]
 
 
 @pytest.mark.usefixtures("ec2")

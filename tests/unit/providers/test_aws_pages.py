@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.errors import ConfigError, ImagegenError, PublishError, RefusedError
-from imagegen.providers.aws import capacity
-from imagegen.providers.aws.client import ec2_clients, explain_errors, service_clients
+from imagegen.providers.aws.client import ec2_clients, service_clients
+from imagegen.providers.aws.faults import explain_errors
 from imagegen.providers.aws.settings import AssumeRole, Auth
+from imagegen.providers.aws.thorough_checks import capacity_checks
 from imagegen.providers.checks import UNKNOWN
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ def test_a_quota_without_a_value_is_not_known(answers: Answers) -> None:
     )
     with service_clients(ENVIRON, NOBODY) as clients:
         asked_of = {"ec2": ec2, "service-quotas": clients("service-quotas", "us-east-1")}
-        checks, _ = capacity.capacity_checks(lambda service, _: asked_of[service], settings)
+        checks, _ = capacity_checks(lambda service, _: asked_of[service], settings)
     assert (checks[-1].verdict, checks[-1].message) == (UNKNOWN, "the answer of service-quotas has no value")
 
 

@@ -13,7 +13,7 @@ import pydantic
 import pytest
 
 from imagegen.contents import PACKER
-from imagegen.providers.aws import base, provider, source
+from imagegen.providers.aws import images, provider, source
 from imagegen.providers.aws.rules import AMI_SUFFIX
 from imagegen.providers.aws.settings import Settings
 from imagegen.templating import render_text
@@ -163,8 +163,8 @@ def test_keys_that_become_something_else_than_an_attribute() -> None:
     assert 'ami_name      = "${var.aws.name_prefix}-windows-' in TEMPLATE
     assert "var.aws.instance_types[0] : var.builder_size" in TEMPLATE
     assert settings.build_json()["tags"] == {"team": "platform"}
-    assert base.base_request(settings, OFFERED) == {"region": "us-east-1", "name": "hardened-*", "owner": "self"}
-    assert base.base_request(plain, OFFERED) == {
+    assert images.base_request(settings, OFFERED) == {"region": "us-east-1", "name": "hardened-*", "owner": "self"}
+    assert images.base_request(plain, OFFERED) == {
         "region": "us-east-1",
         "name": OFFERED["name"],
         "owner": "amazon",

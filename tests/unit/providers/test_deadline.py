@@ -17,8 +17,7 @@ from imagegen.leftovers import sweep
 from imagegen.providers import Remains, RunFacts, deadline
 from imagegen.providers.aws import checks as aws_checks
 from imagegen.providers.aws import provider as aws_provider
-from imagegen.providers.aws.place import Place
-from imagegen.providers.aws.settings import Auth
+from imagegen.providers.aws.settings import Auth, Place
 from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure import checks, provider, source
 from imagegen.providers.azure.settings import Settings

@@ -1,32 +1,135 @@
-"""Checks the permissions for a build by dry runs, and the KMS keys that it uses.
+"""The slower checks on AWS before a build: base image, sizes and quotas, KMS keys, and permissions by dry runs.
 
 Requests that need an existing machine or image (CreateImage, StopInstances, deletions) cannot be checked.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from imagegen.errors import RefusedError
-from imagegen.providers.aws.client import ServiceClients, explain_errors
-from imagegen.providers.aws.faults import error_code, is_transient
+from imagegen.providers.aws.client import ServiceClients
+from imagegen.providers.aws.faults import error_code, explain_errors, is_transient
+from imagegen.providers.aws.images import look_up_base
 from imagegen.providers.aws.settings import Settings
-from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, run_check
+from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, check_sizes, run_check
 
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
 
+# https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html: quotas count vCPUs, by the letters
+# that a family's name begins with. The codes: on demand, spot.
+_QUOTAS: Final = {
+    **dict.fromkeys(("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"), ("L-1216C47A", "L-34B43A08")),
+    **dict.fromkeys(("g", "gr", "vt"), ("L-DB2E81BA", "L-3819A6DF")),
+}
 _NAME: Final = "imagegen-doctor"
-_ALLOWED: Final = "DryRunOperation"
 _COPY: Final = "CopyImage"
 _FLEET: Final = "CreateFleet"
-_DENIED: Final = "UnauthorizedOperation"
 # Errors of the credentials themselves, which are not the result of a dry run.
 _NOT_ACCEPTED: Final = frozenset({"AuthFailure", "ExpiredToken", "RequestExpired"})
 _NAMED_ACTION: Final = re.compile(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z]+)")
+
+
+def run_thorough_checks(clients: ServiceClients, settings: Settings, request: Mapping[str, str]) -> list[Check]:
+    """The slower checks with these clients."""
+    ami = ""
+
+    def look() -> Iterator[Check]:
+        nonlocal ami
+        base = look_up_base(clients("ec2", settings.region), request)
+        ami = base.place["ami_id"]
+        yield Check("base image", OK, f"{base.identity['name']}, {ami}")
+
+    image = run_check("base image", look)
+    sizes, offered = capacity_checks(clients, settings)
+    return [
+        *image,
+        *sizes,
+        *key_checks(clients, settings),
+        *permission_checks(clients, settings, ami, next(iter(offered), "")),
+    ]
+
+
+def capacity_checks(clients: ServiceClients, settings: Settings) -> tuple[list[Check], list[str]]:
+    """The checks of sizes and quotas, and the sizes that AWS offers."""
+    offered: list[str] = []
+    checks = run_check("sizes", lambda: _sizes(clients("ec2", settings.region), settings, offered))
+    quotas = run_check("vCPU quota", lambda: _quotas(clients, settings, offered)) if offered else []
+    # A full quota is no error where another one has room: sizes of other families have other quotas.
+    verdicts = {check.verdict for check in quotas}
+    best = next((verdict for verdict in (OK, UNKNOWN) if verdict in verdicts), WRONG)
+    checks += [dataclasses.replace(check, verdict=best) if check.verdict == WRONG else check for check in quotas]
+    return checks, offered
+
+
+def _sizes(ec2: EC2Client, settings: Settings, offered: list[str]) -> Iterator[Check]:
+    """Check whether the sizes are offered; adds these to `offered`."""
+    wanted: FilterTypeDef = {"Name": "instance-type", "Values": settings.instance_types}
+    place, filters = _place(ec2, settings)
+    with explain_errors(f"asking which sizes {place} offers", RefusedError):
+        offerings = ec2.describe_instance_type_offerings(
+            LocationType="availability-zone" if filters else "region", Filters=[*filters, wanted]
+        )["InstanceTypeOfferings"]
+    known = {offering["InstanceType"] for offering in offerings}
+    offered += [size for size in settings.instance_types if size in known]
+    yield check_sizes(
+        "sizes",
+        [f"{size} is offered in {place}" for size in offered],
+        [f"{size} is not offered in {place}" for size in settings.instance_types if size not in known],
+        "write another size to targets.aws.instance_types",
+    )
+
+
+def _place(ec2: EC2Client, settings: Settings) -> tuple[str, list[FilterTypeDef]]:
+    """The zone of the subnet, because not every zone has every size; without a subnet the region."""
+    subnet = settings.network.subnet_id
+    if subnet is None:
+        return settings.region, []
+    with explain_errors(f"looking for the zone of {subnet}", RefusedError):
+        subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["Subnets"]
+    if not subnets:
+        return settings.region, []
+    zone = subnets[0]["AvailabilityZone"]
+    return zone, [{"Name": "location", "Values": [zone]}]
+
+
+def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -> Iterator[Check]:
+    with explain_errors("asking how many vCPUs the sizes have", RefusedError):
+        types = clients("ec2", settings.region).describe_instance_types(InstanceTypes=list(sizes))["InstanceTypes"]
+    vcpus = {entry["InstanceType"]: entry["VCpuInfo"]["DefaultVCpus"] for entry in types}
+    by_code: dict[str, list[str]] = {}
+    for size in sizes:
+        codes = _QUOTAS.get("".join(itertools.takewhile(str.isalpha, size)))
+        by_code.setdefault(codes[settings.spot is not None] if codes else "", []).append(size)
+    for size in by_code.pop("", []):
+        yield Check(f"vCPU quota for {size}", UNKNOWN, "imagegen does not know the quota of this family")
+    quotas = clients("service-quotas", settings.region)
+    for code, counted in by_code.items():
+        with explain_errors(f"asking for the quota {code}", RefusedError, service="servicequotas"):
+            quota = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code).get("Quota", {})
+        if "Value" not in quota:
+            yield Check(f"vCPU quota {code}", UNKNOWN, "the answer of service-quotas has no value")
+            continue
+        limit = int(quota["Value"])
+        command = f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {code}"
+        check = check_sizes(
+            f"vCPU quota {code}",
+            [f"{size} needs {vcpus[size]}" for size in counted if vcpus[size] <= limit],
+            [f"{size} needs {vcpus[size]}, too many" for size in counted if vcpus[size] > limit],
+            f"`{command} --region {settings.region} --desired-value {max(vcpus[size] for size in counted)}`",
+        )
+        yield dataclasses.replace(
+            check,
+            message=f"{limit} vCPUs of '{quota.get('QuotaName', code)}', some of which may be in use; {check.message}",
+        )
 
 
 def key_checks(clients: ServiceClients, settings: Settings) -> list[Check]:
@@ -47,13 +150,11 @@ def key_checks(clients: ServiceClients, settings: Settings) -> list[Check]:
 
 
 def _key(clients: ServiceClients, region: str, key: str) -> Iterator[Check]:
-    from botocore.exceptions import ClientError
-
     subject = f"key {key} in {region}"
     with explain_errors(f"reading the key {key}", RefusedError, service="kms"):
         try:
             metadata = clients("kms", region).describe_key(KeyId=key)["KeyMetadata"]
-        except ClientError as error:
+        except Exception as error:
             if error_code(error) != "NotFoundException":
                 raise
             yield Check(
@@ -127,23 +228,21 @@ def _fleet() -> dict[str, object]:
 
 def _launch(settings: Settings, ami: str, size: str) -> dict[str, object]:
     network = settings.network
-    launch: dict[str, object] = {
+    # Security groups of another VPC need a subnet of that VPC, which Packer chooses later.
+    has_groups = network.security_group_ids and (network.subnet_id or not network.vpc_id)
+    profile = settings.iam_instance_profile
+    launch = {
         "ImageId": ami,
         "InstanceType": size,
         "MinCount": 1,
         "MaxCount": 1,
         "TagSpecifications": _tags("instance", "volume"),
+        "InstanceMarketOptions": None if settings.spot is None else {"MarketType": "spot"},
+        "SubnetId": network.subnet_id,
+        "SecurityGroupIds": network.security_group_ids if has_groups else None,
+        "IamInstanceProfile": {"Name": profile} if profile else None,
     }
-    if settings.spot is not None:
-        launch["InstanceMarketOptions"] = {"MarketType": "spot"}
-    if network.subnet_id:
-        launch["SubnetId"] = network.subnet_id
-    # Security groups of another VPC need a subnet of that VPC, which Packer chooses later.
-    if network.security_group_ids and (network.subnet_id or not network.vpc_id):
-        launch["SecurityGroupIds"] = network.security_group_ids
-    if settings.iam_instance_profile:
-        launch["IamInstanceProfile"] = {"Name": settings.iam_instance_profile}
-    return launch
+    return {name: value for name, value in launch.items() if value is not None}
 
 
 def _tags(*kinds: str) -> list[dict[str, object]]:
@@ -162,26 +261,25 @@ def _dry_run(
 
     subject = f"permission for ec2:{action}{f' in {copied_to}' if copied_to else ''}"
 
-    def look() -> Iterator[Check]:
+    def look() -> list[Check]:
         with explain_errors(f"a dry run of {action}", RefusedError, copied_to=copied_to):
             try:
                 call(**request, DryRun=True)
             except ClientError as error:
                 if is_transient(error) or error_code(error) in _NOT_ACCEPTED:
                     raise
-                yield _read_answer(subject, action, error)
-                return
-        yield Check(subject, UNKNOWN, "EC2 did not treat the request as a dry run")
+                return [_read_answer(subject, action, error)]
+        return [Check(subject, UNKNOWN, "EC2 did not treat the request as a dry run")]
 
     return run_check(subject, look)
 
 
 def _read_answer(subject: str, action: str, error: ClientError) -> Check:
     code, message = error_code(error), str(error.response["Error"].get("Message", ""))
-    if code == _ALLOWED:
+    if code == "DryRunOperation":
         return Check(subject, OK, "allowed (dry run)")
     reason = message.partition("Encoded authorization failure message")[0].strip()
-    if code == _DENIED:
+    if code == "UnauthorizedOperation":
         named = _NAMED_ACTION.search(message)
         return Check(subject, WRONG, reason, f"allow {named[1] if named else f'ec2:{action}'} for these credentials")
     message = f"EC2 rejects the request: {code}: {reason}"
