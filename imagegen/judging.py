@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from imagegen.errors import ERROR, WARNING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="TargetSettings")
 
-__all__ = ["ERROR", "WARNING", "Finding", "Rule", "RuleInput", "TargetRule", "rule"]
+__all__ = ["ERROR", "WARNING", "Finding", "Rule", "RuleInput", "TargetRule", "rule", "simple_rule"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Rule:
     severity: str
     summary: str
     """The requirement, or the recommendation where the rule only warns."""
-    checks: tuple[Callable[[RuleInput], Iterator[Finding]], ...]
+    checks: tuple[Callable[[RuleInput], Iterable[Finding]], ...]
     module: str
     why: str = ""
     """The reason, where the messages do not give it."""
@@ -64,10 +64,22 @@ class Rule:
 
 def rule(
     identifier: str, severity: str, summary: str, why: str = ""
-) -> Callable[[Callable[[RuleInput], Iterator[Finding]]], Rule]:
+) -> Callable[[Callable[[RuleInput], Iterable[Finding]]], Rule]:
     """A decorator that makes a rule of a function."""
-
     return lambda check: Rule(identifier, severity, summary, (check,), check.__module__, why)
+
+
+def simple_rule(
+    identifier: str, severity: str, summary: str, is_broken: Callable[[RuleInput], object], finding: Finding
+) -> Rule:
+    """A rule with one finding, which has no value of the config."""
+    return Rule(
+        identifier,
+        severity,
+        summary,
+        (lambda given: [finding] if is_broken(given) else [],),
+        is_broken.__module__,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,10 +90,10 @@ class TargetRule(Generic[S]):
 
     def __call__(
         self, identifier: str, severity: str, summary: str, why: str = ""
-    ) -> Callable[[Callable[[Spec[S]], Iterator[Finding]]], Rule]:
+    ) -> Callable[[Callable[[Spec[S]], Iterable[Finding]]], Rule]:
         """A decorator that makes a rule of a function, whose findings have paths relative to the target."""
 
-        def make_rule(check: Callable[[Spec[S]], Iterator[Finding]]) -> Rule:
+        def make_rule(check: Callable[[Spec[S]], Iterable[Finding]]) -> Rule:
             def check_targets(given: RuleInput) -> Iterator[Finding]:
                 for name, spec in given.specs.items():
                     if isinstance(spec.settings, self.settings):
@@ -91,3 +103,10 @@ class TargetRule(Generic[S]):
             return Rule(identifier, severity, summary, (check_targets,), check.__module__, why)
 
         return make_rule
+
+    def simple(
+        self, identifier: str, severity: str, summary: str, is_broken: Callable[[S], object], finding: Finding
+    ) -> Rule:
+        """Like `simple_rule`; the path of the finding is relative to the target."""
+        rule = self(identifier, severity, summary)(lambda spec: [finding] if is_broken(spec.settings) else [])
+        return dataclasses.replace(rule, module=is_broken.__module__)

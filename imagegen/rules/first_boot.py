@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import table
 from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec
@@ -42,15 +42,14 @@ def _plugins(spec: Spec) -> set[str]:
 @rule("bootstrap-token-in-log", ERROR, "User data, which holds the bootstrap token, must not be written to a log")
 def bootstrap_token_in_log(given: RuleInput) -> Iterator[Finding]:
     logging = given.config.cloudbase_init.logging
-    if not any(_USER_DATA in _plugins(spec) for spec in given.specs.values()):
-        return
-    if logging.debug:
+    reads_user_data = any(_USER_DATA in _plugins(spec) for spec in given.specs.values())
+    if reads_user_data and logging.debug:
         yield Finding(
             ("cloudbase_init", "logging", "debug"),
             "cloudbase-init would write user data to its log, including the token with which a node joins",
             "leave it out: errors are logged without it",
         )
-    if logging.serial_port:
+    if reads_user_data and logging.serial_port:
         yield Finding(
             ("cloudbase_init", "logging", "serial_port"),
             "the output of user data scripts would go to the serial console, which is readable without signing in",
@@ -59,14 +58,16 @@ def bootstrap_token_in_log(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule("user-data-plugin", WARNING, "cloudbase-init should have the plugin that reads user data")
-def user_data_plugin(given: RuleInput) -> Iterator[Finding]:
-    for spec in given.specs.values():
-        if _USER_DATA not in _plugins(spec):
-            yield Finding(
-                ("cloudbase_init", "plugins", spec.provider),
-                "without the plugin for user data, Cluster API cannot make a node of the machine",
-                f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last plugin",
-            )
+def user_data_plugin(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(
+            ("cloudbase_init", "plugins", spec.provider),
+            "without the plugin for user data, Cluster API cannot make a node of the machine",
+            f"add cloudbaseinit.plugins.common.userdata.{_USER_DATA} as the last plugin",
+        )
+        for spec in given.specs.values()
+        if _USER_DATA not in _plugins(spec)
+    ]
 
 
 @rule("metadata-service-of-cloud", WARNING, "cloudbase-init should use the metadata service of the cloud")
@@ -83,28 +84,26 @@ def metadata_service_of_cloud(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule("first-boot-on-target", ERROR, "A list for a cloud requires that cloud among the targets")
-def first_boot_on_target(given: RuleInput) -> Iterator[Finding]:
-    cloudbase = given.config.cloudbase_init
-    for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
-        for target, listed in lists:
-            if listed is not None and target not in given.providers:
-                yield Finding(
-                    ("cloudbase_init", kind, target),
-                    f"the image has no {target} target, so nothing reads this list",
-                    "leave it out",
-                )
+def first_boot_on_target(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(path, f"the image has no {path[-1]} target, so nothing reads this list", "leave it out")
+        for path, _ in _lists(given)
+        if path[-1] not in given.providers
+    ]
 
 
 @rule("first-boot-read-by-plugin", ERROR, "Each setting of cloudbase-init must be read by one of its plugins")
-def first_boot_read_by_plugin(given: RuleInput) -> Iterator[Finding]:
+def first_boot_read_by_plugin(given: RuleInput) -> list[Finding]:
     listed = set[str]().union(*map(_plugins, given.specs.values()))
-    for path, readers in _READ_BY.items():
-        if path in given.document.lines and listed.isdisjoint(readers):
-            yield Finding(
-                path,
-                f"no plugin in the list reads this setting; these do: {', '.join(readers)}",
-                "leave it out, or add one of them to cloudbase_init.plugins",
-            )
+    return [
+        Finding(
+            path,
+            f"no plugin in the list reads this setting; these do: {', '.join(readers)}",
+            "leave it out, or add one of them to cloudbase_init.plugins",
+        )
+        for path, readers in _READ_BY.items()
+        if path in given.document.lines and listed.isdisjoint(readers)
+    ]
 
 
 @rule("first-boot-user", ERROR, "cloudbase_init.user must not be an account that exists already")
@@ -126,37 +125,53 @@ def first_boot_user(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-@rule("first-boot-log", ERROR, "cloudbase_init.logging.file must not be a file to which cloudbase-init already logs")
-def first_boot_log(given: RuleInput) -> Iterator[Finding]:
-    if given.config.cloudbase_init.logging.file.lower() == UNATTENDED_LOG:
-        yield Finding(
-            ("cloudbase_init", "logging", "file"),
-            f"the unattended part of cloudbase-init already logs to {UNATTENDED_LOG}",
-            "choose another name, for example first-boot.log",
-        )
+first_boot_log = simple_rule(
+    "first-boot-log",
+    ERROR,
+    "cloudbase_init.logging.file must not be a file to which cloudbase-init already logs",
+    lambda given: given.config.cloudbase_init.logging.file.lower() == UNATTENDED_LOG,
+    Finding(
+        ("cloudbase_init", "logging", "file"),
+        f"the unattended part of cloudbase-init already logs to {UNATTENDED_LOG}",
+        "choose another name, for example first-boot.log",
+    ),
+)
 
 
 @rule("first-boot-class-of-cloud", ERROR, "A class of one cloud must not be used on another")
-def first_boot_class_of_cloud(given: RuleInput) -> Iterator[Finding]:
-    own, cloudbase = table("cloudbase-init")["of_one_cloud"], given.config.cloudbase_init
-    for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services)):
-        for target, listed in lists:
-            for index, name in enumerate(listed or ()):
-                row = own.get(name.rpartition(".")[2])
-                if row and row["cloud"] != target:
-                    yield Finding(
-                        ("cloudbase_init", kind, target, index),
-                        f"{name.rpartition('.')[2]} works only on {row['cloud']}, not on {target}",
-                        "leave it out",
-                    )
-
-
-@rule("ssh-version-of-zip", ERROR, "ssh.version requires ssh.source: zip")
-def ssh_version_of_zip(given: RuleInput) -> Iterator[Finding]:
-    ssh = given.config.ssh
-    if ssh and ssh.version and ssh.source != "zip":
-        yield Finding(
-            ("ssh", "version"),
-            "the capability of Windows has a fixed version",
-            "leave it out, or write source: zip",
+def first_boot_class_of_cloud(given: RuleInput) -> list[Finding]:
+    clouds = table("cloudbase-init")["of_one_cloud"]
+    return [
+        Finding(
+            (*path, index),
+            f"{name} works only on {clouds[name]['cloud']}, not on {path[-1]}",
+            "leave it out",
         )
+        for path, listed in _lists(given)
+        for index, name in enumerate(class_name.rpartition(".")[2] for class_name in listed)
+        if name in clouds and clouds[name]["cloud"] != path[-1]
+    ]
+
+
+def _lists(given: RuleInput) -> list[tuple[YamlPath, list[str]]]:
+    """The lists of plugins and metadata services in the config, with the cloud as the last part of the path."""
+    cloudbase = given.config.cloudbase_init
+    return [
+        (("cloudbase_init", kind, cloud), listed)
+        for kind, lists in (("plugins", cloudbase.plugins), ("metadata_services", cloudbase.metadata_services))
+        for cloud, listed in lists
+        if listed is not None
+    ]
+
+
+ssh_version_of_zip = simple_rule(
+    "ssh-version-of-zip",
+    ERROR,
+    "ssh.version requires ssh.source: zip",
+    lambda given: given.config.ssh and given.config.ssh.version and given.config.ssh.source != "zip",
+    Finding(
+        ("ssh", "version"),
+        "the capability of Windows has a fixed version",
+        "leave it out, or write source: zip",
+    ),
+)

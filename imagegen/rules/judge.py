@@ -14,22 +14,22 @@ from imagegen.rules import (
     places,
     runtime,
     steps,
-    support,
     versions,
     windows,
 )
 
-_MODULES = (versions, support, windows, nodes, places, runtime, network, first_boot, steps, artifacts)
+_MODULES = (versions, windows, nodes, places, runtime, network, first_boot, steps, artifacts)
 
 
 def all_rules() -> tuple[Rule, ...]:
     """The general rules, then those of each provider. Several providers may have checks of the same rule."""
     rules: dict[str, Rule] = {}
     for module in (*_MODULES, *parts("rules").values()):
-        for rule in vars(module).values():
-            if isinstance(rule, Rule):
-                known = rules.get(rule.id)
-                rules[rule.id] = dataclasses.replace(known, checks=(*known.checks, *rule.checks)) if known else rule
+        for value in vars(module).values():
+            for rule in value if isinstance(value, tuple) else (value,):
+                if isinstance(rule, Rule):
+                    known = rules.get(rule.id)
+                    rules[rule.id] = dataclasses.replace(known, checks=(*known.checks, *rule.checks)) if known else rule
     return tuple(rules.values())
 
 

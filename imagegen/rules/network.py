@@ -2,7 +2,8 @@
 
 import ipaddress
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
+from typing import Final
 
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
@@ -21,25 +22,29 @@ def _is_overlay(given: RuleInput) -> bool:
 def cni_key_taken(given: RuleInput) -> Iterator[Finding]:
     row = _plugin(given)
     for key, value in given.config.cni:
-        if key == "plugin" or value is None or key in row["takes"]:
-            continue
-        users = [name for name, other in table("cni")["plugins"].items() if key in other["takes"]]
-        message = f"{row['title']} does not use {key}"
-        if given.config.cni.plugin == "none":
-            message = f"{key} has no effect without a plugin: {row['title']}"
-        yield Finding(("cni", key), message, f"leave it out, or choose one of {', '.join(users)}")
+        if key != "plugin" and value is not None and key not in row["takes"]:
+            users = [name for name, other in table("cni")["plugins"].items() if key in other["takes"]]
+            yield Finding(
+                ("cni", key),
+                f"{key} has no effect without a plugin: {row['title']}"
+                if given.config.cni.plugin == "none"
+                else f"{row['title']} does not use {key}",
+                f"leave it out, or choose one of {', '.join(users)}",
+            )
 
 
 @rule("cni-overlay-key", ERROR, "Keys for overlay networks require an overlay network")
-def cni_overlay_key(given: RuleInput) -> Iterator[Finding]:
+def cni_overlay_key(given: RuleInput) -> list[Finding]:
     row = _plugin(given)
-    for key, value in given.config.cni:
-        if value is not None and key in row.get("overlay_only", ()) and not _is_overlay(given):
-            yield Finding(
-                ("cni", key),
-                f"{key} is for overlay networks, and {row['title']} in mode {given.config.cni.mode} has none",
-                f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}",
-            )
+    return [
+        Finding(
+            ("cni", key),
+            f"{key} is for overlay networks, and {row['title']} in mode {given.config.cni.mode} has none",
+            f"leave it out, or choose mode {' or '.join(row['overlay_modes'])}",
+        )
+        for key, value in given.config.cni
+        if value is not None and key in row.get("overlay_only", ()) and not _is_overlay(given)
+    ]
 
 
 @rule(
@@ -54,14 +59,14 @@ def cni_version_named(given: RuleInput) -> Iterator[Finding]:
         yield Finding(("cni", "plugin"), f"the catalogue has no version of {row['title']}", "set cni.version")
 
 
-@rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")
-def cni_windows_refused(given: RuleInput) -> Iterator[Finding]:
-    yield from _verdict(given, "refused")
-
-
-@rule("cni-windows-untested", WARNING, "The CNI plugin should be tested on the Windows release")
-def cni_windows_untested(given: RuleInput) -> Iterator[Finding]:
-    yield from _verdict(given, "untested")
+CNI_ON_WINDOWS: Final = (
+    rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")(
+        lambda given: _verdict(given, "refused")
+    ),
+    rule("cni-windows-untested", WARNING, "The CNI plugin should be tested on the Windows release")(
+        lambda given: _verdict(given, "untested")
+    ),
+)
 
 
 def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
@@ -152,16 +157,17 @@ def host_name_form(given: RuleInput) -> Iterator[Finding]:
 @rule("proxy-hides-metadata", ERROR, "Requests to the cloud's own addresses must not go through the proxy")
 def proxy_hides_metadata(given: RuleInput) -> Iterator[Finding]:
     """Only proxy.http matters, because these addresses use http."""
-    proxy = given.config.proxy
-    if proxy is None or proxy.http is None:
-        return
-    addresses = dict.fromkeys(
-        address for cloud in sorted(given.providers) for address in table("machines")["access"][cloud]["asked_directly"]
-    )
+    proxy, access = given.config.proxy, table("machines")["access"]
     # Python (cloudbase-init) supports `*` only as the single item.
-    if proxy.no_proxy == ["*"]:
+    if proxy is None or proxy.http is None or proxy.no_proxy == ["*"]:
         return
-    missing = [address for address in _without(addresses, proxy.no_proxy) if address not in proxy.no_proxy]
+    networks = [ipaddress.ip_network(item, strict=False) for item in proxy.no_proxy if "/" in item]
+    addresses = dict.fromkeys(item for cloud in sorted(given.providers) for item in access[cloud]["asked_directly"])
+    missing = [
+        address
+        for address in addresses
+        if address not in proxy.no_proxy and not any(ipaddress.ip_address(address) in net for net in networks)
+    ]
     if missing:
         yield Finding(
             ("proxy", "no_proxy"),
@@ -179,9 +185,3 @@ def proxy_over_tls(given: RuleInput) -> Iterator[Finding]:
             f"Windows PowerShell cannot connect to {proxy.https} over TLS, so the builder downloads without a proxy",
             "write http:// if the proxy also listens without TLS",
         )
-
-
-def _without(addresses: Iterable[str], no_proxy: Sequence[str]) -> list[str]:
-    """The addresses that are in none of the networks of no_proxy."""
-    networks = [ipaddress.ip_network(item, strict=False) for item in no_proxy if "/" in item]
-    return [address for address in addresses if not any(ipaddress.ip_address(address) in net for net in networks)]

@@ -7,23 +7,15 @@ from typing import Final
 
 from imagegen.catalog.facts import find_row, minor, numbers, paths, stock_paths, table
 from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 # https://kubernetes.io/docs/tasks/configure-pod-container/create-hostprocess-pod/
 _GATE: Final = "WindowsHostProcessContainers"
 # https://pkg.go.dev/time#ParseDuration
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?)(ns|us|µs|ms|s|m|h)")
 _DURATION: Final = re.compile(rf"-?(?:{_DURATION_PART.pattern})+")
-_HOURS: Final = {
-    "ns": 1 / 3.6e12,
-    "us": 1 / 3.6e9,
-    "µs": 1 / 3.6e9,
-    "ms": 1 / 3.6e6,
-    "s": 1 / 3600,
-    "m": 1 / 60,
-    "h": 1.0,
-}
-_LONGEST_HOURS: Final = (2**63 - 1) / 3.6e12
+_NANOSECONDS: Final = {"ns": 1, "us": 1e3, "µs": 1e3, "ms": 1e6, "s": 1e9, "m": 6e10, "h": 3.6e12}
+_MOST_NANOSECONDS: Final = float(2**63 - 1)
 
 # The flags that kubelet's start script sets; a test compares them with the script.
 OWN_FLAGS: Final = frozenset(
@@ -34,14 +26,18 @@ OWN_FLAGS: Final = frozenset(
 )
 
 
-@rule("host-process-kubernetes", ERROR, "Kubernetes must support HostProcess containers where something requires them")
-def host_process_kubernetes(given: RuleInput) -> Iterator[Finding]:
-    yield from _find_host_process_users(given, _kubernetes_lacks(given))
-
-
-@rule("host-process-runtime", ERROR, "The runtime must support HostProcess containers where something requires them")
-def host_process_runtime(given: RuleInput) -> Iterator[Finding]:
-    yield from _find_host_process_users(given, _runtime_lacks(given))
+HOST_PROCESS: Final = (
+    rule(
+        "host-process-kubernetes",
+        ERROR,
+        "Kubernetes must support HostProcess containers where something requires them",
+    )(lambda given: _find_host_process_users(given, _kubernetes_lacks(given))),
+    rule(
+        "host-process-runtime",
+        ERROR,
+        "The runtime must support HostProcess containers where something requires them",
+    )(lambda given: _find_host_process_users(given, _runtime_lacks(given))),
+)
 
 
 def _find_host_process_users(given: RuleInput, lack: tuple[str, ...]) -> Iterator[Finding]:
@@ -101,39 +97,46 @@ def kube_proxy_by_host_process(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-@rule("wins-where-host-process-is-missing", ERROR, "wins must be used only on nodes without HostProcess containers")
-def wins_where_host_process_is_missing(given: RuleInput) -> Iterator[Finding]:
-    if (
-        given.config.wins
-        and find_row(table("kubernetes")["minors"], given.config.kubernetes.version)
-        and not _kubernetes_lacks(given)
-        and not _runtime_lacks(given)
-    ):
-        yield Finding(
+WINS: Final = (
+    simple_rule(
+        "wins-where-host-process-is-missing",
+        ERROR,
+        "wins must be used only on nodes without HostProcess containers",
+        lambda given: (
+            given.config.wins
+            and find_row(table("kubernetes")["minors"], given.config.kubernetes.version)
+            and not _kubernetes_lacks(given)
+            and not _runtime_lacks(given)
+        ),
+        Finding(
             ("wins",),
             "the node supports HostProcess containers, so wins only adds a privileged service",
             "leave wins out, and write kube_proxy: hostprocess",
-        )
-
-
-@rule("wins-and-signatures", ERROR, "wins and artifacts.signatures must not be used together")
-def wins_and_signatures(given: RuleInput) -> Iterator[Finding]:
-    if given.config.wins and given.config.artifacts.signatures:
-        yield Finding(
+        ),
+    ),
+    simple_rule(
+        "wins-and-signatures",
+        ERROR,
+        "wins and artifacts.signatures must not be used together",
+        lambda given: given.config.wins and given.config.artifacts.signatures,
+        Finding(
             ("wins",),
             "wins runs programs from pods on the host without checking their signatures",
             "leave out wins or artifacts.signatures",
-        )
-
-
-@rule("kube-proxy-by-wins", ERROR, "kube_proxy: wins requires the section wins")
-def kube_proxy_by_wins(given: RuleInput) -> Iterator[Finding]:
-    if given.config.kube_proxy == "wins" and given.config.wins is None:
-        yield Finding(
+        ),
+    ),
+    simple_rule(
+        "kube-proxy-by-wins",
+        ERROR,
+        "kube_proxy: wins requires the section wins",
+        lambda given: given.config.kube_proxy == "wins" and given.config.wins is None,
+        Finding(
             ("kube_proxy",),
             "wins would run kube-proxy, but the image has no wins",
             "add the section wins with a version, or write hostprocess",
-        )
+        ),
+    ),
+)
 
 
 @rule("kubelet-flag-of-imagegen", ERROR, "kubelet_flags must not set what imagegen sets itself")
@@ -155,28 +158,30 @@ def kubelet_flag_of_imagegen(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule("kubelet-flag-known", ERROR, "kubelet of this Kubernetes must know each of kubelet_flags")
-def kubelet_flag_known(given: RuleInput) -> Iterator[Finding]:
+def kubelet_flag_known(given: RuleInput) -> list[Finding]:
     """Flags that are not in the catalogue are not checked."""
     version, flags = minor(given.config.kubernetes.version), table("kubelet")["flags"]
-    for flag in given.config.kubernetes.kubelet_flags:
-        if flag in flags and numbers(version) > numbers(flags[flag]["last"]):
-            yield Finding(
-                ("kubernetes", "kubelet_flags", flag),
-                f"kubelet {version} exits with an error: --{flag} exists only up to {flags[flag]['last']}",
-                "leave it out",
-            )
+    return [
+        Finding(
+            ("kubernetes", "kubelet_flags", flag),
+            f"kubelet {version} exits with an error: --{flag} exists only up to {flags[flag]['last']}",
+            "leave it out",
+        )
+        for flag in given.config.kubernetes.kubelet_flags
+        if flag in flags and numbers(version) > numbers(flags[flag]["last"])
+    ]
 
 
 @rule("kubelet-flag-duration", ERROR, "A duration in kubelet_flags must not exceed the maximum of Go")
 def kubelet_flag_duration(given: RuleInput) -> Iterator[Finding]:
     """Go stores nanoseconds in 64 bits, and kubelet exits with an error for longer ones."""
     for flag, value in given.config.kubernetes.kubelet_flags.items():
-        hours = sum(float(number) * _HOURS[unit] for number, unit in _DURATION_PART.findall(value))
-        if _DURATION.fullmatch(value) and hours > _LONGEST_HOURS:
+        duration = sum(float(number) * _NANOSECONDS[unit] for number, unit in _DURATION_PART.findall(value))
+        if _DURATION.fullmatch(value) and duration > _MOST_NANOSECONDS:
             yield Finding(
                 ("kubernetes", "kubelet_flags", flag),
                 f"{value} exceeds Go's maximum duration, and kubelet exits with an error",
-                f"write at most {int(_LONGEST_HOURS)}h",
+                f"write at most {int(_MOST_NANOSECONDS / _NANOSECONDS['h'])}h",
             )
 
 
@@ -265,18 +270,19 @@ def _deciding_key(gate: str, gates: Mapping[str, bool], version: str) -> str:
 @rule("install-path-of-its-own", ERROR, "The install path must be a folder that nothing else uses")
 def install_path_of_its_own(given: RuleInput) -> Iterator[Finding]:
     """Only SYSTEM and administrators have access to it, which would lock out users of another folder."""
-    folder = given.config.kubernetes.install_path
-    layout = paths()
+    folder, layout = given.config.kubernetes.install_path, paths()
     taken = [place for name, place in layout.items() if name != "kubernetes"]
     stock = sorted({place for provider in given.providers for place in stock_paths(provider)})
-    clash = next((place for place in taken if is_inside(folder, place) or is_inside(place, folder)), None)
-    clash = clash or next((place for place in stock if is_inside(place, folder)), None)
     system = layout["system32"].rpartition("\\")[0]
-    clash = clash or next((place for place in table("layout")["system_folders"] if is_inside(place, folder)), None)
-    if clash or is_inside(folder, system):
+    overlapping = [
+        *(place for place in taken if is_inside(folder, place) or is_inside(place, folder)),
+        *(place for place in [*stock, *table("layout")["system_folders"]] if is_inside(place, folder)),
+        *([system] if is_inside(folder, system) else []),
+    ]
+    if overlapping:
         yield Finding(
             ("kubernetes", "install_path"),
-            f"{folder} overlaps with {clash or system}, and their permissions differ",
+            f"{folder} overlaps with {overlapping[0]}, and their permissions differ",
             f"choose another folder, for example {layout['kubernetes']}",
         )
 
@@ -286,26 +292,30 @@ def is_inside(inner: str, outer: str) -> bool:
 
 
 @rule("on-the-images-drive", ERROR, "Files of the image must be on drive C:")
-def on_the_images_drive(given: RuleInput) -> Iterator[Finding]:
-    for path, place in program_places(given):
-        if not place.startswith("C:"):
-            yield Finding(
-                path,
-                f"an image contains only drive C:, and {place[:2]} would differ on each machine",
-                "choose a path on C:",
-            )
+def on_the_images_drive(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(
+            path,
+            f"an image contains only drive C:, and {place[:2]} would differ on each machine",
+            "choose a path on C:",
+        )
+        for path, place in program_places(given)
+        if not place.startswith("C:")
+    ]
 
 
 @rule("outlives-sealing", ERROR, "A path must not be in a folder that sealing deletes")
-def outlives_sealing(given: RuleInput) -> Iterator[Finding]:
-    for path, place in program_places(given):
-        for deleted in table("layout")["deleted_by_sealing"]:
-            if lies_at(place, deleted):
-                yield Finding(
-                    path,
-                    f"sealing the image deletes {deleted}",
-                    "choose a path outside this folder",
-                )
+def outlives_sealing(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(
+            path,
+            f"sealing the image deletes {deleted}",
+            "choose a path outside this folder",
+        )
+        for path, place in program_places(given)
+        for deleted in table("layout")["deleted_by_sealing"]
+        if lies_at(place, deleted)
+    ]
 
 
 def lies_at(place: str, pattern: str) -> bool:
@@ -328,38 +338,34 @@ def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:
 
 @rule("same-place-twice", ERROR, "Two programs must not have the same path")
 def same_place_twice(given: RuleInput) -> Iterator[Finding]:
+    names = [provider.name for provider in given.config.credential_providers]
     places: list[tuple[YamlPath, str]] = [
-        *((("executables", index, "path"), item.path) for index, item in enumerate(given.config.executables)),
-        *(
-            (("credential_providers", index, "name"), item.name)
-            for index, item in enumerate(given.config.credential_providers)
-        ),
+        *(item for item in program_places(given) if item[0][0] == "executables"),
+        *((("credential_providers", index, "name"), name) for index, name in enumerate(names)),
     ]
-    seen: set[str] = {file.lower() for file in _own_files(given)}
+    # imagegen's own files in folders that may have other files.
+    folders = {**paths(), "kubernetes": given.config.kubernetes.install_path}
+    own_files = table("layout")["own_files"].items()
+    seen = {f"{folders[name]}\\{file}".lower() for name, files in own_files for file in files}
     for path, place in places:
         if place.lower() in seen:
             yield Finding(path, f"another program already has the path {place}", "choose another path")
         seen.add(place.lower())
 
 
-def _own_files(given: RuleInput) -> Iterator[str]:
-    """The files of imagegen in folders that may have other files."""
-    folders = {**paths(), "kubernetes": given.config.kubernetes.install_path}
-    for name, files in table("layout")["own_files"].items():
-        yield from (f"{folders[name]}\\{file}" for file in files)
-
-
 @rule("kubeadm-script-is-powershell", ERROR, "kubeadm_scripts must be PowerShell files")
-def kubeadm_script_is_powershell(given: RuleInput) -> Iterator[Finding]:
+def kubeadm_script_is_powershell(given: RuleInput) -> list[Finding]:
     scripts = given.config.kubeadm_scripts
-    for when, files in (("pre", scripts.pre), ("post", scripts.post)):
-        for index, file in enumerate(files):
-            if not file.lower().endswith(".ps1"):
-                yield Finding(
-                    ("kubeadm_scripts", when, index),
-                    f"{file} is not a PowerShell file, so nothing on the node would run it",
-                    "write a file that ends with .ps1",
-                )
+    return [
+        Finding(
+            ("kubeadm_scripts", when, index),
+            f"{file} is not a PowerShell file, so nothing on the node would run it",
+            "write a file that ends with .ps1",
+        )
+        for when, files in (("pre", scripts.pre), ("post", scripts.post))
+        for index, file in enumerate(files)
+        if not file.lower().endswith(".ps1")
+    ]
 
 
 @rule(

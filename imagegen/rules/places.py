@@ -15,55 +15,48 @@ _SHORT_NAME: Final = re.compile(r"~[0-9]")
 
 
 @rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
-def no_device_name(given: RuleInput) -> Iterator[Finding]:
-    devices = table("layout")["device_names"]
-    for path, name in [*program_places(given), *_file_names(given)]:
-        for part in re.split(r"[\\/]", name):
-            # Windows ignores blanks before the dot.
-            if part.partition(".")[0].rstrip(" ").lower() in devices:
-                yield Finding(
-                    path,
-                    f"{part} is a device of Windows, with any extension",
-                    "choose another name",
-                )
+def no_device_name(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(path, f"{part} is a device of Windows, with any extension", "choose another name")
+        for path, name in [*program_places(given), *_file_names(given)]
+        for part in re.split(r"[\\/]", name)
+        # Windows ignores blanks before the dot.
+        if part.partition(".")[0].rstrip(" ").lower() in table("layout")["device_names"]
+    ]
 
 
-def _file_names(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
+def _file_names(given: RuleInput) -> list[tuple[YamlPath, str]]:
     """The names of files and folders on the machine that come from a config."""
     config, containerd = given.config, given.config.runtime.containerd
-    yield ("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file
-    # The name of its profile folder.
-    yield ("cloudbase_init", "user"), config.cloudbase_init.user
-    for index, provider in enumerate(config.credential_providers):
-        yield ("credential_providers", index, "name"), provider.name
-    for registry in containerd.registry_mirrors if containerd else ():
-        yield ("runtime", "containerd", "registry_mirrors", registry), registry
-    if config.wins and config.wins.policy:
-        yield ("wins", "policy"), config.wins.policy
-    scripts = config.kubeadm_scripts
-    for at, files in (
-        (("scripts",), config.scripts),
-        (("kubeadm_scripts", "pre"), scripts.pre),
-        (("kubeadm_scripts", "post"), scripts.post),
-    ):
-        yield from (((*at, index), file) for index, file in enumerate(files))
+    scripts: dict[YamlPath, list[str]] = {
+        ("scripts",): config.scripts,
+        ("kubeadm_scripts", "pre"): config.kubeadm_scripts.pre,
+        ("kubeadm_scripts", "post"): config.kubeadm_scripts.post,
+    }
+    providers, registries = config.credential_providers, containerd.registry_mirrors if containerd else ()
+    return [
+        (("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file),
+        # The name of its profile folder.
+        (("cloudbase_init", "user"), config.cloudbase_init.user),
+        *((("credential_providers", index, "name"), provider.name) for index, provider in enumerate(providers)),
+        *((("runtime", "containerd", "registry_mirrors", registry), registry) for registry in registries),
+        (("wins", "policy"), (config.wins and config.wins.policy) or ""),
+        *(((*at, index), file) for at, files in scripts.items() for index, file in enumerate(files)),
+    ]
 
 
 @rule("not-the-systems-own", ERROR, "Programs must not be in folders of Windows")
 def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
-    layout, own_of_clouds = table("layout"), table("machines")["systems_own"]
-    systems_own = [
-        *layout["systems_own"],
-        *(path for cloud in given.providers for path in own_of_clouds[cloud]["paths"]),
-    ]
+    layout, of_clouds = table("layout"), table("machines")["systems_own"]
+    systems_own = [*layout["systems_own"], *(path for cloud in given.providers for path in of_clouds[cloud]["paths"])]
     for path, place in program_places(given):
-        if any(lies_at(place, deleted) for deleted in layout["deleted_by_sealing"]):
-            # The rule outlives-sealing reports it.
-            continue
         own = next((owned for owned in systems_own if lies_at(place, owned)), None)
         own = own or next((folder for folder in layout["system_folders"] if place.lower() == folder.lower()), None)
         # The rule install-path-of-its-own reports an install path in these folders.
-        if own and (path[0] == "executables" or own not in (*layout["system_folders"], "C:\\Windows")):
+        is_reported = path[0] != "executables" and own in (*layout["system_folders"], "C:\\Windows")
+        # The rule outlives-sealing reports these.
+        is_reported = is_reported or any(lies_at(place, deleted) for deleted in layout["deleted_by_sealing"])
+        if own and not is_reported:
             yield Finding(
                 path,
                 f"{own} belongs to Windows, which may change, hide or delete its files",
@@ -75,8 +68,7 @@ def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
 def no_short_name(given: RuleInput) -> Iterator[Finding]:
     """The other rules for paths cannot know to which folder PROGRA~1 leads."""
     for path, place in program_places(given):
-        short = next((part for part in place.split("\\") if _SHORT_NAME.search(part)), None)
-        if short:
+        if short := next((part for part in place.split("\\") if _SHORT_NAME.search(part)), None):
             yield Finding(
                 path,
                 f"{short} has the form of a short name, which may lead to a different folder in each image",

@@ -5,9 +5,9 @@ import tomllib
 from collections.abc import Iterator
 from typing import Final
 
-from imagegen.catalog.facts import find_row, is_compatible, is_listed, minor, numbers, table
+from imagegen.catalog.facts import CatalogRow, find_row, is_compatible, is_listed, minor, numbers, table
 from imagegen.documents.yaml import YamlPath
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule, simple_rule
 
 _SETTINGS: YamlPath = ("runtime", "containerd", "settings")
 
@@ -89,13 +89,11 @@ def host_network_is_dockers(given: RuleInput) -> Iterator[Finding]:
 
 @rule("containerd-kubernetes", ERROR, "containerd and Kubernetes must have compatible versions")
 def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
-    containerd, lines = given.config.runtime.containerd, table("containerd")["lines"]
-    found = find_row(lines, containerd.version) if containerd else None
-    version = given.config.kubernetes.version
+    found, version = _containerd_line(given), given.config.kubernetes.version
     if found and find_row(table("kubernetes")["minors"], version) and not is_compatible(found.row, version):
         others = [
             name
-            for name, row in lines.items()
+            for name, row in table("containerd")["lines"].items()
             if is_compatible(row, version) and is_listed(row["newest_patch"], version)
         ]
         yield Finding(
@@ -105,6 +103,12 @@ def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
         )
 
 
+def _containerd_line(given: RuleInput) -> CatalogRow | None:
+    """The catalogue's row for the containerd of the config; None without one."""
+    containerd = given.config.runtime.containerd
+    return find_row(table("containerd")["lines"], containerd.version) if containerd else None
+
+
 @rule(
     "containerd-kubernetes-untested",
     WARNING,
@@ -112,7 +116,7 @@ def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
 )
 def containerd_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
     containerd, version = given.config.runtime.containerd, given.config.kubernetes.version
-    line = find_row(table("containerd")["lines"], containerd.version) if containerd else None
+    line = _containerd_line(given)
     if containerd and line and is_compatible(line.row, version) and not is_listed(containerd.version, version):
         choices = " or ".join(table("containerd")["tested"][minor(version)]["at_least"])
         yield Finding(
@@ -128,15 +132,17 @@ def containerd_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
     "A registry in registry_mirrors must have a mirror",
     why="without a mirror the entry has no effect",
 )
-def registry_mirror_named(given: RuleInput) -> Iterator[Finding]:
+def registry_mirror_named(given: RuleInput) -> list[Finding]:
     containerd = given.config.runtime.containerd
-    for host, mirrors in containerd.registry_mirrors.items() if containerd else ():
-        if not mirrors:
-            yield Finding(
-                ("runtime", "containerd", "registry_mirrors", host),
-                f"{host} has no mirror",
-                "add a mirror, or leave the registry out",
-            )
+    return [
+        Finding(
+            ("runtime", "containerd", "registry_mirrors", host),
+            f"{host} has no mirror",
+            "add a mirror, or leave the registry out",
+        )
+        for host, mirrors in (containerd.registry_mirrors.items() if containerd else ())
+        if not mirrors
+    ]
 
 
 @rule(
@@ -161,12 +167,9 @@ def registry_mirror_once(given: RuleInput) -> Iterator[Finding]:
 
 @rule("containerd-knows-setting", ERROR, "This containerd must support each setting")
 def containerd_knows_setting(given: RuleInput) -> Iterator[Finding]:
-    containerd, lines = given.config.runtime.containerd, table("containerd")["lines"]
-    found = find_row(lines, containerd.version) if containerd else None
-    if found is None:
-        return
-    for name in found.row["lacks"]:
-        if getattr(containerd, name):
+    found, lines = _containerd_line(given), table("containerd")["lines"]
+    for name in found.row["lacks"] if found else ():
+        if found and getattr(given.config.runtime.containerd, name):
             first = next(line for line, row in lines.items() if name not in row["lacks"])
             yield Finding(
                 ("runtime", "containerd", name),
@@ -192,42 +195,61 @@ def containerd_settings_are_toml(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule("containerd-settings-of-imagegen", ERROR, "runtime.containerd.settings must not change what imagegen sets itself")
-def containerd_settings_of_imagegen(given: RuleInput) -> Iterator[Finding]:
+def containerd_settings_of_imagegen(given: RuleInput) -> list[Finding]:
     settings, schema = _settings(given)
-    for key in _ROOT_KEYS:
-        if key in settings:
-            yield Finding(_SETTINGS, f"imagegen sets {key} itself, and the node depends on it", "leave it out")
-    for path in _OWN_KEYS.get(schema, ()):
-        if _has(settings, path):
-            key = ".".join(path[2:])
-            setting = f"{key} of {path[1]}" if key else f"the section {path[1]}, which this text would replace"
-            yield Finding(_SETTINGS, f"imagegen sets {setting}", f"leave it out, or {_instead(path, schema)}")
-    for path in _LISTENERS:
-        if _has(settings, path):
-            yield Finding(
+    disabled = settings.get("disabled_plugins")
+    return [
+        *(
+            Finding(_SETTINGS, f"imagegen sets {key} itself, and the node depends on it", "leave it out")
+            for key in _ROOT_KEYS
+            if key in settings
+        ),
+        *(
+            Finding(_SETTINGS, f"imagegen sets {_setting(path)}", f"leave it out, or {_instead(path, schema)}")
+            for path in _OWN_KEYS.get(schema, ())
+            if _has(settings, path)
+        ),
+        *(
+            Finding(
                 _SETTINGS,
                 f"kubelet connects to the default address of containerd, which {'.'.join(path)} changes",
                 "leave it out",
             )
-    disabled = settings.get("disabled_plugins")
-    for plugin in disabled if isinstance(disabled, list) else ():
-        if plugin in _CRI_PLUGINS:
-            yield Finding(
+            for path in _LISTENERS
+            if _has(settings, path)
+        ),
+        *(
+            Finding(
                 _SETTINGS,
                 f"disabled_plugins has {plugin}, without which kubelet has no runtime",
                 "leave it out of the list",
             )
+            for plugin in (disabled if isinstance(disabled, list) else ())
+            if plugin in _CRI_PLUGINS
+        ),
+    ]
 
 
-@rule("registry-mirror-beside-configs", ERROR, "registry_mirrors and registry.configs must not be used together")
-def registry_mirror_beside_configs(given: RuleInput) -> Iterator[Finding]:
-    containerd, (settings, _) = given.config.runtime.containerd, _settings(given)
-    if containerd and containerd.registry_mirrors and _has(settings, ("plugins", _IMAGES, "registry", "configs")):
-        yield Finding(
-            _SETTINGS,
-            f"with registry_mirrors, containerd ignores registry.configs of {_IMAGES}",
-            "leave one of them out",
-        )
+def _setting(path: tuple[str, ...]) -> str:
+    key = ".".join(path[2:])
+    return f"{key} of {path[1]}" if key else f"the section {path[1]}, which this text would replace"
+
+
+registry_mirror_beside_configs = simple_rule(
+    "registry-mirror-beside-configs",
+    ERROR,
+    "registry_mirrors and registry.configs must not be used together",
+    lambda given: (
+        given.config.runtime.containerd
+        and given.config.runtime.containerd.registry_mirrors
+        and _has(_settings(given)[0], ("plugins", _IMAGES, "registry", "configs"))
+    ),
+    Finding(
+        _SETTINGS,
+        f"with registry_mirrors, containerd ignores registry.configs of {_IMAGES}",
+        "leave one of them out",
+    ),
+)
 
 
 @rule("registry-secret", ERROR, "The image must not contain a registry's credentials")
@@ -256,30 +278,35 @@ def _instead(path: tuple[str, ...], schema: int) -> str:
 
 
 @rule("containerd-settings-schema", ERROR, "runtime.containerd.settings must use the config schema of this containerd")
-def containerd_settings_schema(given: RuleInput) -> Iterator[Finding]:
+def containerd_settings_schema(given: RuleInput) -> list[Finding]:
     settings, schema = _settings(given)
-    for plugin in _OTHER_NAMES.get(schema, ()):
-        if _has(settings, ("plugins", plugin)):
-            yield Finding(
+    return [
+        *(
+            Finding(
                 _SETTINGS,
                 f"schema {schema} of containerd's config has no plugin {plugin}",
                 f"write it for {' or '.join(_PLUGIN_NAMES[schema])}",
             )
-    # The plugin keeps its name in newer schemas, but its settings for images and containers moved to other plugins.
-    for row in table("containerd")["moved"] if schema > _MERGED_CRI else ():
-        for key in row["keys"]:
-            if _has(settings, ("plugins", _OLD_CRI, key)):
-                yield Finding(
-                    _SETTINGS,
-                    f"{_OLD_CRI} ignores {key} in schema {schema} of containerd's config",
-                    f"write {_INSTEAD[key]}" if key in _INSTEAD else f"write it for {row['to']}",
-                )
+            for plugin in _OTHER_NAMES.get(schema, ())
+            if _has(settings, ("plugins", plugin))
+        ),
+        # The plugin keeps its name in newer schemas, but its settings for images and containers moved to other plugins.
+        *(
+            Finding(
+                _SETTINGS,
+                f"{_OLD_CRI} ignores {key} in schema {schema} of containerd's config",
+                f"write {_INSTEAD[key]}" if key in _INSTEAD else f"write it for {row['to']}",
+            )
+            for row in (table("containerd")["moved"] if schema > _MERGED_CRI else ())
+            for key in row["keys"]
+            if _has(settings, ("plugins", _OLD_CRI, key))
+        ),
+    ]
 
 
 def _settings(given: RuleInput) -> tuple[dict[str, object], int]:
     """The settings, empty where they are not TOML, and the schema of this containerd's config."""
-    containerd = given.config.runtime.containerd
-    found = find_row(table("containerd")["lines"], containerd.version) if containerd else None
+    containerd, found = given.config.runtime.containerd, _containerd_line(given)
     if not containerd or not containerd.settings or not found:
         return {}, 0
     settings = _parsed(containerd.settings)

@@ -31,13 +31,15 @@ def step_option_known(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule("step-option-required", ERROR, "step_options must set every option that has no default")
-def step_option_required(given: RuleInput) -> Iterator[Finding]:
+def step_option_required(given: RuleInput) -> list[Finding]:
     all_options = given.config.step_options
-    for name, step in (given.steps() if given.config.steps_path else {}).items():
-        for option, declared in step.meta.options.items():
-            if declared.default is None and option not in all_options.get(name, {}):
-                yield Finding(
-                    ("steps_path",),
-                    f"the step {name} requires the option {option!r}: {declared.description}",
-                    f"write step_options: {{{name}: {{{option}: {declared.example!r}}}}}",
-                )
+    return [
+        Finding(
+            ("steps_path",),
+            f"the step {name} requires the option {option!r}: {declared.description}",
+            f"write step_options: {{{name}: {{{option}: {declared.example!r}}}}}",
+        )
+        for name, step in (given.steps() if given.config.steps_path else {}).items()
+        for option, declared in step.meta.options.items()
+        if declared.default is None and option not in all_options.get(name, {})
+    ]

@@ -48,29 +48,32 @@ def features() -> dict[str, Feature]:
 
 def find_unimplemented(config: ImageConfig, specs: Mapping[str, Spec], document: Document) -> list[Problem]:
     """Find every setting that requires a feature that is not implemented yet."""
-    problems = []
-    for name, feature in features().items():
-        for asked_by in feature["asked_by"]:
-            path, values = tuple(asked_by["path"].split(".")), asked_by.get("values")
-            for at in (
-                _find_in_targets(specs, path, values) if path[0] == "targets" else _find_keys(config, path, values)
-            ):
-                problems.append(_problem(name, feature, document, at))
-        problems += [
-            _problem(name, feature, document, ("overrides", override))
-            for override in feature.get("overrides", {})
-            if override in config.overrides
-        ]
-    return problems
+    return [
+        dataclasses.replace(
+            document.problem(
+                path,
+                f"{feature['what']} is not implemented yet ({name})",
+                f"leave it out; `imagegen rules {name}` lists the keys that require it",
+            ),
+            severity=WARNING,
+            rule=RULE,
+        )
+        for name, feature in features().items()
+        for path in _paths(feature, config, specs)
+    ]
 
 
-def _problem(name: str, feature: Feature, document: Document, path: YamlPath) -> Problem:
-    problem = document.problem(
-        path,
-        f"{feature['what']} is not implemented yet ({name})",
-        f"leave it out; `imagegen rules {name}` lists the keys that require it",
-    )
-    return dataclasses.replace(problem, severity=WARNING, rule=RULE)
+def _paths(feature: Feature, config: ImageConfig, specs: Mapping[str, Spec]) -> Iterator[YamlPath]:
+    """The keys and overrides of a config that require a feature."""
+    for row in feature["asked_by"]:
+        path, values = tuple(row["path"].split(".")), row.get("values")
+        if path[0] != "targets":
+            yield from _find_keys(config, path, values)
+        # A row names a provider, and applies to every target of that provider.
+        for target, spec in specs.items():
+            if path[:2] == ("targets", spec.provider):
+                yield from _find_keys(spec.settings, path[2:], values, ("targets", target))
+    yield from (("overrides", override) for override in feature.get("overrides", {}) if override in config.overrides)
 
 
 def override_names() -> dict[str, str]:
@@ -84,13 +87,6 @@ def notes() -> dict[str, str]:
     return {
         row["path"]: ", ".join(["not implemented yet", *row.get("values", [])]).replace(", ", ": ", 1) for row in rows
     }
-
-
-def _find_in_targets(specs: Mapping[str, Spec], path: YamlPath, values: Sequence[object] | None) -> Iterator[YamlPath]:
-    """A row names a provider, and applies to every target of that provider."""
-    for target, spec in specs.items():
-        if spec.provider == path[1]:
-            yield from _find_keys(spec.settings, path[2:], values, ("targets", target))
 
 
 def _find_keys(value: object, path: YamlPath, values: Sequence[object] | None, at: YamlPath = ()) -> Iterator[YamlPath]:

@@ -15,14 +15,14 @@ _WINDOWS_WORDS: Final = ("windows", "nanoserver", "servercore")
 _BUILD: Final = 2
 
 
-@rule("windows-kubernetes-refused", ERROR, "Kubernetes must run on the Windows release")
-def windows_kubernetes_refused(given: RuleInput) -> Iterator[Finding]:
-    yield from _verdict(given, "refused")
-
-
-@rule("windows-kubernetes-untested", WARNING, "Kubernetes should be tested on the Windows release")
-def windows_kubernetes_untested(given: RuleInput) -> Iterator[Finding]:
-    yield from _verdict(given, "untested")
+KUBERNETES_ON_WINDOWS: Final = (
+    rule("windows-kubernetes-refused", ERROR, "Kubernetes must run on the Windows release")(
+        lambda given: _verdict(given, "refused")
+    ),
+    rule("windows-kubernetes-untested", WARNING, "Kubernetes should be tested on the Windows release")(
+        lambda given: _verdict(given, "untested")
+    ),
+)
 
 
 def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
@@ -57,31 +57,36 @@ def container_image_release(given: RuleInput) -> Iterator[Finding]:
     if release is None:
         return
     runs = _runs(given)
+    tags = ", ".join(tag for tag, name in table("images")["tags"].items() if name in runs)
     for path, image in _container_images(given):
         of = _release_of(image, of_windows=path[0] == "windows")
         if of and of not in runs:
-            message = f"{image} has Windows {of}, but {release['title']} cannot run containers of that release"
-            tags = ", ".join(tag for tag, name in table("images")["tags"].items() if name in runs)
-            yield Finding(path, message, f"choose an image with one of the tags {tags}")
-
-
-@rule("container-image-tag-known", WARNING, "The tag of a container image should contain its Windows release")
-def container_image_tag_known(given: RuleInput) -> Iterator[Finding]:
-    for path, image in _container_images(given):
-        # Other images may support several releases, or not depend on one.
-        if (path[0] == "windows" or image.startswith(_BASE_IMAGES)) and _release_of(image, of_windows=True) is None:
             yield Finding(
                 path,
-                f"the Windows release of {image} is unknown, so the host may be unable to run it",
-                f"choose a tag with {', '.join(table('images')['tags'])}, or with the build, for example 10.0.20348.1",
+                f"{image} has Windows {of}, but {release['title']} cannot run containers of that release",
+                f"choose an image with one of the tags {tags}",
             )
 
 
-def _container_images(given: RuleInput) -> Iterator[tuple[YamlPath, str]]:
-    for index, image in enumerate(given.config.windows.container_images):
-        yield ("windows", "container_images", index), image
-    for index, image in enumerate(given.config.images):
-        yield ("images", index), image
+@rule("container-image-tag-known", WARNING, "The tag of a container image should contain its Windows release")
+def container_image_tag_known(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(
+            path,
+            f"the Windows release of {image} is unknown, so the host may be unable to run it",
+            f"choose a tag with {', '.join(table('images')['tags'])}, or with the build, for example 10.0.20348.1",
+        )
+        for path, image in _container_images(given)
+        # Other images may support several releases, or not depend on one.
+        if (path[0] == "windows" or image.startswith(_BASE_IMAGES)) and _release_of(image, of_windows=True) is None
+    ]
+
+
+def _container_images(given: RuleInput) -> list[tuple[YamlPath, str]]:
+    return [
+        *((("windows", "container_images", i), image) for i, image in enumerate(given.config.windows.container_images)),
+        *((("images", index), image) for index, image in enumerate(given.config.images)),
+    ]
 
 
 def _release_of(image: str, *, of_windows: bool) -> str | None:
@@ -130,15 +135,17 @@ def pause_for_windows(given: RuleInput) -> Iterator[Finding]:
 
 
 @rule("hot-fix-review", WARNING, "A registry fix should have been reviewed before its date")
-def hot_fix_review(given: RuleInput) -> Iterator[Finding]:
-    for fix in table("windows")["releases"].get(given.config.windows.release, {}).get("hot_fixes", []):
-        if datetime.date.fromisoformat(fix["expires"]) < given.today:
-            yield Finding(
-                ("windows", "release"),
-                f"the review of the registry value {fix['name']} ({fix['reason']}) was due on {fix['expires']}: "
-                "Windows may not need it any more",
-                "use an imagegen with a newer catalogue",
-            )
+def hot_fix_review(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(
+            ("windows", "release"),
+            f"the review of the registry value {fix['name']} ({fix['reason']}) was due on {fix['expires']}: "
+            "Windows may not need it any more",
+            "use an imagegen with a newer catalogue",
+        )
+        for fix in table("windows")["releases"].get(given.config.windows.release, {}).get("hot_fixes", [])
+        if datetime.date.fromisoformat(fix["expires"]) < given.today
+    ]
 
 
 @rule("updates-exclude", ERROR, "An excluded update must be one that would otherwise be installed")

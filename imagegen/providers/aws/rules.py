@@ -47,59 +47,69 @@ rule = TargetRule(Settings)
 
 
 @rule("aws-copy-to-build-region", ERROR, "publish.regions must not contain the build region")
-def aws_copy_to_build_region(target: Target) -> Iterator[Finding]:
+def aws_copy_to_build_region(target: Target) -> list[Finding]:
     aws = target.settings
-    for index, region in enumerate(aws.publish.regions):
-        if region == aws.region:
-            yield Finding(
-                ("publish", "regions", index),
-                f"{region} is the build region, which always has the image",
-                "leave it out",
-            )
+    return [
+        Finding(
+            ("publish", "regions", index),
+            f"{region} is the build region, which always has the image",
+            "leave it out",
+        )
+        for index, region in enumerate(aws.publish.regions)
+        if region == aws.region
+    ]
 
 
-@rule("aws-winrm-admitted", ERROR, "The builder's WinRM port must be open to Packer")
-def aws_winrm_admitted(target: Target) -> Iterator[Finding]:
-    network = target.settings.network
-    if not network.allowed_cidrs and not network.security_group_ids:
-        yield Finding(
+WINRM: Final = (
+    rule.simple(
+        "aws-winrm-admitted",
+        ERROR,
+        "The builder's WinRM port must be open to Packer",
+        lambda aws: not aws.network.allowed_cidrs and not aws.network.security_group_ids,
+        Finding(
             ("network",),
             "Packer could not reach the builder: its temporary security group allows no network",
             "write the networks where Packer runs to allowed_cidrs, or set security_group_ids",
-        )
-
-
-@rule("aws-cidrs-or-groups", ERROR, "allowed_cidrs and security_group_ids must not be used together")
-def aws_cidrs_or_groups(target: Target) -> Iterator[Finding]:
-    network = target.settings.network
-    if network.allowed_cidrs and network.security_group_ids:
-        yield Finding(
+        ),
+    ),
+    rule.simple(
+        "aws-cidrs-or-groups",
+        ERROR,
+        "allowed_cidrs and security_group_ids must not be used together",
+        lambda aws: aws.network.allowed_cidrs and aws.network.security_group_ids,
+        Finding(
             ("network", "allowed_cidrs"),
             "with security_group_ids, these networks have no effect",
             "leave one of them out",
-        )
+        ),
+    ),
+)
 
 
 @rule("aws-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
-def aws_open_to_everybody(target: Target) -> Iterator[Finding]:
-    for index, cidr in enumerate(target.settings.network.allowed_cidrs):
-        if cidr.endswith("/0"):
-            yield Finding(
-                ("network", "allowed_cidrs", index),
-                f"{cidr} opens the builder's WinRM port to the whole internet while it runs",
-                "write the network where Packer runs",
-            )
-
-
-@rule("aws-reached-by-public", ERROR, "reach_by: public requires a public address")
-def aws_reached_by_public(target: Target) -> Iterator[Finding]:
-    network = target.settings.network
-    if network.public_address is False and network.reach_by == "public":
-        yield Finding(
-            ("network", "public_address"),
-            "Packer connects to the public address of the builder (reach_by), but the builder gets none",
-            "write reach_by: private, or leave public_address out",
+def aws_open_to_everybody(target: Target) -> list[Finding]:
+    return [
+        Finding(
+            ("network", "allowed_cidrs", index),
+            f"{cidr} opens the builder's WinRM port to the whole internet while it runs",
+            "write the network where Packer runs",
         )
+        for index, cidr in enumerate(target.settings.network.allowed_cidrs)
+        if cidr.endswith("/0")
+    ]
+
+
+aws_reached_by_public = rule.simple(
+    "aws-reached-by-public",
+    ERROR,
+    "reach_by: public requires a public address",
+    lambda aws: aws.network.public_address is False and aws.network.reach_by == "public",
+    Finding(
+        ("network", "public_address"),
+        "Packer connects to the public address of the builder (reach_by), but the builder gets none",
+        "write reach_by: private, or leave public_address out",
+    ),
+)
 
 
 @rule("aws-imds-tokens", ERROR, "require_imds_tokens requires a metadata service of cloudbase-init that sends tokens")
@@ -115,22 +125,24 @@ def aws_imds_tokens(target: Target) -> Iterator[Finding]:
         )
 
 
-@rule("aws-vpc-and-subnet", ERROR, "vpc_id requires subnet_id or public_address")
-def aws_vpc_and_subnet(target: Target) -> Iterator[Finding]:
-    network = target.settings.network
-    if network.vpc_id and not network.subnet_id and network.public_address is None:
-        yield Finding(
-            ("network", "vpc_id"),
-            "without subnet_id or public_address, Packer's plugin uses a subnet of the default VPC instead",
-            "set subnet_id or public_address",
-        )
+aws_vpc_and_subnet = rule.simple(
+    "aws-vpc-and-subnet",
+    ERROR,
+    "vpc_id requires subnet_id or public_address",
+    lambda aws: aws.network.vpc_id and not aws.network.subnet_id and aws.network.public_address is None,
+    Finding(
+        ("network", "vpc_id"),
+        "without subnet_id or public_address, Packer's plugin uses a subnet of the default VPC instead",
+        "set subnet_id or public_address",
+    ),
+)
 
 
 @rule("aws-instance-runs-windows", ERROR, "The builder's instance types must run Windows Server")
 def aws_instance_runs_windows(target: Target) -> Iterator[Finding]:
+    families = table("aws-instances")["families"]
     for index, kind in enumerate(target.settings.instance_types):
-        row = next((row for row in table("aws-instances")["families"] if re.fullmatch(row["pattern"], kind)), None)
-        if row:
+        if row := next((row for row in families if re.fullmatch(row["pattern"], kind)), None):
             yield Finding(
                 ("instance_types", index),
                 f"Windows Server does not run on {kind} ({row['note']})",
@@ -139,32 +151,33 @@ def aws_instance_runs_windows(target: Target) -> Iterator[Finding]:
 
 
 @rule("aws-one-partition", ERROR, "Regions, keys and roles must be in one AWS partition")
-def aws_one_partition(target: Target) -> Iterator[Finding]:
-    aws = target.settings
-    own = _partition(aws.region)
-    places: list[tuple[YamlPath, str]] = [
-        (("publish", "regions", index), _partition(region)) for index, region in enumerate(aws.publish.regions)
-    ]
-    named: list[tuple[YamlPath, str | None]] = []
-    if aws.encryption:
-        keys = aws.encryption.region_kms_keys.items()
-        named.append((("encryption", "kms_key"), aws.encryption.kms_key))
-        named += [(("encryption", "region_kms_keys", region), key) for region, key in keys]
+def aws_one_partition(target: Target) -> list[Finding]:
+    aws, own = target.settings, _partition(target.settings.region)
+    names: dict[YamlPath, str] = {path: key for path, _, key in _keys(aws)}
     if aws.auth.assume_role:
-        named.append((("auth", "assume_role", "role_arn"), aws.auth.assume_role.role_arn))
+        names["auth", "assume_role", "role_arn"] = aws.auth.assume_role.role_arn
     if aws.publish.sharing:
-        named += [
-            (("publish", "sharing", "organizations", index), arn)
-            for index, arn in enumerate(aws.publish.sharing.organizations)
-        ]
-    places += [(path, arn.split(":")[1]) for path, arn in named if arn and arn.startswith("arn:")]
-    for path, partition in places:
-        if partition != own:
-            yield Finding(
-                path,
-                f"it is in the partition {partition}, but {aws.region} is in {own}: no account spans both",
-                f"choose one in {own}, and use another config for {partition}",
-            )
+        organizations = enumerate(aws.publish.sharing.organizations)
+        names |= {("publish", "sharing", "organizations", index): arn for index, arn in organizations}
+    partitions = {path: _partition(region) for path, region in publish_regions(aws.publish.regions).items()}
+    partitions |= {path: arn.split(":")[1] for path, arn in names.items() if arn.startswith("arn:")}
+    return [
+        Finding(
+            path,
+            f"it is in the partition {partition}, but {aws.region} is in {own}: no account spans both",
+            f"choose one in {own}, and use another config for {partition}",
+        )
+        for path, partition in partitions.items()
+        if partition != own
+    ]
+
+
+def _keys(aws: Settings) -> Iterator[tuple[YamlPath, str, str]]:
+    """The path, the region and the id or ARN of each key."""
+    if aws.encryption and aws.encryption.kms_key:
+        yield ("encryption", "kms_key"), aws.region, aws.encryption.kms_key
+    for region, key in aws.encryption.region_kms_keys.items() if aws.encryption else ():
+        yield ("encryption", "region_kms_keys", region), region, key
 
 
 def _partition(region: str) -> str:
@@ -185,15 +198,17 @@ def aws_image_name(target: Target) -> Iterator[Finding]:
 
 
 @rule("aws-gp2-speed", ERROR, "iops and throughput must be set only for gp3 disks")
-def aws_gp2_speed(target: Target) -> Iterator[Finding]:
+def aws_gp2_speed(target: Target) -> list[Finding]:
     disk = target.settings.disk
-    for key, value in (("iops", disk.iops), ("throughput", disk.throughput)):
-        if disk.type == "gp2" and value is not None:
-            yield Finding(
-                ("disk", key),
-                "AWS rejects this setting for a gp2 disk, whose speed depends on its size",
-                "leave it out, or write type: gp3",
-            )
+    return [
+        Finding(
+            ("disk", key),
+            "AWS rejects this setting for a gp2 disk, whose speed depends on its size",
+            "leave it out, or write type: gp3",
+        )
+        for key, value in (("iops", disk.iops), ("throughput", disk.throughput))
+        if disk.type == "gp2" and value is not None
+    ]
 
 
 @rule("aws-gp3-ratio", ERROR, "iops, throughput and size of a gp3 disk must fit together")
@@ -217,58 +232,53 @@ def aws_gp3_ratio(target: Target) -> Iterator[Finding]:
 
 
 @rule("aws-key-of-copied-region", ERROR, "A region in region_kms_keys must be in publish.regions")
-def aws_key_of_copied_region(target: Target) -> Iterator[Finding]:
+def aws_key_of_copied_region(target: Target) -> list[Finding]:
     aws = target.settings
-    for region in aws.encryption.region_kms_keys if aws.encryption else ():
-        if region not in aws.publish.regions:
-            yield Finding(
-                ("encryption", "region_kms_keys", region),
-                f"{region} gets no copy, so this key would encrypt nothing",
-                "write it to kms_key"
-                if region == aws.region
-                else "add the region to publish.regions, or leave its key out",
-            )
+    return [
+        Finding(
+            ("encryption", "region_kms_keys", region),
+            f"{region} gets no copy, so this key would encrypt nothing",
+            "write it to kms_key"
+            if region == aws.region
+            else "add the region to publish.regions, or leave its key out",
+        )
+        for region in (aws.encryption.region_kms_keys if aws.encryption else ())
+        if region not in aws.publish.regions
+    ]
 
 
 @rule("aws-key-in-its-region", ERROR, "A KMS key must be in the region where it encrypts")
-def aws_key_in_its_region(target: Target) -> Iterator[Finding]:
-    aws = target.settings
-    if aws.encryption is None:
-        return
-    keys: list[tuple[YamlPath, str, str]] = [
-        (("region_kms_keys", region), region, key) for region, key in aws.encryption.region_kms_keys.items()
-    ]
-    if aws.encryption.kms_key:
-        keys.append((("kms_key",), aws.region, aws.encryption.kms_key))
-    for path, region, key in keys:
-        parts = key.split(":")
-        if parts[0] == "arn" and len(parts) > 3 and parts[3] != region:
-            yield Finding(
-                ("encryption", *path),
-                f"the key is in {parts[3]}, and AWS encrypts only with keys in the same region",
-                f"choose a key in {region}",
-            )
-
-
-@rule("aws-public-and-encrypted", ERROR, "A public image must not be encrypted")
-def aws_public_and_encrypted(target: Target) -> Iterator[Finding]:
-    aws = target.settings
-    if aws.publish.sharing and aws.publish.sharing.public and aws.encryption:
-        yield Finding(
-            ("publish", "sharing", "public"),
-            "AWS cannot make an encrypted image public",
-            "share it with accounts, or leave encryption out",
+def aws_key_in_its_region(target: Target) -> list[Finding]:
+    return [
+        Finding(
+            path,
+            f"the key is in {key.split(':')[3]}, and AWS encrypts only with keys in the same region",
+            f"choose a key in {region}",
         )
+        for path, region, key in _keys(target.settings)
+        if key.startswith("arn:") and key.split(":")[3] != region
+    ]
+
+
+aws_public_and_encrypted = rule.simple(
+    "aws-public-and-encrypted",
+    ERROR,
+    "A public image must not be encrypted",
+    lambda aws: aws.publish.sharing and aws.publish.sharing.public and aws.encryption,
+    Finding(
+        ("publish", "sharing", "public"),
+        "AWS cannot make an encrypted image public",
+        "share it with accounts, or leave encryption out",
+    ),
+)
 
 
 @rule("aws-shared-default-key", WARNING, "A shared, encrypted image should have keys of your own")
 def aws_shared_default_key(target: Target) -> Iterator[Finding]:
     aws = target.settings
-    if not aws.encryption or not aws.publish.sharing or aws.publish.sharing.public:
-        return
-    regions = [region for region in aws.publish.regions if region not in aws.encryption.region_kms_keys]
-    places = [*([] if aws.encryption.kms_key else [aws.region]), *regions]
-    if places:
+    with_key = {region for _, region, _ in _keys(aws)}
+    places = [region for region in (aws.region, *aws.publish.regions) if region not in with_key]
+    if places and aws.encryption and aws.publish.sharing and not aws.publish.sharing.public:
         yield Finding(
             ("publish", "sharing"),
             f"other accounts cannot use AWS' default key, which encrypts the image in {', '.join(places)}",
