@@ -77,10 +77,9 @@ def _sign_in(clients: ServiceClients, region: str) -> tuple[str, Check]:
 
 
 def _check_sign_in(clients: ServiceClients, region: str) -> Check:
-    def look() -> Iterator[Check]:
+    def look() -> list[Check]:
         with explain_errors(f"signing in to {region}", RefusedError, service="sts"):
-            arn = clients("sts", region).get_caller_identity()["Arn"]
-        yield Check(SIGN_IN, OK, arn)
+            return [Check(SIGN_IN, OK, clients("sts", region).get_caller_identity()["Arn"])]
 
     (check,) = run_check(SIGN_IN, look)
     return dataclasses.replace(check, stops=True)

@@ -21,7 +21,6 @@ from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
 
 if TYPE_CHECKING:
     import boto3
-    import botocore.config
     import botocore.session
     from botocore.client import BaseClient
     from botocore.loaders import Loader
@@ -32,16 +31,12 @@ Clients = Callable[[str], "EC2Client"]
 ServiceClients = Callable[[str, str], Any]
 
 
-class ClientOptions(TypedDict):
-    """The options of every client."""
-
-    config: botocore.config.Config
-    verify: str | None
-
-
-ATTEMPTS = 6
-CONNECT_TIMEOUT_S = 10
-READ_TIMEOUT_S = 60
+# By the variable of botocore's sessions.
+_FILES: Final = {
+    "config_file": "AWS_CONFIG_FILE",
+    "credentials_file": "AWS_SHARED_CREDENTIALS_FILE",
+    "ca_bundle": "AWS_CA_BUNDLE",
+}
 # For all services, or for the service whose name is its suffix; a profile may also set endpoint_url.
 _ENDPOINT_VARIABLE: Final = "AWS_ENDPOINT_URL"
 _HTML = re.compile(rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)*<(!doctype\s+html|html)\b", re.IGNORECASE | re.DOTALL)
@@ -75,7 +70,6 @@ def service_clients(
 
     After the deadline no request is sent; before it, a failed request is retried once.
     """
-    options = _client_options(environ, deadline)
     session: boto3.Session | None = None
     with contextlib.ExitStack() as opened:
 
@@ -83,12 +77,8 @@ def service_clients(
         def client(service: str, region: str) -> Any:  # noqa: ANN401 - each service has a class of its own
             # Created late, so that its errors are explained where the first client is needed.
             nonlocal session
-            session = session or session_for(environ, auth, region, options)
-            new = _new_client(session, service, environ, options, region)
-            opened.callback(new.close)
-            if deadline is not None:
-                _enforce(deadline, new)
-            return new
+            session = session or session_for(environ, auth, region, deadline)
+            return opened.enter_context(contextlib.closing(_new_client(session, service, region, environ)))
 
         yield client
 
@@ -101,13 +91,10 @@ def _service_models() -> Loader:
     return botocore.loaders.create_loader()
 
 
-def session_for(
-    environ: Mapping[str, str], auth: Auth, region: str, options: ClientOptions | None = None
-) -> boto3.Session:
+def session_for(environ: Mapping[str, str], auth: Auth, region: str, deadline: Deadline | None = None) -> boto3.Session:
     """A session with the same credentials as Packer's plugin: profile or credential chain, then the role, if any."""
     import boto3
 
-    core = _core(environ)
     # Without keys or a profile, botocore uses its own chain (web identity, containers, instance roles), which reads the
     # environment of the process, and so do its proxies: it accepts no other environment.
     credentials: dict[str, str | None] = {"profile_name": auth.profile or environ.get("AWS_PROFILE") or None}
@@ -117,20 +104,16 @@ def session_for(
             "aws_secret_access_key": environ.get("AWS_SECRET_ACCESS_KEY"),
             "aws_session_token": environ.get("AWS_SESSION_TOKEN") or None,
         }
-    owner = boto3.Session(region_name=region, botocore_session=core, **credentials)
+    owner = boto3.Session(region_name=region, botocore_session=_core(environ, deadline), **credentials)
     if auth.assume_role is None:
         return owner
-    core = _core(environ)
-    _assume_role(core, owner, auth.assume_role, environ, options or _client_options(environ))
+    core = _core(environ, deadline)
+    _assume_role(core, owner, auth.assume_role, region, environ)
     return boto3.Session(region_name=region, botocore_session=core)
 
 
 def _assume_role(
-    core: botocore.session.Session,
-    owner: boto3.Session,
-    role: AssumeRole,
-    environ: Mapping[str, str],
-    options: ClientOptions,
+    core: botocore.session.Session, owner: boto3.Session, role: AssumeRole, region: str, environ: Mapping[str, str]
 ) -> None:
     """Give `core` the credentials of a role that the session `owner` can assume."""
     from botocore import credentials
@@ -138,7 +121,7 @@ def _assume_role(
     request = {"RoleArn": role.role_arn, "RoleSessionName": role.session_name}
 
     def refresh() -> dict[str, Any]:
-        with contextlib.closing(_new_client(owner, "sts", environ, options)) as sts:
+        with contextlib.closing(_new_client(owner, "sts", region, environ)) as sts:
             return dict(credentials.create_assume_role_refresher(sts, request)())
 
     class Role(credentials.CredentialProvider):
@@ -150,18 +133,28 @@ def _assume_role(
     core.register_component("credential_provider", credentials.CredentialResolver([Role()]))
 
 
-def _core(environ: Mapping[str, str]) -> botocore.session.Session:
+def _core(environ: Mapping[str, str], deadline: Deadline | None) -> botocore.session.Session:
+    """A session whose clients have the limits of this run."""
+    import botocore.config
     import botocore.session
 
     core = botocore.session.get_session()
     core.register_component("data_loader", _service_models())
-    for variable, name in (("config_file", "AWS_CONFIG_FILE"), ("credentials_file", "AWS_SHARED_CREDENTIALS_FILE")):
-        if name in environ:
+    for variable, name in _FILES.items():
+        # An empty path of the CA bundle would turn off the verification of certificates.
+        if environ.get(name):
             core.set_config_variable(variable, environ[name])
+    connect_s, read_s, attempts = (CONNECT_S, READ_S, RETRIES + 1) if deadline else (10, 60, 6)
+    retries: Any = {"mode": "standard", "total_max_attempts": attempts}
+    core.set_default_client_config(
+        botocore.config.Config(connect_timeout=connect_s, read_timeout=read_s, retries=retries)
+    )
+    if deadline is not None:
+        core.register("before-send", functools.partial(_check_deadline, deadline))
     return core
 
 
-def _enforce(deadline: Deadline, client: BaseClient) -> None:
+def _check_deadline(deadline: Deadline, **_: object) -> None:
     import botocore.exceptions as sdk
 
     class DeadlineError(sdk.BotoCoreError):
@@ -169,34 +162,15 @@ def _enforce(deadline: Deadline, client: BaseClient) -> None:
 
         fmt = "the limit of {limit_s:g} seconds has passed"
 
-    def check(**_: object) -> None:
-        if not deadline.left_s:
-            raise DeadlineError(limit_s=deadline.limit_s)
-
-    client.meta.events.register("before-send", check)
+    if not deadline.left_s:
+        raise DeadlineError(limit_s=deadline.limit_s)
 
 
-def _client_options(environ: Mapping[str, str], deadline: Deadline | None = None) -> ClientOptions:
-    import botocore.config
-
-    connect_s, read_s = (CONNECT_S, READ_S) if deadline else (CONNECT_TIMEOUT_S, READ_TIMEOUT_S)
-    return {
-        "config": botocore.config.Config(
-            retries={"mode": "standard", "total_max_attempts": RETRIES + 1 if deadline else ATTEMPTS},
-            connect_timeout=connect_s,
-            read_timeout=read_s,
-        ),
-        "verify": environ.get("AWS_CA_BUNDLE") or None,
-    }
-
-
-def _new_client(
-    session: boto3.Session, service: str, environ: Mapping[str, str], options: ClientOptions, region: str | None = None
-) -> Any:  # noqa: ANN401 - each service has a class of its own
+def _new_client(session: boto3.Session, service: str, region: str, environ: Mapping[str, str]) -> Any:  # noqa: ANN401 - each service has a class of its own
     """A client that raises PageError for answers that do not have the format of its service."""
     try:
         # The stubs accept only literal names of services.
-        client: BaseClient = session.client(cast("Any", service), region_name=region, **options)
+        client: BaseClient = session.client(cast("Any", service), region_name=region)
     except ValueError as error:
         variables = sorted(name for name in environ if name.startswith(_ENDPOINT_VARIABLE) and environ[name])
         guilty = next(

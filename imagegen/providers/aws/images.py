@@ -76,8 +76,11 @@ def look_up_base(ec2: EC2Client, request: Mapping[str, str]) -> LockedBase:
 def images_of(ec2: EC2Client, image_id: str, labels: Mapping[str, str]) -> list[ImageTypeDef]:
     """The images with this identity and exactly these labels, in any state; newest first."""
     images = ec2.describe_images(Owners=["self"], Filters=[{"Name": f"tag:{IMAGE_ID}", "Values": [image_id]}])["Images"]
-    same = [image for image in images if is_same_image(tags_of(image), image_id, labels)]
-    return sorted(same, key=lambda image: (image["CreationDate"], image["ImageId"]), reverse=True)
+    return sorted(
+        (image for image in images if is_same_image(tags_of(image), image_id, labels)),
+        key=lambda image: (image["CreationDate"], image["ImageId"]),
+        reverse=True,
+    )
 
 
 def ami_of(artifact: str, region: str) -> str | None:

@@ -139,9 +139,12 @@ def _failed_copies(ec2: EC2Client, region: str) -> Iterator[Leftover]:
 
 
 def _own_images(ec2: EC2Client) -> list[ImageTypeDef]:
-    # A disabled image still needs its snapshots.
-    pages = ec2.get_paginator("describe_images").paginate(Owners=["self"], IncludeDisabled=True)
-    return [image for page in pages for image in page["Images"]]
+    return [
+        image
+        # A disabled image still needs its snapshots.
+        for page in ec2.get_paginator("describe_images").paginate(Owners=["self"], IncludeDisabled=True)
+        for image in page["Images"]
+    ]
 
 
 def _snapshots(ec2: EC2Client, region: str, own: Sequence[ImageTypeDef]) -> Iterator[Leftover]:
@@ -163,8 +166,9 @@ def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
         re.compile(rf"Created by CreateImage\(i-[0-9a-f]+\) for {ami}\b"),
         re.compile(rf"Copied for DestinationAmi {ami} from SourceAmi ami-[0-9a-f]+"),
     )
-    filters: Any = [{"Name": "description", "Values": [f"*{ami}*"]}]
-    pages = ec2.get_paginator("describe_snapshots").paginate(OwnerIds=["self"], Filters=filters)
+    pages = ec2.get_paginator("describe_snapshots").paginate(
+        OwnerIds=["self"], Filters=[{"Name": "description", "Values": [f"*{ami}*"]}]
+    )
     return [
         snapshot["SnapshotId"]
         for page in pages
@@ -270,14 +274,9 @@ def _try(action: Action, leftover: Leftover) -> str:
 
 
 def _wait_until_terminated(ec2: EC2Client, clock: Clock, instance: Leftover) -> None:
-    filters: Any = [{"Name": "instance-id", "Values": [instance.id]}]
-
     def poll() -> bool | None:
-        states = {
-            instance["State"]["Name"]
-            for reservation in ec2.describe_instances(Filters=filters)["Reservations"]
-            for instance in reservation["Instances"]
-        }
+        found = ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": [instance.id]}])
+        states = {item["State"]["Name"] for reservation in found["Reservations"] for item in reservation["Instances"]}
         return True if states <= {"terminated"} else None
 
     if wait_for(poll, limit_s=TERMINATION_LIMIT_S, clock=clock) is None:
@@ -286,8 +285,10 @@ def _wait_until_terminated(ec2: EC2Client, clock: Clock, instance: Leftover) -> 
 
 def _deregister(ec2: EC2Client, image: Leftover) -> None:
     """Deregister an image and delete its snapshots. These are tagged first, so that the next janitor finds them."""
-    filters: Any = [{"Name": "image-id", "Values": [image.id]}]
-    found = next(iter(ec2.describe_images(Owners=["self"], Filters=filters, IncludeDisabled=True)["Images"]), None)
+    shown = ec2.describe_images(
+        Owners=["self"], Filters=[{"Name": "image-id", "Values": [image.id]}], IncludeDisabled=True
+    )
+    found = next(iter(shown["Images"]), None)
     if found is None:
         return
     # Since it was listed, the image may have been finished, or another run may have started to wait for it.
@@ -295,8 +296,10 @@ def _deregister(ec2: EC2Client, image: Leftover) -> None:
         raise PublishError(f"it is no longer a leftover: it is {found['State']} now")
     snapshots = list(dict.fromkeys([*snapshots_of(found), *snapshots_described_for(ec2, image.id)]))
     if snapshots:
-        marks: Any = [{"Key": RUN_ID, "Value": image.run_id}, {"Key": EXPIRES_AT, "Value": image.expires_at}]
-        ec2.create_tags(Resources=snapshots, Tags=marks)
+        ec2.create_tags(
+            Resources=snapshots,
+            Tags=[{"Key": RUN_ID, "Value": image.run_id}, {"Key": EXPIRES_AT, "Value": image.expires_at}],
+        )
     ec2.deregister_image(ImageId=image.id)
     for snapshot in snapshots:
         ec2.delete_snapshot(SnapshotId=snapshot)

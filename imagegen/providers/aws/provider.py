@@ -27,38 +27,6 @@ if TYPE_CHECKING:
 
     Plan = BuildPlan[Settings]
 
-# EC2's error codes, and texts for spot fleets, where the plugin prints no code. `Unsupported` alone would also match
-# other errors.
-_NO_CAPACITY: Final = frozenset(
-    {
-        "InstanceLimitExceeded",
-        "InsufficientInstanceCapacity",
-        "MaxSpotInstanceCountExceeded",
-        "SpotMaxPriceTooLow",
-        "UnfulfillableCapacity",
-        "VcpuLimitExceeded",
-        "api error Unsupported:",
-        "There is no Spot capacity available that matches your request",
-        "lower than the minimum required Spot request fulfillment price",
-        "Max spot instance count exceeded",
-        "is not supported in your requested Availability Zone",
-        "Unable to fulfill capacity due to your request configuration",
-    }
-)
-
-# Static keys, profiles, web identities, and roles of containers and instances.
-_ENVIRONMENT: Final = frozenset({"AWS_*"})
-# As the plugin prints them; launch templates belong to spot fleets.
-_TRACES: Final = (
-    r"\b(?:i|lt)-[0-9a-f]{8,17}\b|\btemporary (?:keypair|security group for this instance): packer_[-0-9a-f]+"
-)
-_ADVICE: Final = (
-    "The password of the instance is lost. With an instance profile for Systems Manager, inspect it with "
-    "`aws ssm start-session --target ID`.\n"
-    "To remove it: `aws ec2 terminate-instances --instance-ids ID`, then `aws ec2 delete-key-pair --key-name NAME` and "
-    "`aws ec2 delete-security-group`."
-)
-
 
 def look_up_base(settings: Settings, request: Mapping[str, str], run: RunFacts) -> LockedBase:
     """The newest base image that matches the request."""
@@ -106,13 +74,12 @@ def publish(plan: Plan, built: CloudImage, run: RunFacts, console: Console) -> P
 def place(settings: Settings, run: RunFacts) -> Place:
     """The regions and the account: later credentials may belong to another account."""
     with service_clients(run.environ, settings.auth) as clients:
-        account = _account(clients, settings.region)
-    return Place(
-        region=settings.region,
-        copy_regions=[region for region in settings.publish.regions if region != settings.region],
-        auth=settings.auth,
-        account=account,
-    )
+        return Place(
+            region=settings.region,
+            copy_regions=[region for region in settings.publish.regions if region != settings.region],
+            auth=settings.auth,
+            account=_account(clients, settings.region),
+        )
 
 
 def leftovers(place: Place, run: RunFacts, deadline: Deadline | None) -> Remains:
@@ -144,18 +111,40 @@ def _reject_other_account(clients: ServiceClients, place: Place) -> None:
 
 def _account(clients: ServiceClients, region: str) -> str:
     with explain_errors(f"reading the account in {region}", RefusedError, service="sts"):
-        account: str = clients("sts", region).get_caller_identity()["Account"]
-    return account
+        return str(clients("sts", region).get_caller_identity()["Account"])
 
 
 PROVIDER: Final = Provider[Settings, Place](
     name="aws",
     plugin=NeededPlugin("amazon", "1.2.6", Pin("github.com/hashicorp/packer-plugin-amazon", "v1.8.2", 136, 3.2)),
     builder="amazon-ebs",
-    no_capacity=_NO_CAPACITY,
-    environment=_ENVIRONMENT,
-    traces=_TRACES,
-    advice=_ADVICE,
+    # EC2's error codes, and texts for spot fleets, where the plugin prints no code. `Unsupported` alone would also
+    # match other errors.
+    no_capacity=frozenset(
+        {
+            "InstanceLimitExceeded",
+            "InsufficientInstanceCapacity",
+            "MaxSpotInstanceCountExceeded",
+            "SpotMaxPriceTooLow",
+            "UnfulfillableCapacity",
+            "VcpuLimitExceeded",
+            "api error Unsupported:",
+            "There is no Spot capacity available that matches your request",
+            "lower than the minimum required Spot request fulfillment price",
+            "Max spot instance count exceeded",
+            "is not supported in your requested Availability Zone",
+            "Unable to fulfill capacity due to your request configuration",
+        }
+    ),
+    # Static keys, profiles, web identities, and roles of containers and instances.
+    environment=frozenset({"AWS_*"}),
+    # As the plugin prints them; launch templates belong to spot fleets.
+    traces=r"\b(?:i|lt)-[0-9a-f]{8,17}\b"
+    r"|\btemporary (?:keypair|security group for this instance): packer_[-0-9a-f]+",
+    advice="The password of the instance is lost. With an instance profile for Systems Manager, inspect it with "
+    "`aws ssm start-session --target ID`.\n"
+    "To remove it: `aws ec2 terminate-instances --instance-ids ID`, then `aws ec2 delete-key-pair --key-name NAME` and "
+    "`aws ec2 delete-security-group`.",
     base_form=images.BASE_FORM,
     place_model=Place,
     base_request=images.base_request,

@@ -38,9 +38,7 @@ from imagegen.providers.waiting import Clock, wait_for
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
     from mypy_boto3_ec2.type_defs import (
-        AttributeValueTypeDef,
         CopyImageRequestTypeDef,
-        FilterTypeDef,
         ImageTypeDef,
         TagTypeDef,
     )
@@ -64,25 +62,23 @@ def publish(
     """Start all copies before waiting for the first. An error of one copy does not stop the others."""
     source = Source(_wait_for_source(clients, built, run, console, clock), built.region, plan, run)
     _keep(clients(built.region), source.image)
-    started: list[Copy] = []
-    images = [cloud_image(source.image, built.region)]
-    errors: list[ImagegenError] = []
-    for region in dict.fromkeys(plan.settings.publish.regions):
-        if region == built.region:
-            continue
-        copy = Copy(clients, region, source, console, clock)
+    images, errors = [cloud_image(source.image, built.region)], dict[str, ImagegenError]()
+    regions = [region for region in dict.fromkeys(plan.settings.publish.regions) if region != built.region]
+    copies = [Copy(clients, region, source, console, clock) for region in regions]
+    for copy in copies:
         try:
             copy.start()
-            started.append(copy)
         except ImagegenError as error:
-            errors.append(error)
-    for copy in started:
+            errors[copy.region] = error
+    for copy in copies:
         try:
-            images.append(copy.finish())
+            if copy.region not in errors:
+                images.append(copy.finish())
         except ImagegenError as error:
-            errors.append(error)
-    _raise_all(errors)
-    return Published(tuple(images), source.name, sum(copy.is_new for copy in started))
+            errors[copy.region] = error
+    if errors:
+        raise _combined(*errors.values()) from next(iter(errors.values()))
+    return Published(tuple(images), source.name, sum(copy.is_new for copy in copies))
 
 
 def _wait_for_source(
@@ -105,30 +101,26 @@ def _share(ec2: EC2Client, image: ImageTypeDef, run: RunFacts) -> None:
     """Tag a pending image of another run with this run too, so that no janitor removes it when the other run ends."""
     tags = tags_of(image)
     expires_at = tags.get(EXPIRES_AT, NEVER)
-    if expires_at == NEVER or run.id in run_ids(tags[RUN_ID]):
-        return
-    mine = {RUN_ID: shared_id(tags[RUN_ID], run.id), EXPIRES_AT: max(expires_at, run.expires_at)}
-    ec2.create_tags(
-        Resources=[image["ImageId"]], Tags=[{"Key": key, "Value": value} for key, value in sorted(mine.items())]
-    )
+    if expires_at != NEVER and run.id not in run_ids(tags[RUN_ID]):
+        expiry: TagTypeDef = {"Key": EXPIRES_AT, "Value": max(expires_at, run.expires_at)}
+        runs: TagTypeDef = {"Key": RUN_ID, "Value": shared_id(tags[RUN_ID], run.id)}
+        ec2.create_tags(Resources=[image["ImageId"]], Tags=[expiry, runs])
 
 
 def _keep(ec2: EC2Client, image: ImageTypeDef) -> None:
     """Remove the expiry of an image that Packer did not tag before it ended."""
-    if tags_of(image).get(EXPIRES_AT, NEVER) == NEVER:
-        return
-    with explain_errors(f"tagging {image['ImageId']}", PublishError):
-        ec2.create_tags(Resources=[image["ImageId"], *snapshots_of(image)], Tags=[{"Key": EXPIRES_AT, "Value": NEVER}])
+    if tags_of(image).get(EXPIRES_AT, NEVER) != NEVER:
+        with explain_errors(f"tagging {image['ImageId']}", PublishError):
+            ec2.create_tags(
+                Resources=[image["ImageId"], *snapshots_of(image)], Tags=[{"Key": EXPIRES_AT, "Value": NEVER}]
+            )
 
 
-def _raise_all(errors: Sequence[ImagegenError]) -> None:
-    if not errors:
-        return
-    first, *others = errors
+def _combined(first: ImagegenError, *others: ImagegenError) -> PublishError:
     details = list(first.details)
     for error in others:
         details += [error.message, *([f"hint: {error.hint}"] if error.hint != first.hint else []), *error.details]
-    raise PublishError(first.message, hint=first.hint, details=details) from first
+    return PublishError(first.message, hint=first.hint, details=details)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -243,8 +235,9 @@ class Copy:
 
     def _check_name(self, ec2: EC2Client) -> None:
         """Raise where an existing image keeps the name. The name of a deregistered image becomes free after a while."""
-        named: Sequence[FilterTypeDef] = [{"Name": "name", "Values": [self.source.name]}]
-        for image in ec2.describe_images(Owners=["self"], Filters=named)["Images"]:
+        for image in ec2.describe_images(Owners=["self"], Filters=[{"Name": "name", "Values": [self.source.name]}])[
+            "Images"
+        ]:
             is_ours = is_same_image(tags_of(image), self.source.plan.image_id, self.source.run.labels)
             if not (is_ours and self._is_as_planned(image) and newest_usable([image])):
                 raise PublishError(
@@ -275,10 +268,9 @@ class Copy:
             )
         if self.source.plan.settings.require_imds_tokens and not requires_tokens(image):
             # EC2 may not copy this attribute; it cannot be removed again.
-            demand: AttributeValueTypeDef = {"Value": IMDS_V2}
             self._retry(
                 f"requiring session tokens of {ami} in {self.region}",
-                lambda: ec2.modify_image_attribute(ImageId=ami, ImdsSupport=demand),
+                lambda: ec2.modify_image_attribute(ImageId=ami, ImdsSupport={"Value": IMDS_V2}),
             )
 
     def _retry(self, doing: str, request: Callable[[], object]) -> None:

@@ -90,15 +90,12 @@ def _sizes(ec2: EC2Client, settings: Settings, offered: list[str]) -> Iterator[C
 
 def _place(ec2: EC2Client, settings: Settings) -> tuple[str, list[FilterTypeDef]]:
     """The zone of the subnet, because not every zone has every size; without a subnet the region."""
-    subnet = settings.network.subnet_id
-    if subnet is None:
-        return settings.region, []
-    with explain_errors(f"looking for the zone of {subnet}", RefusedError):
-        subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["Subnets"]
-    if not subnets:
-        return settings.region, []
-    zone = subnets[0]["AvailabilityZone"]
-    return zone, [{"Name": "location", "Values": [zone]}]
+    subnet, zones = settings.network.subnet_id, list[str]()
+    if subnet:
+        with explain_errors(f"looking for the zone of {subnet}", RefusedError):
+            subnets = ec2.describe_subnets(Filters=[{"Name": "subnet-id", "Values": [subnet]}])["Subnets"]
+        zones = [found["AvailabilityZone"] for found in subnets]
+    return (zones[0], [{"Name": "location", "Values": zones}]) if zones else (settings.region, [])
 
 
 def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -> Iterator[Check]:
@@ -194,7 +191,14 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
             "TagSpecifications": _tags("launch-template"),
         }
         checks += _dry_run("CreateLaunchTemplate", ec2.create_launch_template, template)
-        checks += _dry_run(_FLEET, ec2.create_fleet, _fleet())
+        # As Packer's plugin requests it; its launch template does not exist before a build.
+        fleet = {
+            "Type": "instant",
+            "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": {"LaunchTemplateName": _NAME, "Version": "1"}}],
+            "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
+            "TagSpecifications": _tags("fleet"),
+        }
+        checks += _dry_run(_FLEET, ec2.create_fleet, fleet)
     if ami and size:
         checks += _dry_run("RunInstances", ec2.run_instances, _launch(settings, ami, size))
     else:
@@ -214,16 +218,6 @@ def permission_checks(clients: ServiceClients, settings: Settings, ami: str, siz
         }
         checks += _dry_run(_COPY, clients("ec2", region).copy_image, copy, copied_to=region)
     return checks
-
-
-def _fleet() -> dict[str, object]:
-    """The request of Packer's plugin; its launch template does not exist before a build."""
-    return {
-        "Type": "instant",
-        "LaunchTemplateConfigs": [{"LaunchTemplateSpecification": {"LaunchTemplateName": _NAME, "Version": "1"}}],
-        "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
-        "TagSpecifications": _tags("fleet"),
-    }
 
 
 def _launch(settings: Settings, ami: str, size: str) -> dict[str, object]:

@@ -80,8 +80,8 @@ def test_one_session_serves_every_region(monkeypatch: pytest.MonkeyPatch) -> Non
         )
 
         def __init__(self, *asked: object) -> None:
-            *facts, options = asked
-            assert options
+            *facts, deadline = asked
+            assert deadline is None
             made.append(tuple(facts))
 
         def client(self, service: str, *, region_name: str, **_: object) -> Session:
