@@ -132,12 +132,13 @@ def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
 
 @rule("gallery-version", ERROR, "A gallery version must be three numbers")
 def gallery_version(target: Target) -> Iterator[Finding]:
-    path, version, limit = ("gallery", "version"), target.settings.gallery.version, limit_of("gallery_version")
-    numbers = target.config.kubernetes.version if version == "kubernetes" else version
+    azure, limit = target.settings, limit_of("gallery_version")
+    path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
+    numbers = kubernetes if version == "kubernetes" else version
     fits = re.search(limit["pattern"], numbers) and all(_is_small(part, limit["max"]) for part in numbers.split("."))
-    if version == "kubernetes" and "-" in numbers:
+    if version == "kubernetes" and "-" in kubernetes:
         yield Finding(
-            path, f"a gallery version has three numbers, and {numbers} is a pre-release", "write version: date"
+            path, f"a gallery version has three numbers, and {kubernetes} is a pre-release", "write version: date"
         )
     elif version != "date" and not fits:
         yield Finding(
@@ -344,8 +345,7 @@ def azure_location_known(target: Target) -> Iterator[Finding]:
 
 @rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")
 def azure_secret_name(target: Target) -> Iterator[Finding]:
-    name = target.settings.auth.client_secret_env or ""
-    rows = table("variables")["names"]
+    name, rows = target.settings.auth.client_secret_env or "", table("variables")["names"]
     if row := next((row for row in rows if re.fullmatch("|".join(row["patterns"]), name)), None):
         yield Finding(
             ("auth", "client_secret_env"),
