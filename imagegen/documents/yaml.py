@@ -176,31 +176,29 @@ def _check(parsed: Iterable[events.Event], file: str) -> Iterator[events.Event]:
     """The events of a text that is one plain document of limited size. Any other text is an error."""
     depth = values = documents = 0
     for event in parsed:
-        if isinstance(event, events.AliasEvent) or getattr(event, "anchor", None):
-            raise _rejection(file, event, "anchors and aliases are not allowed", "write the value itself")
-        if tag := getattr(event, "tag", None):
-            raise _rejection(
-                file, event, "tags are not allowed", f"remove {short(tag.replace(_YAML_TAG_PREFIX, '!!'))}"
-            )
-        if isinstance(event, events.DocumentStartEvent):
-            documents += 1
-            if event.version or event.tags:
-                raise _rejection(file, event, "directives are not allowed", "remove the lines that begin with %")
-            if documents > 1:
-                raise _rejection(file, event, "a second document begins here", "write one document in a file")
+        documents += isinstance(event, events.DocumentStartEvent)
         values += isinstance(event, events.NodeEvent)
-        depth += isinstance(event, events.CollectionStartEvent)
-        depth -= isinstance(event, events.CollectionEndEvent)
+        depth += isinstance(event, events.CollectionStartEvent) - isinstance(event, events.CollectionEndEvent)
+        tag = getattr(event, "tag", None)
+        faults = (
+            (getattr(event, "anchor", None), "anchors and aliases are not allowed", "write the value itself"),
+            (tag, "tags are not allowed", f"remove {short(str(tag).replace(_YAML_TAG_PREFIX, '!!'))}"),
+            (
+                getattr(event, "version", None) or getattr(event, "tags", None),
+                "directives are not allowed",
+                "remove the lines that begin with %",
+            ),
+            (documents > 1, "a second document begins here", "write one document in a file"),
+        )
+        for holds, message, hint in faults:
+            if holds:
+                problem = Problem(file, event.start_mark.line + 1, "", message, hint)
+                raise ConfigError(f"{file} cannot be used", problems=[problem])
         if depth > MAX_DEPTH:
             raise ConfigError(f"{file} has more than {MAX_DEPTH} levels", hint="remove levels: no config has so many")
         if values > MAX_VALUES:
             raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
         yield event
-
-
-def _rejection(file: str, event: events.Event, message: str, hint: str) -> ConfigError:
-    problem = Problem(file, event.start_mark.line + 1, "", message, hint)
-    return ConfigError(f"{file} cannot be used", problems=[problem])
 
 
 def short(text: str, longest: int = 60) -> str:
