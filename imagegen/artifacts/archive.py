@@ -1,5 +1,6 @@
 """Computes the sha256 of each regular file in an archive. Writes nothing, and trusts neither names nor sizes."""
 
+import dataclasses
 import gzip
 import hashlib
 import lzma
@@ -55,21 +56,21 @@ def read_members(file: Path, form: ArchiveFormat, name: str) -> dict[str, str]:
     return dict(sorted(members.digests.items()))
 
 
+@dataclasses.dataclass
 class _Members:
     """The members found so far. Raises an error when they exceed the limits."""
 
-    def __init__(self, name: str) -> None:
-        self.digests: dict[str, str] = {}
-        self._name = name
-        self._folded: set[str] = set()
-        self._count = 0
-        self._bytes = 0
+    archive: str
+    digests: dict[str, str] = dataclasses.field(default_factory=dict)
+    folded: set[str] = dataclasses.field(default_factory=set)
+    count: int = 0
+    size: int = 0
 
     def check_path(self, name: str) -> str:
         """The member's path below the archive's root. Any other name is an error."""
-        self._count += 1
-        if self._count > LIMIT_MEMBERS:
-            raise VerificationError(f"{self._name} has more than {LIMIT_MEMBERS} members")
+        self.count += 1
+        if self.count > LIMIT_MEMBERS:
+            raise VerificationError(f"{self.archive} has more than {LIMIT_MEMBERS} members")
         path = re.sub(r"^(\./)+", "", name.removesuffix("/"))
         if _leads_out(path):
             raise self.rejection(name, "a path outside the folder it is unpacked into")
@@ -81,22 +82,19 @@ class _Members:
         """Hash a regular file. Windows treats `A` and `a` as one file, so two such members are an error."""
         if path in _ROOT:
             raise self.rejection(path, "a name that Windows does not allow")
-        if path.casefold() in self._folded:
+        if path.casefold() in self.folded:
             raise self.rejection(path, "a name that another member has")
-        self._folded.add(path.casefold())
+        self.folded.add(path.casefold())
         digest = hashlib.sha256()
         while chunk := content.read(_CHUNK_BYTES):
-            self.count_bytes(len(chunk))
+            self.size += len(chunk)
+            if self.size > LIMIT_BYTES:
+                raise VerificationError(f"{self.archive} unpacks to more than {LIMIT_BYTES / 2**30:g} GiB")
             digest.update(chunk)
         self.digests[path] = digest.hexdigest()
 
-    def count_bytes(self, size: int) -> None:
-        self._bytes += size
-        if self._bytes > LIMIT_BYTES:
-            raise VerificationError(f"{self._name} unpacks to more than {LIMIT_BYTES / 2**30:g} GiB")
-
     def rejection(self, name: str, reason: str) -> VerificationError:
-        return VerificationError(f"{self._name} holds {name!a}: {reason}")
+        return VerificationError(f"{self.archive} holds {name!a}: {reason}")
 
 
 def is_member(path: str) -> bool:

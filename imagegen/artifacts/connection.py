@@ -43,8 +43,10 @@ def proxy_for(host: str, environ: Mapping[str, str]) -> str | None:
     parsed = _parse_url(address)
     if parsed is None:
         # The address is not shown, because it may hold a password.
-        message = "the proxy in HTTPS_PROXY or ALL_PROXY is not a valid URL"
-        raise ConfigError(message, hint="set HTTPS_PROXY to a URL such as http://proxy.example.com:3128")
+        raise ConfigError(
+            "the proxy in HTTPS_PROXY or ALL_PROXY is not a valid URL",
+            hint="set HTTPS_PROXY to a URL such as http://proxy.example.com:3128",
+        )
     if parsed.scheme not in ("http", "https"):
         raise ConfigError(
             "the proxy in HTTPS_PROXY or ALL_PROXY must start with http:// or https://",

@@ -96,24 +96,24 @@ class _Retry(Exception):
         self.after_s = after_s
 
 
+@dataclasses.dataclass
 class _Part:
     """The bytes downloaded so far."""
 
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
-        self.digest = hashlib.sha256()
-        self.size = 0
-        self.validator = ""
-        """Proves that a later response has the same bytes. Without it, a download starts again instead of resuming."""
+    file: IO[bytes]
+    digest: hashlib._Hash = dataclasses.field(default_factory=hashlib.sha256)
+    size: int = 0
+    validator: str = ""
+    """Proves that a later response has the same bytes. Without it, a download starts again instead of resuming."""
 
     def restart(self) -> None:
-        self._file.seek(0)
-        self._file.truncate()
+        self.file.seek(0)
+        self.file.truncate()
         self.digest = hashlib.sha256()
         self.size = 0
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
+        self.file.write(data)
         self.digest.update(data)
         self.size += len(data)
 

@@ -52,8 +52,9 @@ def config_schema(known: Known) -> Schema:
     whole = _generate()
     definitions: dict[str, Schema] = whole.pop("$defs")
     every = (whole, *definitions.values())
-    for node in every:
-        _describe_sections(node, definitions)
+    for value in (value for node in every for value in node.get("properties", {}).values() if "$ref" in value):
+        # The generator leaves out the description of a key that is the same as its section's.
+        value.setdefault("description", definitions[value["$ref"].removeprefix(_REF)]["description"])
     for path, note in known.notes.items():
         _add_note(whole, path.split("."), note, definitions)
     for node in list(_nodes(every)):
@@ -63,10 +64,11 @@ def config_schema(known: Known) -> Schema:
     gates["properties"] = _describe_names(known.gates, gates["additionalProperties"])
     overrides["properties"] = _describe_names(known.overrides, overrides["additionalProperties"])
     overrides["additionalProperties"] = False
-    message = (
-        "This name is not valid. A target's name has lower-case letters, digits and single dashes. For example: prod-2"
-    )
-    definitions["Targets"]["propertyNames"] = {"pattern": NAME, "maxLength": LONGEST_NAME, _MESSAGE: message}
+    definitions["Targets"]["propertyNames"] = {
+        "pattern": NAME,
+        "maxLength": LONGEST_NAME,
+        _MESSAGE: _message("name", "A target's name has lower-case letters, digits and single dashes.", "prod-2"),
+    }
     for node in every:
         _explain_patterns(node)
     complete = _complete(whole, definitions)
@@ -147,20 +149,24 @@ def _choose(node: Schema, definitions: Mapping[str, Schema]) -> None:
     """Choose a union's member by one of its keys: an editor then checks only this member. A config that extends another
     may leave out the key: then no member is checked."""
     key = node.pop("discriminator")["propertyName"]
-    sections = {member["$ref"]: definitions[member["$ref"].removeprefix(_REF)] for member in node.pop("oneOf")}
-    choices = {ref: section["properties"][key] for ref, section in sections.items()}
-    described = {
-        "description": " ".join({choice["description"]: None for choice in choices.values()}),
-        "enum": [choice["const"] for choice in choices.values()],
+    refs = [member["$ref"] for member in node.pop("oneOf")]
+    choices = {ref: definitions[ref.removeprefix(_REF)]["properties"][key] for ref in refs}
+    node |= {
+        "type": "object",
+        "properties": {
+            key: {
+                "description": " ".join({choice["description"]: None for choice in choices.values()}),
+                "enum": [choice["const"] for choice in choices.values()],
+            }
+        },
+        "allOf": [
+            {
+                "if": {"type": "object", "required": [key], "properties": {key: {"const": choice["const"]}}},
+                "then": {"$ref": ref},
+            }
+            for ref, choice in choices.items()
+        ],
     }
-    node |= {"type": "object", "properties": {key: described}}
-    node["allOf"] = [
-        {
-            "if": {"type": "object", "required": [key], "properties": {key: {"const": choice["const"]}}},
-            "then": {"$ref": ref},
-        }
-        for ref, choice in choices.items()
-    ]
 
 
 def _complete(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
@@ -190,9 +196,12 @@ def _complete(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 def _complete_choice(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
     """What is required if a key chooses among sections: the key, and the required keys of the section."""
-    key = dict.fromkeys(node["properties"], True)
-    members = [{**member, "then": _complete(member["then"], definitions)} for member in node["allOf"]]
-    return {"type": "object", "required": list(key), "properties": key, "allOf": members}
+    return {
+        "type": "object",
+        "required": list(node["properties"]),
+        "properties": dict.fromkeys(node["properties"], True),
+        "allOf": [{**member, "then": _complete(member["then"], definitions)} for member in node["allOf"]],
+    }
 
 
 def _members(node: Schema, definitions: Mapping[str, Schema]) -> Iterator[Schema]:
@@ -203,13 +212,6 @@ def _members(node: Schema, definitions: Mapping[str, Schema]) -> Iterator[Schema
     yield node
     for member in (*node.get("anyOf", ()), *node.get("oneOf", ())):
         yield from _members(member, definitions)
-
-
-def _describe_sections(node: Schema, definitions: Mapping[str, Schema]) -> None:
-    """Add the description of a key that is the same as its section's: the generator leaves it out."""
-    for value in node.get("properties", {}).values():
-        if "$ref" in value and "description" not in value:
-            value["description"] = definitions[value["$ref"].rpartition("/")[2]]["description"]
 
 
 def _explain_patterns(node: Schema) -> None:

@@ -84,11 +84,9 @@ def _extended_sections(below: object, above: object, at: YamlPath) -> list[YamlP
     """The sections of the document below in which the document above changes no existing key."""
     if not (isinstance(below, dict) and isinstance(above, dict)):
         return []
-    found = [
-        path for key in below.keys() & above.keys() for path in _extended_sections(below[key], above[key], (*at, key))
-    ]
-    unchanged = all((*at, key) in found for key in below.keys() & above.keys())
-    return [at, *found] if unchanged else found
+    both = below.keys() & above.keys()
+    found = [path for key in both for path in _extended_sections(below[key], above[key], (*at, key))]
+    return [at, *found] if all((*at, key) in found for key in both) else found
 
 
 def _paths(value: object, at: YamlPath) -> Iterator[YamlPath]:
@@ -113,9 +111,12 @@ class _Reading:
 
 def _layers(own: Document) -> list[Document]:
     """The documents that make up a config. The config itself is the last."""
-    file = Path(own.file)
-    reading = _Reading(_repository(_real(file.parent)), {_real(file): own}, [], [])
-    _follow(own, {_real(file): own.file}, reading)
+    file = _real(Path(own.file))
+    folder = _real(Path(own.file).parent)
+    # In a work tree .git is a file, in a clone a folder.
+    repository = next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".git")), folder)
+    reading = _Reading(repository, {file: own}, [], [])
+    _follow(own, {file: own.file}, reading)
     if reading.problems:
         # As a set: a file that cannot be read is reported again by each file that extends it.
         raise ConfigError(f"{own.file} cannot be composed", problems=set(reading.problems))
@@ -196,11 +197,6 @@ def _beside(file: str, text: str) -> Path:
 def _real(path: Path) -> Path:
     # Path.resolve raises for circular links before Python 3.13.
     return Path(os.path.realpath(path))
-
-
-def _repository(folder: Path) -> Path:
-    # In a work tree .git is a file, in a clone a folder.
-    return next((at for at in (folder, *folder.parents) if os.path.lexists(at / ".git")), folder)
 
 
 def parse_path(text: str) -> YamlPath:

@@ -53,23 +53,20 @@ def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
     try:
         ordered = list(graphlib.TopologicalSorter(direct).static_order())
     except graphlib.CycleError as error:
-        raise _cycle_error(error.args[1], steps) from None
+        problems = []
+        for other, name in itertools.pairwise(error.args[1]):
+            meta = steps[name].meta
+            key, names = ("after", meta.after) if other in meta.after else ("needs_restart_of", meta.needs_restart_of)
+            message = f'"{other}" itself comes after "{name}"'
+            problems.append(steps[name].described.problem((key, names.index(other)), message, "remove one of them"))
+        raise ConfigError(
+            f"these steps form a cycle: {', '.join(sorted(set(error.args[1])))}", problems=problems
+        ) from None
     earlier: dict[str, frozenset[str]] = {}
     for name in ordered:
         earlier[name] = frozenset(direct[name]).union(*(earlier[other] for other in direct[name]))
     # A step follows more steps than any step before it, so their number gives a valid order.
     return dict(sorted(earlier.items(), key=lambda item: (len(item[1]), item[0])))
-
-
-def _cycle_error(cycle: Sequence[str], steps: Mapping[str, Step]) -> ConfigError:
-    problems = []
-    for other, name in itertools.pairwise(cycle):
-        key = "after" if other in steps[name].meta.after else "needs_restart_of"
-        place = (key, getattr(steps[name].meta, key).index(other))
-        problems.append(
-            steps[name].described.problem(place, f'"{other}" itself comes after "{name}"', "remove one of them")
-        )
-    return ConfigError(f"these steps form a cycle: {', '.join(sorted(set(cycle)))}", problems=problems)
 
 
 def find_wrong_restarts(steps: Sequence[TypedStep]) -> Iterator[Problem]:

@@ -35,9 +35,11 @@ def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], docum
     for host, requests in sorted(refused.items()):
         names = ", ".join(sorted({request.name for request in requests}))
         overrides = ", ".join(sorted({f"overrides.{request.override}" for request in requests}))
-        message = f"{host} is not an allowed host, but {names} would be downloaded from it"
-        hint = f"set artifacts.mirror, or {overrides}, or add the host to artifacts.allowed_hosts"
-        problem = document.problem(("artifacts", "allowed_hosts"), message, hint)
+        problem = document.problem(
+            ("artifacts", "allowed_hosts"),
+            f"{host} is not an allowed host, but {names} would be downloaded from it",
+            f"set artifacts.mirror, or {overrides}, or add the host to artifacts.allowed_hosts",
+        )
         yield dataclasses.replace(problem, rule="host-allowed")
 
 

@@ -201,8 +201,7 @@ def _form(artifact: str, step: Step, drafts: Sequence[Draft]) -> ArtifactForm:
     declared = [item for entry in entries if isinstance(entry, dict) for item in entry.items()]
     uses = [*((draft.kind, draft.fields) for draft in drafts), *declared]
     kinds = {kind for kind, fields in uses if isinstance(fields, dict) and fields.get("artifact") == artifact}
-    forms = {KINDS[kind].artifact_form for kind in kinds & KINDS.keys()}
-    return min(forms - {"file"}, default="file")
+    return min({KINDS[kind].artifact_form for kind in kinds & KINDS.keys()} - {"file"}, default="file")
 
 
 def _holds(when: str | None, visible: Mapping[str, object]) -> bool:
