@@ -18,7 +18,6 @@ from imagegen.errors import VerificationError
 LIMIT_BYTES = 10 * 2**30
 LIMIT_MEMBERS = 100_000
 
-_CHUNK_BYTES = 1 << 20
 # A tar header that announces a name of this size is an attack on memory, not a name.
 _LARGEST_READ = 16 << 20
 _UNREADABLE = (
@@ -86,7 +85,7 @@ class _Members:
             raise self.rejection(path, "a name that another member has")
         self.folded.add(path.casefold())
         digest = hashlib.sha256()
-        while chunk := content.read(_CHUNK_BYTES):
+        while chunk := content.read(1 << 20):
             self.size += len(chunk)
             if self.size > LIMIT_BYTES:
                 raise VerificationError(f"{self.archive} unpacks to more than {LIMIT_BYTES / 2**30:g} GiB")

@@ -24,7 +24,6 @@ PROBE_S = 10.0
 _PROBE_STEP_S = 5.0
 
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class UnreachableError(Exception):
@@ -93,28 +92,22 @@ def get(
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
         with client, client.stream("GET", current, headers=dict(headers)) as response:
-            location = response.headers.get("location")
-            if response.status_code not in _REDIRECTS or location is None:
+            if not response.has_redirect_location:
                 yield response
                 return
-            current = _join_url(current, location)
+            try:
+                current = urllib.parse.urljoin(current, response.headers["location"])
+            except ValueError:
+                # An empty URL has no host: the next round rejects it.
+                current = ""
     raise ConfigError(f"{shown_url(url)} was redirected more than {REDIRECTS} times")
-
-
-def _join_url(base: str, location: str) -> str:
-    try:
-        return urllib.parse.urljoin(base, location)
-    except ValueError:
-        # An empty URL has no host: _https_host rejects it.
-        return ""
 
 
 def _parse_url(url: str) -> httpx.URL | None:
     """The URL, or None where the client or the resolver would fail with an error of its own."""
     try:
         parsed = httpx.URL(url)
-        is_valid = parsed.host.encode("idna") and (parsed.port is None or 0 < parsed.port < 2**16)
-        return parsed if is_valid else None
+        return parsed if parsed.host.encode("idna") and (parsed.port is None or 0 < parsed.port < 2**16) else None
     except (httpx.InvalidURL, ValueError):
         return None
 

@@ -33,7 +33,6 @@ PAUSES_S = (1.0, 2.0, 4.0, 8.0, 16.0)
 LONGEST_RETRY_AFTER_S = 60.0
 
 _TEMPORARY_STATUSES = frozenset({408, 416, 425, 429, 500, 502, 503, 504})
-_CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)\Z")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,7 +184,7 @@ class _Download:
                 part.restart()
             raise _Retry(f"the server responded with status {status}", _retry_after(response))
         if status == 206:
-            match = _CONTENT_RANGE.match(response.headers.get("content-range", ""))
+            match = re.fullmatch(r"bytes ([0-9]+)-[0-9]+/([0-9]+)", response.headers.get("content-range", ""))
             if match is None or int(match[1]) != part.size or _validator(response) not in ("", part.validator):
                 part.restart()
                 raise _Retry("the server sent another range than requested")

@@ -9,7 +9,6 @@ from imagegen.errors import VerificationError
 
 ArchiveFormat = Literal["zip", "tar.gz", "tar"]
 
-_START_BYTES: Final = 1024
 # The bytes that a format has at an offset. The mark of a tar stands after the fields of its first member.
 _ARCHIVES: Final[tuple[tuple[ArchiveFormat, int, bytes], ...]] = (
     ("zip", 0, b"PK\x03\x04"),
@@ -18,9 +17,7 @@ _ARCHIVES: Final[tuple[tuple[ArchiveFormat, int, bytes], ...]] = (
     ("tar", 257, b"ustar"),
 )
 _MSI: Final = bytes.fromhex("d0cf11e0a1b11ae1")
-_PROGRAM: Final = b"MZ"
 _WEB_PAGE: Final = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s+html|html|head|body)\b", re.IGNORECASE)
-_QUOTED_BYTES: Final = 24
 _EXPECTED: Final = {
     "archive": "an archive (.zip, .tar.gz or .tar)",
     "package": "an MSI package",
@@ -31,7 +28,7 @@ _EXPECTED: Final = {
 def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
     """Return the format of an archive. A file that the plan cannot use is an error."""
     with file.open("rb") as stream:
-        start = stream.read(_START_BYTES)
+        start = stream.read(1024)
     is_page = _WEB_PAGE.match(start) is not None
     archive = next((form for form, offset, mark in _ARCHIVES if start[offset:].startswith(mark)), None)
     is_usable = {"archive": archive is not None, "package": start.startswith(_MSI), "file": not is_page}
@@ -41,8 +38,8 @@ def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
             "a web page": is_page,
             f"a .{archive} archive": archive,
             "an MSI package": start.startswith(_MSI),
-            "a Windows program": start.startswith(_PROGRAM),
-            f"a file that begins with {start[:_QUOTED_BYTES].decode('latin-1')!a}": True,
+            "a Windows program": start.startswith(b"MZ"),
+            f"a file that begins with {start[:24].decode('latin-1')!a}": True,
         }
         advice = "check what the URL leads to"
         if is_page:

@@ -10,7 +10,7 @@ import dataclasses
 import fnmatch
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # The member lists of the largest archives take a few megabytes.
 _LIMIT_LOCK_BYTES: Final = 64 * 2**20
 _SHOWN_PROBLEMS: Final = 10
-_HINT: Final = "restore it from your repository, or delete it and run `imagegen lock`"
 # The characters of clouds' names, ids, versions and patterns. None of them is special in HCL or a shell.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_/*-][A-Za-z0-9 ._:/()*?\[\]@'+,=-]{0,255}")
 
@@ -141,22 +140,29 @@ def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock |
         text = read_file(path, limit=_LIMIT_LOCK_BYTES)
     except FileNotFoundError:
         return None
+    details: list[str] = []
     try:
         lock = Lock.model_validate(json.loads(text, object_pairs_hook=_reject_duplicate_keys))
+        problems = [
+            Problem(str(path), 0, f"base_images.{target}.{place}", message)
+            for target, form in (forms or {}).items()
+            if target in lock.base_images
+            for place, message in lock.base_images[target].mismatches(form)
+        ]
+        if not problems:
+            return lock
     except pydantic.ValidationError as error:
-        problems = [_problem(path, item) for item in error.errors(include_url=False)]
-        details = [f"and {len(problems) - _SHOWN_PROBLEMS} more"] if len(problems) > _SHOWN_PROBLEMS else []
-        raise _invalid_lock(path, problems[:_SHOWN_PROBLEMS], details) from None
+        problems = [_problem(path, item) for item in error.errors(include_url=False)[:_SHOWN_PROBLEMS]]
+        if error.error_count() > _SHOWN_PROBLEMS:
+            details = [f"and {error.error_count() - _SHOWN_PROBLEMS} more"]
     except (ValueError, RecursionError) as error:
-        raise _invalid_lock(path, [Problem(str(path), 0, "", f"is not valid JSON: {error}")]) from None
-    if wrong := [
-        Problem(str(path), 0, f"base_images.{target}.{place}", message)
-        for target, form in (forms or {}).items()
-        if target in lock.base_images
-        for place, message in lock.base_images[target].mismatches(form)
-    ]:
-        raise _invalid_lock(path, wrong)
-    return lock
+        problems = [Problem(str(path), 0, "", f"is not valid JSON: {error}")]
+    raise ConfigError(
+        f"{path} is not a valid lock",
+        problems=problems,
+        details=details,
+        hint="restore it from your repository, or delete it and run `imagegen lock`",
+    )
 
 
 def _reject_duplicate_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -175,10 +181,6 @@ def _problem(path: Path, item: ErrorDetails) -> Problem:
     if item["type"] == "string_pattern_mismatch":
         message = f"{item['input'][:80]!a} is not a valid value or name"
     return Problem(str(path), 0, place, message)
-
-
-def _invalid_lock(path: Path, problems: Sequence[Problem], details: Sequence[str] = ()) -> ConfigError:
-    return ConfigError(f"{path} is not a valid lock", problems=problems, details=details, hint=_HINT)
 
 
 def lock_bytes(lock: Lock) -> bytes:

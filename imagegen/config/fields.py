@@ -1,22 +1,17 @@
 """Lists the keys of the config's model with their paths, types, defaults, descriptions and examples. Pure."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pydantic
 
 from imagegen.config.model import ImageConfig
 from imagegen.documents.problems import models_in
 from imagegen.documents.yaml import YamlPath
-
-if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
 
 _MARKS: Final[Mapping[object, str]] = {dict: ".*", list: "[]"}
 
@@ -26,7 +21,7 @@ class Key:
     """One key of the config. In `path`, `*` stands for any name in a map, and `[]` for any item of a list."""
 
     path: str
-    field: FieldInfo
+    field: pydantic.fields.FieldInfo
     inner: tuple[type[pydantic.BaseModel], ...]
     """The sections that the value can be or contain."""
     mark: str

@@ -1,13 +1,10 @@
 """Reads a config file with the files that it extends and the values of --set. Reports every problem at once, with its
 place and the nearest known name."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pydantic
 
@@ -19,9 +16,8 @@ from imagegen.documents.problems import model_problems, nearest, place_of, quote
 from imagegen.documents.yaml import Document, YamlPath
 from imagegen.errors import ConfigError, Problem
 
-if TYPE_CHECKING:
-    Names = Callable[[Document], Collection[str]]
-    """Finds the known names, given a config: its steps decide which names there are."""
+Names = Callable[[Document], Collection[str]]
+"""Finds the known names, given a config: its steps decide which names there are."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -120,11 +120,11 @@ def _type_and_default(key: Key, known: Known) -> str:
     return "; ".join(filter(None, [f"{kind}{named}", left_out, known.notes.get(key.path)]))
 
 
-def _type_name(annotation: object, metadata: Iterable[object] = ()) -> str:
+def _type_name(annotation: Any, metadata: Iterable[object] = ()) -> str:  # noqa: ANN401 - any type
     """The type of a value, in words."""
+    field = pydantic.fields.FieldInfo.from_annotation(annotation)
+    metadata, annotation = [*metadata, *field.metadata], field.annotation
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
-        return _type_name(parts[0], [*metadata, *_flat(parts[1:])])
     if origin in (typing.Union, types.UnionType):
         return " or ".join(_type_name(part, metadata) for part in parts if part is not type(None))
     if origin is typing.Literal:
@@ -137,11 +137,6 @@ def _type_name(annotation: object, metadata: Iterable[object] = ()) -> str:
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return "section"
     return f"{_NAMES[annotation]}{_bounds(metadata)}"
-
-
-def _flat(metadata: Iterable[object]) -> Iterator[object]:
-    for item in metadata:
-        yield from item.metadata if isinstance(item, pydantic.fields.FieldInfo) else (item,)
 
 
 def _bounds(metadata: Iterable[object]) -> str:

@@ -31,11 +31,6 @@ MAX_FILES: Final = 32
 
 _WORD: Final = r"""(?P<word>[^\s.\[\]="']+)"""
 _BRACKETS: Final = r"""\[(?P<index>[0-9]{1,6})\]|\["(?P<quoted>(?:[^"\\]|\\.)*)"\]"""
-# Not compiled here, because most runs parse no path.
-_FIRST: Final = rf"(?s){_WORD}|{_BRACKETS}"
-_NEXT: Final = rf"(?s)\.{_WORD}|{_BRACKETS}"
-
-_NOTHING: Final = ("null", "~")
 
 _PATH_HINT: Final = 'write a path such as targets.prod.publish.regions[0], or tags["a.b"] for a key with a dot'
 _VALUE_HINT: Final = 'write the value as one line of YAML, such as 5, true, null, [a, b], {a: 1} or "a string"'
@@ -209,10 +204,12 @@ def parse_path(text: str) -> YamlPath:
 
 def _leading_path(text: str) -> tuple[YamlPath, str]:
     path: YamlPath = ()
-    while match := re.match(_NEXT if path else _FIRST, text):
+    dot = ""
+    # Compiled only when it is used, because most runs parse no path.
+    while match := re.match(rf"(?s)(?:{dot}{_WORD}|{_BRACKETS})", text):
         word, index, quoted = match.group("word", "index", "quoted")
-        part = int(index) if index else word or re.sub(r"(?s)\\(.)", r"\1", quoted)
-        path, text = (*path, part), text[match.end() :]
+        path = (*path, int(index) if index else word or re.sub(r"(?s)\\(.)", r"\1", quoted))
+        text, dot = text[match.end() :], r"\."
     return path, text
 
 
@@ -264,7 +261,7 @@ def _split(text: str) -> tuple[YamlPath, str]:
 
 def _value(raw: str, where: str, *, wants_text: bool) -> object:
     quoted = len(raw) > 1 and raw[0] in "'\"" and raw[0] == raw[-1]
-    if wants_text and not quoted and raw not in _NOTHING:
+    if wants_text and not quoted and raw not in ("null", "~"):
         return raw
     document = parse_yaml(raw.encode(), where)
     if document.lines and isinstance(document.data, (dict, list)) and not raw.lstrip().startswith(("{", "[")):

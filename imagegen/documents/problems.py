@@ -170,10 +170,9 @@ def closest(name: str, known: Sequence[str]) -> str | None:
     edits = {
         other: _count_edits(name.lower(), other.lower()) for other in known if abs(len(other) - len(name)) <= slips
     }
-    best = min(edits, key=lambda other: edits[other], default=None)
-    if best is not None and edits[best] <= slips:
-        return best
-    return next((other for other in known if _words(other) == _words(name)), None)
+    near = [other for other in edits if edits[other] <= slips]
+    same = [other for other in known if _words(other) == _words(name)]
+    return min(near, key=lambda other: edits[other], default=next(iter(same), None))
 
 
 @functools.cache
@@ -223,11 +222,9 @@ def _at(
     found: pydantic.fields.FieldInfo | None = None
     for part in path:
         # An index or a free key: the field around it describes the value.
-        if current is None or not isinstance(part, str) or part not in current.model_fields:
-            continue
-        field = current.model_fields[part]
-        models = models_in(field.annotation)
-        current, found = (models[0] if models else None), field
+        if current is not None and isinstance(part, str) and part in current.model_fields:
+            found = current.model_fields[part]
+            current = next(iter(models_in(found.annotation)), None)
     return current, found
 
 

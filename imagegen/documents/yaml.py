@@ -1,8 +1,6 @@
 """Reads YAML as plain data with the place of every value. Rejects what no config needs: anchors, tags, directives,
 duplicate keys, deep nesting, huge files. Touches only the given file."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools
@@ -10,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import ruamel.yaml
 import ruamel.yaml.error
@@ -309,7 +307,7 @@ class Unquoted(float):
 
     text: str
 
-    def __new__(cls, value: float, text: str) -> Unquoted:
+    def __new__(cls, value: float, text: str) -> Self:
         number = super().__new__(cls, value)
         number.text = text
         return number

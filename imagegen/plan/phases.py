@@ -4,23 +4,19 @@ The resources that may restart Windows come last in their phase: one restart ser
 one of them, in its own step or in a later step, is in a later phase.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import graphlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from imagegen.errors import ConfigError, Problem
 from imagegen.resources.model import Resource
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
-if TYPE_CHECKING:
-    TypedStep = tuple[EvaluatedStep, Sequence[tuple[Draft, Resource]]]
-    """A step and its resources, each with the draft that it was made from."""
+TypedStep = tuple[EvaluatedStep, Sequence[tuple[Draft, Resource]]]
+"""A step and its resources, each with the draft that it was made from."""
 
 
 @dataclasses.dataclass(frozen=True)

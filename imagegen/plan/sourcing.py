@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 # A domain with its subdomains, or an IPv4 address; with a port, only that port.
 _ENTRY = re.compile(r"(?:\*?\.)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(?::([0-9]+))?")
-_DEFAULT_PORT = 443
 
 
 def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], document: Document) -> Iterator[Problem]:
@@ -60,10 +59,5 @@ def _pattern(entry: str) -> str:
         return ""
     name, port = match.groups()
     below = "" if re.fullmatch(r"[0-9.]+", name) else r"([^/:]+\.)?"
-    return f"^https://{below}{re.escape(name.lower())}{_port(port)}$"
-
-
-def _port(port: str | None) -> str:
-    if port is None:
-        return "(:[0-9]+)?"
-    return "" if int(port) == _DEFAULT_PORT else f":{int(port)}"
+    ports = "(:[0-9]+)?" if port is None else f":{int(port)}".removesuffix(":443")
+    return f"^https://{below}{re.escape(name.lower())}{ports}$"

@@ -9,8 +9,6 @@ from imagegen.canonical import canonical
 from imagegen.plan.model import BuildPart, BuildPlan, Phase
 
 PLAN_VERSION = 1
-# The earliest time of a zip: the time of a file must not change the bundle.
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def guest_plan(plan: BuildPlan) -> bytes:
@@ -43,7 +41,8 @@ def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted({**files, "plan.json": plan_json}.items()):
-            entry = zipfile.ZipInfo(name, _EPOCH)
+            # The earliest time of a zip: the time of a file must not change the bundle.
+            entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             # By default zipfile writes the current operating system: the bundle must be the same on every system.

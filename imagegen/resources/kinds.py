@@ -2,11 +2,9 @@
 
 The first field of a kind tells its resources apart."""
 
-from __future__ import annotations
-
 import re
 from pathlib import PureWindowsPath
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
 import pydantic
 
@@ -39,7 +37,7 @@ class File(Resource):
     artifact: Name | None = None
 
     @pydantic.model_validator(mode="after")
-    def _one_origin(self) -> File:
+    def _one_origin(self) -> Self:
         if (self.source is None) == (self.artifact is None):
             raise ValueError("must have either source or artifact")
         return self
@@ -99,7 +97,7 @@ class Registry(Resource):
     data: str | int | list[str]
 
     @pydantic.model_validator(mode="after")
-    def _data_fits_type(self) -> Registry:
+    def _data_fits_type(self) -> Self:
         wanted = {"String": str, "ExpandString": str, "DWord": int, "QWord": int, "MultiString": list}[self.type]
         if not isinstance(self.data, wanted):
             raise ValueError(f"data of type {self.type} must be {wanted.__name__}, not {type(self.data).__name__}")

@@ -22,8 +22,6 @@ from imagegen.templating import TemplateError, UnknownNameError, evaluate, rende
 ALWAYS = "always"
 """The reason of a step without a `when`."""
 
-_MODIFIERS = ("when", "each", "component", "version")
-
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
@@ -122,8 +120,9 @@ def _drafts(
         problems.append(step.resources.problem((), "must be a list of resources"))
         return
     for index, entry in enumerate(entries):
-        kinds = [key for key in entry if key not in _MODIFIERS] if isinstance(entry, dict) else []
-        if isinstance(entry, dict) and ("component" in entry) != ("version" in entry):
+        keys = set(entry) if isinstance(entry, dict) else set[str]()
+        kinds = [*(keys - {"when", "each", "component", "version"})]
+        if len(keys & {"component", "version"}) == 1:
             problems.append(step.resources.problem((index,), "must have both component and version, or neither"))
         elif len(kinds) != 1 or not isinstance(entry[kinds[0]], dict):
             problems.append(step.resources.problem((index,), "must be a map with one kind of resource and its fields"))
