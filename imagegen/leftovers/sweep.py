@@ -68,9 +68,7 @@ class Swept:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        return list(
-            (self.tried | {key: listed for key, listed in self.listed.items() if key not in self.tried}).values()
-        )
+        return [*self.tried.values(), *(new for id_, new in self.listed.items() if id_ not in self.tried)]
 
     @contextlib.contextmanager
     def collect_fault(self, place: Place) -> Iterator[None]:

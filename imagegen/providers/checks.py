@@ -1,5 +1,6 @@
 """The checks of a cloud before a build: each check has a verdict, and a failed one does not hide the others."""
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -26,12 +27,20 @@ class Check:
     """A build that is not published does not need it."""
 
 
-def run_check(subject: str, look: Callable[[], Iterable[Check]]) -> list[Check]:
-    """Run the checks of `look`; an error that ends it becomes a check too."""
+def run_check(
+    subject: str,
+    look: Callable[[], Iterable[Check]],
+    explain_errors: contextlib.AbstractContextManager[None] | None = None,
+) -> list[Check]:
+    """Run the checks of `look`; an error that ends it becomes a check too.
+
+    `explain_errors` turns errors of the cloud's SDK into errors of imagegen.
+    """
     checks: list[Check] = []
     try:
-        for check in look():
-            checks.append(check)  # the checks before an error are kept
+        with explain_errors or contextlib.nullcontext():
+            for check in look():
+                checks.append(check)  # the checks before an error are kept
     except ImagegenError as error:
         checks.append(failed_check(subject, error))
     return checks

@@ -37,17 +37,16 @@ _IN_BUILD: Final = (
     "Microsoft.Network/networkInterfaces/write",
     "Microsoft.Resources/deployments/write",
 )
+_TEMPORARY_VAULT: Final = ("Microsoft.KeyVault/vaults/write", "Microsoft.KeyVault/vaults/delete")
 _TEMPORARY_GROUP: Final = (
     "Microsoft.Resources/subscriptions/resourceGroups/write",
     "Microsoft.Resources/subscriptions/resourceGroups/delete",
 )
-_TEMPORARY_VAULT: Final = ("Microsoft.KeyVault/vaults/write", "Microsoft.KeyVault/vaults/delete")
 
 
 class _Size(TypedDict):
     """A size in the API of SKUs."""
 
-    name: str
     family: str
     capabilities: NotRequired[list[dict[str, str]]]
     restrictions: NotRequired[list[dict[str, str]]]
@@ -69,7 +68,7 @@ def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: RunFa
     auth, deadline = spec.settings.auth, Deadline(THOROUGH_LIMIT_S)
 
     def look_up() -> Iterator[Check]:
-        with explain_errors("looking up the base image", RefusedError), compute(run.environ, auth, deadline) as client:
+        with compute(run.environ, auth, deadline) as client:
             identity = look_up_base(client, request).identity
         yield Check("base image", OK, ":".join(identity[part] for part in ("publisher", "offer", "sku", "version")))
 
@@ -77,48 +76,57 @@ def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: RunFa
         with resource_manager(run.environ, auth, deadline) as arm:
             yield from run_thorough_checks(arm, spec.settings, spec.config.kubernetes.version)
 
-    return [*run_check("base image", look_up), *run_check(SIGN_IN, look)]
+    return [
+        *run_check("base image", look_up, explain_errors("looking up the base image", RefusedError)),
+        *run_check(SIGN_IN, look),
+    ]
 
 
 def run_quick_checks(arm: Arm, settings: Settings) -> list[Check]:
     """The quick checks with this client."""
-    checks = [dataclasses.replace(check, stops=True) for check in run_check(SIGN_IN, lambda: _subscription(arm))]
+    signed_in = run_check(SIGN_IN, lambda: _subscription(arm), explain_errors("signing in", RefusedError))
+    checks = [dataclasses.replace(check, stops=True) for check in signed_in]
     if is_stopped(checks):
         return checks
-    return [*checks, *run_check("regions", lambda: _regions(arm, settings)), *definition_checks(arm, settings)]
+    checks += run_check(
+        "regions", lambda: _regions(arm, settings), explain_errors("asking which regions there are", RefusedError)
+    )
+    return [*checks, *definition_checks(arm, settings)]
 
 
 def run_thorough_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]:
     """The slower checks with this client."""
     usable: dict[str, _Size] = {}
-    checks = [*version_checks(arm, settings, kubernetes), *run_check("sizes", lambda: _sizes(arm, settings, usable))]
+    checks = version_checks(arm, settings, kubernetes)
+    checks += run_check(
+        "sizes",
+        lambda: _sizes(arm, settings, usable),
+        explain_errors(f"asking which sizes {settings.location} offers", RefusedError),
+    )
     if usable:
-        checks += run_check("vCPU quota", lambda: _quotas(arm, settings, usable))
+        checks += run_check(
+            "vCPU quota",
+            lambda: _quotas(arm, settings, usable),
+            explain_errors(f"asking for the vCPU quotas of {settings.location}", RefusedError),
+        )
     return [*checks, *existing_checks(arm, settings), *_permissions(arm, settings)]
 
 
-def _subscription(arm: Arm) -> Iterator[Check]:
-    with explain_errors("signing in", RefusedError):
-        subscription = arm.get(arm.root, _SUBSCRIPTIONS_API)
+def _subscription(arm: Arm) -> list[Check]:
+    subscription = arm.get(arm.root, _SUBSCRIPTIONS_API)
     if subscription is None:
-        yield Check(
-            SIGN_IN,
-            WRONG,
-            f"these credentials have no access to the subscription {arm.subscription}",
-            "check AZURE_SUBSCRIPTION_ID, and that these credentials have a role in it",
-        )
-        return
+        message = f"these credentials have no access to the subscription {arm.subscription}"
+        hint = "check AZURE_SUBSCRIPTION_ID, and that these credentials have a role in it"
+        return [Check(SIGN_IN, WRONG, message, hint)]
     name = subscription.get("displayName") or arm.subscription
     state = subscription.get("state") or "unknown"
     if state in ("Disabled", "Deleted"):
-        yield Check(SIGN_IN, WRONG, f"the subscription {name} is {state}", "enable it, or set another subscription")
-    else:
-        yield Check(SIGN_IN, OK, f"subscription {name}, {arm.subscription}: {state}")
+        return [Check(SIGN_IN, WRONG, f"the subscription {name} is {state}", "enable it, or set another subscription")]
+    return [Check(SIGN_IN, OK, f"subscription {name}, {arm.subscription}: {state}")]
 
 
 def _regions(arm: Arm, settings: Settings) -> Iterator[Check]:
-    with explain_errors("asking which regions there are", RefusedError):
-        known = {location["name"] for location in arm.listed(f"{arm.root}/locations", _SUBSCRIPTIONS_API)}
+    known = {location["name"] for location in arm.listed(f"{arm.root}/locations", _SUBSCRIPTIONS_API)}
     yield _region("build region", settings.location, known, "choose another targets.azure.location")
     for region in settings.publish.regions:
         check = _region("publish region", region, known, f"leave {region} out of targets.azure.publish.regions")
@@ -133,12 +141,12 @@ def _region(what: str, region: str, known: set[str], instead: str) -> Check:
     return Check(f"{what} {region}", WRONG, "the subscription has no region of this name", hint)
 
 
-def _sizes(arm: Arm, settings: Settings, usable: dict[str, _Size]) -> Iterator[Check]:
+def _sizes(arm: Arm, settings: Settings, usable: dict[str, _Size]) -> list[Check]:
     """Check which sizes the subscription can use in the region; adds these to `usable`, for the check of quotas."""
     place = settings.location
-    path = f"{arm.root}/providers/Microsoft.Compute/skus"
-    with explain_errors(f"asking which sizes {place} offers", RefusedError):
-        skus = list(arm.listed(path, "2021-07-01", **{"$filter": f"location eq '{place}'"}))
+    skus = arm.listed(
+        f"{arm.root}/providers/Microsoft.Compute/skus", "2021-07-01", **{"$filter": f"location eq '{place}'"}
+    )
     machines = {sku["name"].lower(): sku for sku in skus if sku["resourceType"] == "virtualMachines"}
     others = []
     for name in settings.vm_sizes:
@@ -150,7 +158,7 @@ def _sizes(arm: Arm, settings: Settings, usable: dict[str, _Size]) -> Iterator[C
         else:
             usable[name] = size
     fitting = [f"{name} is offered in {place}" for name in usable]
-    yield check_sizes("sizes", fitting, others, "write another size to targets.azure.vm_sizes")
+    return [check_sizes("sizes", fitting, others, "write another size to targets.azure.vm_sizes")]
 
 
 def _unfit(size: _Size, settings: Settings) -> str:
@@ -176,12 +184,10 @@ def _capabilities(size: _Size) -> dict[str, str]:
 def _quotas(arm: Arm, settings: Settings, sizes: Mapping[str, _Size]) -> Iterator[Check]:
     """Check whether the vCPU quotas allow one machine of each size."""
     place = settings.location
-    path = f"{arm.root}/providers/Microsoft.Compute/locations/{place}/usages"
-    with explain_errors(f"asking for the vCPU quotas of {place}", RefusedError):
-        left = {
-            str(usage["name"]["value"]).lower(): int(usage["limit"]) - int(usage["currentValue"])
-            for usage in arm.listed(path, "2024-07-01")
-        }
+    left = {
+        str(usage["name"]["value"]).lower(): int(usage["limit"]) - int(usage["currentValue"])
+        for usage in arm.listed(f"{arm.root}/providers/Microsoft.Compute/locations/{place}/usages", "2024-07-01")
+    }
     fitting: list[str] = []
     others: list[str] = []
     for name, size in sizes.items():
@@ -208,22 +214,20 @@ def _permissions(arm: Arm, settings: Settings) -> list[Check]:
     They are checked by role assignments, because Azure has no dry run.
     """
     group = settings.build_resource_group
-    vault = () if settings.key_vault else _TEMPORARY_VAULT
+    temporary = (*(() if settings.key_vault else _TEMPORARY_VAULT), *(() if group else _TEMPORARY_GROUP))
     return [
         *_permissions_in(arm, settings.gallery.resource_group, _IN_GALLERY),
-        *_permissions_in(arm, group, (*_IN_BUILD, *vault, *(() if group else _TEMPORARY_GROUP))),
+        *_permissions_in(arm, group, (*_IN_BUILD, *temporary)),
     ]
 
 
 def _permissions_in(arm: Arm, group: str | None, needed: Sequence[str]) -> list[Check]:
     """Check the permissions in a resource group, or in the whole subscription."""
-    where = f"resource group {group}" if group else "the subscription"
+    subject = f"permissions in {f'resource group {group}' if group else 'the subscription'}"
     path = f"{arm.root}/resourceGroups/{group}" if group else arm.root
-    subject = f"permissions in {where}"
 
     def look() -> Iterator[Check]:
-        with explain_errors(f"reading the permissions in {where}", RefusedError):
-            granted = list(arm.listed(f"{path}/providers/Microsoft.Authorization/permissions", "2022-04-01"))
+        granted = list(arm.listed(f"{path}/providers/Microsoft.Authorization/permissions", "2022-04-01"))
         if missing := [action for action in needed if not any(_allows(role, action) for role in granted)]:
             yield Check(
                 subject,
@@ -234,7 +238,7 @@ def _permissions_in(arm: Arm, group: str | None, needed: Sequence[str]) -> list[
         else:
             yield Check(subject, OK, "role assignments allow the build (deny assignments and policies are not read)")
 
-    return run_check(subject, look)
+    return run_check(subject, look, explain_errors(f"reading the {subject}", RefusedError))
 
 
 def _allows(role: Mapping[str, list[str]], action: str) -> bool:

@@ -64,8 +64,8 @@ def _transport(deadline: Deadline) -> RequestsTransport:
             if not deadline.left_s:
                 raise ServiceRequestTimeoutError(f"the limit of {deadline.limit_s:g} seconds has passed")
             # Both, because a slow host may use both in full.
-            limits = {"connection_timeout": CONNECT_S, "read_timeout": READ_S}
-            return super().send(request, **options, **{name: min(s, deadline.left_s) for name, s in limits.items()})
+            connect_s, read_s = min(CONNECT_S, deadline.left_s), min(READ_S, deadline.left_s)
+            return super().send(request, **options, connection_timeout=connect_s, read_timeout=read_s)
 
         def sleep(self, duration: float) -> None:
             if not deadline.allows_pause(duration):
@@ -84,7 +84,7 @@ def compute(
 
     subscription = subscription_of(environ, auth)
     with (
-        credential_for(environ, auth, subscription, deadline) as credential,
+        credential_for(environ, auth, deadline) as credential,
         ComputeManagementClient(
             credential, subscription, raw_response_hook=reject_web_page, **_TIMEOUTS | _limits(deadline)
         ) as client,
@@ -104,7 +104,7 @@ def subscription_of(environ: Mapping[str, str], auth: Auth) -> str:
 
 
 def credential_for(
-    environ: Mapping[str, str], auth: Auth, subscription: str, deadline: Deadline | None = None
+    environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None
 ) -> AzureCliCredential | ClientSecretCredential | DefaultAzureCredential:
     """The credential of this run. Also keeps log messages of the libraries off standard error."""
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
@@ -112,7 +112,7 @@ def credential_for(
     silence_libraries()
     if auth.method == "cli":
         # With the subscription, `az` chooses the right one of several accounts.
-        return AzureCliCredential(subscription=subscription)
+        return AzureCliCredential(subscription=subscription_of(environ, auth))
     host = r"(https://)?[A-Za-z0-9.-]+(:[0-9]+)?/?"
     _check(environ, "AZURE_AUTHORITY_HOST", host, "a host name or an https:// URL of a sign-in host")
     tenant, client = (_variable(environ, name) for name in ("TENANT_ID", "CLIENT_ID"))
@@ -177,12 +177,9 @@ class Arm:
         """A resource, or None where it does not exist."""
         return self._request("GET", path, {"api-version": version})
 
-    def post(self, path: str, version: str) -> Any | None:  # noqa: ANN401 - as above
-        return self._request("POST", path, {"api-version": version})
-
-    def delete(self, path: str, version: str) -> None:
-        """Request the deletion of a resource, which the Resource Manager completes later."""
-        self._request("DELETE", path, {"api-version": version})
+    def send(self, method: str, path: str, version: str) -> Any | None:  # noqa: ANN401 - as above
+        """Request an action or a deletion, which the Resource Manager completes later."""
+        return self._request(method, path, {"api-version": version})
 
     def _request(self, method: str, path: str, query: Mapping[str, str]) -> dict[str, Any] | None:
         from azure.core.exceptions import DecodeError, HttpResponseError
@@ -220,7 +217,7 @@ def resource_manager(environ: Mapping[str, str], auth: Auth, deadline: Deadline 
 
     subscription = subscription_of(environ, auth)
     options = _TIMEOUTS | _limits(deadline)
-    with credential_for(environ, auth, subscription, deadline) as credential:
+    with credential_for(environ, auth, deadline) as credential:
         client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
             base_url=HOST,
             policies=[

@@ -1,7 +1,7 @@
 """Checks that the resources that a config names exist, and that the build can use them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final, TypedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
 
 from imagegen.errors import RefusedError
 from imagegen.providers.azure.client import Arm
@@ -29,44 +29,49 @@ _ACCEPTED_BY: Final = {
 }
 
 
-class _Definition(TypedDict, total=False):
-    """The properties of an image definition in the Resource Manager."""
-
-    osType: str
-    osState: str
-    architecture: str
-    hyperVGeneration: str
-    features: list[dict[str, str]]
-
-
 def definition_checks(arm: Arm, settings: Settings) -> list[Check]:
     """Check whether the image definition accepts the image of such a builder.
 
     Azure itself reports that only after the build, at the capture.
     """
     subject = f"image definition {definition_of(settings)}"
-    return run_check(subject, lambda: _definition(arm, settings, subject))
+    return run_check(
+        subject, lambda: _definition(arm, settings, subject), explain_errors(f"reading the {subject}", RefusedError)
+    )
 
 
 def version_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]:
     """Check that a version that the config decides is free; one from the time always is."""
-    return run_check("version", lambda: _version(arm, settings, kubernetes))
+    name = fixed_version(settings, kubernetes)
+    if name is None:
+        return []
+    subject = f"version {definition_of(settings)}/{name}"
+    return run_check(
+        "version", lambda: _version(arm, settings, subject, name), explain_errors(f"reading {subject}", RefusedError)
+    )
 
 
-def existing_checks(arm: Arm, settings: Settings) -> list[Check]:
+def existing_checks(arm: Arm, settings: Settings) -> Iterator[Check]:
     """Check the resource group, key vault, network and disk encryption set that the config names."""
-    checks = []
+    location = settings.location
     if group := settings.build_resource_group:
-        path, subject = f"{arm.root}/resourceGroups/{group}", f"resource group {group}"
-        checks += run_check(subject, lambda: _placed(arm, settings, subject, path, "2021-04-01"))
+        path = f"{arm.root}/resourceGroups/{group}"
+        yield from _find(
+            f"resource group {group}", lambda subject: [_placed(subject, arm.get(path, "2021-04-01"), location)]
+        )
         if vault := settings.key_vault:
-            checks += run_check(f"key vault {vault}", lambda: _vault(arm, settings, path))
+            yield from _find(f"key vault {vault}", lambda subject: _vault(arm, subject, path, vault, location))
     if network := settings.network.virtual_network:
-        checks += run_check(f"virtual network {network}", lambda: _network(arm, settings))
+        yield from _find(f"virtual network {network}", lambda subject: _network(arm, settings, subject, network))
     if keys := settings.disk_encryption_set:
-        subject = f"disk encryption set {keys.rpartition('/')[2]}"
-        checks += run_check(subject, lambda: _placed(arm, settings, subject, keys, "2023-04-02"))
-    return checks
+        yield from _find(
+            f"disk encryption set {keys.rpartition('/')[2]}",
+            lambda subject: [_placed(subject, arm.get(keys, "2023-04-02"), location)],
+        )
+
+
+def _find(subject: str, look: Callable[[str], Iterable[Check]]) -> list[Check]:
+    return run_check(subject, lambda: look(subject), explain_errors(f"looking for the {subject}", RefusedError))
 
 
 def _definition_path(arm: Arm, settings: Settings) -> str:
@@ -75,11 +80,10 @@ def _definition_path(arm: Arm, settings: Settings) -> str:
 
 
 def _definition(arm: Arm, settings: Settings, subject: str) -> list[Check]:
-    with explain_errors(f"reading the {subject}", RefusedError):
-        image = arm.get(_definition_path(arm, settings), _GALLERIES_API)
+    image = arm.get(_definition_path(arm, settings), _GALLERIES_API)
     if image is None:
         return [Check(subject, WRONG, "it does not exist", definition_of(settings).missing)]
-    found: _Definition = image["properties"]
+    found = image["properties"]
     features = {str(feature.get("name")).lower(): feature.get("value") for feature in found.get("features") or []}
     security = features.get("securitytype") or _STANDARD
     kind = f"{found.get('osType')}, {found.get('osState')}, {found.get('hyperVGeneration') or _FIRST}, {security}"
@@ -89,7 +93,7 @@ def _definition(arm: Arm, settings: Settings, subject: str) -> list[Check]:
     ] or [Check(subject, OK, kind)]
 
 
-def _wrong_kind(subject: str, found: _Definition, generation: int) -> Iterator[Check]:
+def _wrong_kind(subject: str, found: Mapping[str, str], generation: int) -> Iterator[Check]:
     another = "write another definition to targets.azure.gallery.definition, or create one"
     has = found.get("hyperVGeneration") or _FIRST
     kinds = (
@@ -127,17 +131,12 @@ def _wrong_security(subject: str, actual: str, expected: str) -> Iterator[Check]
         )
 
 
-def _version(arm: Arm, settings: Settings, kubernetes: str) -> Iterator[Check]:
-    name, definition = fixed_version(settings, kubernetes), definition_of(settings)
-    if name is None:
-        return
-    subject = f"version {definition}/{name}"
+def _version(arm: Arm, settings: Settings, subject: str, name: str) -> Iterator[Check]:
     instead = "set targets.azure.gallery.version to date"
     if not is_version_name(name):
         yield Check(subject, WRONG, "a gallery version needs three integers", instead)
         return
-    with explain_errors(f"reading {subject}", RefusedError):
-        version = arm.get(f"{_definition_path(arm, settings)}/versions/{name}", _GALLERIES_API)
+    version = arm.get(f"{_definition_path(arm, settings)}/versions/{name}", _GALLERIES_API)
     state = (version or {}).get("properties", {}).get("provisioningState")
     if version is None:
         yield Check(subject, OK, "the version is free")
@@ -154,18 +153,12 @@ def _version(arm: Arm, settings: Settings, kubernetes: str) -> Iterator[Check]:
             subject,
             WRONG,
             f"it exists already ({state}), and imagegen never overwrites a version",
-            f"{instead}, or delete it: `{definition.deletion(name)}`",
+            f"{instead}, or delete it: `{definition_of(settings).deletion(name)}`",
         )
 
 
-def _placed(arm: Arm, settings: Settings, subject: str, path: str, version: str) -> Iterator[Check]:
+def _placed(subject: str, resource: Mapping[str, object] | None, location: str) -> Check:
     """Check that a resource exists in the build region."""
-    with explain_errors(f"looking for the {subject}", RefusedError):
-        resource = arm.get(path, version)
-    yield _check_location(subject, resource, settings.location)
-
-
-def _check_location(subject: str, resource: Mapping[str, object] | None, location: str) -> Check:
     if resource is None:
         return Check(subject, WRONG, "it does not exist", "create it, or correct targets.azure")
     region = region_key(str(resource.get("location", "")))
@@ -179,11 +172,9 @@ def _check_location(subject: str, resource: Mapping[str, object] | None, locatio
     return Check(subject, OK, f"in {region}")
 
 
-def _vault(arm: Arm, settings: Settings, group: str) -> Iterator[Check]:
-    name, subject = settings.key_vault, f"key vault {settings.key_vault}"
-    with explain_errors(f"looking for the {subject}", RefusedError):
-        found = arm.get(f"{group}/providers/Microsoft.KeyVault/vaults/{name}", "2023-07-01")
-    placed = _check_location(subject, found, settings.location)
+def _vault(arm: Arm, subject: str, group: str, name: str, location: str) -> Iterator[Check]:
+    found = arm.get(f"{group}/providers/Microsoft.KeyVault/vaults/{name}", "2023-07-01")
+    placed = _placed(subject, found, location)
     if found is not None and placed.verdict == OK and not found.get("properties", {}).get("enabledForDeployment"):
         yield Check(
             subject,
@@ -195,20 +186,17 @@ def _vault(arm: Arm, settings: Settings, group: str) -> Iterator[Check]:
         yield placed
 
 
-def _network(arm: Arm, settings: Settings) -> list[Check]:
-    name, group = str(settings.network.virtual_network), settings.network.resource_group
-    subject = f"virtual network {name}"
-    with explain_errors(f"looking for the {subject}", RefusedError):
-        if group:
-            single = arm.get(f"{arm.root}/resourceGroups/{group}/{_NETWORKS}/{name}", _NETWORKS_API)
-            found = [single] if single else []
-        else:
-            networks = arm.listed(f"{arm.root}/{_NETWORKS}", _NETWORKS_API)
-            found = [network for network in networks if str(network["name"]).lower() == name.lower()]
+def _network(arm: Arm, settings: Settings, subject: str, name: str) -> list[Check]:
+    if group := settings.network.resource_group:
+        single = arm.get(f"{arm.root}/resourceGroups/{group}/{_NETWORKS}/{name}", _NETWORKS_API)
+        found = [single] if single else []
+    else:
+        networks = arm.listed(f"{arm.root}/{_NETWORKS}", _NETWORKS_API)
+        found = [network for network in networks if str(network["name"]).lower() == name.lower()]
     if len(found) > 1:
         instead = "set targets.azure.network.resource_group and subnet"
         return [Check(subject, WRONG, f"{len(found)} networks have this name", instead)]
-    placed = _check_location(subject, found[0] if found else None, settings.location)
+    placed = _placed(subject, found[0] if found else None, settings.location)
     if placed.verdict != OK:
         return [placed]
     names = [subnet["name"] for subnet in found[0].get("properties", {}).get("subnets", [])]

@@ -153,8 +153,12 @@ def mark(
     if version is None:
         raise PublishError(f"another update of {image.name} did not end within {MARK_LIMIT_S / 60:g} minutes")
     # polling=False: publishing waits for the end of the update.
-    update = GalleryImageVersionUpdate(tags={**(version.tags or {}), REPORT: report})
-    client.gallery_image_versions.begin_update(*definition.path, name, update, polling=False)
+    client.gallery_image_versions.begin_update(
+        *definition.path,
+        name,
+        GalleryImageVersionUpdate(tags={**(version.tags or {}), REPORT: report}),
+        polling=False,
+    )
 
 
 def is_settled(version: GalleryImageVersion) -> bool:
@@ -265,8 +269,7 @@ def fixed_version(settings: Settings, kubernetes: str) -> str | None:
 
 def is_version_name(text: str) -> bool:
     """Whether a gallery accepts the text as a version: three integers of 32 bits."""
-    match = re.fullmatch(r"([0-9]+)\.([0-9]+)\.([0-9]+)", text)
-    return match is not None and max(map(int, match.groups())) < 2**31
+    return re.fullmatch(r"[0-9]+(\.[0-9]+){2}", text) is not None and max(map(int, text.split("."))) < 2**31
 
 
 def _check_free(
@@ -277,9 +280,9 @@ def _check_free(
     taken: Mapping[str, GalleryImageVersion],
 ) -> None:
     if not is_version_name(version):
-        what = f"Kubernetes {version}" if rule == "kubernetes" else version
         raise RefusedError(
-            f"{what} is not a valid gallery version: it needs three integers",
+            f"{'Kubernetes ' if rule == 'kubernetes' else ''}{version} is not a valid gallery version: "
+            "it needs three integers",
             hint="set targets.azure.gallery.version to date",
         )
     if version not in taken:

@@ -161,11 +161,11 @@ def _resources(arm: Arm, group: str, deployments: Sequence[_Deployment]) -> list
 def _deployments(arm: Arm, group: str) -> Iterator[_Deployment]:
     for deployment in arm.listed(f"{group}/providers/Microsoft.Resources/deployments", _RESOURCES_API):
         if name := _DEPLOYMENT_NAME.match(deployment["name"]):
-            exported = arm.post(f"{deployment['id']}/exportTemplate", _RESOURCES_API) or {}
+            exported = arm.send("POST", f"{deployment['id']}/exportTemplate", _RESOURCES_API) or {}
             tagged = (resource.get("tags") or {} for resource in exported.get("template", {}).get("resources", []))
             if tags := next((tags for tags in tagged if RUN_ID in tags), None):
-                state = deployment["properties"]["provisioningState"]
-                yield name["suffix"].lower(), tags, _leftover(DEPLOYMENT, deployment, tags, state)
+                leftover = _leftover(DEPLOYMENT, deployment, tags, deployment["properties"]["provisioningState"])
+                yield name["suffix"].lower(), tags, leftover
 
 
 def _deleted_vaults(arm: Arm) -> Iterator[Leftover]:
@@ -191,8 +191,7 @@ def _versions(compute: ComputeManagementClient, place: Place) -> Iterator[Leftov
     for version in versions:
         tags = version.tags or {}
         # A version that was published has no expiry.
-        is_published = RUN_ID not in tags or EXPIRES_AT not in tags
-        if not is_published and not gallery.is_built(compute, definition, version, place.location):
+        if tags.keys() >= {RUN_ID, EXPIRES_AT} and not gallery.is_built(compute, definition, version, place.location):
             resource = {"id": version.id, "name": f"{definition}/{version.name}", "location": version.location}
             yield _leftover(VERSION, resource, tags, gallery.state_word(version.provisioning_state))
 
@@ -210,10 +209,9 @@ def _secrets(arm: Arm, group: str, vault: str) -> Iterator[Leftover]:
             # A name with an invalid time is not from imagegen.
             continue
         # Longer than any build. The journal of a run detects an ended run earlier.
-        expires = began + datetime.timedelta(days=7)
-        tags = {RUN_ID: match["run"], EXPIRES_AT: expires.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        until = (began + datetime.timedelta(days=7)).strftime("%Y-%m-%dT%H:%M:%SZ")
         place = {"id": f"{root}/secrets/{name}", "name": f"{vault}/{name}", "location": secret.get("location", "")}
-        yield _leftover(SECRET, place, tags, "")
+        yield _leftover(SECRET, place, {RUN_ID: match["run"], EXPIRES_AT: until}, "")
 
 
 def _leftover(kind: str, resource: Mapping[str, Any], tags: Mapping[str, str], state: str) -> Leftover:
@@ -269,13 +267,13 @@ def _remove_one(arm: Arm, leftover: Leftover, clock: Clock, delete_secret: Delet
         if leftover.kind == VERSION and (change := _change_of(arm.get(leftover.id, version), leftover)):
             return f"it has changed since it was listed: {change}"
         if leftover.kind == DELETED_VAULT:
-            arm.post(f"{leftover.id}/purge", version)
+            arm.send("POST", f"{leftover.id}/purge", version)
         elif leftover.kind == SECRET:
             # The Resource Manager lists secrets, but cannot delete them.
             vault, _, secret = leftover.name.partition("/")
             delete_secret(vault, secret)
         else:
-            arm.delete(leftover.id, version)
+            arm.send("DELETE", leftover.id, version)
         is_gone = wait_for(lambda: arm.get(leftover.id, version) is None or None, limit_s=LIMIT_S, clock=clock)
     except AzureError as error:
         if isinstance(error, HttpResponseError) and error.error is not None and error.error.code:

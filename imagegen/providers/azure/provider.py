@@ -79,7 +79,7 @@ def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: C
     try:
         with (
             explain_errors(f"deleting the builder's certificate from the key vault {name}", BuildError),
-            credential_for(run.environ, auth, subscription_of(run.environ, auth)) as credential,
+            credential_for(run.environ, auth) as credential,
         ):
             remains.delete_secret(credential, name, secret)
     except ImagegenError as error:
@@ -89,9 +89,8 @@ def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: C
 
 def place(settings: Settings, run: RunFacts) -> Place:
     """The subscription, the gallery, and the operator's own resource group and key vault, if any."""
-    subscription = subscription_of(run.environ, settings.auth)
     return Place(
-        auth=PlaceAuth(**settings.auth.model_dump() | {"subscription_id": subscription}),
+        auth=PlaceAuth(**settings.auth.model_dump() | {"subscription_id": subscription_of(run.environ, settings.auth)}),
         location=settings.location,
         build_resource_group=settings.build_resource_group,
         key_vault=settings.key_vault,
@@ -133,7 +132,7 @@ def remove(place: Place, leftovers: Sequence[Leftover], run: RunFacts) -> Iterat
     with (
         explain_errors("removing leftovers", PublishError),
         resource_manager(run.environ, place.auth) as arm,
-        credential_for(run.environ, place.auth, arm.subscription) as credential,
+        credential_for(run.environ, place.auth) as credential,
     ):
         yield from remains.remove(arm, leftovers, Clock(), functools.partial(remains.delete_secret, credential))
 

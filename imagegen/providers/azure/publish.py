@@ -78,8 +78,10 @@ class _Publishing:
     def missing(self, version: GalleryImageVersion) -> list[str]:
         """The regions of the plan without a complete replica, or with too few copies."""
         profile = version.publishing_profile
-        targets = (profile.target_regions if profile else None) or []
-        copies = {region_key(target.name): target.regional_replica_count or 1 for target in targets}
+        copies = {
+            region_key(target.name): target.regional_replica_count or 1
+            for target in (profile.target_regions if profile else None) or []
+        }
         replicas = replication(version)
         return [
             region
@@ -93,8 +95,9 @@ class _Publishing:
 
     def is_done(self, version: GalleryImageVersion) -> bool:
         """Whether the update has ended, successfully or not. A poll right after it may still show the old state."""
-        has_ended = self.has_failed(version) or (not self.missing(version) and self.is_visible(version))
-        return is_settled(version) and has_ended
+        return is_settled(version) and (
+            self.has_failed(version) or (not self.missing(version) and self.is_visible(version))
+        )
 
     def has_failed(self, version: GalleryImageVersion) -> bool:
         return version.provisioning_state == FAILED or any(
@@ -113,9 +116,8 @@ class _Publishing:
                 )
             left -= 1
             with explain_errors(f"replicating {self.label}", PublishError):
-                is_accepted = self.update(version, may_fail=left > 0)
-            if is_accepted:
-                return self.settle_update(version, missing), len(missing)
+                if self.update(version, may_fail=left > 0):
+                    return self.settle_update(version, missing), len(missing)
             # After another run's update or a transient error, the new state decides.
             self.clock.pause(ATTEMPT_PAUSE_S)
             version = self.settle(is_settled, "waiting for another update of {}")

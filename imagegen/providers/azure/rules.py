@@ -97,9 +97,8 @@ def azure_replica_in_build_region(target: Target) -> Iterator[Finding]:
 
 @rule("azure-public-cloud", ERROR, "Locations must be in Azure's public cloud")
 def azure_public_cloud(target: Target) -> Iterator[Finding]:
-    rows = table("clouds")["azure_clouds"]
     for path, location in _locations(target.settings).items():
-        if row := next((row for row in rows if location.startswith(row["prefix"])), None):
+        if row := next((row for row in table("clouds")["azure_clouds"] if location.startswith(row["prefix"])), None):
             yield Finding(
                 path,
                 f"{location} is in another Azure cloud ({row['cloud']}), which imagegen does not support yet",
@@ -221,9 +220,8 @@ def azure_security_generation(target: Target) -> Iterator[Finding]:
 
 @rule("azure-network-named", ERROR, "Settings of a network of your own require virtual_network")
 def azure_network_named(target: Target) -> Iterator[Finding]:
-    network = target.settings.network
     for key in ("subnet", "resource_group", "public_address"):
-        if getattr(network, key) and not network.virtual_network:
+        if getattr(target.settings.network, key) and not target.settings.network.virtual_network:
             yield Finding(
                 ("network", key),
                 f"{key} applies only to a virtual_network, and the builder gets a temporary network",
@@ -337,10 +335,10 @@ def azure_tag_count(target: Target) -> Iterator[Finding]:
 def azure_location_known(target: Target) -> Iterator[Finding]:
     """The rule azure-public-cloud rejects the regions of other Azure clouds."""
     other_clouds = tuple(row["prefix"] for row in table("clouds")["azure_clouds"])
-    regions = _locations(target.settings).items()
-    yield from find_unknown_regions(
-        "azure", "Azure", {path: region for path, region in regions if not region.startswith(other_clouds)}
-    )
+    regions = {
+        path: region for path, region in _locations(target.settings).items() if not region.startswith(other_clouds)
+    }
+    yield from find_unknown_regions("azure", "Azure", regions)
 
 
 @rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")

@@ -262,17 +262,13 @@ class Settings(TargetSettings):
     def build_json(self) -> dict[str, object]:
         """Without the base image, which the lock pins, and without the number of the gallery version."""
         build = self.model_dump(mode="json", exclude={"base_image", "generation", "gallery", "publish"})
-        gallery = self.gallery
         return {
             **build,
             "allowed_cidrs": build["network"].pop("allowed_cidrs"),
-            "resource_group": gallery.resource_group,
-            "gallery": gallery.name,
-            "definition": gallery.definition,
-            "storage": gallery.storage,
+            "gallery": self.gallery.name,
+            **self.gallery.model_dump(mode="json", include={"resource_group", "definition", "storage"}),
         }
 
     def publish_json(self) -> dict[str, object]:
         """The regions, the replicas in each, and how the gallery version is numbered."""
-        publish = self.publish
-        return {"regions": publish.regions, "replicas": publish.replicas, "version": self.gallery.version}
+        return {**self.publish.model_dump(include={"regions", "replicas"}), "version": self.gallery.version}

@@ -51,24 +51,19 @@ def look_up_base(client: ComputeManagementClient, request: Mapping[str, str]) ->
     version = max(versions, key=Version, default=None)
     if version is None:
         raise ConfigError(f"there is no base image {label} in {path[0]}", hint=hint)
-    if "generation" in request:
-        _check_generation(client, path, version, request["generation"])
+    if wanted := request.get("generation"):
+        exact = ":".join((*path[1:], version))
+        with explain_errors(f"reading the base image {exact}", RefusedError):
+            generation = client.virtual_machine_images.get(*path, version).hyper_v_generation
+        if generation is not None and generation != f"V{wanted}":
+            raise ConfigError(
+                f"the base image {exact} has generation {generation.removeprefix('V')}, not {wanted}",
+                hint="set targets.azure.generation to the image's generation, "
+                "or choose its sku of the other generation",
+            )
     return LockedBase(
         request=dict(request), identity={**identity, "version": version}, place={"location": request["location"]}
     )
-
-
-def _check_generation(
-    client: ComputeManagementClient, path: tuple[str, str, str, str], version: str, wanted: str
-) -> None:
-    label = ":".join((*path[1:], version))
-    with explain_errors(f"reading the base image {label}", RefusedError):
-        generation = client.virtual_machine_images.get(*path, version).hyper_v_generation
-    if generation is not None and generation != f"V{wanted}":
-        raise ConfigError(
-            f"the base image {label} has generation {generation.removeprefix('V')}, not {wanted}",
-            hint="set targets.azure.generation to the image's generation, or choose its sku of the other generation",
-        )
 
 
 def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:
