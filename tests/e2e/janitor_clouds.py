@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
 from imagegen.rehearsal.clouds.aws import moto_call
-from imagegen.rehearsal.clouds.aws.edge import Aws
-from imagegen.rehearsal.clouds.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
+from imagegen.rehearsal.clouds.aws.base_images import DEFAULT_IMAGES, base_ami_id
+from imagegen.rehearsal.clouds.aws.cloud import Aws
 from imagegen.rehearsal.clouds.azure import groups, vaults
-from imagegen.rehearsal.clouds.azure.edge import Azure
+from imagegen.rehearsal.clouds.azure.cloud import Azure
 from imagegen.rehearsal.clouds.azure.resources import GroupId, Resource, new_resource
 from imagegen.rehearsal.network.messages import Request
 from tests.e2e.rehearsal_support import cloud_of
@@ -96,7 +96,7 @@ class AwsWorld:
 
     def _instance(self, group: str, tags: Mapping[str, str]) -> str:
         backend = self._ec2
-        image = stock_ami_id(_REGION, DEFAULT_IMAGES[0].name)
+        image = base_ami_id(_REGION, DEFAULT_IMAGES[0].name)
         reservation = backend.run_instances(
             image,
             1,
@@ -134,23 +134,23 @@ class AzureWorld:
     )
 
     def __init__(self, sandbox: Sandbox, living_until: str) -> None:
-        self._world = cloud_of(sandbox.network, Azure)._world
+        self._state = cloud_of(sandbox.network, Azure)._state
         for number, tags in enumerate(({}, *_foreign(living_until))):
             group = self._group(f"pkr-Resource-Group-somebody{number:02}", tags)
             self._put(group, "Microsoft.Network/virtualNetworks", f"pkrvnsomebody{number:02}", tags)
             vault = self._put(group, vaults.VAULT, f"pkrkvsomebody{number:02}", tags)
-            vaults.soft_delete(self._world, vault)
+            vaults.soft_delete(self._state, vault)
         expired = {RUN_ID: ELSEWHERE, EXPIRES_AT: LONG_AGO, IMAGE_ID: "0"}
         # A vault of a dead run that nobody may purge: it goes by itself.
         home = self._group("elsewhere", {})
         protected = self._put(home, vaults.VAULT, "pkrkvprotected1", expired)
         protected["properties"]["enablePurgeProtection"] = True
-        vaults.soft_delete(self._world, protected)
+        vaults.soft_delete(self._state, protected)
         # Not Packer's by its name, whatever it wears; and a version that is finished and was never published.
         self._put(self._group("production", expired), "Microsoft.Network/virtualNetworks", "backbone", expired)
-        [definition] = self._world.resources.of_type("Microsoft.Compute/galleries/images")
+        [definition] = self._state.resources.of_type("Microsoft.Compute/galleries/images")
         version = {"id": f"{definition['id']}/versions/2026.101.0", "name": "2026.101.0", "tags": expired}
-        self._world.resources.put(
+        self._state.resources.put(
             {
                 **version,
                 "type": "Microsoft.Compute/galleries/images/versions",
@@ -160,7 +160,7 @@ class AzureWorld:
         )
 
     def everything(self) -> Everything:
-        found: list[Resource] = [*self._world.resources.below("/subscriptions"), *self._world.deleted_vaults.values()]
+        found: list[Resource] = [*self._state.resources.below("/subscriptions"), *self._state.deleted_vaults.values()]
         return {
             (each["type"], each["id"]): (
                 each.get("properties", {}).get("provisioningState", ""),
@@ -174,12 +174,12 @@ class AzureWorld:
         return kind == "Microsoft.Compute/galleries/images/versions" and state == "Succeeded"
 
     def _group(self, name: str, tags: Mapping[str, str]) -> GroupId:
-        group = GroupId(self._world.application.subscription, name)
-        self._world.resources.put(groups.make(group, "westeurope", dict(tags)))
+        group = GroupId(self._state.application.subscription, name)
+        self._state.resources.put(groups.make(group, "westeurope", dict(tags)))
         return group
 
     def _put(self, group: GroupId, kind: str, name: str, tags: Mapping[str, str]) -> Resource:
-        return self._world.resources.put(new_resource(group, kind, name, "westeurope", {}, dict(tags)))
+        return self._state.resources.put(new_resource(group, kind, name, "westeurope", {}, dict(tags)))
 
 
 def _foreign(living_until: str) -> tuple[dict[str, str], ...]:

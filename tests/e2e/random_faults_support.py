@@ -37,13 +37,13 @@ from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
 from imagegen.providers.waiting import Clock
 from imagegen.rehearsal.clouds.aws import moto_call
-from imagegen.rehearsal.clouds.aws.edge import Aws, AwsOptions
-from imagegen.rehearsal.clouds.aws.images import MadeAmi
+from imagegen.rehearsal.clouds.aws.cloud import Aws, AwsOptions
+from imagegen.rehearsal.clouds.aws.images import BuiltAmi
 from imagegen.rehearsal.clouds.azure import arm, versions
-from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions
 from imagegen.rehearsal.clouds.azure.machines import MACHINE
 from imagegen.rehearsal.clouds.azure.resources import GroupId, new_resource, region
-from imagegen.rehearsal.clouds.azure.world import Call, VmState
+from imagegen.rehearsal.clouds.azure.state import Call, VmState
 from imagegen.rehearsal.network.journal import Injections
 from imagegen.rehearsal.network.machine import MachineIdentity
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
@@ -123,12 +123,12 @@ class PlayedAws(PlayedCloud):
         self.made += 1
         name = f"capa-ami-{plan.short_id}-{self.made}"
         image = moto_call.ec2(self.home).register_image(name, "an image")
-        image.__class__ = MadeAmi
+        image.__class__ = BuiltAmi
         image.root_device_type = "ebs"
         tags = {"Name": name, IMAGE_ID: plan.image_id, RUN_ID: variables["run_id"], **_label_tags(variables)}
         image.add_tags({**tags, EXPIRES_AT: variables["expires_at"] if self.packer_dies else NEVER})
         if self.packer_dies:
-            self._aws._images._begin(self.home, image, _LOOKS)
+            self._aws._images._mark_pending(self.home, image, _LOOKS)
         return f"{self.home}:{image.id}"
 
     def make_newer(self, plan: BuildPlan, variables: Mapping[str, str]) -> str:
@@ -178,7 +178,7 @@ class PlayedAzure(PlayedCloud):
         self.environ = azure.credentials
         self.home, self.away = home, away
         self.failing = failing
-        self._world = azure._world
+        self._state = azure._state
 
     def make_image(self, plan: BuildPlan, variables: Mapping[str, str]) -> str:
         """As Packer leaves it: captured from a machine that is deallocated and generalised, not in latest yet.
@@ -186,14 +186,14 @@ class PlayedAzure(PlayedCloud):
         Its artifact's id.
         """
         self.made += 1
-        gallery, world = cast("BuildPlan[AzureSettings]", plan).settings.gallery, self._world
-        builders = GroupId(world.application.subscription, "builders")
+        gallery, state = cast("BuildPlan[AzureSettings]", plan).settings.gallery, self._state
+        builders = GroupId(state.application.subscription, "builders")
         machine = new_resource(builders, MACHINE, f"vm-{self.made}", self.home, {}, None)
-        world.resources.put(machine)
+        state.resources.put(machine)
         identity = MachineIdentity("azure", machine["id"], "203.0.113.9", "image", "packer", "password")
-        world.machines[machine["id"].lower()] = VmState(identity, "V2", "", "", power="deallocated", generalized=True)
+        state.machines[machine["id"].lower()] = VmState(identity, "V2", "", "", power="deallocated", generalized=True)
         names = {
-            "subscription": world.application.subscription,
+            "subscription": state.application.subscription,
             "group": gallery.resource_group,
             "gallery": gallery.name,
             "image": gallery.definition,
@@ -211,8 +211,8 @@ class PlayedAzure(PlayedCloud):
             },
         }
         call = Call(Request("PUT", arm.HOST, "", body=json.dumps(body).encode()), names)
-        versions.put(world, call)
-        while (version := json.loads(versions.get(world, call).body))["properties"]["provisioningState"] == "Creating":
+        versions.put(state, call)
+        while (version := json.loads(versions.get(state, call).body))["properties"]["provisioningState"] == "Creating":
             pass
         return str(version["id"])
 
@@ -222,13 +222,13 @@ class PlayedAzure(PlayedCloud):
         return self.make_image(plan, {**variables, "gallery_image_version": f"{major}.{minor}.{int(patch) + 1}"})
 
     def tags(self, artifact: str) -> dict[str, str]:
-        return next(dict(it["tags"]) for it in self._world.resources.of_type(versions.VERSION) if it["id"] == artifact)
+        return next(dict(it["tags"]) for it in self._state.resources.of_type(versions.VERSION) if it["id"] == artifact)
 
     def usable(self) -> dict[str, int]:
         """How many versions there are in each region that are shown."""
         shown = [
             {region(target["name"]) for target in version["properties"]["publishingProfile"]["targetRegions"]}
-            for version in self._world.resources.of_type(versions.VERSION)
+            for version in self._state.resources.of_type(versions.VERSION)
             if version["properties"]["provisioningState"] == "Succeeded"
             and not version["properties"]["publishingProfile"]["excludeFromLatest"]
         ]
@@ -236,7 +236,7 @@ class PlayedAzure(PlayedCloud):
 
     def check_end(self) -> None:
         """What is published does not expire."""
-        for version in self._world.resources.of_type(versions.VERSION):
+        for version in self._state.resources.of_type(versions.VERSION):
             assert RUN_ID in version["tags"]
             assert EXPIRES_AT not in version["tags"]
 
@@ -346,7 +346,7 @@ class Product:
         settings = self.loaded.specs["azure"].settings
         assert isinstance(settings, AzureSettings)
         failing: dict[str, str] = {}
-        azure = Azure(dataclasses.replace(options, failing=failing), lambda _: None)
+        azure = Azure(dataclasses.replace(options, failing_regions=failing), lambda _: None)
         self.cloud = PlayedAzure(azure, failing, settings.location, *settings.publish.regions)
         yield self.cloud
 

@@ -21,7 +21,7 @@ from imagegen.errors import BuildError, ExitCode
 from imagegen.files import write_tree
 from imagegen.providers.provider import provider
 from imagegen.rehearsal import rehearse
-from imagegen.rehearsal.clouds.aws.stock_images import DEFAULT_IMAGES, stock_ami_id
+from imagegen.rehearsal.clouds.aws.base_images import DEFAULT_IMAGES, base_ami_id
 from imagegen.rehearsal.clouds.azure.options import default_marketplace
 from imagegen.rehearsal.preparation import prepare_setup
 from imagegen.rehearsal.sandbox import Sandbox
@@ -127,7 +127,7 @@ def _stock_base(config: loading.Loaded, target: str) -> LockedBase:
         )
     found = [image for image in DEFAULT_IMAGES if fnmatch.fnmatchcase(image.name, request["name"])]
     name = max(found, key=lambda image: image.created).name
-    place = {"region": request["region"], "ami_id": stock_ami_id(request["region"], name)}
+    place = {"region": request["region"], "ami_id": base_ami_id(request["region"], name)}
     return LockedBase(request=request, identity={"owner": request["owner"], "name": name}, place=place)
 
 

@@ -20,9 +20,9 @@ from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
 from imagegen.providers import RunFacts
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.provider import provider
-from imagegen.rehearsal.clouds.aws.edge import AwsOptions
-from imagegen.rehearsal.clouds.aws.standing import Standing
-from imagegen.rehearsal.clouds.aws.stock_images import own_base
+from imagegen.rehearsal.clouds.aws.base_images import custom_image
+from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
+from imagegen.rehearsal.clouds.aws.existing_resources import ExistingResources
 from imagegen.rehearsal.network.network import Network
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 _DEADLINE_S = 120
-_BASE = own_base("hardened-windows-2022-*", "111122223333")
+_BASE = custom_image("hardened-windows-2022-*", "111122223333")
 _NETWORK: dict[str, Any] = {
     "vpc_id": "vpc-0123456789abcdef0",
     "subnet_id": "subnet-0123456789abcdef0",
@@ -64,7 +64,7 @@ _EVERYTHING: dict[str, Any] = {
     "tags": {"team": "platform", "imagegen_name": "another"},
     "publish": {"regions": ["us-east-1"]},
 }
-_STANDING = Standing(
+_STANDING = ExistingResources(
     vpc_id=_NETWORK["vpc_id"],
     subnet_id=_NETWORK["subnet_id"],
     security_group_ids=tuple(_NETWORK["security_group_ids"]),
@@ -99,7 +99,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network
             return guests.enter_context(server).port
 
         profile = (_EVERYTHING["auth"]["profile"], tmp_path / "credentials")
-        aws = AwsOptions(regions=("eu-west-1", "us-east-1"), standing=_STANDING, images=(_BASE,), profile=profile)
+        aws = AwsOptions(regions=("eu-west-1", "us-east-1"), existing=_STANDING, images=(_BASE,), profile=profile)
         net = guests.enter_context(Network(tmp_path / "network", [aws], on_machine=start))
         wanted = net.child_environ(os.environ)
         for name in set(os.environ) - set(wanted):

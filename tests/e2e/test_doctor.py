@@ -12,9 +12,9 @@ import pytest
 
 from imagegen.build import process
 from imagegen.errors import ExitCode
-from imagegen.rehearsal.clouds.aws.account import Limits
-from imagegen.rehearsal.clouds.aws.edge import AwsOptions
-from imagegen.rehearsal.clouds.azure.edge import AzureOptions
+from imagegen.rehearsal.clouds.aws.account import AccountLimits
+from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
+from imagegen.rehearsal.clouds.azure.cloud import AzureOptions
 from imagegen.rehearsal.clouds.azure.options import Size, default_sizes
 from tests.e2e.rehearsal_support import CONFIG, DEADLINE_S, TARGETS, imagegen, options_of, sandbox_of, setup_of
 
@@ -67,9 +67,9 @@ def test_everything_is_ok_where_everything_is_there_and_nothing_is_made(target: 
 def _spoilt(setup: SandboxSetup) -> SandboxSetup:
     """An account in which a build would fail for several reasons at once."""
     if isinstance(setup.cloud_options, AwsOptions):
-        limits = Limits(
+        limits = AccountLimits(
             disabled_regions=frozenset({"us-west-2"}),
-            denied=frozenset({"ec2:CreateKeyPair"}),
+            denied_actions=frozenset({"ec2:CreateKeyPair"}),
             not_offered=frozenset({"m6i.large"}),
             quotas={"L-1216C47A": 1},
         )
@@ -82,7 +82,7 @@ def _spoilt(setup: SandboxSetup) -> SandboxSetup:
         absent_regions=frozenset({"westus3"}),
         sizes={**default_sizes(), "Standard_D4as_v5": Size("f", 4, restricted="NotAvailableForSubscription")},
         usages={"cores": (98, 100)},
-        denied=frozenset({"Microsoft.Compute/galleries/images/versions/write"}),
+        denied_actions=frozenset({"Microsoft.Compute/galleries/images/versions/write"}),
     )
     return dataclasses.replace(setup, cloud_options=options)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.clouds.azure.edge import Azure
+from imagegen.rehearsal.clouds.azure.cloud import Azure
 from tests.e2e.rehearsal_support import rehearse_tree, rendered
 
 if TYPE_CHECKING:

@@ -26,9 +26,9 @@ from imagegen.leftovers.recording import read_runs, warn_of_leftovers
 from imagegen.providers import RunFacts
 from imagegen.providers.provider import provider
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID
-from imagegen.rehearsal.clouds.aws.edge import AwsOptions
+from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
 from imagegen.rehearsal.clouds.aws.tagging import tag_specifications
-from imagegen.rehearsal.clouds.azure.edge import AzureOptions
+from imagegen.rehearsal.clouds.azure.cloud import AzureOptions
 from imagegen.rehearsal.network.messages import Response
 from tests.conftest import TODAY, load_today
 from tests.e2e.janitor_clouds import FAR_OFF, LIVING, LONG_AGO, WORLDS, AzureWorld
@@ -316,7 +316,7 @@ def test_in_a_group_of_the_operators_single_things_go_and_the_group_stays(
     asked = loading.ConfigRequest(CONFIG, TODAY, (f"targets.azure.build_resource_group={_GROUP}",))
     config = loading.load(asked)
     setup = setup_of("azure", tmp_path / "out", config)
-    options = dataclasses.replace(options_of(setup, AzureOptions), refuses_used=True)
+    options = dataclasses.replace(options_of(setup, AzureOptions), rejects_used=True)
     setup = dataclasses.replace(setup, tree=lambda: tmp_path / "tree", cloud_options=options)
     tree = Tree(pipeline.render_tree(pipeline.decide(pipeline.prepare_target(config, "azure"), stock_lock(config))))
     # The plugin at hand does what is asked here as well, and leaves its disk behind, for which a newer one is wanted.

@@ -18,9 +18,9 @@ from azure.mgmt.compute.models import TargetRegion
 from imagegen.build import process
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
-from imagegen.rehearsal.clouds.aws.edge import AwsOptions
-from imagegen.rehearsal.clouds.aws.stock_images import stock_ami_id
-from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.aws.base_images import base_ami_id
+from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
+from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions
 from imagegen.rehearsal.clouds.azure.options import GalleryDefinition
 from imagegen.rehearsal.network.messages import HANG_UP, Response
 from imagegen.rehearsal.network.network import Network
@@ -207,7 +207,7 @@ def _ec2(region: str) -> EC2Client:
 def test_packer_builds_an_ami(inside: Network, tools: Toolchain, tmp_path: Path) -> None:
     (tmp_path / "tree.pkr.hcl").write_text(_AWS_TREE)
     (tmp_path / "user-data.txt").write_text(_USER_DATA)
-    ended = _build(inside, tools, tmp_path, "-var", f"source_ami={stock_ami_id('eu-west-1', _BASE)}")
+    ended = _build(inside, tools, tmp_path, "-var", f"source_ami={base_ami_id('eu-west-1', _BASE)}")
     assert (ended.returncode, inside.faults) == (0, []), ended.stdout
     [machine] = inside.machines
     assert (machine.image, machine.user_data) == (_BASE, _USER_DATA.encode())
@@ -227,10 +227,10 @@ def test_packer_builds_an_ami(inside: Network, tools: Toolchain, tmp_path: Path)
 def test_packer_fails_by_name_without_the_bootstrap(network: Network, tools: Toolchain, tmp_path: Path) -> None:
     (tmp_path / "tree.pkr.hcl").write_text(_AWS_TREE.replace('"30s"', '"5s"'))
     (tmp_path / "user-data.txt").write_text("#!/bin/sh\n")
-    ended = _build(network, tools, tmp_path, "-var", f"source_ami={stock_ami_id('eu-west-1', _BASE)}")
+    ended = _build(network, tools, tmp_path, "-var", f"source_ami={base_ami_id('eu-west-1', _BASE)}")
     assert ended.returncode == 1
     first, *others = network.faults
-    assert first.endswith("holds no <powershell> bootstrap")
+    assert first.endswith("has no <powershell> script")
     # Packer may knock once more while the machine goes, and is told that; anything else is a fault of its own.
     assert [fault for fault in others if not fault.endswith((" is shutting-down", " is terminated"))] == []
 
@@ -260,7 +260,7 @@ def test_boto3_publishes_a_copy(inside: Network) -> None:
     )["Images"]
     newest = max(base, key=lambda image: image["CreationDate"])
     assert (newest["Name"], newest["ImageOwnerAlias"], newest["Platform"]) == (_BASE, "amazon", "windows")
-    assert newest["ImageId"] == stock_ami_id("eu-west-1", _BASE)
+    assert newest["ImageId"] == base_ami_id("eu-west-1", _BASE)
     copy = target.copy_image(Name="copy", SourceRegion="eu-west-1", SourceImageId=newest["ImageId"])["ImageId"]
     states = [target.describe_images(ImageIds=[copy])["Images"][0]["State"] for _ in range(2)]
     assert states == ["pending", "available"]

@@ -26,7 +26,7 @@ from imagegen.errors import ExitCode, ImagegenError
 from imagegen.providers.tags import ACCEPTED, REPORT
 from imagegen.rehearsal.clouds.aws import faults as aws
 from imagegen.rehearsal.clouds.aws import moto_call
-from imagegen.rehearsal.clouds.aws.images import MadeAmi
+from imagegen.rehearsal.clouds.aws.images import BuiltAmi
 from imagegen.rehearsal.clouds.azure import faults as azure
 from imagegen.rehearsal.faults.web_filter import BLOCKED_PAGE
 from imagegen.rehearsal.network.journal import Injection, Injections
@@ -108,7 +108,7 @@ def _unseen(_cloud: Cloud, _request: Request, own: Response) -> Response:
     return dataclasses.replace(own, body=body)
 
 
-class _FailedAmi(MadeAmi):
+class _FailedAmi(BuiltAmi):
     """It stays so, whoever sets another state."""
 
     @property

@@ -24,7 +24,7 @@ from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import process
 from imagegen.errors import ExitCode
 from imagegen.rehearsal import rehearse
-from imagegen.rehearsal.clouds.aws.edge import Aws
+from imagegen.rehearsal.clouds.aws.cloud import Aws
 from imagegen.scratch import scratch_folder
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import (

@@ -18,10 +18,10 @@ from imagegen.errors import ExitCode, RefusedError
 from imagegen.files import write_tree
 from imagegen.providers import RunFacts
 from imagegen.rehearsal.clouds.aws import faults as aws
-from imagegen.rehearsal.clouds.aws.fleets import not_started
-from imagegen.rehearsal.clouds.aws.instances import Refused
+from imagegen.rehearsal.clouds.aws.fleets import failed_answer
+from imagegen.rehearsal.clouds.aws.instances import AwsError
 from imagegen.rehearsal.clouds.azure import faults as azure
-from imagegen.rehearsal.clouds.azure.edge import Azure
+from imagegen.rehearsal.clouds.azure.cloud import Azure
 from imagegen.rehearsal.network.messages import Response
 from imagegen.rehearsal.preparation import reject_unsupported
 from tests.conftest import REPOSITORY, load_today
@@ -157,7 +157,7 @@ def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) ->
 
 # What Packer's plugin takes for an answer at once. InsufficientInstanceCapacity is none: EC2 sends it with status 500,
 # and the plugin asks ten times, for two minutes; as an answer of a fleet it asks again as well.
-_NO_SPOT = Refused(
+_NO_SPOT = AwsError(
     "UnfulfillableCapacity",
     "Unable to fulfill capacity due to your request configuration. Please adjust your request and try again.",
 )
@@ -223,7 +223,7 @@ def test_the_second_size_is_taken_where_the_first_cannot_be_had(target: str, tmp
 
 def test_the_only_size_on_spare_capacity_cannot_be_had(tmp_path: Path) -> None:
     with _sandbox("aws", tmp_path) as sandbox:
-        _refuse(sandbox, "aws", Response(200, not_started(_NO_SPOT), (("Content-Type", "text/xml"),)))
+        _refuse(sandbox, "aws", Response(200, failed_answer(_NO_SPOT), (("Content-Type", "text/xml"),)))
         sets = ("--set", "targets.aws.instance_types=[m6i.large]", "--set", "targets.aws.spot={}")
         done = _build(sandbox, "aws", tmp_path, *sets)
         assert sandbox.network.machines == []

@@ -31,7 +31,7 @@ HOME, AWAY = "us-east-1", "eu-west-1"
 def clients(aws_answer: Callable[[int, bytes], AWSResponse]) -> Iterator[Callable[[str], EC2Client]]:
     """The product's own clients, whose requests the rehearsal answers."""
     # Here and not above: this brings moto, which takes a second of every process that reads the tests.
-    from imagegen.rehearsal.clouds.aws.edge import Aws, AwsOptions
+    from imagegen.rehearsal.clouds.aws.cloud import Aws, AwsOptions
 
     aws = Aws(AwsOptions(regions=(HOME, AWAY)), lambda _: None)
 

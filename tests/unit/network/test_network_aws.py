@@ -31,7 +31,7 @@ class _Account:
 
     def __init__(self) -> None:
         # Here and not above: this brings moto, which takes a second of every process that reads the tests.
-        from imagegen.rehearsal.clouds.aws.edge import Aws, AwsOptions
+        from imagegen.rehearsal.clouds.aws.cloud import Aws, AwsOptions
 
         self.machines: list[MachineIdentity] = []
         self.aws = Aws(AwsOptions(regions=(_REGION, "us-east-1"), copy_polls=2), self.machines.append)
@@ -77,9 +77,9 @@ class _Account:
 
 
 def _stock_ami(region: str) -> str:
-    from imagegen.rehearsal.clouds.aws.stock_images import stock_ami_id
+    from imagegen.rehearsal.clouds.aws.base_images import base_ami_id
 
-    return stock_ami_id(region, _BASE)
+    return base_ami_id(region, _BASE)
 
 
 def _one(tag: str, text: str) -> str:
@@ -105,7 +105,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Account]:
 
 
 def test_only_one_network_owns_moto(account: _Account) -> None:
-    with pytest.raises(RuntimeError, match="per process"):
+    with pytest.raises(RuntimeError, match="moto has only one state"):
         account.aws.__enter__()
 
 
@@ -173,7 +173,7 @@ def test_another_rule_does_not_open_it(account: _Account, rule: dict[str, str]) 
     assert "has no rule for TCP 5986" in (account.aws.why_closed(account.machines[0].address) or "")
 
 
-@pytest.mark.parametrize(("user_data", "reason"), [(b"", "got no user data"), (b"#!/bin/sh", "no <powershell>")])
+@pytest.mark.parametrize(("user_data", "reason"), [(b"", "has no user data"), (b"#!/bin/sh", "no <powershell>")])
 def test_a_machine_without_a_bootstrap_stays_shut(account: _Account, user_data: bytes, reason: str) -> None:
     account.launch(user_data=user_data)
     account.admit()

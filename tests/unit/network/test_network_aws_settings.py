@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.clouds.aws.edge import Aws, AwsOptions
-from imagegen.rehearsal.clouds.aws.standing import Standing
-from imagegen.rehearsal.clouds.aws.stock_images import stock_ami_id
+from imagegen.rehearsal.clouds.aws.base_images import base_ami_id
+from imagegen.rehearsal.clouds.aws.cloud import Aws, AwsOptions
+from imagegen.rehearsal.clouds.aws.existing_resources import ExistingResources
 from imagegen.rehearsal.network.messages import Request
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.network.machine import MachineIdentity
 
 _REGION = "eu-west-1"
-_BASE = stock_ami_id(_REGION, "Windows_Server-2022-English-Core-Base-2026.11.11")
+_BASE = base_ami_id(_REGION, "Windows_Server-2022-English-Core-Base-2026.11.11")
 _SUBNET, _GROUP = "subnet-0123456789abcdef0", "sg-0123456789abcdef0"
-_STANDING = Standing("vpc-0123456789abcdef0", _SUBNET, (_GROUP,), "image-builder", private=True)
+_STANDING = ExistingResources("vpc-0123456789abcdef0", _SUBNET, (_GROUP,), "image-builder", private=True)
 _USER_DATA = base64.b64encode(b"<powershell>\nset up WinRM\n</powershell>").decode()
 _TEMPLATE = {
     "LaunchTemplateName": "t",
@@ -45,7 +45,7 @@ _FLEET = {
 class _Account:
     def __init__(self) -> None:
         self.machines: list[MachineIdentity] = []
-        self.aws = Aws(AwsOptions(regions=(_REGION,), standing=_STANDING, copy_polls=0), self.machines.append)
+        self.aws = Aws(AwsOptions(regions=(_REGION,), existing=_STANDING, copy_polls=0), self.machines.append)
 
     def ask(self, action: str, fields: dict[str, str], *, key: str = "AKIA", service: str = "ec2") -> tuple[int, str]:
         version = {"ec2": "2016-11-15", "iam": "2010-05-08", "sts": "2011-06-15"}[service]

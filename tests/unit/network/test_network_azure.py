@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions
 from imagegen.rehearsal.clouds.azure.options import GalleryDefinition
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 
@@ -160,7 +160,9 @@ class _Cloud:
         self.machines: list[MachineIdentity] = []
         wanted = GalleryDefinition("images", "gal", "win-2025", **definition)
         sets, reasons = {_KEYS_FAR_AWAY: "uksouth"}, {failing: "no quota"} if failing else {}
-        options = AzureOptions(definitions=(wanted,), inside=inside, encryption_sets=sets, failing=reasons)
+        options = AzureOptions(
+            definitions=(wanted,), operator_network=inside, encryption_sets=sets, failing_regions=reasons
+        )
         self.azure = Azure(options, self.machines.append)
         self.application = self.azure.application
         self.token = self.log_in("https://management.azure.com/.default")
@@ -407,7 +409,7 @@ def test_a_machine_that_azure_refuses_is_refused(cloud: _Cloud, path: str, value
                     }
                 ]
             },
-            "depends on what is not there",
+            "depends on a missing resource",
             False,
         ),
     ],

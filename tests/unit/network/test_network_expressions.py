@@ -26,7 +26,7 @@ def _value(raw: Any) -> Any:  # noqa: ANN401 - any JSON value is an expression
         group=_GROUP,
         location="westeurope",
     )
-    return evaluator.value(raw)
+    return evaluator.evaluate(raw)
 
 
 @pytest.mark.parametrize(
@@ -62,16 +62,16 @@ def test_an_expression_has_a_value(raw: object, value: object) -> None:
     ("raw", "message", "fault"),
     [
         ("[parameters('other')]", "the template parameter 'other' is not found", ""),
-        ("[variables('round')]", "in a circle", ""),
+        ("[variables('round')]", "expressions refer to each other", ""),
         ("[uniqueString('a')]", "'uniqueString' is not valid", "unexpected template function uniqueString"),
         ("[concat('a']", "the arguments of 'concat' cannot be read", ""),
         ("[concat('a' 'b')]", "the arguments of 'concat' cannot be read", ""),
         ("[concat('a') 'b']", "unexpected text", ""),
         ("[resourceGroup().size]", "the property 'size' does not exist", ""),
-        ("[resourceId('nothing')]", "names no resource type", ""),
+        ("[resourceId('nothing')]", "has no resource type", ""),
         ("[resourceId('A.B/cs/ds', 'one')]", "does not fit the type", ""),
-        ("[format('{1}', 'a')]", "fewer values than places", ""),
-        ("[not('a', 'b')]", "one argument is wanted, not 2", ""),
+        ("[format('{1}', 'a')]", "fewer values than placeholders", ""),
+        ("[not('a', 'b')]", "expected 1 argument, found 2", ""),
         ("[concat]", "is not called", ""),
     ],
 )

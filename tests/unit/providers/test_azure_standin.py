@@ -21,7 +21,7 @@ from imagegen.leftovers.recording import warn_of_leftovers
 from imagegen.providers import RunFacts
 from imagegen.providers.azure import provider
 from imagegen.providers.azure.settings import Settings
-from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions
 from imagegen.rehearsal.clouds.azure.options import ExistingGroup, GalleryDefinition
 from imagegen.rehearsal.network.messages import Request, parse_target
 
@@ -185,7 +185,7 @@ def test_a_certificate_that_may_not_be_deleted_is_named(stage: Stage, monkeypatc
     plan, variables = plan_of(key_vault=VAULT), {"key_vault_secret": SECRET}
     put_secret(stage)
     vaults = "imagegen.rehearsal.clouds.azure.vaults"
-    monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
+    monkeypatch.setattr(f"{vaults}._permits", lambda _policy, _who, permission: permission != "delete")
     provider.clean_up(plan, variables, stage.run, stage.console)
     said = stage.said.getvalue()
     assert f"deleting the builder's certificate from the key vault {VAULT}: Forbidden: " in said
@@ -256,7 +256,7 @@ def test_another_machine_deletes_a_certificate_when_no_build_can_need_it(
 def test_a_certificate_that_the_janitor_may_not_delete_is_told(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     put_secret(stage)
     vaults = "imagegen.rehearsal.clouds.azure.vaults"
-    monkeypatch.setattr(f"{vaults}._lets", lambda _policy, _who, permission: permission != "delete")
+    monkeypatch.setattr(f"{vaults}._permits", lambda _policy, _who, permission: permission != "delete")
     place = provider.place(settings_of(key_vault=VAULT, build_resource_group="builds"), stage.run)
     found = list(secrets_left(stage).values())
     [(_, why_not)] = provider.remove(place, found, stage.run)

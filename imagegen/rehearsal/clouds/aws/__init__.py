@@ -1,4 +1,4 @@
-"""The AWS of a rehearsal: moto, with what it lacks for a Windows build added at its edge."""
+"""The stand-in of AWS: moto, with extensions for what it lacks for a Windows build."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# moto asks boto3 while it is imported, and boto3 then reads the user's profile, which need not even be there. And
-# nothing should be found that is not there: moto's sample images, which also take long to load.
+# moto uses boto3 at its import, which reads the user's profile, even if that does not exist. moto's sample images are
+# not wanted: a build must not find them, and they take long to load.
 IMPORT_VARIABLES: Final[Mapping[str, str | None]] = {
     "AWS_PROFILE": None,
     "AWS_DEFAULT_PROFILE": None,

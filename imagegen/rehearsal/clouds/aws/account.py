@@ -1,6 +1,6 @@
-"""What the account may do and has: regions that are enabled, permissions and dry runs, sizes, quotas, keys.
+"""The account: enabled regions, permissions, dry runs, instance types, quotas and keys.
 
-Answers have the form of AWS' API references; what moto says of regions and quotas is not what AWS says.
+The answers have the form of AWS' API references. moto's answers about regions and quotas differ from AWS.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from moto.ec2.models.availability_zones_and_regions import RegionsAndZonesBackend
 
 from imagegen.rehearsal.clouds.aws import moto_call
-from imagegen.rehearsal.clouds.aws.instances import Refused
+from imagegen.rehearsal.clouds.aws.instances import AwsError
 from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html: every other one is opted into.
+# https://docs.aws.amazon.com/global-infrastructure/latest/regions/aws-regions.html: all others need an opt-in.
 _ALWAYS_ENABLED = frozenset(
     {
         *("ap-northeast-1", "ap-northeast-2", "ap-northeast-3", "ap-south-1", "ap-southeast-1", "ap-southeast-2"),
@@ -44,48 +44,49 @@ _USER = f"arn:aws:iam::{moto_call.ACCOUNT}:user/rehearsal"
 
 
 @dataclasses.dataclass(frozen=True)
-class Limits:
-    """`denied` are actions as policies write them (`ec2:CopyImage`); `not_offered` sizes are offered nowhere.
+class AccountLimits:
+    """The limits of the account.
 
-    `quotas` are vCPUs by code, where they are not the usual ones; `keys` are states of keys by region and name.
+    `denied_actions` are written as in policies (`ec2:CopyImage`), `not_offered` are instance types that no zone has,
+    `quotas` are vCPUs by code if they are not the default, and `keys` has the states of keys by region and name.
     """
 
     disabled_regions: frozenset[str] = frozenset()
-    denied: frozenset[str] = frozenset()
+    denied_actions: frozenset[str] = frozenset()
     not_offered: frozenset[str] = frozenset()
     quotas: Mapping[str, int] = dataclasses.field(default_factory=dict)
     keys: Mapping[tuple[str, str], str] = dataclasses.field(default_factory=dict)
 
 
 class Account:
-    """Judges each request before anybody answers it, and answers what moto cannot."""
+    """Checks each request before moto answers it, and answers those that moto does not support."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AccountLimits) -> None:
         self._limits = limits
 
     def check(self, service: str, region: str, action: str, form: Mapping[str, str]) -> None:
-        """Refuse what the region or the permissions do not let through; a dry run ends here."""
+        """Reject a request if its region is disabled or a permission is missing. A dry run ends here."""
         if region in self._limits.disabled_regions:
-            # As EC2 and STS answer where an account has not opted in.
+            # The answers of EC2 and STS in a region that the account has not enabled.
             code = "InvalidClientTokenId" if service == "sts" else "AuthFailure"
-            raise Refused(code, "AWS was not able to validate the provided access credentials")
+            raise AwsError(code, "AWS was not able to validate the provided access credentials")
         needed = [action]
         if service == "ec2" and any(name.startswith("TagSpecification.") for name in form):
             needed.append("CreateTags")
-        for each in needed:
-            if f"{service}:{each}" in self._limits.denied:
+        for name in needed:
+            if f"{service}:{name}" in self._limits.denied_actions:
                 code = "UnauthorizedOperation" if service == "ec2" else "AccessDenied"
-                raise Refused(code, _denied(f"{service}:{each}"))
+                raise AwsError(code, _denial(f"{service}:{name}"))
         if service == "ec2" and form.get("DryRun") == "true" and action in _DRY_RUNS:
-            raise Refused("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+            raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
 
     def describe_regions(self, region: str, form: Mapping[str, str]) -> Response:
-        """The regions of the partition; only with AllRegions those that are not enabled."""
+        """Answer DescribeRegions: the regions of the partition, with AllRegions also those that are not enabled."""
         items = []
         for known in RegionsAndZonesBackend.regions:
-            status = self._status(known.name)
-            shown = form.get("AllRegions") == "true" or status != "not-opted-in"
-            if shown and _partition(known.name) == _partition(region):
+            status = self._opt_in_status(known.name)
+            is_listed = form.get("AllRegions") == "true" or status != "not-opted-in"
+            if is_listed and _partition(known.name) == _partition(region):
                 items.append(
                     f"<item><regionName>{known.name}</regionName><regionEndpoint>{known.endpoint}</regionEndpoint>"
                     f"<optInStatus>{status}</optInStatus></item>"
@@ -97,32 +98,32 @@ class Account:
         )
         return Response(200, text.encode(), _XML)
 
-    def _status(self, region: str) -> str:
+    def _opt_in_status(self, region: str) -> str:
         if region in self._limits.disabled_regions:
             return "not-opted-in"
         return "opt-in-not-required" if region in _ALWAYS_ENABLED else "opted-in"
 
-    def without_offers(self, answer: Response) -> Response:
-        """DescribeInstanceTypeOfferings without the sizes that are not offered."""
+    def remove_offerings(self, answer: Response) -> Response:
+        """Remove the instance types that are not offered from the answer to DescribeInstanceTypeOfferings."""
         body = answer.body.decode()
         for size in self._limits.not_offered:
             body = re.sub(_OFFER.format(size=re.escape(size)), "", body, flags=re.DOTALL)
         return dataclasses.replace(answer, body=body.encode())
 
-    def json_answer(self, service: str, region: str, action: str, asked: Mapping[str, str]) -> Response:
-        """Service Quotas and the key service, which speak JSON."""
-        if f"{service}:{action}" in self._limits.denied:
-            return _json_error("AccessDeniedException", _denied(f"{service}:{action}"))
+    def answer_json(self, service: str, region: str, action: str, body: Mapping[str, str]) -> Response:
+        """Answer a request to Service Quotas or KMS, whose protocol is JSON."""
+        if f"{service}:{action}" in self._limits.denied_actions:
+            return _json_error("AccessDeniedException", _denial(f"{service}:{action}"))
         if (service, action) == ("servicequotas", "GetServiceQuota"):
-            return self._quota(region, asked)
+            return self._get_quota(region, body)
         if (service, action) == ("kms", "DescribeKey"):
-            return self._key(region, asked["KeyId"])
+            return self._describe_key(region, body["KeyId"])
         fault = f"unexpected AWS request {service}:{action}"
         return dataclasses.replace(_json_error("UnknownOperationException", fault), fault=fault)
 
-    def _quota(self, region: str, asked: Mapping[str, str]) -> Response:
-        code = asked["QuotaCode"]
-        if asked["ServiceCode"] != "ec2" or code not in QUOTA_NAMES:
+    def _get_quota(self, region: str, body: Mapping[str, str]) -> Response:
+        code = body["QuotaCode"]
+        if body["ServiceCode"] != "ec2" or code not in QUOTA_NAMES:
             return _json_error("NoSuchResourceException", f"The request failed because the quota {code} does not exist")
         quota = {
             "ServiceCode": "ec2",
@@ -137,7 +138,7 @@ class Account:
         }
         return Response(200, json.dumps({"Quota": quota}).encode(), _JSON)
 
-    def _key(self, region: str, key: str) -> Response:
+    def _describe_key(self, region: str, key: str) -> Response:
         state = self._limits.keys.get((region, key))
         if state is None:
             return _json_error("NotFoundException", f"Key '{key}' does not exist")
@@ -152,7 +153,7 @@ class Account:
         return Response(200, json.dumps({"KeyMetadata": metadata}).encode(), _JSON)
 
 
-def _denied(action: str) -> str:
+def _denial(action: str) -> str:
     return (
         f"You are not authorized to perform this operation. User: {_USER} is not authorized to perform: {action} "
         f"because no identity-based policy allows the {action} action. Encoded authorization failure message: AAAA"

@@ -1,11 +1,11 @@
-"""A fleet of one spot instance: moto's takes no network from a launch template, so it becomes a plain launch here."""
+"""Fleets of one spot instance. moto ignores the network of a launch template, so a fleet becomes a plain launch."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
-from imagegen.rehearsal.clouds.aws.instances import Refused
+from imagegen.rehearsal.clouds.aws.instances import AwsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,28 +16,28 @@ _FLEET = "fleet-00000000-0000-4000-8000-000000000000"
 
 
 class Fleets:
-    """The launch templates of a rehearsal, by region and name."""
+    """The launch templates by region and name."""
 
     def __init__(self) -> None:
         self._templates: dict[tuple[str, str], dict[str, str]] = {}
 
-    def template_made(self, region: str, form: Mapping[str, str]) -> None:
-        """Remember what a template says; what it leaves empty it does not say."""
-        said = {name.removeprefix(_DATA): value for name, value in form.items() if name.startswith(_DATA) and value}
-        self._templates[region, form.get("LaunchTemplateName", "")] = said
+    def add_template(self, region: str, form: Mapping[str, str]) -> None:
+        """Store the values of a launch template that are not empty."""
+        data = {name.removeprefix(_DATA): value for name, value in form.items() if name.startswith(_DATA) and value}
+        self._templates[region, form.get("LaunchTemplateName", "")] = data
 
-    def launch_of(self, region: str, form: Mapping[str, str]) -> dict[str, str]:
-        """The launch that an instant fleet of one spot instance comes to; any other fleet is none of a build's."""
-        wanted = {
+    def make_launch(self, region: str, form: Mapping[str, str]) -> dict[str, str]:
+        """Convert an instant fleet of one spot instance to a launch. A build uses no other fleets."""
+        supported = {
             "Type": "instant",
             "TargetCapacitySpecification.TotalTargetCapacity": "1",
             "TargetCapacitySpecification.DefaultTargetCapacityType": "spot",
         }
-        if any(form.get(name) != value for name, value in wanted.items()):
-            raise Refused("InvalidFleetConfiguration", "The rehearsal starts one spot instance at a time")
+        if any(form.get(name) != value for name, value in supported.items()):
+            raise AwsError("InvalidFleetConfiguration", "A rehearsal supports only instant fleets of one spot instance")
         name = form.get(f"{_CONFIG}LaunchTemplateSpecification.LaunchTemplateName", "")
         if (region, name) not in self._templates:
-            raise Refused("InvalidLaunchTemplateName.NotFoundException", f"The launch template {name} does not exist")
+            raise AwsError("InvalidLaunchTemplateName.NotFoundException", f"The launch template {name} does not exist")
         return {
             **self._templates[region, name],
             "InstanceType": form.get(f"{_CONFIG}Overrides.1.InstanceType", ""),
@@ -48,19 +48,19 @@ class Fleets:
         }
 
 
-def started(instance_id: str, kind: str) -> bytes:
-    """The answer of a fleet that got its instance."""
+def started_answer(instance_id: str, instance_type: str) -> bytes:
+    """The answer of a fleet that started its instance."""
     return _answer(
         f"<fleetInstanceSet><item><instanceIds><item>{escape(instance_id)}</item></instanceIds>"
-        f"<instanceType>{escape(kind)}</instanceType><lifecycle>spot</lifecycle></item></fleetInstanceSet><errorSet/>"
+        f"<instanceType>{escape(instance_type)}</instanceType><lifecycle>spot</lifecycle></item></fleetInstanceSet><errorSet/>"
     )
 
 
-def not_started(refused: Refused) -> bytes:
-    """The answer of a fleet that got none: EC2 calls that no error of the request."""
+def failed_answer(error: AwsError) -> bytes:
+    """The answer of a fleet that could not start its instance. EC2 does not treat this as an error of the request."""
     return _answer(
-        f"<fleetInstanceSet/><errorSet><item><errorCode>{escape(refused.code)}</errorCode>"
-        f"<errorMessage>{escape(refused.message)}</errorMessage><lifecycle>spot</lifecycle></item></errorSet>"
+        f"<fleetInstanceSet/><errorSet><item><errorCode>{escape(error.code)}</errorCode>"
+        f"<errorMessage>{escape(error.message)}</errorMessage><lifecycle>spot</lifecycle></item></errorSet>"
     )
 
 

@@ -1,4 +1,4 @@
-"""What Amazon's images of Windows have: EC2Launch."""
+"""The agent in Amazon's Windows images: EC2Launch."""
 
 from __future__ import annotations
 

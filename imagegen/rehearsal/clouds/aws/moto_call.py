@@ -1,4 +1,4 @@
-"""Hands a request to moto inside this process; moto's state is the process's, so one caller at a time owns it."""
+"""Sends requests to moto in this process. moto's state belongs to the process, so only one network can use it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 
 from imagegen.rehearsal.network.messages import Request, Response
 
-# moto's models have no types that say much: what comes from them is checked by the tests.
+# moto's models have no useful types. The tests check what they return.
 Moto = Any
 
 ACCOUNT = DEFAULT_ACCOUNT_ID
 _OWNED = threading.Lock()
-# What moto answers for a request that it has no code for.
+# moto's answer to an unsupported request.
 _NOT_IMPLEMENTED = "Not yet implemented"
 
 
 def acquire() -> None:
-    """Own moto's state, from empty."""
+    """Take moto's state, and empty it."""
     if not _OWNED.acquire(blocking=False):
-        raise RuntimeError("moto keeps its state per process: another network that plays AWS is open in this one")
+        raise RuntimeError("another network with AWS is open in this process, and moto has only one state")
     reset()
 
 
 def release() -> None:
-    """Leave moto's state, empty."""
+    """Empty moto's state, and release it."""
     reset()
     _OWNED.release()
 
@@ -48,8 +48,8 @@ def ec2(region: str) -> Moto:
     return moto.ec2.models.ec2_backends[ACCOUNT][region]
 
 
-def ask(request: Request, body: bytes) -> Response:
-    """moto's answer to a request, with another body where the edge took something out of it."""
+def send(request: Request, body: bytes) -> Response:
+    """Send a request to moto, with another body if it was changed."""
     headers = HTTPHeaders()
     for name, value in request.headers.items():
         if name not in ("content-length", "transfer-encoding"):
@@ -58,17 +58,17 @@ def ask(request: Request, body: bytes) -> Response:
     try:
         answer = BotocoreStubber().process_request(prepared)
     except NotImplementedError as error:
-        return _unknown(request, str(error))
+        return _unsupported(request, str(error))
     except OperationNotFoundError:
-        return _unknown(request, "")
+        return _unsupported(request, "")
     if answer is None or answer[2] == _NOT_IMPLEMENTED:
-        return _unknown(request, "")
+        return _unsupported(request, "")
     status, answer_headers, content = answer
     content = content.encode() if isinstance(content, str) else content
-    kept = ((key, str(value)) for key, value in answer_headers.items() if key.lower() != "content-length")
-    return Response(int(status), content, tuple(kept))
+    response_headers = ((key, str(value)) for key, value in answer_headers.items() if key.lower() != "content-length")
+    return Response(int(status), content, tuple(response_headers))
 
 
-def _unknown(request: Request, why: str) -> Response:
-    text = f"unexpected AWS request {request.method} {request.host}{request.path} {why}".rstrip()
+def _unsupported(request: Request, reason: str) -> Response:
+    text = f"unexpected AWS request {request.method} {request.host}{request.path} {reason}".rstrip()
     return Response(501, text.encode(), fault=text)

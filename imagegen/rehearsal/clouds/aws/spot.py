@@ -1,4 +1,4 @@
-"""The request behind a spot instance: moto starts an instance for each of its own, and here the instance is there."""
+"""The request of a spot instance. moto's own requests start an instance, but here the instance exists already."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from imagegen.rehearsal.clouds.aws import moto_call
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_OVER = ("shutting-down", "terminated")
+_ENDED_STATES = ("shutting-down", "terminated")
 
 
-class Request(SpotInstanceRequest):
-    """A one-time request, which is closed as soon as its instance is gone. Nobody tags it but who asks for that."""
+class SpotRequest(SpotInstanceRequest):
+    """A one-time request without tags, which is closed as soon as its instance ends."""
 
     def __init__(self, region: str, instance: moto_call.Moto, launch: Mapping[str, str]) -> None:
         self._started = instance
@@ -49,18 +49,18 @@ class Request(SpotInstanceRequest):
 
     @property
     def state(self) -> str:
-        return "closed" if self._started.state in _OVER else self._state
+        return "closed" if self._started.state in _ENDED_STATES else self._state
 
     @state.setter
     def state(self, value: str) -> None:
         self._state = value
 
 
-def requested(region: str, instance_id: str, launch: Mapping[str, str]) -> None:
-    """Make the request of a spot instance that has just started; the instance names it."""
+def add_request(region: str, instance_id: str, launch: Mapping[str, str]) -> None:
+    """Add the request of a spot instance that has just started."""
     backend = moto_call.ec2(region)
     instance = backend.get_instance(instance_id)
-    made = Request(region, instance, launch)
-    backend.spot_instance_requests[made.id] = made
-    instance.spot_instance_request_id = made.id
+    request = SpotRequest(region, instance, launch)
+    backend.spot_instance_requests[request.id] = request
+    instance.spot_instance_request_id = request.id
     instance.lifecycle = "spot"

@@ -1,4 +1,4 @@
-"""A target on AWS in; what lies in its account from the start, so that what it names is there, out."""
+"""The stand-in of AWS: from the settings of a target, it makes the initial state of the account."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 
 from imagegen.providers.aws.settings import Settings
-from imagegen.rehearsal.clouds.aws.account import Limits
-from imagegen.rehearsal.clouds.aws.edge import AwsOptions
-from imagegen.rehearsal.clouds.aws.standing import Standing
-from imagegen.rehearsal.clouds.aws.stock_images import DEFAULT_IMAGES, own_base
+from imagegen.rehearsal.clouds.aws.account import AccountLimits
+from imagegen.rehearsal.clouds.aws.base_images import DEFAULT_IMAGES, custom_image
+from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
+from imagegen.rehearsal.clouds.aws.existing_resources import ExistingResources
 from imagegen.rehearsal.clouds.model import StandIn
 from imagegen.rehearsal.network.machine import operator_address
 
@@ -24,8 +24,8 @@ def _options(aws: Settings, folder: Path) -> AwsOptions:
     network, base, profile = aws.network, aws.base_image, aws.auth.profile
     return AwsOptions(
         regions=(aws.region, *aws.publish.regions),
-        images=(*DEFAULT_IMAGES, *((own_base(base.name, base.owner),) if base else ())),
-        standing=Standing(
+        images=(*DEFAULT_IMAGES, *((custom_image(base.name, base.owner),) if base else ())),
+        existing=ExistingResources(
             network.vpc_id,
             network.subnet_id,
             tuple(network.security_group_ids),
@@ -33,18 +33,18 @@ def _options(aws: Settings, folder: Path) -> AwsOptions:
             private=network.reach_by == "private",
         ),
         profile=(profile, folder / "credentials") if profile else None,
-        limits=Limits(keys=_keys(aws)),
+        limits=AccountLimits(keys=_keys(aws)),
         operator=operator_address(network.allowed_cidrs),
     )
 
 
 def _keys(aws: Settings) -> dict[tuple[str, str], str]:
-    """The keys that the config names, all of them enabled."""
-    asked = aws.encryption
-    if asked is None:
+    """The states of all keys in the config: they are enabled."""
+    encryption = aws.encryption
+    if encryption is None:
         return {}
-    own = {aws.region: asked.kms_key} if asked.kms_key else {}
-    return dict.fromkeys({**own, **asked.region_kms_keys}.items(), "Enabled")
+    build_key = {aws.region: encryption.kms_key} if encryption.kms_key else {}
+    return dict.fromkeys({**build_key, **encryption.region_kms_keys}.items(), "Enabled")
 
 
 def _regions(aws: Settings) -> dict[YamlPath, str]:
@@ -55,7 +55,7 @@ def _regions(aws: Settings) -> dict[YamlPath, str]:
 STAND_IN: Final = StandIn[Settings](
     options=_options,
     regions=_regions,
-    # Neither those of government and of China, which have other hosts, nor those that moto has no machines for.
+    # Without the regions of GovCloud and China, which have other hosts, and those in which moto has no instance types.
     known_regions=frozenset(INSTANCE_TYPE_OFFERINGS["region"]),
     sizes=lambda aws: aws.instance_types,
     agents="EC2Launch",

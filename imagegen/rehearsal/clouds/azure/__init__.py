@@ -1,4 +1,4 @@
-"""The Azure of a rehearsal: a small, strict Resource Manager, its login and its key vaults."""
+"""The stand-in of Azure: a small, strict Resource Manager (ARM), its sign-in and its key vaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The subscription itself: its state, its regions, sizes and what is left of them, and what its caller may do.
+"""The subscription: its state, its regions, the sizes of virtual machines, the usage of quotas, and the permissions.
 
 https://learn.microsoft.com/rest/api: Subscriptions Get and List Locations, Resource Skus List, Usage List, Permissions.
 """
@@ -14,29 +14,29 @@ from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.clouds.azure.options import Size
-    from imagegen.rehearsal.clouds.azure.world import Call, World
+    from imagegen.rehearsal.clouds.azure.state import AzureState, Call
 
-_AT = re.compile(r"location eq '(?P<location>[^']+)'\Z")
+_LOCATION_FILTER = re.compile(r"location eq '(?P<location>[^']+)'\Z")
 
 
-def get(world: World, call: Call) -> Response:
-    _check_allowed(world, "Microsoft.Resources/subscriptions/read", call)
-    subscription = world.application.subscription
+def get(state: AzureState, call: Call) -> Response:
+    _check_allowed(state, "Microsoft.Resources/subscriptions/read", call)
+    subscription = state.application.subscription
     shown = {
         "id": f"/subscriptions/{subscription}",
         "subscriptionId": subscription,
-        "tenantId": world.application.tenant,
+        "tenantId": state.application.tenant,
         "displayName": "Rehearsal",
-        "state": world.options.subscription_state,
+        "state": state.options.subscription_state,
     }
     return Response.of_json(200, shown)
 
 
-def list_locations(world: World, call: Call) -> Response:
-    _check_allowed(world, "Microsoft.Resources/subscriptions/locations/read", call)
+def list_locations(state: AzureState, call: Call) -> Response:
+    _check_allowed(state, "Microsoft.Resources/subscriptions/locations/read", call)
     shown = [
         {
-            "id": f"/subscriptions/{world.application.subscription}/locations/{name}",
+            "id": f"/subscriptions/{state.application.subscription}/locations/{name}",
             "name": name,
             "type": "Region",
             "displayName": label,
@@ -44,22 +44,22 @@ def list_locations(world: World, call: Call) -> Response:
             "metadata": {"regionType": "Physical", "regionCategory": "Recommended"},
         }
         for name, label in REGIONS.items()
-        if name not in world.options.absent_regions
+        if name not in state.options.absent_regions
     ]
     return Response.of_json(200, {"value": shown})
 
 
-def list_sizes(world: World, call: Call) -> Response:
-    """Only a filter for one location is known here, as in Azure."""
-    _check_allowed(world, "Microsoft.Compute/skus/read", call)
-    asked = _AT.match(call.request.query.get("$filter", ""))
-    if asked is None:
+def list_sizes(state: AzureState, call: Call) -> Response:
+    """List the sizes in one location, which is the only filter that Azure supports."""
+    _check_allowed(state, "Microsoft.Compute/skus/read", call)
+    match = _LOCATION_FILTER.match(call.request.query.get("$filter", ""))
+    if match is None:
         raise ArmError(400, "InvalidFilter", "The filter is not one of a location.", fault="unexpected filter of sizes")
-    place = region(asked["location"])
-    return Response.of_json(200, {"value": [_sku(name, size, place) for name, size in world.options.sizes.items()]})
+    location = region(match["location"])
+    return Response.of_json(200, {"value": [_sku(name, size, location) for name, size in state.options.sizes.items()]})
 
 
-def _sku(name: str, size: Size, place: str) -> Resource:
+def _sku(name: str, size: Size, location: str) -> Resource:
     capabilities = {"vCPUs": str(size.vcpus), "HyperVGenerations": size.generations, "CpuArchitectureType": "x64"}
     if not size.trusted_launch:
         capabilities["TrustedLaunchDisabled"] = "True"
@@ -67,9 +67,9 @@ def _sku(name: str, size: Size, place: str) -> Resource:
         capabilities["ConfidentialComputingType"] = size.confidential
     restrictions = []
     if size.restricted:
-        information = {"locations": [place]}
+        information = {"locations": [location]}
         restrictions.append(
-            {"type": "Location", "values": [place], "restrictionInfo": information, "reasonCode": size.restricted}
+            {"type": "Location", "values": [location], "restrictionInfo": information, "reasonCode": size.restricted}
         )
     return {
         "resourceType": "virtualMachines",
@@ -77,35 +77,40 @@ def _sku(name: str, size: Size, place: str) -> Resource:
         "tier": "Standard",
         "size": name.partition("_")[2],
         "family": size.family,
-        "locations": [place],
+        "locations": [location],
         "capabilities": [{"name": key, "value": value} for key, value in capabilities.items()],
         "restrictions": restrictions,
     }
 
 
-def list_usages(world: World, call: Call) -> Response:
-    _check_allowed(world, "Microsoft.Compute/locations/usages/read", call)
+def list_usages(state: AzureState, call: Call) -> Response:
+    _check_allowed(state, "Microsoft.Compute/locations/usages/read", call)
     region(call.names["location"])
-    families = {size.family: (0, world.options.vcpus) for size in world.options.sizes.values()}
-    counters = {"cores": (0, world.options.vcpus), "lowPriorityCores": (0, world.options.vcpus), **families}
+    families = {size.family: (0, state.options.vcpu_limit) for size in state.options.sizes.values()}
+    counters = {"cores": (0, state.options.vcpu_limit), "lowPriorityCores": (0, state.options.vcpu_limit), **families}
     shown = [
         {"unit": "Count", "currentValue": used, "limit": limit, "name": {"value": name, "localizedValue": name}}
-        for name, (used, limit) in {**counters, **world.options.usages}.items()
+        for name, (used, limit) in {**counters, **state.options.usages}.items()
     ]
     return Response.of_json(200, {"value": shown})
 
 
-def list_permissions(world: World, call: Call) -> Response:
-    """One role that allows everything but what is denied."""
-    _check_allowed(world, "Microsoft.Authorization/permissions/read", call)
+def list_permissions(state: AzureState, call: Call) -> Response:
+    """List one role, which allows everything except the denied actions."""
+    _check_allowed(state, "Microsoft.Authorization/permissions/read", call)
     if "group" in call.names:
-        world.group(call.group)
-    role = {"actions": ["*"], "notActions": sorted(world.options.denied), "dataActions": [], "notDataActions": []}
+        state.group(call.group)
+    role = {
+        "actions": ["*"],
+        "notActions": sorted(state.options.denied_actions),
+        "dataActions": [],
+        "notDataActions": [],
+    }
     return Response.of_json(200, {"value": [role]})
 
 
-def _check_allowed(world: World, action: str, call: Call) -> None:
-    if action in world.options.denied:
-        who = f"The client '{world.application.client_id}' with object id '{world.application.object_id}'"
-        message = f"{who} does not have authorization to perform action '{action}' over scope '{call.request.path}'."
+def _check_allowed(state: AzureState, action: str, call: Call) -> None:
+    if action in state.options.denied_actions:
+        client = f"The client '{state.application.client_id}' with object id '{state.application.object_id}'"
+        message = f"{client} does not have authorization to perform action '{action}' over scope '{call.request.path}'."
         raise ArmError(403, "AuthorizationFailed", message)

@@ -1,4 +1,4 @@
-"""Plays management.azure.com: a table of the requests it knows; any other is refused and fails the rehearsal."""
+"""Answers for management.azure.com, with a table of all supported requests. Any other request fails the rehearsal."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Callable
 from imagegen.rehearsal.clouds.azure import (
     account,
     deployments,
+    existing_resources,
     galleries,
     groups,
-    landscape,
     machines,
     marketplace,
     networks,
@@ -20,13 +20,13 @@ from imagegen.rehearsal.clouds.azure import (
     versions,
 )
 from imagegen.rehearsal.clouds.azure.errors import ArmError
-from imagegen.rehearsal.clouds.azure.world import Call, World
+from imagegen.rehearsal.clouds.azure.state import AzureState, Call
 from imagegen.rehearsal.network.messages import Request, Response
 
 HOST = "management.azure.com"
 AUDIENCES = frozenset({"https://management.azure.com", "https://management.core.windows.net"})
 
-_Handler = Callable[[World, Call], Response]
+_Handler = Callable[[AzureState, Call], Response]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +38,7 @@ class _Route:
 
     @property
     def note(self) -> str:
-        """The types in the path, which say what was asked: `PUT galleries/images/versions`."""
+        """The method and the types of resource in the path: `PUT galleries/images/versions`."""
         below = (
             self.template.partition("/providers/")[2].partition("/")[2]
             or self.template.partition("{subscription}/")[2]
@@ -47,8 +47,8 @@ class _Route:
         return f"{self.method} {'/'.join(part for part in below.split('/') if not part.startswith('{'))}"
 
 
-def _operation(world: World, call: Call) -> Response:
-    return world.operations.status(call.names["operation"])
+def _get_operation(state: AzureState, call: Call) -> Response:
+    return state.operations.status(call.names["operation"])
 
 
 _SUBSCRIPTION = "/subscriptions/{subscription}"
@@ -73,7 +73,7 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", f"{_LOCATION}/usages", account.list_usages),
     ("GET", f"{_SUBSCRIPTION}/providers/microsoft.authorization/permissions", account.list_permissions),
     ("GET", f"{_GROUP}/providers/microsoft.authorization/permissions", account.list_permissions),
-    ("GET", f"{_GROUP}/providers/microsoft.compute/diskencryptionsets/{{name}}", landscape.get_encryption_set),
+    ("GET", f"{_GROUP}/providers/microsoft.compute/diskencryptionsets/{{name}}", existing_resources.get_encryption_set),
     ("HEAD", _GROUP, groups.head),
     ("GET", _GROUP, groups.get),
     ("PUT", _GROUP, groups.put),
@@ -84,9 +84,9 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", f"{_GROUP}/providers/microsoft.resources/deployments", deployments.list_all),
     ("POST", f"{_DEPLOYMENT}/exporttemplate", deployments.export),
     ("DELETE", _DEPLOYMENT, deployments.delete),
-    # The older clients ask for operations in a shorter place.
-    ("GET", f"{_DEPLOYMENT}/operations", deployments.operations),
-    ("GET", f"{_GROUP}/deployments/{{deployment}}/operations", deployments.operations),
+    # Older clients use a shorter path for operations.
+    ("GET", f"{_DEPLOYMENT}/operations", deployments.list_operations),
+    ("GET", f"{_GROUP}/deployments/{{deployment}}/operations", deployments.list_operations),
     ("GET", _MACHINE, machines.get),
     ("GET", f"{_MACHINE}/instanceview", machines.get_view),
     ("POST", f"{_MACHINE}/poweroff", functools.partial(machines.stop, "stopped")),
@@ -124,33 +124,33 @@ _TABLE: tuple[tuple[str, str, _Handler], ...] = (
     ("GET", _SKUS, marketplace.list_skus),
     ("GET", f"{_SKUS}/{{sku}}/versions", marketplace.list_versions),
     ("GET", f"{_SKUS}/{{sku}}/versions/{{version}}", marketplace.get_version),
-    ("GET", f"{_LOCATION}/operations/{{operation}}", _operation),
+    ("GET", f"{_LOCATION}/operations/{{operation}}", _get_operation),
 )
 
 
-def _compiled(template: str) -> re.Pattern[str]:
+def _compile(template: str) -> re.Pattern[str]:
     parts = re.split(r"\{(\w+)\}", template)
     text = "".join(f"(?P<{part}>[^/]+)" if index % 2 else re.escape(part) for index, part in enumerate(parts))
     return re.compile(f"{text}/?", re.IGNORECASE)
 
 
-_ROUTES = tuple(_Route(method, template, handler, _compiled(template)) for method, template, handler in _TABLE)
+_ROUTES = tuple(_Route(method, template, handler, _compile(template)) for method, template, handler in _TABLE)
 
 
-def answer(world: World, audience: str, request: Request) -> Response:
-    """The Resource Manager's answer; errors are raised as `ArmError`."""
+def answer(state: AzureState, audience: str, request: Request) -> Response:
+    """Answer a request to ARM. Errors are raised as `ArmError`."""
     if audience not in AUDIENCES:
         raise ArmError(401, "AuthenticationFailed", "Authentication failed. The token is missing or not for this API.")
     for route in _ROUTES:
         match = route.pattern.fullmatch(request.path) if route.method == request.method else None
         if match is None:
             continue
-        if match["subscription"] != world.application.subscription:
+        if match["subscription"] != state.application.subscription:
             raise ArmError(
                 404, "SubscriptionNotFound", f"The subscription '{match['subscription']}' could not be found."
             )
         if not request.query.get("api-version"):
             raise ArmError(400, "MissingApiVersionParameter", "The api-version query parameter is required.")
-        return dataclasses.replace(route.handler(world, Call(request, match.groupdict())), note=route.note)
+        return dataclasses.replace(route.handler(state, Call(request, match.groupdict())), note=route.note)
     fault = f"unexpected ARM request {request.method} {request.path}"
     raise ArmError(404, "NotFound", fault, fault=fault)

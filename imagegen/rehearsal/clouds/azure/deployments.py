@@ -1,4 +1,4 @@
-"""Deployments: a template's expressions are evaluated, its resources made in the order of their dependencies."""
+"""Deployments: evaluates the expressions of a template, and creates its resources in the order of dependencies."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from imagegen.rehearsal.clouds.azure import machines, networks, vaults
 from imagegen.rehearsal.clouds.azure.errors import ArmError
 from imagegen.rehearsal.clouds.azure.expressions import Evaluator, invalid
 from imagegen.rehearsal.clouds.azure.resources import GroupId, Resource, region
-from imagegen.rehearsal.clouds.azure.world import Call, World
+from imagegen.rehearsal.clouds.azure.state import AzureState, Call
 from imagegen.rehearsal.network.messages import Response
 
 DEPLOYMENT = "Microsoft.Resources/deployments"
 MAX_RESOURCES = 100
 _SECRET_TYPES = ("securestring", "secureobject")
 
-_Create = Callable[[World, GroupId, str, Resource], Resource]
+_Create = Callable[[AzureState, GroupId, str, Resource], Resource]
 _CREATORS: Mapping[str, _Create] = {
     machines.MACHINE.lower(): machines.create,
     machines.EXTENSION.lower(): machines.create_extension,
@@ -31,21 +31,21 @@ _CREATORS: Mapping[str, _Create] = {
 }
 
 
-def validate(world: World, call: Call) -> Response:
-    """What a deployment would do, with nothing done."""
-    specs = _evaluated(world, call)
+def validate(state: AzureState, call: Call) -> Response:
+    """Validate a deployment without creating anything."""
+    specs = _evaluate(state, call)
     return Response.of_json(
         200, {"id": _id(call), "name": call.names["deployment"], "properties": _properties(call, specs)}
     )
 
 
-def put(world: World, call: Call) -> Response:
-    """The whole deployment at once: when the answer is given, all of it is there, or an error says what is not."""
-    old = world.resources.find(_id(call))
-    specs = _ordered(world, call.group, _evaluated(world, call))
+def put(state: AzureState, call: Call) -> Response:
+    """Create all resources before the answer, which is an error if one of them could not be created."""
+    old = state.resources.find(_id(call))
+    specs = _order(state, call.group, _evaluate(state, call))
     for spec in specs:
         try:
-            made = _CREATORS[spec["type"].lower()](world, call.group, spec["name"], spec)
+            made = _CREATORS[spec["type"].lower()](state, call.group, spec["name"], spec)
         except ArmError as error:
             message = (
                 f"At least one resource deployment operation failed: {spec['type']} {spec['name']}: {error.message}"
@@ -53,42 +53,42 @@ def put(world: World, call: Call) -> Response:
             raise ArmError(
                 error.status if error.status >= 400 else 400, error.code, message, fault=error.fault
             ) from error
-        world.resources.put(made)
+        state.resources.put(made)
     deployment = {
         "id": _id(call),
         "name": call.names["deployment"],
         "type": DEPLOYMENT,
         "properties": _properties(call, specs),
     }
-    world.templates[_id(call).lower()] = call.request.json()["properties"]["template"]
-    return Response.of_json(200 if old else 201, world.resources.put(deployment))
+    state.templates[_id(call).lower()] = call.request.json()["properties"]["template"]
+    return Response.of_json(200 if old else 201, state.resources.put(deployment))
 
 
-def get(world: World, call: Call) -> Response:
-    return Response.of_json(200, world.resources.get(_id(call)))
+def get(state: AzureState, call: Call) -> Response:
+    return Response.of_json(200, state.resources.get(_id(call)))
 
 
-def list_all(world: World, call: Call) -> Response:
-    world.group(call.group)
-    return Response.of_json(200, {"value": world.resources.children(f"{call.group}/providers/{DEPLOYMENT}")})
+def list_all(state: AzureState, call: Call) -> Response:
+    state.group(call.group)
+    return Response.of_json(200, {"value": state.resources.children(f"{call.group}/providers/{DEPLOYMENT}")})
 
 
-def export(world: World, call: Call) -> Response:
-    """The template as it was sent, with its expressions and tags, and without the values of its parameters."""
-    world.resources.get(_id(call))
-    return Response.of_json(200, {"template": world.templates[_id(call).lower()]})
+def export(state: AzureState, call: Call) -> Response:
+    """Return the original template, with its expressions and tags and without the values of its parameters."""
+    state.resources.get(_id(call))
+    return Response.of_json(200, {"template": state.templates[_id(call).lower()]})
 
 
-def delete(world: World, call: Call) -> Response:
-    """Only the record goes; 204 and no body, for a body here upsets newer clients."""
-    world.group(call.group)
-    world.resources.remove(_id(call))
+def delete(state: AzureState, call: Call) -> Response:
+    """Delete only the record. Newer clients fail if the answer has a body."""
+    state.group(call.group)
+    state.resources.remove(_id(call))
     return Response(204)
 
 
-def operations(world: World, call: Call) -> Response:
-    """What the deployment made, one operation each."""
-    deployment = world.resources.get(_id(call))
+def list_operations(state: AzureState, call: Call) -> Response:
+    """List one operation for each resource of the deployment."""
+    deployment = state.resources.get(_id(call))
     value = []
     for target in deployment["properties"]["outputResources"]:
         name = str(uuid.uuid5(uuid.NAMESPACE_URL, target["id"]))
@@ -119,14 +119,14 @@ def _properties(call: Call, specs: list[Resource]) -> Resource:
     }
 
 
-def _evaluated(world: World, call: Call) -> list[Resource]:
-    """Every resource of the template, children taken out, with final values."""
-    group = world.group(call.group)
+def _evaluate(state: AzureState, call: Call) -> list[Resource]:
+    """Evaluate the template. Returns its resources as a flat list, with final values."""
+    group = state.group(call.group)
     properties = call.request.json().get("properties", {})
     template = properties.get("template")
     if not isinstance(template, dict) or properties.get("mode") != "Incremental":
         raise ArmError(
-            400, "InvalidRequestContent", "only incremental deployments of an inline template are played here"
+            400, "InvalidRequestContent", "a rehearsal supports only incremental deployments of an inline template"
         )
     evaluator = Evaluator(
         parameters=_parameters(template, properties.get("parameters", {})),
@@ -136,7 +136,7 @@ def _evaluated(world: World, call: Call) -> list[Resource]:
     )
     specs: list[Resource] = []
     for raw in template.get("resources", []):
-        specs += _flat(evaluator, raw, "", "")
+        specs += _flatten(evaluator, raw, "", "")
     if len(specs) > MAX_RESOURCES:
         raise invalid(f"more than {MAX_RESOURCES} resources")
     for spec in specs:
@@ -162,12 +162,12 @@ def _parameters(template: Mapping[str, Any], given: Mapping[str, Any]) -> dict[s
     return values
 
 
-def _flat(evaluator: Evaluator, raw: Mapping[str, Any], parent_type: str, parent_name: str) -> list[Resource]:
+def _flatten(evaluator: Evaluator, raw: Mapping[str, Any], parent_type: str, parent_name: str) -> list[Resource]:
     children = raw.get("resources", [])
-    condition = evaluator.value(raw.get("condition", True))
+    condition = evaluator.evaluate(raw.get("condition", True))
     if condition is False:
         return []
-    spec: Resource = evaluator.value({key: value for key, value in raw.items() if key != "resources"})
+    spec: Resource = evaluator.evaluate({key: value for key, value in raw.items() if key != "resources"})
     if not spec.get("apiVersion"):
         raise invalid(f"the resource '{spec.get('name')}' has no apiVersion")
     if parent_type:
@@ -178,21 +178,23 @@ def _flat(evaluator: Evaluator, raw: Mapping[str, Any], parent_type: str, parent
         raise ArmError(400, "InvalidTemplate", fault, fault=fault)
     specs = [spec]
     for child in children:
-        specs += _flat(evaluator, child, spec["type"], spec["name"])
+        specs += _flatten(evaluator, child, spec["type"], spec["name"])
     return specs
 
 
-def _ordered(world: World, group: GroupId, specs: list[Resource]) -> list[Resource]:
+def _order(state: AzureState, group: GroupId, specs: list[Resource]) -> list[Resource]:
     waiting = list(specs)
-    own = {_key(group, f"{spec['type']}/{spec['name']}") for spec in specs}
+    own = {_dependency_id(group, f"{spec['type']}/{spec['name']}") for spec in specs}
     done: set[str] = set()
     ordered: list[Resource] = []
     while waiting:
         ready = [
-            spec for spec in waiting if all(_met(world, group, each, own, done) for each in spec.get("dependsOn", []))
+            spec
+            for spec in waiting
+            if all(_is_created(state, group, reference, own, done) for reference in spec.get("dependsOn", []))
         ]
         if not ready:
-            raise invalid(f"the resource '{waiting[0]['name']}' depends on what is not there, or on itself")
+            raise invalid(f"the resource '{waiting[0]['name']}' depends on a missing resource, or on itself")
         for spec in ready:
             ordered.append(spec)
             waiting.remove(spec)
@@ -200,8 +202,8 @@ def _ordered(world: World, group: GroupId, specs: list[Resource]) -> list[Resour
     return ordered
 
 
-def _key(group: GroupId, reference: str) -> str:
-    """The id that a dependency means: an id, or a type and a name put together as A.B/c/d/name-of-c/name-of-d."""
+def _dependency_id(group: GroupId, reference: str) -> str:
+    """The id of a dependency, which can be an id, or a type with a name such as A.B/c/d/name-of-c/name-of-d."""
     text = reference.strip("/")
     if text.lower().startswith("subscriptions/"):
         return f"/{text}".lower()
@@ -212,6 +214,6 @@ def _key(group: GroupId, reference: str) -> str:
     return group.resource("/".join((namespace, *parts[:half])), "/".join(parts[half:])).lower()
 
 
-def _met(world: World, group: GroupId, reference: str, own: set[str], done: set[str]) -> bool:
-    key = _key(group, reference)
-    return key in done if key in own else world.resources.find(key) is not None
+def _is_created(state: AzureState, group: GroupId, reference: str, own: set[str], done: set[str]) -> bool:
+    resource_id = _dependency_id(group, reference)
+    return resource_id in done if resource_id in own else state.resources.find(resource_id) is not None

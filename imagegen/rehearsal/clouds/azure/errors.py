@@ -1,4 +1,4 @@
-"""An error as Azure's Resource Manager answers it."""
+"""The errors of Azure Resource Manager (ARM)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from imagegen.rehearsal.network.messages import Response
 
 
 class ArmError(Exception):
-    """A refusal with its status and code; `fault` when the request itself should never have been made."""
+    """A rejected request. With a `fault`, the request itself fails the rehearsal."""
 
     def __init__(self, status: int, code: str, message: str, *, fault: str = "") -> None:
         super().__init__(message)

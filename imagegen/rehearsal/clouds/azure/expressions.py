@@ -1,4 +1,4 @@
-"""Evaluates the template expressions that are really sent, such as [concat(parameters('a'), '/x')], and no others."""
+"""Evaluates the template expressions that clients send, such as [concat(parameters('a'), '/x')]."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def invalid(message: str) -> ArmError:
 
 
 class Evaluator:
-    """One deployment: its parameters and variables, and the group it goes to."""
+    """Evaluates expressions with the parameters, the variables and the resource group of one deployment."""
 
     def __init__(
         self,
@@ -43,38 +43,38 @@ class Evaluator:
             "empty": lambda arguments: not _only(arguments),
             "format": _format,
             "not": lambda arguments: not _only(arguments),
-            "parameters": lambda arguments: self._named(self._parameters, "parameter", arguments),
+            "parameters": lambda arguments: self._find(self._parameters, "parameter", arguments),
             "resourcegroup": self._resource_group,
             "resourceid": self._resource_id,
             "subscription": self._subscription,
-            "variables": lambda arguments: self.value(self._named(self._variables, "variable", arguments)),
+            "variables": lambda arguments: self.evaluate(self._find(self._variables, "variable", arguments)),
         }
 
-    def value(self, raw: Json) -> Json:
-        """A JSON value with every expression in it evaluated."""
+    def evaluate(self, raw: Json) -> Json:
+        """Evaluate every expression in a JSON value."""
         if isinstance(raw, dict):
-            return {key: self.value(each) for key, each in raw.items()}
+            return {key: self.evaluate(item) for key, item in raw.items()}
         if isinstance(raw, list):
-            return [self.value(each) for each in raw]
+            return [self.evaluate(item) for item in raw]
         if not isinstance(raw, str) or not (raw.startswith("[") and raw.endswith("]")):
             return raw
         if raw.startswith("[["):
             return raw[1:]
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise invalid("expressions refer to each other in a circle")
+            raise invalid("expressions refer to each other")
         try:
-            return _Parser(raw[1:-1], self._functions).whole()
+            return _Parser(raw[1:-1], self._functions).parse()
         finally:
             self._depth -= 1
 
     @staticmethod
-    def _named(values: Mapping[str, Json], what: str, arguments: Sequence[Json]) -> Json:
-        wanted = str(_only(arguments))
-        for name, value in values.items():
-            if name.lower() == wanted.lower():
+    def _find(values: Mapping[str, Json], kind: str, arguments: Sequence[Json]) -> Json:
+        name = str(_only(arguments))
+        for known, value in values.items():
+            if known.lower() == name.lower():
                 return value
-        raise invalid(f"the template {what} '{wanted}' is not found")
+        raise invalid(f"the template {kind} '{name}' is not found")
 
     def _resource_group(self, arguments: Sequence[Json]) -> dict[str, str]:
         if arguments:
@@ -88,10 +88,10 @@ class Evaluator:
         return {"id": f"/subscriptions/{subscription}", "subscriptionId": subscription}
 
     def _resource_id(self, arguments: Sequence[Json]) -> str:
-        texts = [str(each) for each in arguments]
+        texts = [str(argument) for argument in arguments]
         at = next((index for index, text in enumerate(texts) if "/" in text), -1)
         if at not in (0, 1, 2):
-            raise invalid(f"resourceId({', '.join(texts)}) names no resource type")
+            raise invalid(f"resourceId({', '.join(texts)}) has no resource type")
         name = texts[at - 1] if at else self._group.name
         subscription = texts[0] if at == 2 else self._group.subscription
         return GroupId(subscription, name).resource(texts[at], "/".join(texts[at + 1 :]))
@@ -103,20 +103,20 @@ class _Parser:
         self._at = 0
         self._functions = functions
 
-    def whole(self) -> Json:
+    def parse(self) -> Json:
         value = self._expression()
         if self._text[self._at :].strip():
             raise invalid(f"unexpected text in the expression '{self._text}'")
         return value
 
-    def _next(self) -> re.Match[str]:
+    def _next_token(self) -> re.Match[str]:
         match = _TOKEN.match(self._text, self._at)
         if match is None:
             raise invalid(f"the expression '{self._text}' cannot be read")
         self._at = match.end()
         return match
 
-    def _sign(self, sign: str) -> bool:
+    def _skip_sign(self, sign: str) -> bool:
         match = _TOKEN.match(self._text, self._at)
         if match is None or match["sign"] != sign:
             return False
@@ -124,7 +124,7 @@ class _Parser:
         return True
 
     def _expression(self) -> Json:
-        token = self._next()
+        token = self._next_token()
         if token["text"] is not None:
             return token["text"].replace("''", "'")
         if token["number"] is not None:
@@ -142,18 +142,18 @@ class _Parser:
                 f"The template function '{name}' is not valid.",
                 fault=f"unexpected template function {name}",
             )
-        if not self._sign("("):
+        if not self._skip_sign("("):
             raise invalid(f"the function '{name}' is not called")
         arguments: list[Json] = []
-        while not self._sign(")"):
-            if arguments and not self._sign(","):
+        while not self._skip_sign(")"):
+            if arguments and not self._skip_sign(","):
                 raise invalid(f"the arguments of '{name}' cannot be read")
             arguments.append(self._expression())
         return function(arguments)
 
     def _properties(self, value: Json) -> Json:
-        while self._sign("."):
-            name = self._next()["name"]
+        while self._skip_sign("."):
+            name = self._next_token()["name"]
             if not isinstance(value, dict) or name not in value:
                 raise invalid(f"the property '{name}' does not exist in '{self._text}'")
             value = value[name]
@@ -162,24 +162,24 @@ class _Parser:
 
 def _only(arguments: Sequence[Json]) -> Json:
     if len(arguments) != 1:
-        raise invalid(f"one argument is wanted, not {len(arguments)}")
+        raise invalid(f"expected 1 argument, found {len(arguments)}")
     return arguments[0]
 
 
 def _concat(arguments: Sequence[Json]) -> Json:
-    if arguments and all(isinstance(each, list) for each in arguments):
-        return [item for each in arguments for item in each]
-    return "".join(str(each) for each in arguments)
+    if arguments and all(isinstance(argument, list) for argument in arguments):
+        return [item for argument in arguments for item in argument]
+    return "".join(str(argument) for argument in arguments)
 
 
 def _format(arguments: Sequence[Json]) -> str:
     if not arguments:
-        raise invalid("format wants a text")
-    values = [str(each) for each in arguments[1:]]
+        raise invalid("format needs a string")
+    values = [str(argument) for argument in arguments[1:]]
 
     def fill(match: re.Match[str]) -> str:
         if int(match[1]) >= len(values):
-            raise invalid("format has fewer values than places")
+            raise invalid("format has fewer values than placeholders")
         return values[int(match[1])]
 
     return _PLACEHOLDER.sub(fill, str(arguments[0]))

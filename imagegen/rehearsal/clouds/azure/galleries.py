@@ -1,4 +1,4 @@
-"""Compute galleries and their image definitions: there before a build, or made by a PUT."""
+"""Compute galleries and their image definitions, created before a build or by a PUT request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.clouds.azure.options import GalleryDefinition
-    from imagegen.rehearsal.clouds.azure.world import Call, World
+    from imagegen.rehearsal.clouds.azure.state import AzureState, Call
 
 GALLERY = "Microsoft.Compute/galleries"
 DEFINITION = "Microsoft.Compute/galleries/images"
@@ -20,15 +20,15 @@ _GALLERY_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.]{0,78}[A-Za-z0-9])?\Z")
 _DEFINITION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,78}[A-Za-z0-9])?\Z")
 
 
-def prepare(world: World, wanted: GalleryDefinition) -> None:
-    """Make a definition that exists from the start, with its group and gallery."""
-    group = GroupId(world.application.subscription, wanted.resource_group)
-    if world.resources.find(str(group)) is None:
-        world.resources.put(groups.make(group, wanted.location))
+def create_definition(state: AzureState, wanted: GalleryDefinition) -> None:
+    """Create an image definition before a build, with its group and gallery."""
+    group = GroupId(state.application.subscription, wanted.resource_group)
+    if state.resources.find(str(group)) is None:
+        state.resources.put(groups.make(group, wanted.location))
     location = region(wanted.location)
     gallery = group.resource(GALLERY, wanted.gallery)
-    if world.resources.find(gallery) is None:
-        world.resources.put(new_resource(group, GALLERY, wanted.gallery, location, {}, None))
+    if state.resources.find(gallery) is None:
+        state.resources.put(new_resource(group, GALLERY, wanted.gallery, location, {}, None))
     features = [{"name": "SecurityType", "value": wanted.security_type}] if wanted.security_type else []
     properties: Resource = {
         "osType": wanted.os_type,
@@ -39,25 +39,25 @@ def prepare(world: World, wanted: GalleryDefinition) -> None:
         "features": features,
     }
     name = f"{wanted.gallery}/{wanted.image}"
-    world.resources.put(new_resource(group, DEFINITION, name, location, properties, None))
+    state.resources.put(new_resource(group, DEFINITION, name, location, properties, None))
 
 
-def put(world: World, call: Call) -> Response:
+def put(state: AzureState, call: Call) -> Response:
     body = call.request.json()
-    world.group(call.group)
+    state.group(call.group)
     name = call.names["gallery"]
     if not _GALLERY_NAME.match(name):
         raise ArmError(400, "InvalidParameter", f"The gallery name '{name}' is invalid.")
     made = new_resource(
         call.group, GALLERY, name, region(body.get("location")), body.get("properties", {}), body.get("tags")
     )
-    old = world.resources.find(made["id"])
-    return Response.of_json(200 if old else 201, world.resources.put(made))
+    old = state.resources.find(made["id"])
+    return Response.of_json(200 if old else 201, state.resources.put(made))
 
 
-def put_definition(world: World, call: Call) -> Response:
+def put_definition(state: AzureState, call: Call) -> Response:
     body = call.request.json()
-    world.resources.get(call.id(GALLERY, "gallery"))
+    state.resources.get(call.id(GALLERY, "gallery"))
     name, properties = call.names["image"], body.get("properties", {})
     if not _DEFINITION_NAME.match(name):
         raise ArmError(400, "InvalidParameter", f"The image definition name '{name}' is invalid.")
@@ -68,21 +68,21 @@ def put_definition(world: World, call: Call) -> Response:
     properties = {"hyperVGeneration": "V1", "architecture": "x64", **properties}
     full = f"{call.names['gallery']}/{name}"
     made = new_resource(call.group, DEFINITION, full, region(body.get("location")), properties, body.get("tags"))
-    old = world.resources.find(made["id"])
+    old = state.resources.find(made["id"])
     for key in ("osState", "hyperVGeneration", "identifier", "osType", "architecture"):
         if old is not None and old["properties"].get(key) != properties[key]:
             raise ArmError(409, "PropertyChangeNotAllowed", f"Changing property 'galleryImage.{key}' is not allowed.")
-    return Response.of_json(200 if old else 201, world.resources.put(made))
+    return Response.of_json(200 if old else 201, state.resources.put(made))
 
 
-def get(world: World, call: Call) -> Response:
-    return Response.of_json(200, world.resources.get(call.id(GALLERY, "gallery")))
+def get(state: AzureState, call: Call) -> Response:
+    return Response.of_json(200, state.resources.get(call.id(GALLERY, "gallery")))
 
 
-def get_definition(world: World, call: Call) -> Response:
-    return Response.of_json(200, world.resources.get(call.id(DEFINITION, "gallery", "image")))
+def get_definition(state: AzureState, call: Call) -> Response:
+    return Response.of_json(200, state.resources.get(call.id(DEFINITION, "gallery", "image")))
 
 
-def list_definitions(world: World, call: Call) -> Response:
-    world.resources.get(call.id(GALLERY, "gallery"))
-    return Response.of_json(200, {"value": world.resources.children(f"{call.id(GALLERY, 'gallery')}/images")})
+def list_definitions(state: AzureState, call: Call) -> Response:
+    state.resources.get(call.id(GALLERY, "gallery"))
+    return Response.of_json(200, {"value": state.resources.children(f"{call.id(GALLERY, 'gallery')}/images")})

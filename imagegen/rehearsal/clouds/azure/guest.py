@@ -1,4 +1,4 @@
-"""What Azure's images of Windows have: the two agents."""
+"""The two agents in Azure's Windows images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 GUEST_AGENT: Final = "WindowsAzureGuestAgent"
-_ANSWERS = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml"
+_UNATTEND = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\Unattend.xml"
 _SETUP_SCRIPTS = r"C:\Windows\Setup\Scripts"
 # Service and program.
 _PROGRAMS = {
@@ -22,8 +22,8 @@ _PROGRAMS = {
 
 
 def _check(machine: Machine) -> None:
-    if not machine.files.is_file(_ANSWERS):
-        raise RefusedByWindows(f"there is no {_ANSWERS}")
+    if not machine.files.is_file(_UNATTEND):
+        raise RefusedByWindows(f"there is no {_UNATTEND}")
     for name in _PROGRAMS:
         if not machine.services.is_running(name):
             raise RefusedByWindows(f"service {name} is not running")

@@ -1,4 +1,4 @@
-"""The WinRM listener that a machine's deployment asks for: its certificate from the vault, or what is missing."""
+"""The WinRM listener in the deployment of a machine: its certificate from the key vault, or what is missing."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from imagegen.rehearsal.network.machine import ListenerCertificate
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.clouds.azure.resources import Resource
-    from imagegen.rehearsal.clouds.azure.world import Secret, World
+    from imagegen.rehearsal.clouds.azure.state import AzureState, Secret
 
 
 @dataclasses.dataclass(frozen=True)
 class Listener:
-    """The listener's certificate, or why there is no listener."""
+    """The certificate of the listener, or why there is no listener."""
 
     certificate: ListenerCertificate | None
     missing: str = ""
 
 
-def of_machine(world: World, profile: Resource) -> Listener:
-    """What osProfile makes of WinRM; every certificate it names must be a secret of a vault it names."""
-    held = {each.versioned_url: each for each in _vault_secrets(world, profile)}
+def read_listener(state: AzureState, profile: Resource) -> Listener:
+    """Read the listener in an osProfile. Its certificate must be a secret in one of the key vaults of the osProfile."""
+    secrets = {secret.versioned_url: secret for secret in _find_secrets(state, profile)}
     listeners = profile.get("windowsConfiguration", {}).get("winRM", {}).get("listeners", [])
-    secure = [each for each in listeners if str(each.get("protocol")).lower() == "https"]
+    secure = [listener for listener in listeners if str(listener.get("protocol")).lower() == "https"]
     if not secure:
         return Listener(None, "the deployment has no WinRM listener over HTTPS")
     url = str(secure[0].get("certificateUrl"))
-    if url not in held:
+    if url not in secrets:
         raise ArmError(400, "InvalidParameter", f"The certificate URL '{url}' is not among osProfile.secrets.")
-    return Listener(_certificate(held[url]))
+    return Listener(_read_certificate(secrets[url]))
 
 
-def _vault_secrets(world: World, profile: Resource) -> list[Secret]:
+def _find_secrets(state: AzureState, profile: Resource) -> list[Secret]:
     found = []
     for source in profile.get("secrets", []):
-        vault = world.resources.get(source["sourceVault"]["id"])
+        vault = state.resources.get(source["sourceVault"]["id"])
         if str(vault["properties"].get("enabledForDeployment")).lower() != "true":
             raise ArmError(403, "KeyVaultAccessForbidden", f"Key Vault {vault['name']} is not enabled for deployment.")
         for certificate in source["vaultCertificates"]:
             url = certificate["certificateUrl"]
-            match = [each for each in world.secrets.values() if each.versioned_url == url]
+            match = [secret for secret in state.secrets.values() if secret.versioned_url == url]
             if not match or match[0].vault.lower() != vault["name"].lower():
                 raise ArmError(400, "KeyVaultSecretDoesNotExist", f"The Key Vault secret '{url}' does not exist.")
             found += match
     return found
 
 
-def _certificate(secret: Secret) -> ListenerCertificate:
-    """The secret of a certificate is base64 of JSON that holds a PFX in base64 and its password."""
+def _read_certificate(secret: Secret) -> ListenerCertificate:
+    """Read a certificate from a secret, which is JSON in base64 with a PFX in base64 and its password."""
     try:
         wrapped = json.loads(base64.b64decode(secret.value, validate=True))
         pfx, password = base64.b64decode(wrapped["data"]), str(wrapped["password"]).encode()
@@ -73,7 +73,7 @@ def _certificate(secret: Secret) -> ListenerCertificate:
     )
 
 
-def user_data(wanted: Resource) -> bytes:
-    """What the machine is given at its start: custom data, or else user data."""
-    text = wanted.get("osProfile", {}).get("customData") or wanted.get("userData") or ""
+def read_user_data(properties: Resource) -> bytes:
+    """Read the custom data of a machine, or its user data if it has none."""
+    text = properties.get("osProfile", {}).get("customData") or properties.get("userData") or ""
     return base64.b64decode(text)

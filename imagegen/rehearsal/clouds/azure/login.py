@@ -1,4 +1,4 @@
-"""Plays login.microsoftonline.com: one tenant, one application, and the discovery that the SDKs ask for first."""
+"""Answers for login.microsoftonline.com: one tenant, one application, and the discovery requests of the SDKs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DISCOVERY_PATH = re.compile(r"/(?P<tenant>[^/]+)(?:/v2\.0)?/\.well-known/openid
 
 @dataclasses.dataclass(frozen=True)
 class Application:
-    """The throw-away service principal of a rehearsal."""
+    """The temporary service principal of a rehearsal."""
 
     tenant: str = "11111111-1111-4111-8111-111111111111"
     subscription: str = "22222222-2222-4222-8222-222222222222"
@@ -29,21 +29,21 @@ class Application:
 
 
 class Login:
-    """Gives tokens out, and knows afterwards which it gave for which audience."""
+    """Issues tokens, and remembers the audience of each."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
-        self._given: dict[str, str] = {}
+        self._audiences: dict[str, str] = {}
 
     def audience(self, request: Request) -> str:
-        """For whom the request's bearer token was given out; "" when it has none of ours."""
+        """The audience of the request's bearer token; empty if the token was not issued here."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        return self._given.get(token, "") if scheme.lower() == "bearer" else ""
+        return self._audiences.get(token, "") if scheme.lower() == "bearer" else ""
 
     def __call__(self, request: Request) -> Response:
         token = _TOKEN_PATH.match(request.path)
         if token is not None and request.method == "POST":
-            return self._token(request, token["tenant"], versioned=token["version"] is not None)
+            return self._answer_token(request, token["tenant"], is_v2=token["version"] is not None)
         discovery = _DISCOVERY_PATH.match(request.path)
         if discovery is not None and request.method == "GET":
             return Response.of_json(200, _configuration(discovery["tenant"]))
@@ -51,28 +51,28 @@ class Login:
             return Response.of_json(200, _instances(self._application.tenant))
         return Response(404, fault=f"unexpected login request {request.method} {request.path}")
 
-    def _token(self, request: Request, tenant: str, *, versioned: bool) -> Response:
+    def _answer_token(self, request: Request, tenant: str, *, is_v2: bool) -> Response:
         form = request.form()
-        known = self._application
-        if tenant != known.tenant:
+        application = self._application
+        if tenant != application.tenant:
             return _denied("invalid_request", f"AADSTS90002: Tenant '{tenant}' not found.")
         if form.get("grant_type") != "client_credentials":
-            return _denied("unsupported_grant_type", "AADSTS70003: only client_credentials is played here.")
-        if (form.get("client_id"), form.get("client_secret")) != (known.client_id, known.secret):
+            return _denied("unsupported_grant_type", "AADSTS70003: a rehearsal supports only client_credentials.")
+        if (form.get("client_id"), form.get("client_secret")) != (application.client_id, application.secret):
             return _denied("invalid_client", "AADSTS7000215: Invalid client secret provided.")
-        audience = form.get("scope", "").removesuffix("/.default") if versioned else form.get("resource", "")
+        audience = form.get("scope", "").removesuffix("/.default") if is_v2 else form.get("resource", "")
         if not audience:
             return _denied("invalid_scope", "AADSTS70011: the scope or resource is missing.")
-        token = self._mint(audience)
+        token = self._issue_token(audience)
         value: dict[str, object] = {"token_type": "Bearer", "access_token": token}
-        if versioned:
+        if is_v2:
             value |= {"expires_in": LIFETIME_S, "ext_expires_in": LIFETIME_S}
         else:
             expires = int(time.time()) + LIFETIME_S
             value |= {"expires_in": str(LIFETIME_S), "expires_on": str(expires), "resource": audience}
         return dataclasses.replace(Response.of_json(200, value), note="login:token")
 
-    def _mint(self, audience: str) -> str:
+    def _issue_token(self, audience: str) -> str:
         now = int(time.time())
         claims = {
             "aud": audience,
@@ -90,7 +90,7 @@ class Login:
             secrets.token_bytes(256),
         )
         token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
-        self._given[token] = audience.rstrip("/")
+        self._audiences[token] = audience.rstrip("/")
         return token
 
 

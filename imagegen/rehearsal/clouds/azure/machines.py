@@ -1,11 +1,11 @@
-"""Virtual machines and their disks: made by a deployment with all they refer to, stopped, generalised, deleted."""
+"""Virtual machines and their disks. A deployment creates them; other requests stop, generalise and delete them."""
 
 from __future__ import annotations
 
 from imagegen.rehearsal.clouds.azure import listener, marketplace, networks
 from imagegen.rehearsal.clouds.azure.errors import ArmError, not_found
 from imagegen.rehearsal.clouds.azure.resources import GroupId, Resource, new_resource
-from imagegen.rehearsal.clouds.azure.world import Call, VmState, World
+from imagegen.rehearsal.clouds.azure.state import AzureState, Call, VmState
 from imagegen.rehearsal.network.machine import MachineIdentity
 from imagegen.rehearsal.network.messages import Response
 
@@ -14,116 +14,118 @@ EXTENSION = "Microsoft.Compute/virtualMachines/extensions"
 DISK = "Microsoft.Compute/disks"
 
 
-def create(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
-    """A machine of a deployment: it starts at once, and whoever plays it is told."""
+def create(state: AzureState, group: GroupId, name: str, spec: Resource) -> Resource:
+    """Create a machine of a deployment, and start its guest."""
     wanted = spec["properties"]
     profile = wanted.get("osProfile", {})
     if not 1 <= len(str(profile.get("computerName", ""))) <= 15:
         raise ArmError(400, "InvalidParameter", f"Windows computer name of {name} cannot be more than 15 characters.")
     if not profile.get("adminUsername") or not profile.get("adminPassword"):
         raise ArmError(400, "InvalidParameter", f"Required parameter 'adminPassword' of {name} is missing.")
-    reference = marketplace.resolve(world, wanted["storageProfile"].get("imageReference", {}))
+    reference = marketplace.resolve(state, wanted["storageProfile"].get("imageReference", {}))
     security = str(wanted.get("securityProfile", {}).get("securityType", ""))
     if security == "TrustedLaunch" and reference.generation != "V2":
         raise ArmError(400, "BadRequest", "Security type TrustedLaunch is supported on generation 2 images only.")
-    interfaces = [world.resources.get(each["id"]) for each in wanted["networkProfile"]["networkInterfaces"]]
-    found = listener.of_machine(world, profile)
+    interfaces = [state.resources.get(reference["id"]) for reference in wanted["networkProfile"]["networkInterfaces"]]
+    winrm = listener.read_listener(state, profile)
     identity = MachineIdentity(
         cloud="azure",
         name=group.resource(MACHINE, name),
-        address=networks.address(world, interfaces[0]),
+        address=networks.address(state, interfaces[0]),
         image=reference.name,
         username=str(profile["adminUsername"]),
         password=str(profile["adminPassword"]),
-        user_data=listener.user_data(wanted),
-        certificate=found.certificate,
+        user_data=listener.read_user_data(wanted),
+        certificate=winrm.certificate,
     )
-    shut = found.missing or next(filter(None, (networks.why_closed(world, each) for each in interfaces)), "")
-    made = new_resource(group, MACHINE, name, spec["location"], _shown(world, group, spec), spec.get("tags"))
-    world.machines[made["id"].lower()] = VmState(identity, reference.generation, security, shut)
-    world.on_machine(identity)
+    reasons = (networks.why_closed(state, interface) for interface in interfaces)
+    why_closed = winrm.missing or next(filter(None, reasons), "")
+    made = new_resource(group, MACHINE, name, spec["location"], _make_properties(state, group, spec), spec.get("tags"))
+    state.machines[made["id"].lower()] = VmState(identity, reference.generation, security, why_closed)
+    state.on_machine(identity)
     return made
 
 
-def _shown(world: World, group: GroupId, spec: Resource) -> Resource:
+def _make_properties(state: AzureState, group: GroupId, spec: Resource) -> Resource:
     wanted = spec["properties"]
     storage = {**wanted["storageProfile"]}
     system = {**storage["osDisk"]}
-    storage["osDisk"] = {**system, "managedDisk": _disk(world, group, system, spec["location"])}
+    storage["osDisk"] = {**system, "managedDisk": _create_disk(state, group, system, spec["location"])}
     storage["dataDisks"] = [
-        {**each, "managedDisk": _disk(world, group, each, spec["location"])} for each in storage.get("dataDisks") or []
+        {**disk, "managedDisk": _create_disk(state, group, disk, spec["location"])}
+        for disk in storage.get("dataDisks") or []
     ]
     hidden = ("adminPassword", "customData")
     profile = {key: value for key, value in wanted["osProfile"].items() if key not in hidden}
     return {**wanted, "storageProfile": storage, "osProfile": profile}
 
 
-def _disk(world: World, group: GroupId, wanted: Resource, location: str) -> Resource:
+def _create_disk(state: AzureState, group: GroupId, wanted: Resource, location: str) -> Resource:
     if wanted.get("managedDisk") is None:
         raise ArmError(400, "InvalidParameter", f"The disk '{wanted.get('name')}' is not a managed disk.")
     key = wanted["managedDisk"].get("diskEncryptionSet")
-    if key is not None and world.resources.get(key["id"])["location"] != location:
+    if key is not None and state.resources.get(key["id"])["location"] != location:
         raise ArmError(
             400, "BadRequest", f"The disk encryption set '{key['id']}' is not in {location}, as the disk is."
         )
     disk = new_resource(group, DISK, wanted["name"], location, {"diskState": "Attached"}, None)
-    return {**wanted["managedDisk"], "id": world.resources.put(disk)["id"]}
+    return {**wanted["managedDisk"], "id": state.resources.put(disk)["id"]}
 
 
-def create_extension(world: World, group: GroupId, name: str, spec: Resource) -> Resource:
-    world.resources.get(group.resource(MACHINE, name.partition("/")[0]))
+def create_extension(state: AzureState, group: GroupId, name: str, spec: Resource) -> Resource:
+    state.resources.get(group.resource(MACHINE, name.partition("/")[0]))
     return new_resource(group, EXTENSION, name, spec["location"], spec.get("properties", {}), spec.get("tags"))
 
 
-def get(world: World, call: Call) -> Response:
-    machine = world.resources.get(call.id(MACHINE, "name"))
+def get(state: AzureState, call: Call) -> Response:
+    machine = state.resources.get(call.id(MACHINE, "name"))
     if call.request.query.get("$expand", "").lower() != "instanceview":
         return Response.of_json(200, machine)
-    view = _view(_state(world, call))
+    view = _view(_find_vm(state, call))
     return Response.of_json(200, {**machine, "properties": {**machine["properties"], "instanceView": view}})
 
 
-def get_view(world: World, call: Call) -> Response:
-    return Response.of_json(200, _view(_state(world, call)))
+def get_view(state: AzureState, call: Call) -> Response:
+    return Response.of_json(200, _view(_find_vm(state, call)))
 
 
-def _state(world: World, call: Call) -> VmState:
+def _find_vm(state: AzureState, call: Call) -> VmState:
     resource_id = call.id(MACHINE, "name")
-    found = world.machines.get(resource_id.lower())
+    found = state.machines.get(resource_id.lower())
     if found is None:
         raise not_found(resource_id)
-    world.operations.touch(resource_id)
+    state.operations.touch(resource_id)
     return found
 
 
-def _view(state: VmState) -> Resource:
-    codes = ["OSState/generalized"] if state.generalized else []
-    codes += ["ProvisioningState/succeeded", f"PowerState/{state.power}"]
+def _view(vm: VmState) -> Resource:
+    codes = ["OSState/generalized"] if vm.generalized else []
+    codes += ["ProvisioningState/succeeded", f"PowerState/{vm.power}"]
     return {"statuses": [{"code": code, "level": "Info", "displayStatus": code.partition("/")[2]} for code in codes]}
 
 
-def stop(power: str, world: World, call: Call) -> Response:
-    """powerOff and deallocate: long-running."""
-    state = _state(world, call)
+def stop(power: str, state: AzureState, call: Call) -> Response:
+    """Stop a machine. powerOff and deallocate are long-running operations."""
+    vm = _find_vm(state, call)
 
     def finish() -> None:
-        state.power = power
+        vm.power = power
 
     resource_id = call.id(MACHINE, "name")
-    location = world.resources.get(resource_id)["location"]
-    return Response(202, headers=tuple(world.operations.start(resource_id, location, 0, finish).items()))
+    location = state.resources.get(resource_id)["location"]
+    return Response(202, headers=tuple(state.operations.start(resource_id, location, 0, finish).items()))
 
 
-def generalize(world: World, call: Call) -> Response:
-    state = _state(world, call)
-    if state.power == "running":
+def generalize(state: AzureState, call: Call) -> Response:
+    vm = _find_vm(state, call)
+    if vm.power == "running":
         raise ArmError(409, "OperationNotAllowed", f"VM '{call.names['name']}' must be stopped to be generalized.")
-    state.generalized = True
+    vm.generalized = True
     return Response(200)
 
 
-def delete(world: World, call: Call) -> Response:
+def delete(state: AzureState, call: Call) -> Response:
     resource_id = call.id(MACHINE, "name")
-    world.machines.pop(resource_id.lower(), None)
-    world.resources.remove(resource_id)
+    state.machines.pop(resource_id.lower(), None)
+    state.resources.remove(resource_id)
     return Response(204)

@@ -1,4 +1,4 @@
-"""Marketplace images: versions of an offer's SKU, and what a machine's image reference means."""
+"""Marketplace images: the versions of an offer's SKU, and the image reference of a machine."""
 
 from __future__ import annotations
 
@@ -13,25 +13,28 @@ from imagegen.rehearsal.clouds.azure.resources import Resource, region
 from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
-    from imagegen.rehearsal.clouds.azure.world import Call, World
+    from imagegen.rehearsal.clouds.azure.state import AzureState, Call
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageReference:
-    """A marketplace image that exists."""
+    """An existing marketplace image."""
 
     name: str
     generation: str
 
 
-def resolve(world: World, reference: Resource) -> ImageReference:
-    """The image of a machine: only the marketplace's are known here, and `latest` is one of them."""
+def resolve(state: AzureState, reference: Resource) -> ImageReference:
+    """Find the marketplace image of a machine. The version can be `latest`."""
     if any(reference.get(key) for key in ("id", "communityGalleryImageId", "sharedGalleryImageId")):
         raise ArmError(
-            400, "InvalidParameter", "only marketplace images are played here", fault="unexpected image reference by id"
+            400,
+            "InvalidParameter",
+            "a rehearsal supports only marketplace images",
+            fault="unexpected image reference by id",
         )
     publisher, offer, sku = (str(reference.get(key, "")) for key in ("publisher", "offer", "sku"))
-    versions = _versions(world, publisher, offer, sku)
+    versions = _versions(state, publisher, offer, sku)
     version = str(reference.get("version", ""))
     if version.lower() == "latest":
         version = max(versions, key=Version)
@@ -42,18 +45,18 @@ def resolve(world: World, reference: Resource) -> ImageReference:
     return ImageReference(f"{publisher}:{offer}:{sku}:{version}", generation(sku))
 
 
-def list_skus(world: World, call: Call) -> Response:
+def list_skus(state: AzureState, call: Call) -> Response:
     base = _base(call)
     offer = call.names["offer"].lower()
-    found = sorted(sku for known, sku in world.options.marketplace if known == offer)
+    found = sorted(sku for known, sku in state.options.marketplace if known == offer)
     if call.names["publisher"].lower() != PUBLISHER.lower() or not found:
         raise ArmError(404, "NotFound", f"Artifact: VMImage was not found: offer {call.names['offer']}.")
     return Response.of_json(200, [{"id": f"{base}/{sku}", "name": sku, "location": _location(call)} for sku in found])
 
 
-def list_versions(world: World, call: Call) -> Response:
-    """A bare array, as this API answers: `$orderby=name desc` and `$top` are honoured."""
-    versions = sorted(_versions(world, call.names["publisher"], call.names["offer"], call.names["sku"]), key=Version)
+def list_versions(state: AzureState, call: Call) -> Response:
+    """List versions as a plain array, which this API returns. Supports `$orderby=name desc` and `$top`."""
+    versions = sorted(_versions(state, call.names["publisher"], call.names["offer"], call.names["sku"]), key=Version)
     query = call.request.query
     if query.get("$orderby", "").lower() == "name desc":
         versions.reverse()
@@ -61,14 +64,14 @@ def list_versions(world: World, call: Call) -> Response:
     shown = versions[: int(top)] if top.isdigit() else versions
     base = f"{_base(call)}/{call.names['sku']}/Versions"
     return Response.of_json(
-        200, [{"id": f"{base}/{each}", "name": each, "location": _location(call)} for each in shown]
+        200, [{"id": f"{base}/{version}", "name": version, "location": _location(call)} for version in shown]
     )
 
 
-def get_version(world: World, call: Call) -> Response:
+def get_version(state: AzureState, call: Call) -> Response:
     publisher, offer, sku = (call.names[key] for key in ("publisher", "offer", "sku"))
     name = call.names["version"]
-    reference = resolve(world, {"publisher": publisher, "offer": offer, "sku": sku, "version": name})
+    reference = resolve(state, {"publisher": publisher, "offer": offer, "sku": sku, "version": name})
     version = reference.name.rpartition(":")[2]
     properties = {
         "hyperVGeneration": reference.generation,
@@ -86,8 +89,8 @@ def get_version(world: World, call: Call) -> Response:
     return Response.of_json(200, shown)
 
 
-def _versions(world: World, publisher: str, offer: str, sku: str) -> list[str]:
-    found = world.options.marketplace.get((offer.lower(), sku.lower()))
+def _versions(state: AzureState, publisher: str, offer: str, sku: str) -> list[str]:
+    found = state.options.marketplace.get((offer.lower(), sku.lower()))
     if publisher.lower() != PUBLISHER.lower() or not found:
         raise ArmError(404, "NotFound", f"Artifact: VMImage was not found: {publisher}:{offer}:{sku}.")
     return list(found)

@@ -1,4 +1,4 @@
-"""Long-running operations: how often a client is told to wait, and what is so when the waiting ends."""
+"""Long-running operations: for how many requests they are in progress, and what they do at their end."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from imagegen.rehearsal.network.messages import Response
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Not "0": clients take nought for "not said" and wait their own thirty seconds.
+# Not "0": clients treat it as missing and wait for their default of thirty seconds.
 RETRY_AFTER = "1"
 
 
 @dataclasses.dataclass
 class _Operation:
-    looks: int
+    polls: int
     finish: Callable[[], None]
     resource_id: str
 
 
 class Operations:
-    """Operations by id. Looking at the operation, or at the resource it works on, brings it closer to its end."""
+    """Operations by id. Requests for an operation or for its resource count as polls."""
 
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
         self._running: dict[str, _Operation] = {}
         self._done: set[str] = set()
 
-    def start(self, resource_id: str, location: str, looks: int, finish: Callable[[], None]) -> dict[str, str]:
-        """Begin one that `looks` looks see running; the headers tell the client where to ask."""
+    def start(self, resource_id: str, location: str, polls: int, finish: Callable[[], None]) -> dict[str, str]:
+        """Start an operation that is in progress for this number of polls. Returns the headers of the answer."""
         name = str(uuid.uuid4())
-        self._running[name] = _Operation(looks, finish, resource_id.lower())
-        if looks <= 0:
+        self._running[name] = _Operation(polls, finish, resource_id.lower())
+        if polls <= 0:
             self._end(name)
         url = (
             f"https://management.azure.com/subscriptions/{self._subscription}/providers/Microsoft.Compute"
@@ -44,23 +44,24 @@ class Operations:
         return {"Azure-AsyncOperation": url, "Retry-After": RETRY_AFTER}
 
     def touch(self, resource_id: str) -> None:
-        """Somebody looked at the resource itself."""
-        for name in [key for key, each in self._running.items() if each.resource_id == resource_id.lower()]:
-            self._look(name)
+        """Count a request for the resource as a poll of its operations."""
+        for name in [key for key, running in self._running.items() if running.resource_id == resource_id.lower()]:
+            self._poll(name)
 
     def status(self, name: str) -> Response:
-        """The answer to a poll."""
-        if name in self._running and self._look(name):
+        """Answer a poll of an operation."""
+        if name in self._running and self._poll(name):
             value = {"name": name, "status": "InProgress"}
             return Response.of_json(200, value, headers={"Retry-After": RETRY_AFTER})
         if name not in self._done:
             raise not_found(f"operations/{name}")
         return Response.of_json(200, {"name": name, "status": "Succeeded"})
 
-    def _look(self, name: str) -> bool:
+    def _poll(self, name: str) -> bool:
+        """Count a poll. Returns whether the operation is still in progress."""
         operation = self._running[name]
-        if operation.looks > 0:
-            operation.looks -= 1
+        if operation.polls > 0:
+            operation.polls -= 1
             return True
         self._end(name)
         return False

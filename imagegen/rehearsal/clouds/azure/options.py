@@ -1,4 +1,4 @@
-"""What an Azure of the rehearsal holds from the start: gallery definitions, groups and marketplace images."""
+"""The initial resources of the subscription: gallery definitions, groups, marketplace images and sizes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PUBLISHER = "MicrosoftWindowsServer"
 
 _VCPUS = (2, 4, 8)
 _CORES_AND_SIZES = ("", "-core", "-smalldisk", "-core-smalldisk")
-# Per release: its offer, and two versions, so that "the newest" is a choice.
+# For each release: its offer, and two versions, so that the newest one must be chosen.
 _RELEASES = {
     "2019": ("windowsserver", ("17763.8276.251212", "17763.8389.260210")),
     "2022": ("windowsserver2022", ("20348.5386.260713", "20348.5499.260809")),
@@ -17,29 +17,29 @@ _RELEASES = {
 
 
 def default_marketplace() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Versions by (offer, sku), in lower case because Azure compares them so."""
+    """Versions by offer and SKU, in lower case because Azure ignores case."""
     skus: dict[tuple[str, str], tuple[str, ...]] = {
         (offer, f"{release}-datacenter{kind}{generation_end}"): versions
         for release, (offer, versions) in _RELEASES.items()
         for kind in _CORES_AND_SIZES
         for generation_end in ("", "-g2")
     }
-    # The one SKU whose second generation has a name of its own.
+    # The only SKU whose second generation has another suffix.
     skus["windowsserver", "2019-datacenter-gensecond"] = _RELEASES["2019"][1]
-    # The annual channel is core alone, and has no small disk; its support ended with the second of these.
+    # The annual channel has only Server Core, without small disks. Its support ended with the second version.
     annual = ("25398.1791.250812", "25398.1913.251014")
     skus |= {("windowsserver", f"23h2-datacenter-core{generation_end}"): annual for generation_end in ("", "-g2")}
     return skus
 
 
 def generation(sku: str) -> str:
-    """V1 or V2, as the SKU's name says."""
+    """The generation V1 or V2, which the name of a SKU shows."""
     return "V2" if sku.lower().endswith(("-g2", "-gensecond")) else "V1"
 
 
 @dataclasses.dataclass(frozen=True)
 class GalleryDefinition:
-    """An image definition that exists before a build; its group and gallery are made with it."""
+    """An image definition that exists before a build, with its group and gallery."""
 
     resource_group: str
     gallery: str
@@ -54,7 +54,7 @@ class GalleryDefinition:
 
 @dataclasses.dataclass(frozen=True)
 class ExistingGroup:
-    """A resource group that exists before a build, with a network of one subnet or a key vault where they are named."""
+    """A resource group that exists before a build, with an optional network of one subnet and an optional key vault."""
 
     name: str
     location: str = "westeurope"
@@ -65,7 +65,7 @@ class ExistingGroup:
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A size of virtual machines as the subscription is offered it; `restricted` is why it may not be used."""
+    """A size of virtual machines. `restricted` is the reason why the subscription cannot use it."""
 
     family: str
     vcpus: int
@@ -76,7 +76,7 @@ class Size:
 
 
 def default_sizes() -> dict[str, Size]:
-    """A few sizes as Azure names them, by the vCPUs in their names."""
+    """Some of Azure's sizes."""
     families = {"D{}s_v5": "standardDSv5Family", "D{}as_v5": "standardDASv5Family", "D{}s_v3": "standardDSv3Family"}
     sizes = {
         f"Standard_{name.format(vcpus)}": Size(family, vcpus) for name, family in families.items() for vcpus in _VCPUS

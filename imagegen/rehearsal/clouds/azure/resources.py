@@ -1,4 +1,4 @@
-"""What exists in the subscription: resources by id (ids compare without case), and the regions Azure has."""
+"""The resources in the subscription by id, without regard to case, and the regions of Azure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from imagegen.rehearsal.clouds.azure.errors import ArmError, not_found
 
 Resource = dict[str, Any]
 
-# Azure answers the target regions of a gallery version by their display names, whatever spelling was asked for.
+# Azure returns the display names of the target regions of a gallery version, whatever spelling the request has.
 REGIONS = {
     "australiaeast": "Australia East",
     "brazilsouth": "Brazil South",
@@ -43,7 +43,7 @@ REGIONS = {
 
 
 def region(name: object) -> str:
-    """The short name of a region, from any spelling; a region that Azure lacks is refused."""
+    """The short name of a region, from any spelling. Rejects unknown regions."""
     short = str(name).replace(" ", "").lower()
     if short not in REGIONS:
         raise ArmError(400, "LocationNotAvailableForResourceType", f"The provided location '{name}' is not available.")
@@ -52,7 +52,7 @@ def region(name: object) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class GroupId:
-    """A resource group's place; resource ids are made from it."""
+    """The id of a resource group, from which resource ids are made."""
 
     subscription: str
     name: str
@@ -66,7 +66,7 @@ class GroupId:
         names = name.split("/")
         if len(types) != len(names):
             raise ArmError(400, "InvalidTemplate", f"The name '{name}' does not fit the type '{kind}'.")
-        path = "/".join(f"{each}/{part}" for each, part in zip(types, names, strict=True))
+        path = "/".join(f"{part_type}/{part}" for part_type, part in zip(types, names, strict=True))
         return f"{self}/providers/{namespace}/{path}"
 
 
@@ -74,10 +74,10 @@ class Resources:
     """A dictionary of resources that ignores the case of ids."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Resource] = {}
+        self._by_id: dict[str, Resource] = {}
 
     def find(self, resource_id: str) -> Resource | None:
-        return self._kept.get(resource_id.lower())
+        return self._by_id.get(resource_id.lower())
 
     def get(self, resource_id: str) -> Resource:
         found = self.find(resource_id)
@@ -86,35 +86,35 @@ class Resources:
         return found
 
     def put(self, resource: Resource) -> Resource:
-        self._kept[resource["id"].lower()] = resource
+        self._by_id[resource["id"].lower()] = resource
         return resource
 
     def remove(self, resource_id: str) -> bool:
-        """Remove a resource and what is below it; whether it was there."""
-        there = resource_id.lower() in self._kept
+        """Remove a resource with all resources below it. Returns whether it existed."""
+        existed = resource_id.lower() in self._by_id
         below = f"{resource_id.lower()}/"
-        self._kept = {
-            key: value for key, value in self._kept.items() if key != resource_id.lower() and not key.startswith(below)
+        self._by_id = {
+            key: value for key, value in self._by_id.items() if key != resource_id.lower() and not key.startswith(below)
         }
-        return there
+        return existed
 
     def children(self, collection_id: str) -> list[Resource]:
-        """The resources directly in a collection, such as …/galleries/g/images."""
+        """The resources in a collection such as …/galleries/g/images, without those below them."""
         prefix = f"{collection_id.lower()}/"
-        return [value for key, value in self._kept.items() if key.startswith(prefix) and "/" not in key[len(prefix) :]]
+        return [value for key, value in self._by_id.items() if key.startswith(prefix) and "/" not in key[len(prefix) :]]
 
     def below(self, resource_id: str) -> list[Resource]:
-        """Everything whose id begins with this one."""
-        return [value for key, value in self._kept.items() if key.startswith(f"{resource_id.lower()}/")]
+        """All resources below this id."""
+        return [value for key, value in self._by_id.items() if key.startswith(f"{resource_id.lower()}/")]
 
     def of_type(self, kind: str) -> list[Resource]:
-        return [value for value in self._kept.values() if value.get("type", "").lower() == kind.lower()]
+        return [value for value in self._by_id.values() if value.get("type", "").lower() == kind.lower()]
 
 
 def new_resource(
     group: GroupId, kind: str, name: str, location: str, properties: Resource, tags: Resource | None
 ) -> Resource:
-    """A resource as Azure shows it after it was made."""
+    """Make a resource in the form of ARM."""
     return {
         "id": group.resource(kind, name),
         "name": name.rpartition("/")[2],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imagegen.providers.azure.settings import Settings
-from imagegen.rehearsal.clouds.azure.edge import AzureOptions
+from imagegen.rehearsal.clouds.azure.cloud import AzureOptions
 from imagegen.rehearsal.clouds.azure.options import ExistingGroup, GalleryDefinition
 from imagegen.rehearsal.clouds.azure.resources import REGIONS
 from imagegen.rehearsal.clouds.model import StandIn, UnsupportedSetting
@@ -40,7 +40,7 @@ def _options(azure: Settings, _folder: Path) -> AzureOptions:
         groups=tuple(groups),
         operator=operator_address(azure.network.allowed_cidrs),
         encryption_sets={azure.disk_encryption_set: azure.location} if azure.disk_encryption_set else {},
-        inside="" if azure.network.public_address else azure.network.virtual_network or "",
+        operator_network="" if azure.network.public_address else azure.network.virtual_network or "",
     )
 
 

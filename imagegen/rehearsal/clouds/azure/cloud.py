@@ -1,4 +1,4 @@
-"""Plays every Azure host: the login, the Resource Manager and the key vaults, over one state."""
+"""Answers for every host of Azure: sign-in, Resource Manager (ARM) and key vaults, with one common state."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import dataclasses
 import threading
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.clouds.azure import arm, galleries, landscape, vaults
+from imagegen.rehearsal.clouds.azure import arm, existing_resources, galleries, vaults
 from imagegen.rehearsal.clouds.azure.errors import ArmError
 from imagegen.rehearsal.clouds.azure.login import HOST as LOGIN_HOST
 from imagegen.rehearsal.clouds.azure.login import Application, Login
 from imagegen.rehearsal.clouds.azure.operations import Operations
 from imagegen.rehearsal.clouds.azure.options import default_marketplace, default_sizes
-from imagegen.rehearsal.clouds.azure.world import World
+from imagegen.rehearsal.clouds.azure.state import AzureState
 from imagegen.rehearsal.network.cloud import Cloud
 from imagegen.rehearsal.network.machine import OPERATOR_ADDRESS
 from imagegen.rehearsal.network.messages import Request, Response
@@ -26,40 +26,41 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class AzureOptions:
-    """`looks`: how many looks at a gallery version, or at its operation, see it being replicated.
+    """The initial state and the behaviour of the subscription.
 
-    `failing` are regions in which replication fails, each with Azure's reason; a version fails as a whole in its own.
-    `inside` is the network in which the operator stands: only from there a machine without a public address is reached.
-    `refuses_used`: nothing is deleted that something else uses. So it is with Azure; but Packer's plugin deletes all at
-    once, and what is refused again after ten seconds: a rehearsal that sat this out would learn nothing.
-    `encryption_sets` are the ids of the disk encryption sets, each with its location.
-    `vcpus` is the limit of every counter of vCPUs; `usages` are counters of which something else is true: used, limit.
-    `denied` are actions that no role allows: permissions lack them, and reading what they read is refused.
+    A gallery version is replicating for `replication_polls` requests for it or for its operation.
+    `failing_regions` are regions in which replication fails, with Azure's reason. In its own region, a version fails.
+    `operator_network` is the network of Packer's machine: only from there, private addresses can be reached.
+    With `rejects_used`, a resource that another one uses cannot be deleted, as in Azure. It is off by default because
+    Packer's plugin deletes everything at once and retries after ten seconds, which only makes a rehearsal slower.
+    `encryption_sets` are the ids of the disk encryption sets, with their locations.
+    `vcpu_limit` is the limit of every vCPU counter, and `usages` has used and limit of counters that differ from it.
+    `denied_actions` are actions that no role allows. Requests that need them are rejected.
     """
 
     definitions: tuple[GalleryDefinition, ...] = ()
     groups: tuple[ExistingGroup, ...] = ()
     marketplace: Mapping[tuple[str, str], tuple[str, ...]] = dataclasses.field(default_factory=default_marketplace)
-    looks: int = 1
-    failing: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    replication_polls: int = 1
+    failing_regions: Mapping[str, str] = dataclasses.field(default_factory=dict)
     operator: str = OPERATOR_ADDRESS
-    inside: str = ""
+    operator_network: str = ""
     encryption_sets: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    refuses_used: bool = False
+    rejects_used: bool = False
     subscription_state: str = "Enabled"
     absent_regions: frozenset[str] = frozenset()
     sizes: Mapping[str, Size] = dataclasses.field(default_factory=default_sizes)
-    vcpus: int = 100
+    vcpu_limit: int = 100
     usages: Mapping[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    denied: frozenset[str] = frozenset()
+    denied_actions: frozenset[str] = frozenset()
 
     def make_cloud(self, on_machine: Callable[[MachineIdentity], None]) -> Azure:
-        """A subscription with all of that in it."""
+        """Make a subscription with this state."""
         return Azure(self, on_machine)
 
 
 class Azure(Cloud):
-    """One tenant, one subscription and one application that may do everything in it."""
+    """One tenant, one subscription, and one application with all permissions."""
 
     host_patterns = (LOGIN_HOST, arm.HOST, "*.vault.azure.net")
 
@@ -67,33 +68,32 @@ class Azure(Cloud):
         self.application = Application()
         self._lock = threading.RLock()
         self._login = Login(self.application)
-        self._world = World(options, self.application, on_machine, Operations(self.application.subscription))
+        self._state = AzureState(options, self.application, on_machine, Operations(self.application.subscription))
         for definition in options.definitions:
-            galleries.prepare(self._world, definition)
+            galleries.create_definition(self._state, definition)
         for group in options.groups:
-            landscape.prepare(self._world, group)
+            existing_resources.create_group(self._state, group)
         for set_id, location in options.encryption_sets.items():
-            landscape.prepare_encryption_set(self._world, set_id, location)
+            existing_resources.create_encryption_set(self._state, set_id, location)
 
     @property
     def credentials(self) -> dict[str, str]:
-        """The throw-away application, in the names that Packer reads and in those that the SDKs read."""
-        known = self.application
+        """The temporary application, in the variables of Packer and in those of the SDKs."""
+        application = self.application
         values = {
-            "CLIENT_ID": known.client_id,
-            "CLIENT_SECRET": known.secret,
-            "TENANT_ID": known.tenant,
-            "SUBSCRIPTION_ID": known.subscription,
+            "CLIENT_ID": application.client_id,
+            "CLIENT_SECRET": application.secret,
+            "TENANT_ID": application.tenant,
+            "SUBSCRIPTION_ID": application.subscription,
         }
         return {f"{family}_{name}": value for family in ("ARM", "AZURE") for name, value in values.items()}
 
     def why_closed(self, address: str) -> str | None:
-        """Why the WinRM port of an address is shut; "" when it is open, None when no machine has the address."""
+        """Why the WinRM port of this address is closed: "" if it is open, None if no machine has the address."""
         with self._lock:
-            for state in self._world.machines.values():
-                if state.identity.address == address:
-                    stopped = "" if state.power == "running" else f"the machine is {state.power}"
-                    return stopped or state.why_closed
+            for vm in self._state.machines.values():
+                if vm.identity.address == address:
+                    return vm.why_closed if vm.power == "running" else f"the machine is {vm.power}"
         return None
 
     def __call__(self, request: Request) -> Response:
@@ -103,10 +103,10 @@ class Azure(Cloud):
             audience = self._login.audience(request)
             try:
                 if request.host == arm.HOST:
-                    return arm.answer(self._world, audience, request)
+                    return arm.answer(self._state, audience, request)
                 if audience != vaults.AUDIENCE:
                     return _challenge(self.application.tenant)
-                return vaults.answer(self._world, request)
+                return vaults.answer(self._state, request)
             except ArmError as error:
                 return error.response()
 

@@ -1,4 +1,4 @@
-"""The one state behind every Azure host of a rehearsal, and one call upon it."""
+"""The state of the subscription, which all hosts of Azure share, and the call of an ARM request."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from imagegen.rehearsal.clouds.azure.resources import GroupId, Resource, Resourc
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from imagegen.rehearsal.clouds.azure.edge import AzureOptions
+    from imagegen.rehearsal.clouds.azure.cloud import AzureOptions
     from imagegen.rehearsal.clouds.azure.login import Application
     from imagegen.rehearsal.clouds.azure.operations import Operations
     from imagegen.rehearsal.network.machine import MachineIdentity
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Secret:
-    """One version of a key vault secret; its URL with the version is how others name it."""
+    """One version of a key vault secret."""
 
     vault: str
     name: str
@@ -38,7 +38,7 @@ class Secret:
 
 @dataclasses.dataclass
 class VmState:
-    """What is true of a virtual machine and not in its resource."""
+    """The state of a virtual machine that is not in its resource."""
 
     identity: MachineIdentity
     generation: str
@@ -49,8 +49,8 @@ class VmState:
 
 
 @dataclasses.dataclass
-class World:
-    """Resources, secrets, machines and running operations; the edge's lock guards it all."""
+class AzureState:
+    """Resources, secrets, machines and running operations. The lock of `Azure` protects all of it."""
 
     options: AzureOptions
     application: Application
@@ -58,20 +58,20 @@ class World:
     operations: Operations
     resources: Resources = dataclasses.field(default_factory=Resources)
     secrets: dict[tuple[str, str], Secret] = dataclasses.field(default_factory=dict)
-    # By vault and name: recoverable, and in the way of a secret of the same name.
+    # By vault and name. They can be recovered, and their names cannot be used again.
     deleted_secrets: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     machines: dict[str, VmState] = dataclasses.field(default_factory=dict)
-    # Where each gallery version has arrived, by its id.
+    # The regions with a finished replica, by the id of the gallery version.
     replicated: dict[str, frozenset[str]] = dataclasses.field(default_factory=dict)
-    # What each deployment was made of, by its id.
+    # The template of each deployment, by its id.
     templates: dict[str, Resource] = dataclasses.field(default_factory=dict)
-    # Vaults that can still be recovered, by name: a deleted one keeps its name, its place and its tags.
+    # Deleted vaults by name. They can be recovered, and keep their location and tags.
     deleted_vaults: dict[str, Resource] = dataclasses.field(default_factory=dict)
     addresses_given: int = 0
     private_addresses_given: int = 0
 
     def group(self, group: GroupId) -> Resource:
-        """The resource group, which must exist."""
+        """The resource of a group, which must exist."""
         found = self.resources.find(str(group))
         if found is None:
             raise ArmError(404, "ResourceGroupNotFound", f"Resource group '{group.name}' could not be found.")
@@ -86,7 +86,7 @@ class World:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A request to the Resource Manager with the names from its path."""
+    """A request to ARM with the names in its path."""
 
     request: Request
     names: Mapping[str, str]
@@ -96,5 +96,5 @@ class Call:
         return GroupId(self.names["subscription"], self.names["group"])
 
     def id(self, kind: str, *names: str) -> str:
-        """The id of a resource in the call's group, named by parts of the path."""
+        """The id of a resource in the group of the request, from the names in its path."""
         return self.group.resource(kind, "/".join(self.names[name] for name in names))

@@ -1,4 +1,4 @@
-"""What cannot be deleted because something else uses it, in Azure's own codes."""
+"""Rejects the deletion of a resource that another resource uses, with Azure's error codes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.clouds.azure.errors import ArmError
 
 if TYPE_CHECKING:
-    from imagegen.rehearsal.clouds.azure.world import World
+    from imagegen.rehearsal.clouds.azure.state import AzureState
 
-# By the type of what is deleted: the types of what may use it, and how Azure refuses.
+# By the type of the resource: the types that can use it, and the status and code of Azure's error.
 _USERS = {
     "microsoft.network/networkinterfaces": (("virtualmachines",), 400, "NicInUse"),
     "microsoft.network/publicipaddresses": (("networkinterfaces",), 400, "PublicIPAddressCannotBeDeleted"),
@@ -24,12 +24,12 @@ _USERS = {
 }
 
 
-def refuse_used(world: World, resource_id: str, kind: str) -> None:
-    """Raise when a resource that still exists names this one, or a part of it."""
-    if not world.options.refuses_used:
+def reject_used(state: AzureState, resource_id: str, kind: str) -> None:
+    """Raise an error if another resource contains the id of this one, or of a part of it."""
+    if not state.options.rejects_used:
         return
     users, status, code = _USERS[kind.lower()]
-    for user in world.resources.below(f"/subscriptions/{world.application.subscription}"):
+    for user in state.resources.below(f"/subscriptions/{state.application.subscription}"):
         if str(user.get("type", "")).lower().rpartition("/")[2] not in users:
             continue
         text = json.dumps(user["properties"]).lower()

@@ -1,4 +1,4 @@
-"""The Windows AMIs that a region has from the start: Amazon's own, with dates in their names, or an operator's."""
+"""The Windows AMIs in a region before a build: those of Amazon, with dates in their names, and custom ones."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ ROOT_GIB = 30
 
 
 @dataclasses.dataclass(frozen=True)
-class StockImage:
-    """A stock AMI: its name, the day it came out, and whose it is: `amazon`, `self` or an account."""
+class WindowsImage:
+    """A Windows AMI: its name, its date, and its owner: `amazon`, `self` or an account."""
 
     name: str
     created: datetime.date
     owner: str = "amazon"
 
 
-def published(*dates: datetime.date) -> tuple[StockImage, ...]:
-    """What Amazon publishes on each of these days."""
+def amazon_images(*dates: datetime.date) -> tuple[WindowsImage, ...]:
+    """The images that Amazon publishes on each of these days."""
     names = [
         f"Windows_Server-{year}-English-{kind}-Base" for year in ("2019", "2022", "2025") for kind in ("Core", "Full")
     ]
     names += [f"EC2LaunchV2-Windows_Server-2019-English-{kind}-Base" for kind in ("Core", "Full")]
-    return tuple(StockImage(f"{name}-{date:%Y.%m.%d}", date) for date in dates for name in names)
+    return tuple(WindowsImage(f"{name}-{date:%Y.%m.%d}", date) for date in dates for name in names)
 
 
-# Two months, so that "the newest" is a choice.
-DEFAULT_IMAGES = published(datetime.date(2026, 10, 14), datetime.date(2026, 11, 11))
+# Two months, so that the newest image must be chosen.
+DEFAULT_IMAGES = amazon_images(datetime.date(2026, 10, 14), datetime.date(2026, 11, 11))
 
 
-def own_base(pattern: str, owner: str) -> StockImage:
-    """A base image that a config's own pattern finds."""
+def custom_image(pattern: str, owner: str) -> WindowsImage:
+    """A base image that matches the name pattern in a config."""
     name = pattern.replace("*", "2026.11.11").replace("?", "0")
-    return StockImage(name, datetime.date(2026, 11, 11), owner)
+    return WindowsImage(name, datetime.date(2026, 11, 11), owner)
 
 
-def stock_ami_id(region: str, name: str) -> str:
-    """The id of a stock AMI: another in each region, and the same in every rehearsal."""
+def base_ami_id(region: str, name: str) -> str:
+    """The id of an AMI, which differs in each region and is the same in every rehearsal."""
     return f"ami-{hashlib.sha256(f'{region}/{name}'.encode()).hexdigest()[:17]}"
 
 
-class StockAmi(Ami):
+class WindowsAmi(Ami):
     """moto's AMI with the root disk of a Windows image."""
 
     @property
@@ -67,13 +67,13 @@ class StockAmi(Ami):
         return [{"DeviceName": self.root_device_name, "Ebs": ebs}]
 
 
-def stock(backend: Moto, images: tuple[StockImage, ...]) -> None:
-    """Give a region exactly these images; moto's own samples go, for nothing should be found that is not there."""
+def add_base_images(backend: Moto, images: tuple[WindowsImage, ...]) -> None:
+    """Add these images to a region, and remove moto's sample images."""
     backend.amis.clear()
     accounts = {"amazon": AMAZON_ACCOUNT, "self": ACCOUNT}
     for image in images:
-        ami_id = stock_ami_id(backend.region_name, image.name)
-        backend.amis[ami_id] = StockAmi(
+        ami_id = base_ami_id(backend.region_name, image.name)
+        backend.amis[ami_id] = WindowsAmi(
             backend,
             ami_id,
             name=image.name,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from imagegen.rehearsal.clouds.azure.edge import Azure, AzureOptions
+from imagegen.rehearsal.clouds.azure.cloud import Azure, AzureOptions
 from imagegen.rehearsal.clouds.azure.options import ExistingGroup
 from imagegen.rehearsal.network.messages import Request
 
