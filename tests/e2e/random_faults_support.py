@@ -85,7 +85,7 @@ class Time:
         return Clock(now=lambda: self.now, pause=self.sleep)
 
 
-class PlayedCloud:
+class InProcessCloud:
     """One cloud for one example; `injections` are the faults of the run that is under way."""
 
     def __init__(self, host: Callable[[Request], Response]) -> None:
@@ -109,7 +109,7 @@ class PlayedCloud:
             self.injections = disturbed
 
 
-class PlayedAws(PlayedCloud):
+class InProcessAws(InProcessCloud):
     """EC2 by moto, at the place where botocore would send."""
 
     def __init__(self, aws: Aws, home: str, away: str) -> None:
@@ -170,7 +170,7 @@ class PlayedAws(PlayedCloud):
         return [image for image in images if image.owner_id == moto_call.ACCOUNT and image.state in states]
 
 
-class PlayedAzure(PlayedCloud):
+class InProcessAzure(InProcessCloud):
     """The small Resource Manager, at the place where requests would send."""
 
     def __init__(self, azure: Azure, failing: dict[str, str], home: str, away: str) -> None:
@@ -245,7 +245,7 @@ class PlayedAzure(PlayedCloud):
         self.failing.clear()
 
 
-Cloud = PlayedAws | PlayedAzure
+Cloud = InProcessAws | InProcessAzure
 
 
 def _label_tags(variables: Mapping[str, str]) -> dict[str, str]:
@@ -337,7 +337,7 @@ class Product:
         options = options_of(prepare_setup(self.loaded, "aws", scratch), AwsOptions)
         home, away = options.regions
         with Aws(options, lambda _: None) as aws:
-            self.cloud = PlayedAws(aws, home, away)
+            self.cloud = InProcessAws(aws, home, away)
             yield self.cloud
 
     @contextlib.contextmanager
@@ -347,7 +347,7 @@ class Product:
         assert isinstance(settings, AzureSettings)
         failing: dict[str, str] = {}
         azure = Azure(dataclasses.replace(options, failing_regions=failing), lambda _: None)
-        self.cloud = PlayedAzure(azure, failing, settings.location, *settings.publish.regions)
+        self.cloud = InProcessAzure(azure, failing, settings.location, *settings.publish.regions)
         yield self.cloud
 
     def clean_up(self, folder: Path) -> None:

@@ -64,7 +64,7 @@ _EVERYTHING: dict[str, Any] = {
     "tags": {"team": "platform", "imagegen_name": "another"},
     "publish": {"regions": ["us-east-1"]},
 }
-_STANDING = ExistingResources(
+_EXISTING = ExistingResources(
     vpc_id=_NETWORK["vpc_id"],
     subnet_id=_NETWORK["subnet_id"],
     security_group_ids=tuple(_NETWORK["security_group_ids"]),
@@ -99,7 +99,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network
             return guests.enter_context(server).port
 
         profile = (_EVERYTHING["auth"]["profile"], tmp_path / "credentials")
-        aws = AwsOptions(regions=("eu-west-1", "us-east-1"), existing=_STANDING, images=(_BASE,), profile=profile)
+        aws = AwsOptions(regions=("eu-west-1", "us-east-1"), existing=_EXISTING, images=(_BASE,), profile=profile)
         net = guests.enter_context(Network(tmp_path / "network", [aws], on_machine=start))
         wanted = net.child_environ(os.environ)
         for name in set(os.environ) - set(wanted):

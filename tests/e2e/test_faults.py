@@ -126,8 +126,8 @@ def _wrong(case: Case, done: Completed) -> str:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_fault_ends_as_the_list_says(target: str, tmp_path: Path) -> None:
-    played = {name for case in CASES[target] for name in case.faults}
-    assert played == {name for name, fault in FAULTS.items() if target in fault.clouds} - {_SLOW}
+    tested = {name for case in CASES[target] for name in case.faults}
+    assert tested == {name for name, fault in FAULTS.items() if target in fault.clouds} - {_SLOW}
     with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
         futures = [
             (case, pool.submit(_rehearse, case, target, tmp_path / str(number)))

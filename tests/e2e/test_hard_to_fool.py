@@ -272,7 +272,7 @@ def _secret_of_another_vault(sandbox: Sandbox) -> None:
 
 
 @dataclasses.dataclass(frozen=True)
-class StageCase:
+class SandboxCase:
     """The right tree, where something of the world is not as it should be."""
 
     name: str
@@ -282,20 +282,20 @@ class StageCase:
     sandbox: Callable[[Sandbox], None] = lambda _: None
 
 
-STAGE_CASES = (
-    StageCase(
+SANDBOX_CASES = (
+    SandboxCase(
         "an artifact that is not there",
         "azure",
         ("unexpected download https://dl.k8s.io/release/", "kubelet.exe"),
         _served("kubelet.exe", lambda _: None),
     ),
-    StageCase(
+    SandboxCase(
         "an artifact with other bytes",
         "azure",
         ("artifact kubelet from https://dl.k8s.io/release/", "sha256 is"),
         _served("kubelet.exe", lambda data: data[::-1]),
     ),
-    StageCase(
+    SandboxCase(
         "a listener certificate that its vault does not hold",
         "azure",
         ("The Key Vault secret", "does not exist"),
@@ -304,8 +304,8 @@ STAGE_CASES = (
 )
 
 
-@pytest.mark.parametrize("case", STAGE_CASES, ids=lambda case: f"{case.target}: {case.name}")
-def test_a_changed_world_fails_by_name(case: StageCase, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", SANDBOX_CASES, ids=lambda case: f"{case.target}: {case.name}")
+def test_a_changed_world_fails_by_name(case: SandboxCase, tmp_path: Path) -> None:
     tree = rendered(case.target)
     verdict = rehearse_tree(case.target, tree, tmp_path, change_setup=case.setup, prepare=case.sandbox)
     assert not verdict.passed, "the rehearsal did not notice"

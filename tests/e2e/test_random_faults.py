@@ -31,7 +31,7 @@ from imagegen.rehearsal.clouds.azure import faults as azure
 from imagegen.rehearsal.faults.web_filter import BLOCKED_PAGE
 from imagegen.rehearsal.network.journal import Injection, Injections
 from imagegen.rehearsal.network.messages import HANG_UP, Request, Response
-from tests.e2e.random_faults_support import PlayedAzure, Product, sent_by_botocore, sent_by_requests
+from tests.e2e.random_faults_support import InProcessAzure, Product, sent_by_botocore, sent_by_requests
 from tests.e2e.rehearsal_support import CONFIG, TARGETS
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _copy_fails(cloud: Cloud, _request: Request, own: Response) -> Response:
 
 
 def _replication_fails(cloud: Cloud, _request: Request, own: Response) -> Response:
-    assert isinstance(cloud, PlayedAzure)
+    assert isinstance(cloud, InProcessAzure)
     cloud.failing[cloud.away] = "the replication was cut off"
     return own
 

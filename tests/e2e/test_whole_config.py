@@ -82,7 +82,7 @@ def test_packer_gets_the_secret_by_the_name_of_the_config(
     assert "client_secret" in "\n".join(refused.value.details)
 
 
-# What is played instead of the regions and the accounts of others.
+# Supported values, instead of regions and accounts that a rehearsal does not support.
 _PLAYED = {
     "aws": (
         "targets.aws.region=eu-west-1",

@@ -1,4 +1,4 @@
-"""The edge of AWS: what it refuses, what a machine may be reached by, and what it adds to images."""
+"""The stand-in of AWS: what it rejects, when the WinRM port of a machine is open, and what it adds to images."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_only_one_network_owns_moto(account: _Account) -> None:
         account.aws.__enter__()
 
 
-def test_stock_images_are_amazons_and_there_in_the_regions_asked_for(account: _Account) -> None:
+def test_amazons_images_are_in_the_regions_of_the_options(account: _Account) -> None:
     found = account.text("DescribeImages", Owner__1="amazon", Filter__1__Name="name", Filter__1__Value__1="*2022*Core*")
     assert re.findall(r"<name>(.*?)</name>", found) == [_BASE.replace("11.11", "10.14"), _BASE]
     assert "<imageOwnerAlias>amazon</imageOwnerAlias>" in found

@@ -1,4 +1,4 @@
-"""The edge of AWS where a config asks for more than a plain build: what is there, what starts, what is refused."""
+"""The stand-in of AWS with more than a plain build: existing resources, launches, and rejected requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _REGION = "eu-west-1"
 _BASE = base_ami_id(_REGION, "Windows_Server-2022-English-Core-Base-2026.11.11")
 _SUBNET, _GROUP = "subnet-0123456789abcdef0", "sg-0123456789abcdef0"
-_STANDING = ExistingResources("vpc-0123456789abcdef0", _SUBNET, (_GROUP,), "image-builder", private=True)
+_EXISTING = ExistingResources("vpc-0123456789abcdef0", _SUBNET, (_GROUP,), "image-builder", private=True)
 _USER_DATA = base64.b64encode(b"<powershell>\nset up WinRM\n</powershell>").decode()
 _TEMPLATE = {
     "LaunchTemplateName": "t",
@@ -45,7 +45,7 @@ _FLEET = {
 class _Account:
     def __init__(self) -> None:
         self.machines: list[MachineIdentity] = []
-        self.aws = Aws(AwsOptions(regions=(_REGION,), existing=_STANDING, copy_polls=0), self.machines.append)
+        self.aws = Aws(AwsOptions(regions=(_REGION,), existing=_EXISTING, copy_polls=0), self.machines.append)
 
     def ask(self, action: str, fields: dict[str, str], *, key: str = "AKIA", service: str = "ec2") -> tuple[int, str]:
         version = {"ec2": "2016-11-15", "iam": "2010-05-08", "sts": "2011-06-15"}[service]
@@ -76,7 +76,7 @@ def account() -> Iterator[_Account]:
 
 def test_what_a_config_names_is_there_and_nothing_else(account: _Account) -> None:
     status, text = account.ask("DescribeSubnets", {"SubnetId.1": _SUBNET})
-    assert (status, re.findall(r"<(?:subnetId|vpcId)>(.*?)<", text)) == (200, [_SUBNET, _STANDING.vpc_id])
+    assert (status, re.findall(r"<(?:subnetId|vpcId)>(.*?)<", text)) == (200, [_SUBNET, _EXISTING.vpc_id])
     assert account.ask("DescribeSubnets", {"SubnetId.1": "subnet-01234567"})[0] == 400
     assert account.ask("DescribeSecurityGroups", {"GroupId.1": _GROUP})[0] == 200
     assert account.ask("DescribeSecurityGroups", {"GroupId.1": "sg-01234567"})[0] == 400

@@ -41,7 +41,7 @@ DELETE_IT = f"az keyvault secret delete --vault-name {VAULT} --name {SECRET}"
 
 
 class Stage:
-    """A played Azure that the process's own HTTP reaches, and what the console was told."""
+    """The stand-in of Azure, which the process's own HTTP reaches, and the messages of the console."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **definition: str) -> None:
         wanted = GalleryDefinition("images", "gal", "def", **definition)

@@ -22,19 +22,19 @@ _LOCATION_FILTER = re.compile(r"location eq '(?P<location>[^']+)'\Z")
 def get(state: AzureState, call: Call) -> Response:
     _check_allowed(state, "Microsoft.Resources/subscriptions/read", call)
     subscription = state.application.subscription
-    shown = {
+    body = {
         "id": f"/subscriptions/{subscription}",
         "subscriptionId": subscription,
         "tenantId": state.application.tenant,
         "displayName": "Rehearsal",
         "state": state.options.subscription_state,
     }
-    return Response.of_json(200, shown)
+    return Response.of_json(200, body)
 
 
 def list_locations(state: AzureState, call: Call) -> Response:
     _check_allowed(state, "Microsoft.Resources/subscriptions/locations/read", call)
-    shown = [
+    locations = [
         {
             "id": f"/subscriptions/{state.application.subscription}/locations/{name}",
             "name": name,
@@ -46,7 +46,7 @@ def list_locations(state: AzureState, call: Call) -> Response:
         for name, label in REGIONS.items()
         if name not in state.options.absent_regions
     ]
-    return Response.of_json(200, {"value": shown})
+    return Response.of_json(200, {"value": locations})
 
 
 def list_sizes(state: AzureState, call: Call) -> Response:
@@ -88,11 +88,11 @@ def list_usages(state: AzureState, call: Call) -> Response:
     region(call.names["location"])
     families = {size.family: (0, state.options.vcpu_limit) for size in state.options.sizes.values()}
     counters = {"cores": (0, state.options.vcpu_limit), "lowPriorityCores": (0, state.options.vcpu_limit), **families}
-    shown = [
+    usages = [
         {"unit": "Count", "currentValue": used, "limit": limit, "name": {"value": name, "localizedValue": name}}
         for name, (used, limit) in {**counters, **state.options.usages}.items()
     ]
-    return Response.of_json(200, {"value": shown})
+    return Response.of_json(200, {"value": usages})
 
 
 def list_permissions(state: AzureState, call: Call) -> Response:

@@ -45,7 +45,7 @@ def put(state: AzureState, call: Call) -> Response:
     specs = _order(state, call.group, _evaluate(state, call))
     for spec in specs:
         try:
-            made = _CREATORS[spec["type"].lower()](state, call.group, spec["name"], spec)
+            resource = _CREATORS[spec["type"].lower()](state, call.group, spec["name"], spec)
         except ArmError as error:
             message = (
                 f"At least one resource deployment operation failed: {spec['type']} {spec['name']}: {error.message}"
@@ -53,7 +53,7 @@ def put(state: AzureState, call: Call) -> Response:
             raise ArmError(
                 error.status if error.status >= 400 else 400, error.code, message, fault=error.fault
             ) from error
-        state.resources.put(made)
+        state.resources.put(resource)
     deployment = {
         "id": _id(call),
         "name": call.names["deployment"],
@@ -102,7 +102,7 @@ def _id(call: Call) -> str:
 
 
 def _properties(call: Call, specs: list[Resource]) -> Resource:
-    made = [
+    outputs = [
         {
             "id": call.group.resource(spec["type"], spec["name"]),
             "resourceType": spec["type"],
@@ -115,7 +115,7 @@ def _properties(call: Call, specs: list[Resource]) -> Resource:
         "mode": "Incremental",
         "timestamp": datetime.datetime.now(datetime.UTC).isoformat(),
         "duration": "PT1S",
-        "outputResources": made,
+        "outputResources": outputs,
     }
 
 

@@ -20,25 +20,25 @@ _GALLERY_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.]{0,78}[A-Za-z0-9])?\Z")
 _DEFINITION_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,78}[A-Za-z0-9])?\Z")
 
 
-def create_definition(state: AzureState, wanted: GalleryDefinition) -> None:
+def create_definition(state: AzureState, definition: GalleryDefinition) -> None:
     """Create an image definition before a build, with its group and gallery."""
-    group = GroupId(state.application.subscription, wanted.resource_group)
+    group = GroupId(state.application.subscription, definition.resource_group)
     if state.resources.find(str(group)) is None:
-        state.resources.put(groups.make(group, wanted.location))
-    location = region(wanted.location)
-    gallery = group.resource(GALLERY, wanted.gallery)
+        state.resources.put(groups.make(group, definition.location))
+    location = region(definition.location)
+    gallery = group.resource(GALLERY, definition.gallery)
     if state.resources.find(gallery) is None:
-        state.resources.put(new_resource(group, GALLERY, wanted.gallery, location, {}, None))
-    features = [{"name": "SecurityType", "value": wanted.security_type}] if wanted.security_type else []
+        state.resources.put(new_resource(group, GALLERY, definition.gallery, location, {}, None))
+    features = [{"name": "SecurityType", "value": definition.security_type}] if definition.security_type else []
     properties: Resource = {
-        "osType": wanted.os_type,
-        "osState": wanted.os_state,
-        "architecture": wanted.architecture,
-        "hyperVGeneration": wanted.generation,
-        "identifier": {"publisher": "rehearsal", "offer": wanted.gallery, "sku": wanted.image},
+        "osType": definition.os_type,
+        "osState": definition.os_state,
+        "architecture": definition.architecture,
+        "hyperVGeneration": definition.generation,
+        "identifier": {"publisher": "rehearsal", "offer": definition.gallery, "sku": definition.image},
         "features": features,
     }
-    name = f"{wanted.gallery}/{wanted.image}"
+    name = f"{definition.gallery}/{definition.image}"
     state.resources.put(new_resource(group, DEFINITION, name, location, properties, None))
 
 
@@ -48,11 +48,11 @@ def put(state: AzureState, call: Call) -> Response:
     name = call.names["gallery"]
     if not _GALLERY_NAME.match(name):
         raise ArmError(400, "InvalidParameter", f"The gallery name '{name}' is invalid.")
-    made = new_resource(
+    gallery = new_resource(
         call.group, GALLERY, name, region(body.get("location")), body.get("properties", {}), body.get("tags")
     )
-    old = state.resources.find(made["id"])
-    return Response.of_json(200 if old else 201, state.resources.put(made))
+    old = state.resources.find(gallery["id"])
+    return Response.of_json(200 if old else 201, state.resources.put(gallery))
 
 
 def put_definition(state: AzureState, call: Call) -> Response:
@@ -66,13 +66,15 @@ def put_definition(state: AzureState, call: Call) -> Response:
             raise ArmError(400, "InvalidParameter", f"Required parameter '{key}' of the image definition is missing.")
     # Azure's defaults.
     properties = {"hyperVGeneration": "V1", "architecture": "x64", **properties}
-    full = f"{call.names['gallery']}/{name}"
-    made = new_resource(call.group, DEFINITION, full, region(body.get("location")), properties, body.get("tags"))
-    old = state.resources.find(made["id"])
+    full_name = f"{call.names['gallery']}/{name}"
+    definition = new_resource(
+        call.group, DEFINITION, full_name, region(body.get("location")), properties, body.get("tags")
+    )
+    old = state.resources.find(definition["id"])
     for key in ("osState", "hyperVGeneration", "identifier", "osType", "architecture"):
         if old is not None and old["properties"].get(key) != properties[key]:
             raise ArmError(409, "PropertyChangeNotAllowed", f"Changing property 'galleryImage.{key}' is not allowed.")
-    return Response.of_json(200 if old else 201, state.resources.put(made))
+    return Response.of_json(200 if old else 201, state.resources.put(definition))
 
 
 def get(state: AzureState, call: Call) -> Response:

@@ -52,13 +52,13 @@ def list_resources(state: AzureState, call: Call) -> Response:
     """List the resources in a group, without properties, nested resources and deployments."""
     _reject_filter(call)
     state.group(call.group)
-    shown = ("id", "name", "type", "location", "tags")
-    found = [
-        {name: resource[name] for name in shown}
+    fields = ("id", "name", "type", "location", "tags")
+    resources = [
+        {name: resource[name] for name in fields}
         for resource in state.resources.below(f"{call.group}/providers")
         if resource["type"].count("/") == 1 and resource["type"] != "Microsoft.Resources/deployments"
     ]
-    return Response.of_json(200, {"value": found})
+    return Response.of_json(200, {"value": resources})
 
 
 def _reject_filter(call: Call) -> None:

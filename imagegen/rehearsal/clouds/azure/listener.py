@@ -41,7 +41,7 @@ def read_listener(state: AzureState, profile: Resource) -> Listener:
 
 
 def _find_secrets(state: AzureState, profile: Resource) -> list[Secret]:
-    found = []
+    secrets = []
     for source in profile.get("secrets", []):
         vault = state.resources.get(source["sourceVault"]["id"])
         if str(vault["properties"].get("enabledForDeployment")).lower() != "true":
@@ -51,8 +51,8 @@ def _find_secrets(state: AzureState, profile: Resource) -> list[Secret]:
             match = [secret for secret in state.secrets.values() if secret.versioned_url == url]
             if not match or match[0].vault.lower() != vault["name"].lower():
                 raise ArmError(400, "KeyVaultSecretDoesNotExist", f"The Key Vault secret '{url}' does not exist.")
-            found += match
-    return found
+            secrets += match
+    return secrets
 
 
 def _read_certificate(secret: Secret) -> ListenerCertificate:

@@ -16,17 +16,19 @@ DISK = "Microsoft.Compute/disks"
 
 def create(state: AzureState, group: GroupId, name: str, spec: Resource) -> Resource:
     """Create a machine of a deployment, and start its guest."""
-    wanted = spec["properties"]
-    profile = wanted.get("osProfile", {})
+    properties = spec["properties"]
+    profile = properties.get("osProfile", {})
     if not 1 <= len(str(profile.get("computerName", ""))) <= 15:
         raise ArmError(400, "InvalidParameter", f"Windows computer name of {name} cannot be more than 15 characters.")
     if not profile.get("adminUsername") or not profile.get("adminPassword"):
         raise ArmError(400, "InvalidParameter", f"Required parameter 'adminPassword' of {name} is missing.")
-    reference = marketplace.resolve(state, wanted["storageProfile"].get("imageReference", {}))
-    security = str(wanted.get("securityProfile", {}).get("securityType", ""))
+    reference = marketplace.resolve(state, properties["storageProfile"].get("imageReference", {}))
+    security = str(properties.get("securityProfile", {}).get("securityType", ""))
     if security == "TrustedLaunch" and reference.generation != "V2":
         raise ArmError(400, "BadRequest", "Security type TrustedLaunch is supported on generation 2 images only.")
-    interfaces = [state.resources.get(reference["id"]) for reference in wanted["networkProfile"]["networkInterfaces"]]
+    interfaces = [
+        state.resources.get(reference["id"]) for reference in properties["networkProfile"]["networkInterfaces"]
+    ]
     winrm = listener.read_listener(state, profile)
     identity = MachineIdentity(
         cloud="azure",
@@ -35,20 +37,22 @@ def create(state: AzureState, group: GroupId, name: str, spec: Resource) -> Reso
         image=reference.name,
         username=str(profile["adminUsername"]),
         password=str(profile["adminPassword"]),
-        user_data=listener.read_user_data(wanted),
+        user_data=listener.read_user_data(properties),
         certificate=winrm.certificate,
     )
     reasons = (networks.why_closed(state, interface) for interface in interfaces)
     why_closed = winrm.missing or next(filter(None, reasons), "")
-    made = new_resource(group, MACHINE, name, spec["location"], _make_properties(state, group, spec), spec.get("tags"))
-    state.machines[made["id"].lower()] = VmState(identity, reference.generation, security, why_closed)
+    machine = new_resource(
+        group, MACHINE, name, spec["location"], _make_properties(state, group, spec), spec.get("tags")
+    )
+    state.machines[machine["id"].lower()] = VmState(identity, reference.generation, security, why_closed)
     state.on_machine(identity)
-    return made
+    return machine
 
 
 def _make_properties(state: AzureState, group: GroupId, spec: Resource) -> Resource:
-    wanted = spec["properties"]
-    storage = {**wanted["storageProfile"]}
+    properties = spec["properties"]
+    storage = {**properties["storageProfile"]}
     system = {**storage["osDisk"]}
     storage["osDisk"] = {**system, "managedDisk": _create_disk(state, group, system, spec["location"])}
     storage["dataDisks"] = [
@@ -56,20 +60,20 @@ def _make_properties(state: AzureState, group: GroupId, spec: Resource) -> Resou
         for disk in storage.get("dataDisks") or []
     ]
     hidden = ("adminPassword", "customData")
-    profile = {key: value for key, value in wanted["osProfile"].items() if key not in hidden}
-    return {**wanted, "storageProfile": storage, "osProfile": profile}
+    profile = {key: value for key, value in properties["osProfile"].items() if key not in hidden}
+    return {**properties, "storageProfile": storage, "osProfile": profile}
 
 
-def _create_disk(state: AzureState, group: GroupId, wanted: Resource, location: str) -> Resource:
-    if wanted.get("managedDisk") is None:
-        raise ArmError(400, "InvalidParameter", f"The disk '{wanted.get('name')}' is not a managed disk.")
-    key = wanted["managedDisk"].get("diskEncryptionSet")
+def _create_disk(state: AzureState, group: GroupId, spec: Resource, location: str) -> Resource:
+    if spec.get("managedDisk") is None:
+        raise ArmError(400, "InvalidParameter", f"The disk '{spec.get('name')}' is not a managed disk.")
+    key = spec["managedDisk"].get("diskEncryptionSet")
     if key is not None and state.resources.get(key["id"])["location"] != location:
         raise ArmError(
             400, "BadRequest", f"The disk encryption set '{key['id']}' is not in {location}, as the disk is."
         )
-    disk = new_resource(group, DISK, wanted["name"], location, {"diskState": "Attached"}, None)
-    return {**wanted["managedDisk"], "id": state.resources.put(disk)["id"]}
+    disk = new_resource(group, DISK, spec["name"], location, {"diskState": "Attached"}, None)
+    return {**spec["managedDisk"], "id": state.resources.put(disk)["id"]}
 
 
 def create_extension(state: AzureState, group: GroupId, name: str, spec: Resource) -> Resource:
@@ -91,11 +95,11 @@ def get_view(state: AzureState, call: Call) -> Response:
 
 def _find_vm(state: AzureState, call: Call) -> VmState:
     resource_id = call.id(MACHINE, "name")
-    found = state.machines.get(resource_id.lower())
-    if found is None:
+    vm = state.machines.get(resource_id.lower())
+    if vm is None:
         raise not_found(resource_id)
     state.operations.touch(resource_id)
-    return found
+    return vm
 
 
 def _view(vm: VmState) -> Resource:

@@ -48,10 +48,10 @@ def resolve(state: AzureState, reference: Resource) -> ImageReference:
 def list_skus(state: AzureState, call: Call) -> Response:
     base = _base(call)
     offer = call.names["offer"].lower()
-    found = sorted(sku for known, sku in state.options.marketplace if known == offer)
-    if call.names["publisher"].lower() != PUBLISHER.lower() or not found:
+    skus = sorted(sku for known, sku in state.options.marketplace if known == offer)
+    if call.names["publisher"].lower() != PUBLISHER.lower() or not skus:
         raise ArmError(404, "NotFound", f"Artifact: VMImage was not found: offer {call.names['offer']}.")
-    return Response.of_json(200, [{"id": f"{base}/{sku}", "name": sku, "location": _location(call)} for sku in found])
+    return Response.of_json(200, [{"id": f"{base}/{sku}", "name": sku, "location": _location(call)} for sku in skus])
 
 
 def list_versions(state: AzureState, call: Call) -> Response:
@@ -61,10 +61,10 @@ def list_versions(state: AzureState, call: Call) -> Response:
     if query.get("$orderby", "").lower() == "name desc":
         versions.reverse()
     top = query.get("$top", "")
-    shown = versions[: int(top)] if top.isdigit() else versions
+    selected = versions[: int(top)] if top.isdigit() else versions
     base = f"{_base(call)}/{call.names['sku']}/Versions"
     return Response.of_json(
-        200, [{"id": f"{base}/{version}", "name": version, "location": _location(call)} for version in shown]
+        200, [{"id": f"{base}/{version}", "name": version, "location": _location(call)} for version in selected]
     )
 
 
@@ -80,20 +80,20 @@ def get_version(state: AzureState, call: Call) -> Response:
         "dataDiskImages": [],
         "imageDeprecationStatus": {"imageState": "Active"},
     }
-    shown = {
+    body = {
         "id": f"{_base(call)}/{sku}/Versions/{version}",
         "name": version,
         "location": _location(call),
         "properties": properties,
     }
-    return Response.of_json(200, shown)
+    return Response.of_json(200, body)
 
 
 def _versions(state: AzureState, publisher: str, offer: str, sku: str) -> list[str]:
-    found = state.options.marketplace.get((offer.lower(), sku.lower()))
-    if publisher.lower() != PUBLISHER.lower() or not found:
+    versions = state.options.marketplace.get((offer.lower(), sku.lower()))
+    if publisher.lower() != PUBLISHER.lower() or not versions:
         raise ArmError(404, "NotFound", f"Artifact: VMImage was not found: {publisher}:{offer}:{sku}.")
-    return list(found)
+    return list(versions)
 
 
 def _location(call: Call) -> str:

@@ -30,8 +30,8 @@ def create_address(state: AzureState, group: GroupId, name: str, spec: Resource)
     if state.addresses_given > _PUBLIC.num_addresses - 2:
         raise ArmError(400, "PublicIPCountLimitReached", "Cannot create more public IP addresses.")
     properties = {**spec.get("properties", {}), "ipAddress": str(_PUBLIC[state.addresses_given])}
-    made = new_resource(group, ADDRESS, name, spec["location"], properties, spec.get("tags"))
-    return {**made, **({"sku": spec["sku"]} if "sku" in spec else {})}
+    address = new_resource(group, ADDRESS, name, spec["location"], properties, spec.get("tags"))
+    return {**address, **({"sku": spec["sku"]} if "sku" in spec else {})}
 
 
 def create_network(state: AzureState, group: GroupId, name: str, spec: Resource) -> Resource:
@@ -54,14 +54,16 @@ def create_security_group(state: AzureState, group: GroupId, name: str, spec: Re
 
 def create_interface(state: AzureState, group: GroupId, name: str, spec: Resource) -> Resource:
     properties = dict(spec.get("properties", {}))
-    shown = []
+    configurations = []
     for configuration in properties.get("ipConfigurations", []):
-        wanted = configuration.get("properties", {})
-        find_subnet(state, wanted.get("subnet", {}).get("id", ""))
-        if "publicIPAddress" in wanted:
-            state.resources.get(wanted["publicIPAddress"]["id"])
-        shown.append({**configuration, "properties": {**wanted, "privateIPAddress": _private_address(state)}})
-    properties["ipConfigurations"] = shown
+        requested = configuration.get("properties", {})
+        find_subnet(state, requested.get("subnet", {}).get("id", ""))
+        if "publicIPAddress" in requested:
+            state.resources.get(requested["publicIPAddress"]["id"])
+        configurations.append(
+            {**configuration, "properties": {**requested, "privateIPAddress": _private_address(state)}}
+        )
+    properties["ipConfigurations"] = configurations
     return new_resource(group, INTERFACE, name, spec["location"], properties, spec.get("tags"))
 
 
@@ -89,8 +91,8 @@ def find_subnet(state: AzureState, subnet_id: str) -> Resource:
     network_id, _, _ = subnet_id.partition("/subnets/")
     for subnet in state.resources.get(network_id)["properties"]["subnets"]:
         if subnet["id"].lower() == subnet_id.lower():
-            found: Resource = subnet
-            return found
+            match: Resource = subnet
+            return match
     raise ArmError(400, "InvalidResourceReference", f"Resource {subnet_id} was not found.")
 
 
@@ -114,9 +116,9 @@ def address(state: AzureState, interface: Resource) -> str:
 
 def _public_address(state: AzureState, interface: Resource) -> str:
     for configuration in interface["properties"]["ipConfigurations"]:
-        found = configuration["properties"].get("publicIPAddress")
-        if found is not None:
-            return str(state.resources.get(found["id"])["properties"]["ipAddress"])
+        reference = configuration["properties"].get("publicIPAddress")
+        if reference is not None:
+            return str(state.resources.get(reference["id"])["properties"]["ipAddress"])
     return ""
 
 

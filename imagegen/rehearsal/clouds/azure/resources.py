@@ -80,10 +80,10 @@ class Resources:
         return self._by_id.get(resource_id.lower())
 
     def get(self, resource_id: str) -> Resource:
-        found = self.find(resource_id)
-        if found is None:
+        resource = self.find(resource_id)
+        if resource is None:
             raise not_found(resource_id)
-        return found
+        return resource
 
     def put(self, resource: Resource) -> Resource:
         self._by_id[resource["id"].lower()] = resource

@@ -72,16 +72,16 @@ class AzureState:
 
     def group(self, group: GroupId) -> Resource:
         """The resource of a group, which must exist."""
-        found = self.resources.find(str(group))
-        if found is None:
+        resource = self.resources.find(str(group))
+        if resource is None:
             raise ArmError(404, "ResourceGroupNotFound", f"Resource group '{group.name}' could not be found.")
-        return found
+        return resource
 
     def secret(self, vault: str, name: str) -> Secret:
-        found = self.secrets.get((vault.lower(), name.lower()))
-        if found is None:
+        secret = self.secrets.get((vault.lower(), name.lower()))
+        if secret is None:
             raise ArmError(404, "SecretNotFound", f"A secret with (name/id) {name} was not found in this key vault.")
-        return found
+        return secret
 
 
 @dataclasses.dataclass(frozen=True)

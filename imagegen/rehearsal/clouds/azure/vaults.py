@@ -35,8 +35,8 @@ def create(state: AzureState, group: GroupId, name: str, spec: Resource) -> Reso
         )
     if properties.get("tenantId") != state.application.tenant:
         raise ArmError(400, "BadRequest", f"The tenant of vault '{name}' is not the subscription's.")
-    shown = {**properties, "vaultUri": f"https://{name.lower()}.vault.azure.net/"}
-    return new_resource(group, VAULT, name, spec["location"], shown, spec.get("tags"))
+    shown_properties = {**properties, "vaultUri": f"https://{name.lower()}.vault.azure.net/"}
+    return new_resource(group, VAULT, name, spec["location"], shown_properties, spec.get("tags"))
 
 
 def create_secret(state: AzureState, group: GroupId, name: str, spec: Resource) -> Resource:
@@ -47,9 +47,13 @@ def create_secret(state: AzureState, group: GroupId, name: str, spec: Resource) 
     if not isinstance(value, str) or not value:
         raise ArmError(400, "BadRequest", f"The secret '{name}' has no value.")
     secret = _store_secret(state, vault, secret_name, value)
-    shown = {"attributes": {"enabled": True}, "secretUri": secret.url, "secretUriWithVersion": secret.versioned_url}
+    properties = {
+        "attributes": {"enabled": True},
+        "secretUri": secret.url,
+        "secretUriWithVersion": secret.versioned_url,
+    }
     location = state.resources.get(group.resource(VAULT, vault))["location"]
-    return new_resource(group, SECRET, name, location, shown, spec.get("tags"))
+    return new_resource(group, SECRET, name, location, properties, spec.get("tags"))
 
 
 def put_secret(state: AzureState, call: Call) -> Response:
@@ -116,10 +120,10 @@ def purge(state: AzureState, call: Call) -> Response:
 
 
 def _find_deleted(state: AzureState, call: Call) -> Resource:
-    found = state.deleted_vaults.get(call.names["vault"].lower())
-    if found is None or found["properties"]["location"] != call.names["location"].lower():
+    vault = state.deleted_vaults.get(call.names["vault"].lower())
+    if vault is None or vault["properties"]["location"] != call.names["location"].lower():
         raise ArmError(404, "DeletedVaultNotFound", f"The vault '{call.names['vault']}' is not in deleted state.")
-    return found
+    return vault
 
 
 def answer(state: AzureState, request: Request) -> Response:
@@ -129,18 +133,18 @@ def answer(state: AzureState, request: Request) -> Response:
     permission = {"GET": "get", "PUT": "set", "DELETE": "delete"}.get(request.method, "")
     if match is None or not permission or (permission != "get" and match["version"]):
         raise ArmError(404, "NotFound", "not found", fault=f"unexpected vault request {request.method} {request.path}")
-    found = next((known for known in state.resources.of_type(VAULT) if known["name"].lower() == vault), None)
-    if found is None:
+    resource = next((known for known in state.resources.of_type(VAULT) if known["name"].lower() == vault), None)
+    if resource is None:
         raise ArmError(404, "VaultNotFound", f"There is no vault {vault}.")
-    policies = found["properties"]["accessPolicies"]
+    policies = resource["properties"]["accessPolicies"]
     if not any(_permits(policy, state.application.object_id, permission) for policy in policies):
         message = f"The caller does not have secrets {permission} permission on key vault '{vault}'."
         raise ArmError(403, "Forbidden", message)
     if permission == "set":
-        _set_secret(state, found["name"], match["name"], request)
+        _set_secret(state, resource["name"], match["name"], request)
     secret = state.secret(vault, match["name"])
     if permission == "delete":
-        return _delete_secret(state, found, secret)
+        return _delete_secret(state, resource, secret)
     if match["version"] not in (None, secret.version):
         raise ArmError(404, "SecretNotFound", f"A secret with that version of {match['name']} was not found.")
     return Response.of_json(200, {"value": secret.value, "id": secret.versioned_url, "attributes": {"enabled": True}})

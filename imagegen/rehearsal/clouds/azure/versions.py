@@ -61,11 +61,11 @@ def patch(state: AzureState, call: Call) -> Response:
 def get(state: AzureState, call: Call) -> Response:
     state.resources.get(_id(call))
     state.operations.touch(_id(call))
-    found = state.resources.get(_id(call))
+    version = state.resources.get(_id(call))
     if call.request.query.get("$expand", "").lower() != "replicationstatus":
-        return Response.of_json(200, found)
-    properties = {**found["properties"], "replicationStatus": _replication(state, found)}
-    return Response.of_json(200, {**found, "properties": properties})
+        return Response.of_json(200, version)
+    properties = {**version["properties"], "replicationStatus": _replication(state, version)}
+    return Response.of_json(200, {**version, "properties": properties})
 
 
 def list_all(state: AzureState, call: Call) -> Response:
@@ -116,20 +116,22 @@ def _check_source(state: AzureState, definition: Resource, source: str, location
         raise _invalid(f"The source machine is in {machine['location']}, the image version in {location}.")
     if vm.power != "deallocated":
         raise ArmError(409, "OperationNotAllowed", f"The source machine '{machine['name']}' is not deallocated.")
-    wanted: Resource = definition["properties"]
-    if wanted["osState"] == "Generalized" and not vm.generalized:
+    required: Resource = definition["properties"]
+    if required["osState"] == "Generalized" and not vm.generalized:
         raise ArmError(409, "OperationNotAllowed", f"The source machine '{machine['name']}' is not generalized.")
-    if wanted["hyperVGeneration"] != vm.generation:
-        raise _invalid(f"The machine is of generation {vm.generation}, the definition of {wanted['hyperVGeneration']}.")
-    _check_kind(wanted, vm.security_type or _STANDARD, source)
+    if required["hyperVGeneration"] != vm.generation:
+        raise _invalid(
+            f"The machine is of generation {vm.generation}, the definition of {required['hyperVGeneration']}."
+        )
+    _check_kind(required, vm.security_type or _STANDARD, source)
 
 
-def _check_kind(wanted: Resource, has: str, source: str) -> None:
+def _check_kind(required: Resource, security_type: str, source: str) -> None:
     """Compare the definition with the machine, which always has Windows and x64."""
-    for key, here in (("osType", "Windows"), ("architecture", "x64")):
-        if wanted[key] != here:
-            raise _invalid(f"The {key} of the source is {here}, the image definition's is {wanted[key]}.")
-    features = {each["name"]: str(each["value"]) for each in wanted.get("features", [])}
+    for key, actual in (("osType", "Windows"), ("architecture", "x64")):
+        if required[key] != actual:
+            raise _invalid(f"The {key} of the source is {actual}, the image definition's is {required[key]}.")
+    features = {feature["name"]: str(feature["value"]) for feature in required.get("features", [])}
     security = features.get("SecurityType", _STANDARD)
     if security.endswith(_SUPPORTED):
         # Recorded in packer-plugin-azure#304 and microsoft/STL#4682.
@@ -137,20 +139,20 @@ def _check_kind(wanted: Resource, has: str, source: str) -> None:
             f"The security type '{security}' is not supported for the source id '{source}'. Currently only Vhd Blob, "
             f"User Image and Gallery Image Version sources are supported for '{security}' images."
         )
-    if security != has:
-        raise _invalid(f"The machine's security type is {has}, the image definition's {security}.")
+    if security != security_type:
+        raise _invalid(f"The machine's security type is {security_type}, the image definition's {security}.")
 
 
 def _make_profile(profile: Resource, location: str) -> Resource:
     targets: list[Resource] = []
     for target in profile.get("targetRegions") or [{"name": location}]:
         name = region(target.get("name"))
-        if any(each["name"] == REGIONS[name] for each in targets):
+        if any(known["name"] == REGIONS[name] for known in targets):
             raise _invalid(f"The target region '{REGIONS[name]}' is there twice.")
         targets.append(
             {"regionalReplicaCount": 1, "storageAccountType": "Standard_LRS", **target, "name": REGIONS[name]}
         )
-    if all(each["name"] != REGIONS[location] for each in targets):
+    if all(known["name"] != REGIONS[location] for known in targets):
         raise _invalid(f"The region of the image version, '{REGIONS[location]}', must be among its target regions.")
     defaults: Resource = {"replicaCount": 1, "excludeFromLatest": False, "storageAccountType": "Standard_LRS"}
     return {**defaults, **profile, "targetRegions": targets}
@@ -160,25 +162,25 @@ def _store(
     state: AzureState, call: Call, old: Resource | None, location: str, properties: Resource, tags: Json
 ) -> Response:
     name = "/".join(call.names[key] for key in ("gallery", "image", "version"))
-    made = new_resource(call.group, VERSION, name, location, properties, tags)
-    made["properties"]["provisioningState"] = "Updating" if old else "Creating"
-    state.resources.put(made)
+    version = new_resource(call.group, VERSION, name, location, properties, tags)
+    version["properties"]["provisioningState"] = "Updating" if old else "Creating"
+    state.resources.put(version)
 
     def finish() -> None:
         # The version may have been deleted or replaced meanwhile.
-        if state.resources.find(made["id"]) is made:
-            _finish(state, made)
+        if state.resources.find(version["id"]) is version:
+            _finish(state, version)
 
-    headers = state.operations.start(made["id"], location, state.options.replication_polls, finish)
-    return Response.of_json(200 if old else 201, made, headers=headers)
+    headers = state.operations.start(version["id"], location, state.options.replication_polls, finish)
+    return Response.of_json(200 if old else 201, version, headers=headers)
 
 
 def _finish(state: AzureState, version: Resource) -> None:
     """Finish a version. If its own region fails, no region can have a replica."""
-    short = {target["name"]: region(target["name"]) for target in _targets(version)}
-    failed = {name for name, key in short.items() if key in state.options.failing_regions}
+    regions = {target["name"]: region(target["name"]) for target in _targets(version)}
+    failed = {name for name, key in regions.items() if key in state.options.failing_regions}
     home = REGIONS[version["location"]]
-    done = frozenset() if home in failed else frozenset(short) - failed
+    done = frozenset() if home in failed else frozenset(regions) - failed
     version["properties"]["provisioningState"] = "Failed" if failed else "Succeeded"
     state.replicated[version["id"].lower()] = done
 
