@@ -1,21 +1,87 @@
-"""The command line: its verbs are in `imagegen.cli.verbs`, and all its exits are in `main`."""
+"""The command line: its verbs, which are modules of `imagegen.cli.verbs`, and all its exits.
 
+A verb is imported when it runs: `imagegen --help` takes hardly longer than the import of click.
+"""
+
+import errno
+import gc
+import importlib
 import io
 import os
 import sys
-from typing import NoReturn
+import tempfile
+from pathlib import Path
+from typing import Any, Final, NoReturn, TextIO
 
 import click
 
 import imagegen
-from imagegen.cli.ending import end_without_place, open_closed_streams
-from imagegen.cli.group import VERBS, Verb, Verbs
-from imagegen.cli.show import error_text, usage_text
-from imagegen.cli.telling import Voice
-from imagegen.errors import ImagegenError
+from imagegen.cli.messages import Messages
+from imagegen.cli.output import error_text, usage_text
+from imagegen.errors import ExitCode, ImagegenError
+from imagegen.lines import joined
+
+VERBS: Final = {
+    "build": "Build, publish and record an image.",
+    "catalog": "Show the known versions, releases and overrides.",
+    "doctor": "Ask the cloud whether a build can succeed.",
+    "explain": "Show where every value comes from.",
+    "init": "Write a first config.",
+    "janitor": "List or remove what killed builds left in the cloud.",
+    "lock": "Pin base images and artifacts.",
+    "manifest": "Read the manifests of built images.",
+    "plan": "Show what will be on the machine.",
+    "publish": "Publish a built image.",
+    "render": "Write the tree for Packer.",
+    "rules": "List the rules, or explain one.",
+    "schema": "Print the JSON Schema of a config.",
+    "tools": "Find or install Packer and its plugins.",
+    "validate": "Check configs.",
+}
+# The exit code of a shell for a program that SIGPIPE ended.
+READER_LEFT: Final = 141
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Verb(click.Command):
+    """A verb's name and its line of help. The rest is in its module, which is imported when the verb is called."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - click's signature
+    ) -> click.Context:
+        return self.load().make_context(info_name, args, parent, **extra)
+
+    def load(self) -> click.Command:
+        """The command in the verb's module."""
+        module = importlib.import_module(f"imagegen.cli.verbs.{self.name}")
+        # When Python exits, it searches everything that was imported for garbage. Without this line, `validate` takes
+        # 2.2 times as long as the import of its libraries, and 1.9 times with it.
+        gc.freeze()
+        command: click.Command = getattr(module, str(self.name))
+        return command
+
+
+class Verbs(click.Group):
+    """The group of all verbs. It ends without a message if the reader of its output left."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # click would exit with 1, the code of a bug.
+            _drop(sys.stdout)
+            raise click.exceptions.Exit(READER_LEFT) from None
+
+
+@click.group(
+    cls=Verbs,
+    commands=[Verb(name, short_help=line) for name, line in VERBS.items()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(imagegen.__version__, prog_name="imagegen")
 def cli() -> None:
     """Windows Kubernetes node images for several clouds from one declarative config.
@@ -25,45 +91,92 @@ def cli() -> None:
       imagegen validate configs/windows-2022-containerd.yaml
       imagegen build configs/windows-2022-containerd.yaml --target NAME --rehearse
 
-    Each verb is a longer part of one story: validate, lock, plan, render, build, publish.
-    Exit codes: 0 ok, 2 usage or config, 3 a tool is missing, 4 bytes not as they should be, 5 refused,
-    6 build failed, 7 publishing incomplete, 8 manifest conflict, 130 interrupted.
+    The stages of the pipeline are commands: validate, lock, plan, render, build, publish. `build` runs all of them.
+
+    Exit codes: 0 success, 2 invalid command line or config, 3 missing tool, 4 wrong checksum or signature,
+    5 refused, 6 build failed, 7 publishing or clean-up incomplete, 8 manifest conflict, 130 interrupted.
     """
 
 
-for _name, _help in VERBS.items():
-    cli.add_command(Verb(_name, short_help=_help))
-
-
 def main() -> NoReturn:
-    """Run the command line; the one place that turns an error into an exit."""
-    open_closed_streams()
-    # pydantic would look for plugins in every installed distribution, and imagegen's models want none.
+    """Run the command line. The only function that turns an error into an exit code."""
+    _open_closed_streams()
+    # pydantic would search every installed distribution for plugins, and imagegen's models use none.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A file's name may hold bytes that are no text.
+            # A file name may have bytes that are not text.
             stream.reconfigure(errors="backslashreplace")
-    voice = Voice()
+    messages = Messages()
     try:
-        code = cli.main(prog_name="imagegen", standalone_mode=False, obj=voice)
-        # Here and not when the interpreter ends: what cannot be printed is an error.
+        code = cli.main(prog_name="imagegen", standalone_mode=False, obj=messages)
+        # Here, because an error at the exit of the interpreter would have no message and another exit code.
         sys.stdout.flush()
     except click.exceptions.Abort:
-        voice.tell("interrupted")
-        sys.exit(130)
+        messages.show("interrupted")
+        code = ExitCode.INTERRUPTED
     except click.ClickException as error:
-        voice.tell(usage_text(error))
-        sys.exit(2)
+        messages.show(usage_text(error))
+        code = ExitCode.USAGE
     except OSError as error:
-        ended = end_without_place(error)
-        if ended is None:
+        if not _is_reported(error):
             raise
-        sys.exit(ended)
+        code = ExitCode.USAGE
     except ImagegenError as error:
-        voice.tell(error_text(error))
-        sys.exit(int(error.exit_code))
-    sys.exit(code if isinstance(code, int) else 0)
+        messages.show(error_text(error))
+        code = error.exit_code
+    sys.exit(int(code) if isinstance(code, int) else 0)
+
+
+def _open_closed_streams() -> None:
+    """Open the null device for each standard stream that is closed: Python sets it to None.
+
+    In this order each stream gets its own number again, so that no other file or socket gets it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the exit
+
+
+def _is_reported(error: OSError) -> bool:
+    """Report a full disk, or a file that cannot be read or written. False for any other error: it is a bug."""
+    if error.errno in _FULL:
+        _drop(sys.stdout)
+        lines = [
+            f"error: {error.filename or 'standard output, or a file being written'}: {error.strerror}",
+            "hint: free some space there and in the folder for temporary files (TMPDIR), or raise `ulimit -f`",
+        ]
+    elif error.filename is not None:
+        lines = [f"error: {error.filename}: {error.strerror}"]
+    elif isinstance(error, FileNotFoundError) and _has_no_temporary_folder():
+        lines = [
+            "error: no folder for temporary files can be written to, neither TMPDIR nor /tmp nor this folder",
+            "hint: free some space in one of them, set TMPDIR to another folder, or raise `ulimit -f`",
+        ]
+    else:
+        return False
+    try:
+        click.echo(joined(lines), err=True)
+    except OSError:
+        # Standard error is on the same full disk: only the exit code is left.
+        _drop(sys.stderr)
+    return True
+
+
+def _has_no_temporary_folder() -> bool:
+    # Python's error for this names no file.
+    try:
+        tempfile.gettempdir()
+    except FileNotFoundError:
+        return True
+    return False
+
+
+def _drop(stream: TextIO) -> None:
+    """Discard what is buffered: writing it would fail again when the interpreter exits, with another exit code."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 if __name__ == "__main__":

@@ -1,29 +1,53 @@
-"""Arguments and options that several verbs share."""
+"""Arguments and options that several verbs share, and the config that they name."""
 
+import datetime
+import os
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
+from imagegen import loading
+from imagegen.cli.messages import messages
+from imagegen.errors import ConfigError
 from imagegen.files import check_name
+from imagegen.lines import counted, one_line
+from imagegen.loading import ConfigRequest, Loaded
 
 
-def _checked_folder(_context: click.Context, _option: click.Parameter, folder: Path) -> Path:
-    """Packer writes below it, and takes its name for UTF-8."""
+def _check_folder(_context: click.Context, _option: click.Parameter, folder: Path) -> Path:
+    # Packer writes below this folder, and expects its name in UTF-8.
     check_name(folder.absolute())
     return folder
 
 
+def parse_labels(words: Iterable[str]) -> dict[str, str]:
+    """The labels, written as KEY=VALUE. Every cloud accepts this form as tags."""
+    labels: dict[str, str] = {}
+    for word in words:
+        match = re.fullmatch(r"([a-z][a-z0-9_]{0,39})=([A-Za-z0-9._-]{1,200})", word)
+        if match is None:
+            raise ConfigError(
+                f"{word!r} is not a label",
+                hint="write key=value: lower-case letters, digits and underscores, then at most 200 letters, digits, "
+                "dots, underscores and dashes",
+            )
+        labels[match[1]] = match[2]
+    return labels
+
+
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
-CONFIGS = click.argument("configs", nargs=-1, required=True, type=click.Path(path_type=Path))
 TARGET = click.option(
-    "--target", metavar="NAME", help="The target, or the cloud of several; may be left out where there is one."
+    "--target", metavar="NAME", help="The target, or a cloud for all its targets; needed if there are several."
 )
+TARGETS = click.option("--target", metavar="NAME", help="Only this target, or only this cloud's; by default all.")
 SET = click.option(
     "--set",
     "sets",
     multiple=True,
     metavar="PATH=VALUE",
-    help="One value instead of the config's, recorded in the plan: --set kubernetes.version=1.36.3; may be repeated.",
+    help="Replace one value of the config: --set kubernetes.version=1.36.3; may be repeated. The plan records it.",
 )
 LOCK = click.option(
     "--lock",
@@ -32,15 +56,15 @@ LOCK = click.option(
     help="The lock; by default <config>.lock.json beside the config.",
 )
 REHEARSED_LOCK = click.option(
-    "--rehearse", is_flag=True, help="Without a lock: make one against stand-ins of the cloud on this machine."
+    "--rehearse", is_flag=True, help="Without a lock: make one from stand-ins of the cloud on this machine."
 )
 OUT = click.option(
     "--out",
     type=click.Path(path_type=Path),
-    callback=_checked_folder,
+    callback=_check_folder,
     default=Path("out"),
     show_default=True,
-    help="Where trees, logs and manifests go.",
+    help="The folder for trees, logs and manifests.",
 )
 LABELS = click.option(
     "--label",
@@ -55,14 +79,28 @@ FORMAT = click.option(
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="text for people, json for machines.",
+    help="text for people, json for programs.",
 )
-PLAIN = click.option("--plain", is_flag=True, help="Plain lines instead of a drawn display, even on a terminal.")
-QUIET = click.option("--quiet", "-q", is_flag=True, help="Say nothing but warnings and errors.")
-ON_ERROR = click.option(
-    "--on-error",
-    type=click.Choice(["cleanup", "abort", "ask"]),
-    default="cleanup",
-    show_default=True,
-    help="What Packer does when the build fails: remove its machine, leave it, or ask on the terminal.",
-)
+PLAIN = click.option("--plain", is_flag=True, help="Print plain lines, without a progress display, on a terminal too.")
+QUIET = click.option("--quiet", "-q", is_flag=True, help="Print only warnings and errors.")
+
+
+def today() -> datetime.date:
+    """The date for which support is judged: SOURCE_DATE_EPOCH, as in other reproducible builds, or else today."""
+    epoch = os.environ.get("SOURCE_DATE_EPOCH")
+    try:
+        now = (
+            datetime.datetime.fromtimestamp(int(epoch), datetime.UTC) if epoch else datetime.datetime.now(datetime.UTC)
+        )
+    except (ValueError, OverflowError, OSError):
+        raise click.UsageError(f"SOURCE_DATE_EPOCH={epoch} is not a number of seconds since 1970") from None
+    return now.date()
+
+
+def load_config(config: Path, sets: tuple[str, ...]) -> Loaded:
+    """Load the config, and print how many warnings `validate` has for it."""
+    loaded = loading.load(ConfigRequest(config, today(), sets))
+    if count := len(loaded.warnings) + len(loaded.unimplemented):
+        line = f"{config}: {counted(count, 'warning')}: run `imagegen validate` to see them"
+        messages().show(one_line(line))
+    return loaded

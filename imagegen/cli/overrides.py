@@ -1,8 +1,8 @@
-"""The names by which configs move artifacts, what each moves, and what schema and reference say beside the model."""
+"""The names of overrides with the artifacts that they replace, and other facts that the model of a config lacks."""
 
 import dataclasses
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from imagegen import loading
 from imagegen.catalog.facts import table
@@ -11,68 +11,64 @@ from imagegen.rules.unimplemented import notes, override_names
 
 
 @dataclasses.dataclass(frozen=True)
-class Moved:
-    """One artifact that an override moves."""
+class ReplacedArtifact:
+    """One artifact that an override replaces."""
 
     artifact: str
-    step: str | None
-    """The step that downloads it; none where that is not built yet."""
-    address: str | None
+    step: str | None = None
+    """The step that downloads it; None if the step is not implemented yet."""
+    address: str | None = None
     """The public address that the override replaces."""
-    file: str
-    """Its name in the folder of a base URL; empty for a URL of its own."""
+    file: str = ""
+    """Its name in the folder of a base URL; empty if it has its own URL."""
 
     def as_json(self) -> dict[str, str | bool | None]:
-        """The artifact for machines."""
         return {"artifact": self.artifact, "step": self.step, "address": self.address, "built": self.step is not None}
 
 
-def overrides() -> dict[str, list[Moved]]:
-    """Every name that a config may use, with what it moves."""
-    found = {name: [Moved(what, None, None, "")] for name, what in override_names().items()}
+def overrides() -> dict[str, list[ReplacedArtifact]]:
+    """Every override that a config may have, with the artifacts that it replaces."""
+    found = {name: [ReplacedArtifact(what)] for name, what in override_names().items()}
     for step in loading.load_steps().values():
-        for artifact, meta in step.meta.artifacts.items():
+        for name, meta in step.meta.artifacts.items():
             file = (meta.path or "").rpartition("/")[2]
-            moved = Moved(artifact, step.name, meta.url or f"{meta.base}/{meta.path}", file)
-            found.setdefault(meta.override, []).append(moved)
+            artifact = ReplacedArtifact(name, step.name, meta.url or f"{meta.base}/{meta.path}", file)
+            found.setdefault(meta.override, []).append(artifact)
     return dict(sorted(found.items()))
 
 
-def override_lines(found: Mapping[str, list[Moved]], width: int) -> Iterator[str]:
-    """What each name moves, for people."""
-    for name, moved in found.items():
-        yield from textwrap.wrap(f"{name}: {_holds(moved)}{_unbuilt(moved)}", width, subsequent_indent="    ")
-        for item in moved:
-            if item.address:
-                # Not wrapped: an address is copied.
-                yield f"  {item.address}"
+def override_lines(found: Mapping[str, Sequence[ReplacedArtifact]], width: int) -> Iterator[str]:
+    """Each override with the public addresses that it replaces."""
+    for name, artifacts in found.items():
+        yield from textwrap.wrap(f"{name}: {_content(artifacts)}{_status(artifacts)}", width, subsequent_indent="    ")
+        # Not wrapped, so that an address can be copied.
+        yield from (f"  {artifact.address}" for artifact in artifacts if artifact.address)
 
 
-def _unbuilt(moved: list[Moved]) -> str:
-    return "" if moved[0].step else " (not implemented yet)"
+def _status(artifacts: Sequence[ReplacedArtifact]) -> str:
+    return "" if artifacts[0].step else " (not implemented yet)"
 
 
-def _holds(moved: list[Moved]) -> str:
-    """What must be at the address."""
-    if files := [item.file for item in moved if item.file]:
+def _content(artifacts: Sequence[ReplacedArtifact]) -> str:
+    """What the URL of an override must serve."""
+    if files := [artifact.file for artifact in artifacts if artifact.file]:
         return f"a folder with {', '.join(files[:-1])} and {files[-1]}"
-    return moved[0].artifact
+    return artifacts[0].artifact
 
 
-def known_words() -> Known:
-    """What the catalogue, the steps and the rules know of keys beside the model."""
-    described = {
-        name: f"The https URL of {_holds(moved)}, instead of the public one.{_unbuilt(moved)}"
-        for name, moved in overrides().items()
+def known_facts() -> Known:
+    """The facts about keys that are not in the model, but in the catalogue, the steps and the rules."""
+    descriptions = {
+        name: f"The https URL of {_content(artifacts)}, instead of the public one.{_status(artifacts)}"
+        for name, artifacts in overrides().items()
     }
-    gates = {name: _of_gate(row) for name, row in table("kubelet")["feature_gates"].items()}
-    return Known(list(table("windows")["releases"]), described, gates, notes())
+    gates = {name: _describe_gate(row) for name, row in table("kubelet")["feature_gates"].items()}
+    return Known(list(table("windows")["releases"]), descriptions, gates, notes())
 
 
-def _of_gate(row: Mapping[str, str | None]) -> str:
-    """Which Kubernetes has a feature gate."""
-    first, locked, last = row["first"], row["locked"], row["last"]
-    since = f"from {first}" if first else ""
-    until = f"up to {last}" if last else "on"
-    fixed = f"; it cannot be switched off from {locked} on" if locked else ""
-    return f"Kubernetes has it {' '.join(part for part in (since, until) if part)}{fixed}."
+def _describe_gate(row: Mapping[str, str | None]) -> str:
+    """The Kubernetes versions that have a feature gate."""
+    since = f"from {row['first']} " if row["first"] else ""
+    until = f"up to {row['last']}" if row["last"] else "on"
+    fixed = f"; it cannot be switched off from {row['locked']} on" if row["locked"] else ""
+    return f"Kubernetes has it {since}{until}{fixed}."

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from imagegen.config.reference import flow
 from imagegen.documents.yaml import dotted
 from imagegen.explain.model import Explanation, StepReason, Value
-from imagegen.lines import joined
 from imagegen.settle.spec import Origin
 from imagegen.steps.evaluate import ALWAYS
 
@@ -29,7 +28,7 @@ def explanation_json(explanation: Explanation) -> dict[str, object]:
     }
 
 
-def explanation_text(explanation: Explanation, width: int) -> str:
+def explanation_lines(explanation: Explanation, width: int) -> list[str]:
     """Values by section, then steps, then the sources of catalogue values, in at most `width` columns."""
     notes: list[str] = []
     lines = [f"{explanation.name} for {' and '.join(explanation.targets)}"]
@@ -47,7 +46,7 @@ def explanation_text(explanation: Explanation, width: int) -> str:
     for number, note in enumerate(notes, 1):
         lead = f"[{number}] "
         lines += ["", *textwrap.wrap(note, width, initial_indent=lead, subsequent_indent=" " * len(lead))][number > 1 :]
-    return joined(lines)
+    return lines
 
 
 def _section(values: list[Value], width: int, notes: list[str]) -> Iterator[str]:

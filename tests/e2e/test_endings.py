@@ -11,7 +11,7 @@ import pytest
 
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import process
-from imagegen.cli.ending import READER_LEFT
+from imagegen.cli.main import READER_LEFT
 from imagegen.errors import ExitCode
 from tests.e2e.rehearsal_support import CONFIG, loaded, stock_lock, user_environ
 

@@ -46,7 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rules": {"catalog", "config", "documents", "errors", "judging", "providers"},
     "settle": {"catalog"},
     "plan": {"artifacts", "canonical", "catalog", "config", "documents", "errors", "resources", "steps"},
-    "explain": {"config", "documents", "errors", "lines", "plan", "settle", "steps"},
+    "explain": {"config", "documents", "errors", "plan", "settle", "steps"},
     "render": {"canonical", "plan", "templating"},
     "build": {"artifacts", "console", "errors", "files", "lines", "waiting"},
     "leftovers": {"build", "errors", "providers"},
@@ -67,8 +67,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "cli": {
         *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),
-        *("files", "imagegen", "leftovers", "lines", "loading", "manifest", "pipeline", "providers", "rehearsal"),
-        *("rules",),
+        *("files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
+        *("providers", "rehearsal", "rules"),
     },
     "__main__": {"cli"},
 }
@@ -87,7 +87,6 @@ MAY_NAME: dict[str, set[str]] = {
     "loading": {"documents"},
     "pipeline": {"console", "settle", "steps"},
     "rehearsal": {"steps"},
-    "cli": {"judging", "plan"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.pins")}
@@ -112,8 +111,7 @@ CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
 # What makes a value harmless to print, and the texts that are made of such values only. Exports are for a shell, which
 # has to have them as they are; the schema and the reference hold nothing but imagegen's own words.
 HARMLESS = {
-    *("one_line", "joined", "error_text", "problem_text", "usage_text", "plan_text", "tools_text", "outcome_line"),
-    *("_manifest_text", "_json_text", "_annotation", "_checks_text"),
+    *("one_line", "joined", "error_text", "problem_text", "usage_text", "_json_text", "_annotation", "_checks_text"),
     *("tool_exports_text", "reference_text", "schema_text"),
 }
 CLOUD_WORDS = {*PROVIDERS, "amazon", "ami", "amis", "arm", "boto", "ec", "entra", "moto"}
@@ -371,12 +369,12 @@ def raw_echoes(module: Module) -> list[str]:
 
 
 def _prints(function: ast.expr, module: Module) -> bool:
-    """click's echo, and `tell` of a command's voice, which hands on to echo what it was given."""
-    if not isinstance(function, ast.Attribute) or module.name == "imagegen.cli.telling":
+    """click's echo, and `show` of a command's messages, which passes its text on to echo."""
+    if not isinstance(function, ast.Attribute) or module.name == "imagegen.cli.messages":
         return False
     speaker = function.value.func if isinstance(function.value, ast.Call) else function.value
     return function.attr in ("echo", "secho") or (
-        function.attr == "tell" and isinstance(speaker, ast.Name) and speaker.id == "voice"
+        function.attr == "show" and isinstance(speaker, ast.Name) and speaker.id == "messages"
     )
 
 
@@ -404,7 +402,7 @@ def test_nothing_but_the_command_line_names_the_rehearsal() -> None:
     assert [fault for module in outside for fault in rehearsal_names(module)] == []
     elsewhere = [module for module in MODULES if module.room != "rehearsal"]
     importing = [m.name for m in elsewhere for item in m.imports if item.module.startswith("imagegen.rehearsal")]
-    assert set(importing) == {"imagegen.cli.rehearsing"}
+    assert set(importing) == {"imagegen.cli.arguments", "imagegen.cli.verbs.catalog"}
 
 
 def test_every_module_says_what_it_is_and_is_short() -> None:
@@ -477,7 +475,7 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     eager_clouds: ("imagegen.providers.aws.images", "import boto3\n"),
     environment_reads: ("imagegen.build.tools", "import os\nHOME = os.environ['HOME']\n"),
     long_functions: ("imagegen.plan.resolve", "def f() -> None:\n" + "    f()\n" * LONGEST_FUNCTION),
-    raw_echoes: ("imagegen.cli.show", "def f(name: str) -> None:\n    click.echo(f'{name}')\n"),
+    raw_echoes: ("imagegen.cli.output", "def f(name: str) -> None:\n    click.echo(f'{name}')\n"),
     relative_imports: ("imagegen.plan.resolve", "from . import rules\n"),
     own_writers: ("imagegen.build.answer_cache", "import tempfile\ntempfile.mkstemp()\n"),
     lazy_imports: ("imagegen.build.tools", "def f() -> None:\n    import json\n"),
@@ -501,14 +499,14 @@ def test_rule_sees_a_violation(rule: Rule) -> None:
         *("texts.one_line(name).strip()", "one_line(name) if name else name", "coloured(str(problem))"),
     ],
 )
-@pytest.mark.parametrize("verb", ["click.echo", "voice.tell", "voice().tell"])
+@pytest.mark.parametrize("verb", ["click.echo", "messages.show", "messages().show"])
 def test_every_raw_value_is_seen(value: str, verb: str) -> None:
-    assert len(raw_echoes(Module("imagegen.cli.show", Path("-"), f"{verb}({value}, err=True)\n"))) == 1
+    assert len(raw_echoes(Module("imagegen.cli.output", Path("-"), f"{verb}({value}, err=True)\n"))) == 1
 
 
-@pytest.mark.parametrize("value", ["'done'", "one_line(name)", "plan_text(plan) if plan else 'none'"])
+@pytest.mark.parametrize("value", ["'done'", "one_line(name)", "usage_text(error) if error else 'none'"])
 def test_what_is_harmless_may_be_printed(value: str) -> None:
-    assert raw_echoes(Module("imagegen.cli.show", Path("-"), f"click.echo({value})\n")) == []
+    assert raw_echoes(Module("imagegen.cli.output", Path("-"), f"click.echo({value})\n")) == []
 
 
 @pytest.mark.parametrize(

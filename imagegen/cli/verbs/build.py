@@ -1,12 +1,12 @@
-"""`imagegen build`: the whole story, in the cloud or on its stand-ins."""
+"""`imagegen build`: the whole pipeline, in the cloud or against its stand-ins."""
 
 from pathlib import Path
 
 import click
 
 from imagegen import loading, pipeline
-from imagegen.cli import asking, options, rehearsing
-from imagegen.cli.configs import config_request, load_config
+from imagegen.cli import arguments, options
+from imagegen.loading import ConfigRequest
 from imagegen.manifest.model import ImageManifest
 from imagegen.pipeline import PreparedTarget
 
@@ -19,18 +19,24 @@ from imagegen.pipeline import PreparedTarget
 @options.OUT
 @options.LABELS
 @click.option(
-    "--rehearse", is_flag=True, help="Against stand-ins of the cloud on this machine: no account, nothing leaves it."
+    "--rehearse", is_flag=True, help="Build against stand-ins of the cloud on this machine, without an account."
 )
 @click.option(
     "--fault",
     "faults",
     multiple=True,
     metavar="NAME",
-    help="With --rehearse: make this go wrong; may be repeated. `imagegen catalog faults` lists the names.",
+    help="With --rehearse: cause this fault; may be repeated. `imagegen catalog faults` lists the names.",
 )
 @click.option("--no-publish", is_flag=True, help="Stop when the image exists in the build region.")
-@click.option("--rebuild", is_flag=True, help="Build even where the cloud has an image of this identity.")
-@options.ON_ERROR
+@click.option("--rebuild", is_flag=True, help="Build even if the cloud has an image with this identity.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["cleanup", "abort", "ask"]),
+    default="cleanup",
+    show_default=True,
+    help="What Packer does with its machine if the build fails: delete it, keep it, or ask on the terminal.",
+)
 @click.option(
     "--format",
     "form",
@@ -59,34 +65,34 @@ def build(
 ) -> None:
     """Build the image, publish it and record its manifest.
 
-    Asks the cloud first whether that can succeed (`imagegen doctor` asks more), and refuses where it cannot.
-    Looks up what the lock does not answer, renders, asks Packer whether the tree is right, builds, publishes.
-    An image of the same identity is not built twice, and nothing is published twice: run it again after a failure.
+    First checks whether the cloud allows the build (`imagegen doctor` checks more), and stops if it does not.
+    Then looks up what is missing in the lock, renders the tree, validates it with Packer, builds and publishes.
+    After a failure run the same command again: finished images and copies are kept.
     """
-    console = asking.console_for(plain, quiet)
-    failing = asking.on_error(on_error, rehearse=rehearse)
-    asked = config_request(config, sets)
-    # The child of a rehearsal says itself that there are warnings.
-    loaded = loading.load(asked) if rehearse else load_config(asked)
-    targets = asking.choose_targets(loaded, target)
-    rehearsing.check_faults(faults, [each.spec.provider for each in targets], rehearse=rehearse)
-    told = (("--no-publish", no_publish), ("--rebuild", rebuild), ("--quiet", quiet))
-    flags = [*(flag for flag, on in told if on), "--on-error", on_error]
+    console = arguments.open_console(plain=plain, quiet=quiet)
+    on_failure = arguments.parse_on_error(on_error, rehearse=rehearse)
+    request = ConfigRequest(config, options.today(), sets)
+    # In a rehearsal the child process prints that there are warnings.
+    loaded = loading.load(request) if rehearse else options.load_config(config, sets)
+    targets = arguments.choose_targets(loaded, target)
+    arguments.check_faults(faults, [one.spec.provider for one in targets], rehearse=rehearse)
+    switches = {"--no-publish": no_publish, "--rebuild": rebuild, "--quiet": quiet}
+    flags = [*(flag for flag, is_on in switches.items() if is_on), "--on-error", on_error]
     if rehearse:
-        rehearsing.refuse_lock_file(lock_file)
+        arguments.reject_lock_file(lock_file)
 
-    def make(one: PreparedTarget) -> ImageManifest:
+    def process(one: PreparedTarget) -> ImageManifest:
         if rehearse:
-            return rehearsing.rehearse_build(asked, one.name, out, labels, flags, faults, console)
+            return arguments.rehearse_build(request, one.name, out, labels, flags, faults, console)
         return pipeline.build_and_publish(
             one,
-            lock_file=asking.lock_file_of(config, lock_file, labels),
+            lock_file=arguments.find_lock_file(config, lock_file, labels),
             out=out,
-            run=asking.run_with(labels),
+            run=arguments.make_run_facts(labels),
             console=console,
             rebuild=rebuild,
             with_publish=not no_publish,
-            on_error=failing,
+            on_error=on_failure,
         )
 
-    asking.make_each(targets, make, form)
+    arguments.process_targets(targets, process, form)

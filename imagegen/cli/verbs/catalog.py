@@ -1,17 +1,14 @@
 """`imagegen catalog`: the facts, each with its source."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import click
 
 from imagegen.catalog import facts, listing
 from imagegen.cli import options
-from imagegen.cli.columns import check_known, columns, print_as, terminal_width
+from imagegen.cli.output import print_as
 from imagegen.cli.overrides import override_lines, overrides
-from imagegen.cli.rehearsing import listed_faults
-
-_OVERRIDES = "overrides"
-_FAULTS = "faults"
+from imagegen.cli.tables import check_known, columns, terminal_width
 
 
 @click.command()
@@ -20,29 +17,40 @@ _FAULTS = "faults"
 def catalog(table: str | None, form: str) -> None:
     """Show what imagegen knows about versions, releases and clouds, with the source and date of each fact.
 
-    Without TABLE the tables are listed.
+    Without TABLE, list the tables.
 
     \b
       imagegen catalog kubernetes
       imagegen catalog overrides        names that replace artifacts by your own
-      imagegen catalog image-builder    which key stands for which variable there
-      imagegen catalog faults           what a rehearsal can make go wrong
-      imagegen catalog releases         what published releases hold, and what of it is unconfirmed
+      imagegen catalog image-builder    the key for each variable of image-builder
+      imagegen catalog faults           the faults that a rehearsal can cause
+      imagegen catalog releases         the contents of published releases, and what is unconfirmed
     """
-    titles = {name: facts.table(name)["title"] for name in listing.tables()}
-    titles[_OVERRIDES] = "The names by which a config replaces artifacts, and the public addresses that they replace"
-    titles[_FAULTS] = "What `imagegen build --rehearse --fault NAME` makes go wrong, on which cloud, and the exit code"
-    if table is None:
-        shown: Any = titles
-        lines = list(columns(list(titles.items()), terminal_width()))
-    elif table == _OVERRIDES:
+    width = terminal_width()
+    titles = {name: facts.table(name)["title"] for name in listing.tables()} | {
+        "overrides": "The names by which a config replaces artifacts, and the public addresses that they replace",
+        "faults": "The faults that `imagegen build --rehearse --fault NAME` causes, their clouds and exit codes",
+    }
+    shown: object = titles
+    lines: Iterable[str] = columns(list(titles.items()), width)
+    if table == "overrides":
         found = overrides()
-        shown = {name: [moved.as_json() for moved in items] for name, items in found.items()}
-        lines = list(override_lines(found, terminal_width()))
-    elif table == _FAULTS:
-        shown = listed_faults()
-        lines = list(columns([(name, *row.values()) for name, row in shown.items()], terminal_width()))
-    else:
-        check_known("table", table, list(titles))
-        shown, lines = facts.table(table), listing.describe(table, terminal_width())
-    print_as(shown, lines, form)
+        shown = {name: [artifact.as_json() for artifact in artifacts] for name, artifacts in found.items()}
+        lines = override_lines(found, width)
+    elif table == "faults":
+        faults = _faults()
+        shown, lines = faults, columns([(name, *row.values()) for name, row in faults.items()], width)
+    elif table is not None:
+        check_known("table", table, list(titles), "catalog")
+        shown, lines = facts.table(table), listing.describe(table, width)
+    print_as(form, shown, lines)
+
+
+def _faults() -> dict[str, dict[str, str]]:
+    """By name: its clouds, the exit code and what happens."""
+    from imagegen.rehearsal.faults.table import FAULTS
+
+    return {
+        name: {"clouds": ", ".join(fault.clouds), "exit code": str(int(fault.exit_code)), "what": fault.description}
+        for name, fault in FAULTS.items()
+    }

@@ -1,15 +1,14 @@
-"""`imagegen doctor`: what stands in a build's way, in words or JSON, and an exit code that a script can ask for."""
+"""`imagegen doctor`: what would prevent a build, as text or JSON, and with an exit code for scripts."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from imagegen import loading, pipeline
-from imagegen.cli import asking, options
-from imagegen.cli.configs import config_request, load_config
-from imagegen.cli.show import print_json
+from imagegen.cli import options
+from imagegen.cli.arguments import make_run_facts, open_console, prepare_targets
+from imagegen.cli.output import print_as
 from imagegen.doctor import examine
 from imagegen.errors import ExitCode
 from imagegen.lines import one_line
@@ -21,57 +20,55 @@ _WIDEST_SUBJECT = 44
 
 @click.command()
 @options.CONFIG
-@click.option("--target", metavar="NAME", help="Only this target; all of the config's by default.")
+@options.TARGETS
 @options.SET
 @options.FORMAT
 @options.PLAIN
 @options.QUIET
 def doctor(config: Path, target: str | None, sets: tuple[str, ...], form: str, plain: bool, quiet: bool) -> None:
-    """Ask this machine and the cloud whether a build of CONFIG can succeed. Needs no lock, and makes nothing.
+    """Check on this machine and in the cloud whether a build of CONFIG can succeed. Creates nothing, needs no lock.
 
     \b
-    It looks at Packer and its plugin, sign-in, regions, base image, builder sizes and quotas,
-    permissions, and what the config names of your own (network, keys, gallery, definition):
+    It checks Packer and its plugin, sign-in, regions, base image, builder sizes and quotas,
+    permissions, and your own resources in the config (network, keys, gallery, definition):
       imagegen doctor image.yaml --target prod
 
     \b
-    Each check is one of:
-      ok       as it has to be
+    The result of each check is one of:
+      ok       as it must be
       wrong    the build or its publishing would fail; the hint says what to do
-      unknown  could not be asked, for example because a permission is missing
+      unknown  the check was not possible, for example because a permission is missing
 
-    `imagegen build` asks the quick ones itself. Exit code 5 where something is wrong.
+    `imagegen build` runs the quick checks itself. The exit code is 5 if something is wrong.
     """
-    console, run = asking.console_for(plain, quiet), asking.run_with(())
-    loaded = load_config(config_request(config, sets))
-    targets = [pipeline.prepare_target(loaded, name) for name in loading.find_targets(loaded, target)]
-    found = {each.name: examine(each.spec, each.steps, run, console) for each in targets}
-    is_wrong = any(check.verdict == WRONG for checks in found.values() for check in checks)
+    console, run = open_console(plain=plain, quiet=quiet), make_run_facts(())
+    loaded = options.load_config(config, sets)
+    results = {one.name: examine(one.spec, one.steps, run, console) for one in prepare_targets(loaded, target)}
+    is_wrong = any(check.verdict == WRONG for checks in results.values() for check in checks)
     if form == "json":
-        told = {name: [_as_json(check) for check in checks] for name, checks in found.items()}
-        print_json({"ok": not is_wrong, "targets": told})
+        shown = {
+            name: [
+                {"subject": check.subject, "verdict": check.verdict, "message": check.message, "hint": check.hint}
+                for check in checks
+            ]
+            for name, checks in results.items()
+        }
+        print_as(form, {"ok": not is_wrong, "targets": shown}, [])
     else:
-        for name, checks in found.items():
+        for name, checks in results.items():
             click.echo(_checks_text(f"{loaded.config.name} for {name}", checks))
     if is_wrong:
         raise click.exceptions.Exit(int(ExitCode.REFUSED))
 
 
-def _as_json(check: Check) -> dict[str, str]:
-    return {"subject": check.subject, "verdict": check.verdict, "message": check.message, "hint": check.hint}
-
-
 def _checks_text(title: str, checks: Sequence[Check]) -> str:
-    return "\n".join([one_line(title), *_lines(checks)])
-
-
-def _lines(checks: Sequence[Check]) -> Iterator[str]:
+    lines = [one_line(title)]
     width = min(max(len(check.subject) for check in checks), _WIDEST_SUBJECT)
     for check in checks:
         verdict = check.verdict.ljust(len("unknown"))
         if not os.environ.get("NO_COLOR"):
             verdict = click.style(verdict, fg=_COLOURS[check.verdict])
-        yield f"  {verdict}  {one_line(f'{check.subject.ljust(width)}  {check.message}')}"
+        lines.append(f"  {verdict}  {one_line(f'{check.subject.ljust(width)}  {check.message}')}")
         if check.hint:
-            first, *others = check.hint.splitlines()
-            yield from (f"{' ' * 11}{one_line(line)}" for line in (f"hint: {first}", *others))
+            lines += [f"{' ' * 11}{one_line(line)}" for line in f"hint: {check.hint}".splitlines()]
+    return "\n".join(lines)

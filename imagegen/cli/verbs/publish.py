@@ -1,12 +1,11 @@
-"""`imagegen publish`: makes a built image usable."""
+"""`imagegen publish`: publishes an image that was built before."""
 
 from pathlib import Path
 
 import click
 
 from imagegen import pipeline
-from imagegen.cli import asking, options
-from imagegen.cli.configs import config_request, load_config
+from imagegen.cli import arguments, options
 from imagegen.manifest.model import ImageManifest
 from imagegen.pipeline import PreparedTarget
 
@@ -32,13 +31,13 @@ def publish(
     plain: bool,
     quiet: bool,
 ) -> None:
-    """Publish an image that was built before; existing copies are kept."""
-    console = asking.console_for(plain, quiet)
-    targets = asking.choose_targets(load_config(config_request(config, sets)), target)
-    file = asking.lock_file_of(config, lock_file, labels)
+    """Publish an image that was built before. Existing copies are kept."""
+    console = arguments.open_console(plain=plain, quiet=quiet)
+    targets = arguments.choose_targets(options.load_config(config, sets), target)
+    file = arguments.find_lock_file(config, lock_file, labels)
 
-    def make(one: PreparedTarget) -> ImageManifest:
-        run = asking.run_with(labels)
+    def process(one: PreparedTarget) -> ImageManifest:
+        run = arguments.make_run_facts(labels)
         return pipeline.publish_built(one, lock_file=file, out=out, run=run, console=console)
 
-    asking.make_each(targets, make, form)
+    arguments.process_targets(targets, process, form)

@@ -1,12 +1,12 @@
-"""`imagegen render`: the tree for Packer."""
+"""`imagegen render`: writes the tree for Packer."""
 
 from pathlib import Path
 
 import click
 
 from imagegen import pipeline
-from imagegen.cli import asking, options
-from imagegen.cli.configs import config_request, load_config
+from imagegen.cli import options
+from imagegen.cli.arguments import decide_plan
 from imagegen.files import write_tree
 from imagegen.lines import one_line
 
@@ -24,19 +24,16 @@ def render(
     """Write the tree that Packer builds to OUT/<name>/<id>/tree and print its path.
 
     \b
-    The tree is complete for a plain Packer:
+    The tree is all that a plain Packer needs:
       eval "$(imagegen tools --env)"
       packer build OUT/<name>/<id>/tree
 
-    With --rehearse the tree names the rehearsal's base image and artifacts: read it, but do not build it. It goes to
-    OUT/rehearsal/<name>/<id>/tree.
+    With --rehearse the tree has the base image and the artifacts of a rehearsal, so it cannot be built. It is written
+    to OUT/rehearsal/<name>/<id>/tree.
     """
-    request = config_request(config, sets)
-    chosen = asking.choose_target(load_config(request), target)
-    lock = asking.lock_for(request, chosen, lock_file, rehearse=rehearse)
-    decision = pipeline.decide(chosen, lock)
+    decision = decide_plan(config, target, sets, lock_file, rehearse=rehearse)
     folder = pipeline.build_folder(decision.plan, out / "rehearsal" if rehearse else out)
-    # A Packer that is running may still read the tree that is there.
+    # A running Packer may still read the existing tree.
     with folder.claimed():
         write_tree(pipeline.render_tree(decision), folder.tree)
     click.echo(one_line(str(folder.tree)))

@@ -2,7 +2,7 @@
 
 import click
 
-from imagegen.cli.overrides import known_words
+from imagegen.cli.overrides import known_facts
 from imagegen.config.reference import reference_text
 from imagegen.config.schema import config_schema, schema_text
 
@@ -20,13 +20,13 @@ def schema(form: str) -> None:
     """Print the JSON Schema of a config, or an example that shows every key.
 
     \b
-    To have an editor complete and check configs, keep the schema beside them:
+    For an editor to complete and check configs, put the schema beside them:
       imagegen schema > configs/imagegen.schema.json
     and begin each config with the line
       # yaml-language-server: $schema=imagegen.schema.json
 
-    The schema has one keyword beyond the standard, which editors read. A strict ajv takes the schema with
-    `keywords: ["patternErrorMessage"]`.
+    The schema has one keyword that is not in the standard, but that editors read. A strict ajv accepts the schema
+    with `keywords: ["patternErrorMessage"]`.
     """
-    known = known_words()
+    known = known_facts()
     click.echo(reference_text(known) if form == "yaml" else schema_text(config_schema(known)), nl=False)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.cli.show import error_text
+from imagegen.cli.output import error_text
 from imagegen.console import Console
 from imagegen.errors import BuildError, Problem
 from imagegen.lines import joined, one_line

@@ -200,7 +200,7 @@ def test_a_list_that_is_refused_is_told_once_and_hides_no_other(
     cloud.faults = [RefusedError("looking for versions: no"), RefusedError("looking for spot requests: no")]
     code, lines, told = janitor(*words)
     assert (code, [line.split()[0] for line in lines]) == (7, ["removed"] * 2 if words else ["may"])
-    assert "error: not everything could be looked at" in told
+    assert "error: not every place could be searched" in told
     assert [told.count(fault.message) for fault in cloud.faults] == [1, 1]
     # Something of the run may be where nobody may look.
     assert read_runs(tmp_path, pytest.fail)[0].may_have_left_something

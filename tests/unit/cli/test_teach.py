@@ -14,8 +14,7 @@ import pytest
 from imagegen import loading
 from imagegen.catalog import listing
 from imagegen.catalog.facts import table
-from imagegen.cli.configs import config_request
-from imagegen.cli.rule_text import rule_lines
+from imagegen.cli.options import today
 from imagegen.cli.verbs import catalog, explain, init, rules, schema
 from imagegen.config.schema import FILE_NAME, MODELINE
 from imagegen.errors import ConfigError
@@ -57,7 +56,7 @@ def _fixed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_init_writes_what_validates(words: tuple[str, ...], clouds: list[str], file: str) -> None:
     result = run(init.init, *words, "--no-schema")
     assert result.stdout == f"wrote {file}, which validates\nnext: imagegen lock {file}\n"
-    loaded = loading.load(config_request(Path(file), ()))
+    loaded = loading.load(loading.ConfigRequest(Path(file), today()))
     assert (list(loaded.config.targets.named()), loaded.unimplemented) == (clouds, ())
     assert loaded.config.name == Path(file).stem
     assert MODELINE not in Path(file).read_text()
@@ -67,7 +66,7 @@ def test_init_writes_the_schema_beside() -> None:
     result = run(init.init, "new/first.yaml", *AWS)
     assert result.stdout.splitlines() == [
         "wrote new/first.yaml, which validates",
-        f"wrote new/{FILE_NAME}, by which editors complete and check it",
+        f"wrote new/{FILE_NAME}, which editors use to complete and check it",
         "next: imagegen lock new/first.yaml",
     ]
     assert Path("new/first.yaml").read_text().startswith(f"{MODELINE}\n")
@@ -142,12 +141,12 @@ def test_init_says_how_to_build_what_is_no_longer_supported() -> None:
     assert caught.value.hint == "give --allow-eol to build what is no longer supported; the manifest records it"
     result = run(init.init, *ENDED, "--allow-eol")
     assert "[support-ended-allowed]" in result.stderr
-    assert loading.load(config_request(Path("ended.yaml"), ())).config.allow_eol
+    assert loading.load(loading.ConfigRequest(Path("ended.yaml"), today())).config.allow_eol
 
 
 def test_init_proposes_what_was_tested_on_an_ended_release() -> None:
     run(init.init, *AZURE, "--release", "annual", "--name", "ended", "--allow-eol", "--no-schema")
-    loaded = loading.load(config_request(Path("ended.yaml"), ()))
+    loaded = loading.load(loading.ConfigRequest(Path("ended.yaml"), today()))
     assert {problem.rule for problem in loaded.warnings} == {"support-ended-allowed"}
 
 
@@ -305,7 +304,7 @@ def test_what_is_not_built_yet_is_explained() -> None:
 
 def test_every_rule_can_be_shown() -> None:
     for rule in all_rules():
-        lines = list(rule_lines(rule, 80))
+        lines = list(rules.rule_lines(rule, 80))
         assert [line for line in lines if len(line) > 80 and not line.startswith("    ")] == [], rule.id
         told = " ".join(lines)
         assert told.startswith(f"{rule.id} ({rule.severity}) {rule.summary}.  Why: "), rule.id

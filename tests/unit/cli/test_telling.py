@@ -10,7 +10,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.build.packer import OnError
-from imagegen.cli import rehearsing
+from imagegen.cli import arguments
 from imagegen.console import Console
 from imagegen.errors import BuildError
 from tests.conftest import REPOSITORY
@@ -108,7 +108,7 @@ def test_quiet_and_plain_reach_a_rehearsal(run: Run, monkeypatch: pytest.MonkeyP
         heard.append((given[4], given[6]))
         raise BuildError("enough")
 
-    monkeypatch.setattr(rehearsing, "rehearse_build", rehearses)
+    monkeypatch.setattr(arguments, "rehearse_build", rehearses)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     for words in ((), ("--quiet",), ("--plain",), ("--quiet", "--plain", "--no-publish", "--rebuild")):
         assert run("build", SHIPPED, "--target", "aws", "--rehearse", *words)[0] == 6

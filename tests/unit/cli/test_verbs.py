@@ -16,12 +16,11 @@ import pytest
 from imagegen import contents, errors, loading, pipeline
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build.packer import OnError
-from imagegen.cli import asking, verbs
-from imagegen.cli.group import VERBS, Verb
-from imagegen.cli.labels import parse_labels
-from imagegen.cli.main import cli, main
-from imagegen.cli.show import error_text
-from imagegen.cli.telling import coloured
+from imagegen.cli import arguments, verbs
+from imagegen.cli.main import VERBS, Verb, cli, main
+from imagegen.cli.messages import coloured
+from imagegen.cli.options import parse_labels
+from imagegen.cli.output import error_text
 from imagegen.errors import ConfigError, ExitCode, ImagegenError, Problem
 from imagegen.manifest.store import LocalStore
 from imagegen.rehearsal import rehearse
@@ -320,7 +319,7 @@ def test_a_person_is_asked_until_the_answer_is_one(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Terminal(typed))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    ask = asking.on_error("ask", rehearse=False).ask
+    ask = arguments.parse_on_error("ask", rehearse=False).ask
     assert ask is not None
     assert ask("StepProvision") == answer
     assert capsys.readouterr().err.count("StepProvision failed: [c] clean up, ") == asked

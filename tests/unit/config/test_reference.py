@@ -12,7 +12,7 @@ import pydantic
 import pytest
 
 from imagegen import loading
-from imagegen.cli.overrides import known_words
+from imagegen.cli.overrides import known_facts
 from imagegen.config.fields import keys
 from imagegen.config.model import ConfigFile
 from imagegen.config.reference import reference_text, scalar
@@ -62,7 +62,7 @@ def read(text: str) -> list[Line]:
     return found
 
 
-TEXT = reference_text(known_words())
+TEXT = reference_text(known_facts())
 LINES = read(TEXT)
 
 

@@ -12,7 +12,7 @@ import jsonschema  # type: ignore[import-untyped]  # it ships no types
 import pytest
 
 from imagegen.catalog.facts import table
-from imagegen.cli.overrides import known_words, overrides
+from imagegen.cli.overrides import known_facts, overrides
 from imagegen.config.fields import keys
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text
 from imagegen.documents.yaml import parse_yaml, read_yaml
@@ -28,7 +28,7 @@ SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 
 @cache
 def schema() -> dict[str, Any]:
-    return config_schema(known_words())
+    return config_schema(known_facts())
 
 
 @cache

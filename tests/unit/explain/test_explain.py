@@ -14,7 +14,7 @@ from imagegen import loading
 from imagegen.documents.yaml import dotted
 from imagegen.errors import ConfigError
 from imagegen.explain.explain import explain, is_below, narrow
-from imagegen.explain.text import explanation_json, explanation_text
+from imagegen.explain.text import explanation_json, explanation_lines
 
 if TYPE_CHECKING:
     from imagegen.explain.model import Explanation
@@ -195,7 +195,7 @@ def test_unknown_path_names_the_nearest(explanation: Explanation, asked: str, hi
 
 @pytest.mark.parametrize("width", [WIDTH, 60])
 def test_text_is_readable(explanation: Explanation, width: int) -> None:
-    text = explanation_text(explanation, width)
+    text = "\n".join(explanation_lines(explanation, width))
     for value in explanation.values:
         assert str(value.path[-1]) in text
     assert "--set cloudbase_init.user" in text
@@ -206,7 +206,7 @@ def test_text_is_readable(explanation: Explanation, width: int) -> None:
 
 
 def test_one_value_is_described(explanation: Explanation) -> None:
-    text = explanation_text(narrow(explanation, "kubernetes.install_path"), WIDTH)
+    text = "\n".join(explanation_lines(narrow(explanation, "kubernetes.install_path"), WIDTH))
     assert text.endswith("\n  The folder of kubelet, kubeadm, kubectl and crictl. Its path has no spaces.")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen import pipeline
-from imagegen.cli.show import plan_text
+from imagegen.cli.verbs.plan import plan_lines
 from imagegen.render.bundle import guest_plan
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def test_a_last_phase_without_steps_says_what_it_is_for(decision: Decision) -> N
     plan = dataclasses.replace(decision.plan, image=image)
     text = pipeline.render_tree(dataclasses.replace(decision, plan=plan))["build.pkr.hcl"].decode()
     assert "  # phase-3: every resource is tested again.\n" in text
-    assert "phase-3\n  every resource is tested again\nartifacts" in plan_text(plan)
+    assert "phase-3\n  every resource is tested again\nartifacts" in "\n".join(plan_lines(plan))
     assert json.loads(guest_plan(plan))["phases"][-1]["steps"] == []
 
 
 def test_people_read_the_phases_by_their_names(plan: BuildPlan) -> None:
-    lines = plan_text(plan).splitlines()
+    lines = plan_lines(plan)
     assert [line for line in lines if line.startswith("phase-")] == [
         "phase-1, then a restart", "phase-2, then a restart", "phase-3",
     ]  # fmt: skip

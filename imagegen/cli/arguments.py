@@ -1,0 +1,200 @@
+"""Turns the options of a verb into arguments of the pipeline: targets, lock, console, the facts of the run.
+
+`--rehearse` is here too. The rehearsal is imported only when it is used: it needs an extra of the package.
+"""
+
+import datetime
+import os
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import click
+
+from imagegen import loading, pipeline
+from imagegen.artifacts.lock import Lock, read_lock
+from imagegen.build.packer import OnError
+from imagegen.cli.messages import messages
+from imagegen.cli.options import load_config, parse_labels, today
+from imagegen.cli.output import error_text, print_as, print_manifest
+from imagegen.console import Console, make_console
+from imagegen.errors import ConfigError, ImagegenError, ToolError
+from imagegen.lines import one_line
+from imagegen.loading import ConfigRequest, Loaded
+from imagegen.manifest.model import ImageManifest
+from imagegen.pipeline import PreparedTarget
+from imagegen.plan.resolve import Decision
+from imagegen.providers import RunFacts
+
+_MARK: Final = "rehearsal"
+
+
+def prepare_targets(loaded: Loaded, target: str | None) -> list[PreparedTarget]:
+    """The chosen targets, or all of them. All are prepared first, so that every error comes before any work."""
+    return [pipeline.prepare_target(loaded, name) for name in loading.find_targets(loaded, target)]
+
+
+def choose_targets(loaded: Loaded, target: str | None, *, one: bool = False) -> list[PreparedTarget]:
+    """Like `prepare_targets`, but several targets must be chosen by the name of their cloud, if not only one is
+    allowed."""
+    names = loading.find_targets(loaded, target)
+    if len(names) > 1 and (one or target is None):
+        choices = " or ".join(f"--target {name}" for name in names)
+        raise ConfigError(f"{loaded.file} has the targets {', '.join(names)}", hint=f"choose one: {choices}")
+    return prepare_targets(loaded, target)
+
+
+def decide_plan(
+    config: Path, target: str | None, sets: tuple[str, ...], lock_file: Path | None, *, rehearse: bool
+) -> Decision:
+    """The plan of one target, with its lock or, with `rehearse`, with a new lock of stand-ins."""
+    [chosen] = choose_targets(load_config(config, sets), target, one=True)
+    if rehearse:
+        reject_lock_file(lock_file)
+        request = ConfigRequest(config, today(), sets)
+        console = open_console(plain=False, quiet=False)
+        lock: Lock = import_rehearsal().rehearse_lock(request, chosen.name, environ=os.environ, console=console)
+    else:
+        lock = pipeline.read_lock_for(chosen, find_lock_file(config, lock_file, ()))
+    return pipeline.decide(chosen, lock)
+
+
+def process_targets(
+    targets: list[PreparedTarget], process: Callable[[PreparedTarget], ImageManifest], form: str
+) -> None:
+    """Process the targets one after another, and print their manifests.
+
+    If one of several fails, the others are still processed. The exit code is the worst of all.
+    """
+    if len(targets) == 1:
+        print_manifest(process(targets[0]), form)
+        return
+    manifests: list[ImageManifest] = []
+    codes: list[int] = []
+    for target in targets:
+        try:
+            manifests.append(process(target))
+        except ImagegenError as error:
+            messages().show(error_text(error))
+            codes.append(int(error.exit_code))
+        else:
+            print_manifest(manifests[-1], form if form == "text" else "none")
+    if form == "json":
+        print_as(form, [manifest.model_dump(mode="json") for manifest in manifests], [])
+    if codes:
+        raise click.exceptions.Exit(max(codes))
+
+
+def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) -> Path:
+    """The lock: beside the config unless another one is given. The lock of a rehearsal is only for rehearsals."""
+    file = lock_file or config.with_name(f"{config.stem}.lock.json")
+    lock = read_lock(file)
+    if lock is not None and lock.labels.get(_MARK) == "true" and parse_labels(labels).get(_MARK) != "true":
+        message = f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins"
+        raise ConfigError(message, hint="give another lock with --lock, or delete it and run `imagegen lock`")
+    return file
+
+
+def open_console(*, plain: bool, quiet: bool) -> Console:
+    """The console of the command. From now on, its messages are printed there too."""
+    console = make_console(plain=True if plain else None, quiet=quiet)
+    messages().console = console
+    return console
+
+
+def parse_on_error(choice: str, *, rehearse: bool) -> OnError:
+    """What Packer does with the machine of a failed build. `ask` needs a terminal."""
+    if choice != "ask":
+        return OnError(choice)
+    if rehearse:
+        raise click.UsageError("a rehearsal does not ask: use --on-error=abort, or leave it out")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("--on-error=ask needs a terminal: use --on-error=abort to keep the machine")
+    return OnError(choice, _ask_what_to_do)
+
+
+def _ask_what_to_do(step: str) -> str:
+    """A letter of Packer's own question. At the end of the input it is the safe one."""
+    question = f"{step} failed: [c] clean up, [a] abort and keep the machine, [r] run the step again? "
+    answer = ""
+    while answer not in ("c", "a", "r"):
+        click.echo(one_line(question), err=True, nl=False)
+        answer = (sys.stdin.readline() or "c").strip().lower()
+    return answer
+
+
+def make_run_facts(labels: Sequence[str]) -> RunFacts:
+    """The facts of this run."""
+    now = datetime.datetime.now(datetime.UTC)
+    return RunFacts(
+        environ=os.environ,
+        labels=parse_labels(labels),
+        started=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        # The random end tells runs of the same second apart.
+        id=f"{now:%Y%m%dt%H%M%Sz}-{secrets.token_hex(3)}",
+    )
+
+
+def rehearse_build(
+    request: ConfigRequest,
+    target: str,
+    out: Path,
+    labels: Sequence[str],
+    flags: Sequence[str],
+    faults: Sequence[str],
+    console: Console,
+) -> ImageManifest:
+    """Rehearse the build of one target."""
+    if _MARK in parse_labels(labels):
+        message = f"--label {_MARK}=… cannot be set together with --rehearse"
+        raise ConfigError(message, hint="leave it out: every rehearsal is labelled rehearsal=true")
+    manifest: ImageManifest = import_rehearsal().rehearse_build(
+        *(request, target),
+        out=out,
+        labels=labels,
+        flags=flags,
+        faults=faults,
+        environ=os.environ,
+        console=console,
+    )
+    return manifest
+
+
+def reject_lock_file(lock_file: Path | None) -> None:
+    """Reject --lock together with --rehearse: a lock of real artifacts has no stand-ins."""
+    if lock_file is not None:
+        message = "--lock cannot be used together with --rehearse"
+        raise ConfigError(message, hint="leave --lock out: a rehearsal makes a lock of its own, for its stand-ins")
+
+
+def check_faults(names: Sequence[str], clouds: Sequence[str], *, rehearse: bool) -> None:
+    """Reject unknown faults, and faults without --rehearse."""
+    if not names:
+        return
+    if not rehearse:
+        message = "--fault can only be used together with --rehearse"
+        raise ConfigError(message, hint=f"add --rehearse: imagegen makes no fault happen in a real {clouds[0]} account")
+    from imagegen.rehearsal.faults.table import find_faults
+
+    for cloud in clouds:
+        find_faults(names, cloud)
+
+
+def import_rehearsal() -> ModuleType:
+    """The module that rehearses, imported with the environment variables that it needs."""
+    from imagegen.rehearsal.clouds import import_variables
+
+    for name, value in import_variables().items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    try:
+        import imagegen.rehearsal.rehearse as rehearse
+    except ModuleNotFoundError as missing:
+        message = f"a rehearsal needs {missing.name}, which is not installed"
+        raise ToolError(message, hint="pip install 'imagegen[rehearsal]'") from None
+    return rehearse
