@@ -1,1 +1,1 @@
-"""Facts as data: every row names its source, and each source says when it was read. A new row needs no code."""
+"""Facts as data. Every row names its source, and each source has the day on which it was read."""

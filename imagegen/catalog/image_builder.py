@@ -1,36 +1,33 @@
-"""A variable of image-builder in; what says the same here, or why nothing does, out. Pure."""
+"""Finds the key that replaces a variable of image-builder. Pure."""
 
 import dataclasses
 
 from imagegen.catalog.facts import table
 
-NAME = "image-builder"
-
 
 @dataclasses.dataclass(frozen=True)
-class Answer:
-    """What somebody who knows the variable should know."""
+class Replacement:
+    """What to write instead of a variable of image-builder."""
 
     key: str | None
-    """The key of the config that says the same."""
+    """The key of the config with the same meaning."""
     note: str | None
-    """How the values differ, or, where there is no key, what to do instead."""
+    """How the values differ, or what to do if there is no key."""
 
 
-def answers() -> dict[str, Answer]:
-    """Every variable, by its name."""
-    data = table(NAME)
-    found = {name: Answer(row["key"], row["note"]) for name, row in data["variables"].items()}
-    for row in data["without_key"].values():
-        found |= {name: Answer(None, row["note"]) for name in row["variables"]}
-    return found
+def replacements() -> dict[str, Replacement]:
+    """The replacement of every variable, by its name."""
+    data = table("image-builder")
+    with_key = {name: Replacement(row["key"], row["note"]) for name, row in data["variables"].items()}
+    groups = data["without_key"].values()
+    return with_key | {name: Replacement(None, row["note"]) for row in groups for name in row["variables"]}
 
 
 def hint_for(name: str) -> str | None:
-    """What to write instead of a variable; nothing for a name that image-builder does not have."""
-    answer = answers().get(name)
-    if answer is None:
+    """The hint for a variable; None if image-builder has no such variable."""
+    found = replacements().get(name)
+    if found is None:
         return None
-    if answer.key is None:
-        return f"imagegen has no key for image-builder's {name}: {answer.note}"
-    return f"image-builder's {name} is {answer.key} here" + (f": {answer.note}" if answer.note else "")
+    if found.key is None:
+        return f"imagegen has no key for image-builder's {name}: {found.note}"
+    return f"image-builder's {name} is {found.key} here" + (f": {found.note}" if found.note else "")

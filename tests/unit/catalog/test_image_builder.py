@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from imagegen.catalog.facts import table
-from imagegen.catalog.image_builder import answers, hint_for
+from imagegen.catalog.image_builder import hint_for, replacements
 from imagegen.cli.overrides import overrides
 from imagegen.config.fields import keys
 from imagegen.contents import PACKER
@@ -20,7 +20,7 @@ ALSO_NAMED = {"additional_prepull_images", "ami_name"}
 
 def test_every_variable_is_answered_once() -> None:
     variables = [line for line in VARIABLES.read_text().splitlines() if not line.startswith("#")]
-    assert set(answers()) == {*variables, *ALSO_NAMED}
+    assert set(replacements()) == {*variables, *ALSO_NAMED}
     grouped = [name for row in table("image-builder")["without_key"].values() for name in row["variables"]]
     assert len(grouped) == len(set(grouped))
     assert not set(grouped) & set(table("image-builder")["variables"])
@@ -29,8 +29,8 @@ def test_every_variable_is_answered_once() -> None:
 def test_every_key_is_one_of_the_config() -> None:
     known = {key.path for key in keys()} | {f"overrides.{name}" for name in overrides()}
     known |= {f"overrides.{name}.sha256" for name in overrides()}
-    assert [name for name, answer in answers().items() if answer.key and answer.key not in known] == []
-    assert [name for name, answer in answers().items() if not answer.key and not answer.note] == []
+    assert [name for name, answer in replacements().items() if answer.key and answer.key not in known] == []
+    assert [name for name, answer in replacements().items() if not answer.key and not answer.note] == []
 
 
 def test_the_parts_of_an_ami_name_are_those_of_the_template() -> None:
@@ -48,7 +48,7 @@ def test_the_parts_of_an_ami_name_are_those_of_the_template() -> None:
     }
     used = re.findall(r"\$\{(.+?)\}(?=-|$)", f"{name[1].replace('${local.ami_suffix}', '')}{suffix[1]}")
     assert len(used) == len(parts)
-    note = answers()["ami_name"].note or ""
+    note = replacements()["ami_name"].note or ""
     for code, part in zip(used, parts, strict=True):
         assert part in code
         assert parts[part] in note
