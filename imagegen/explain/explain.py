@@ -1,4 +1,4 @@
-"""Explains settled specs: the origin of each value, and the reason for each step. Pure."""
+"""Explains settled specs: values with their origins, and steps with their reasons. Pure."""
 
 import dataclasses
 import re
@@ -10,14 +10,46 @@ from imagegen.config.fields import keys
 from imagegen.documents.problems import closest, nearest
 from imagegen.documents.yaml import YamlPath, dotted
 from imagegen.errors import ConfigError
-from imagegen.explain.model import Explanation, StepReason, Value
 from imagegen.plan.context import evaluate_steps
 from imagegen.settle.settle import FACTS
-from imagegen.settle.spec import Spec
+from imagegen.settle.spec import Origin, Spec
 from imagegen.steps.evaluate import EvaluatedStep
 from imagegen.steps.model import Step
 
 STEPS = "steps"
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """One value, its origin and its description."""
+
+    path: YamlPath
+    value: object
+    origin: Origin
+    description: str
+
+
+@dataclasses.dataclass(frozen=True)
+class StepReason:
+    """Why a step is in the plan of these targets, and which values it reads."""
+
+    name: str
+    summary: str
+    targets: tuple[str, ...]
+    because: str
+    reads: tuple[str, ...]
+    values: tuple[Value, ...]
+    """The values of `reads`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Explanation:
+    """The explanation of a config for some targets."""
+
+    name: str
+    targets: tuple[str, ...]
+    values: tuple[Value, ...]
+    steps: tuple[StepReason, ...]
 
 
 def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
@@ -25,18 +57,25 @@ def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
     config, targets = specs[0].config, tuple(spec.target for spec in specs)
     evaluated = {spec.target: evaluate_steps(spec, steps) for spec in specs}
     clouds = {spec.provider for spec in specs}
-    unasked: set[YamlPath] = {("targets", name) for name, _ in config.targets if name not in targets}
-    for section in ("plugins", "metadata_services"):
-        lists = getattr(config.cloudbase_init, section)
-        unasked |= {("cloudbase_init", section, name) for name, _ in lists if name not in clouds}
+    others: set[YamlPath] = {("targets", name) for name, _ in config.targets if name not in targets} | {
+        ("cloudbase_init", section, name)
+        for section in ("plugins", "metadata_services")
+        for name, _ in getattr(config.cloudbase_init, section)
+        if name not in clouds
+    }
     found: dict[YamlPath, Value] = {}
     for spec in specs:
-        for value in (*_values(spec, spec.config, (), ""), *_facts(spec)):
+        facts = (
+            Value(path, known.shown, known.origin, known.description)
+            for path, known in spec.catalogue.items()
+            if path[0] == FACTS and known.value
+        )
+        for value in (*_values(spec, spec.config, (), ""), *facts):
             # Another target may have a value for this path.
             if value.path not in found or found[value.path].value is None:
                 found[value.path] = value
     found |= {value.path: value for value in _options(specs[0], evaluated)}
-    values = [value for path, value in found.items() if not any(path[: len(section)] == section for section in unasked)]
+    values = [value for path, value in found.items() if not any(path[: len(section)] == section for section in others)]
     return Explanation(config.name, targets, tuple(values), tuple(_reasons(evaluated, values)))
 
 
@@ -64,12 +103,6 @@ def _options(spec: Spec, evaluated: Mapping[str, tuple[EvaluatedStep, ...]]) -> 
             yield Value(path, value, spec.origin(path), step.meta.options[name].description)
 
 
-def _facts(spec: Spec) -> Iterator[Value]:
-    for path, known in spec.catalogue.items():
-        if path[0] == FACTS and known.value:
-            yield Value(path, known.shown, known.origin, known.description)
-
-
 def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Value]) -> Iterator[StepReason]:
     """Each step once, in the order of the plan, with the targets that use it."""
     found: dict[str, tuple[EvaluatedStep, list[str]]] = {}
@@ -84,13 +117,12 @@ def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Va
 
 def _is_behind(path: str, item: EvaluatedStep) -> bool:
     """Whether a step reads a value, or gets an artifact from it."""
-    for read in item.step.meta.reads:
-        # An omitted section is one value: a step that reads a key of the section reads this value.
-        if is_below(path, read) or is_below(read, path):
-            return True
-    if is_below(path, f"step_options.{item.step.name}"):
-        return True
-    return any(is_below(path, f"overrides.{artifact.override}") for artifact in item.step.meta.artifacts.values())
+    meta = item.step.meta
+    sections = [f"step_options.{item.step.name}", *(f"overrides.{file.override}" for file in meta.artifacts.values())]
+    # An omitted section is one value: a step that reads a key of the section reads this value.
+    return any(is_below(path, read) for read in (*meta.reads, *sections)) or any(
+        is_below(read, path) for read in meta.reads
+    )
 
 
 def is_below(path: str, section: str) -> bool:
@@ -100,8 +132,9 @@ def is_below(path: str, section: str) -> bool:
 
 def narrow(explanation: Explanation, wanted: str) -> Explanation:
     """The explanation of one key, section, fact or step only. An unknown name is an error."""
-    every = [dotted(value.path) for value in explanation.values] + [
-        f"{STEPS}.{step.name}" for step in explanation.steps
+    every = [
+        *(dotted(value.path) for value in explanation.values),
+        *(f"{STEPS}.{step.name}" for step in explanation.steps),
     ]
     written, known_keys = wanted, {key.path for key in keys()}
     # Problems name items of lists, but a list is explained as a whole.

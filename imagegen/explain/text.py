@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from imagegen.config.reference import flow
 from imagegen.documents.yaml import dotted
-from imagegen.explain.model import Explanation, StepReason, Value
+from imagegen.explain.explain import Explanation, StepReason, Value
 from imagegen.settle.spec import Origin
 from imagegen.steps.evaluate import ALWAYS
 
@@ -36,13 +36,11 @@ def explanation_lines(explanation: Explanation, width: int) -> list[str]:
     for value in explanation.values:
         sections.setdefault(dotted(value.path[:-1]), []).append(value)
     for section, values in sections.items():
-        lines += ["", section] if section else [""]
-        lines += _section(values, width, notes)
+        lines += ["", *([section] if section else []), *_section(values, width, notes)]
     if len(explanation.values) == 1:
         lines += textwrap.wrap(explanation.values[0].description, width, initial_indent="  ", subsequent_indent="  ")
     if explanation.steps:
-        lines += ["", "steps"]
-        lines += [line for step in explanation.steps for line in _step(step, explanation, width)]
+        lines += ["", "steps", *(line for step in explanation.steps for line in _step(step, explanation, width))]
     for number, note in enumerate(notes, 1):
         lead = f"[{number}] "
         lines += ["", *textwrap.wrap(note, width, initial_indent=lead, subsequent_indent=" " * len(lead))][number > 1 :]
@@ -52,20 +50,17 @@ def explanation_lines(explanation: Explanation, width: int) -> list[str]:
 def _section(values: list[Value], width: int, notes: list[str]) -> Iterator[str]:
     """One line for each value. A value that is too long for its column stands below its key."""
     names = [dotted(value.path[-1:]) for value in values]
-    origins = [_who(value.origin, notes) for value in values]
+    origins = [_origin_text(value.origin, notes) for value in values]
     first = max(len(name) for name in names)
     room = min(_WIDEST_VALUE, width - first - max(len(origin) for origin in origins) - len("      "))
     for name, value, origin in zip(names, values, origins, strict=True):
         shown = _shown(value.value)
-        if len(shown) <= room:
-            yield f"  {name:<{first}}  {shown:<{room}}  {origin}"
-            continue
-        line = f"  {name:<{first}}  {'':<{max(room, 0)}}  {origin}"
+        fits = len(shown) <= room
+        line = f"  {name:<{first}}  {shown if fits else '':<{max(room, 0)}}  {origin}"
         yield from [line] if len(line) <= width else [f"  {name}", f"    {origin}"]
-        if isinstance(value.value, list):
-            yield from (line for item in value.value for line in _wrapped(f"- {_shown(item)}", width))
-        else:
-            yield from _wrapped(shown, width)
+        if not fits:
+            items = [f"- {_shown(item)}" for item in value.value] if isinstance(value.value, list) else [shown]
+            yield from (part for item in items for part in _wrapped(item, width))
 
 
 def _wrapped(text: str, width: int) -> list[str]:
@@ -76,7 +71,7 @@ def _shown(value: object) -> str:
     return "-" if value is None or value in ([], {}) else flow(value)
 
 
-def _who(origin: Origin, notes: list[str]) -> str:
+def _origin_text(origin: Origin, notes: list[str]) -> str:
     if origin.kind == "default":
         return origin.kind
     if origin.kind != "catalogue" or not origin.source:
@@ -93,8 +88,9 @@ def _step(step: StepReason, explanation: Explanation, width: int) -> Iterator[st
     yield from textwrap.wrap(f"{step.name}: {step.summary}", width, initial_indent="  ", subsequent_indent="      ")
     yield from _wrapped(f"in the plan{where} {why}", width)
     if step.values:
-        reads = [f"{dotted(value.path)} {_short(value)}" for value in step.values]
-        yield from _wrapped(f"reads {', '.join(reads)}", width)
+        yield from _wrapped(
+            f"reads {', '.join(f'{dotted(value.path)} {_short(value)}' for value in step.values)}", width
+        )
 
 
 def _short(value: Value) -> str:

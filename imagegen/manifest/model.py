@@ -1,6 +1,7 @@
 """ImageManifest: how an image was made, from which inputs, where it is, and what its machine reported.
 
-A build writes it and later runs read it. It holds no secrets: a URL with a query or credentials is rejected.
+A build writes it, and later runs merge their results into it. It holds no secrets: a URL with a query or credentials
+is rejected.
 """
 
 import urllib.parse
@@ -9,6 +10,7 @@ from typing import Annotated, Literal, Self
 import pydantic
 
 from imagegen.artifacts.lock import LockedBase
+from imagegen.errors import ConflictError
 from imagegen.manifest.report import Json
 from imagegen.providers import CloudImage, Published
 from imagegen.resources.model import Name, Sha256, Strict
@@ -116,3 +118,57 @@ class ImageManifest(Strict):
         if (self.report is None) != bool(self.report_missing):
             raise ValueError("a manifest must have either the machine's report or the reason why it is missing")
         return self
+
+
+def merge(old: ImageManifest, new: ImageManifest) -> ImageManifest:
+    """The old manifest with what a later run for the same image adds."""
+    _reject_conflict(old, new)
+    rebuilt = new.built is not None and (old.built is None or old.built.id != new.built.id)
+    making = new if rebuilt else old
+    report = new.report if new.report is not None else old.report
+    return ImageManifest(
+        name=old.name,
+        image_id=old.image_id,
+        target=old.target,
+        provider=old.provider,
+        labels=old.labels,
+        created=making.created,
+        imagegen_version=making.imagegen_version,
+        inputs=making.inputs,
+        versions=making.versions,
+        tools=making.tools,
+        built=new.built or old.built,
+        published=_published(old.published, new.published),
+        report=report,
+        report_missing=None if report is not None else new.report_missing,
+        notes={**old.notes, **new.notes},
+    )
+
+
+def _reject_conflict(old: ImageManifest, new: ImageManifest) -> None:
+    """Raise an error unless both manifests have the same identity, inputs and labels."""
+    place = f"{new.name} on {new.target}"
+    for what, known, given in (("image id", old.image_id, new.image_id), ("labels", old.labels, new.labels)):
+        if known != given:
+            raise ConflictError(
+                f"the manifest of {place} has {what} {known}, but this image has {given}",
+                hint="keep the manifest, since its image may be in use; give this image another name or another --out",
+            )
+    was, now = ({name: file.sha256 for name, file in side.inputs.artifacts.items()} for side in (old, new))
+    if was != now:
+        names = sorted(name for name in was.keys() | now.keys() if was.get(name) != now.get(name))
+        raise ConflictError(
+            f"the manifest of {place} says that {new.image_id[:16]} was made of other artifacts",
+            hint="an image id stands for one set of artifacts: find out which of the two locks is right",
+            details=[
+                f"{name}: recorded {was.get(name, 'not used')}, now {now.get(name, 'not used')}" for name in names
+            ],
+        )
+
+
+def _published(old: RecordedPublish | None, new: RecordedPublish | None) -> RecordedPublish | None:
+    if old is None or new is None:
+        return new or old
+    # A later run adds regions and never removes the image of an earlier run.
+    images = {image.region: image for image in (*old.images, *new.images)}
+    return RecordedPublish(version=new.version, images=list(images.values()))

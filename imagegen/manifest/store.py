@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pydantic
@@ -13,11 +13,9 @@ from imagegen.canonical import digest
 from imagegen.errors import ConflictError
 from imagegen.files import read_file, write_file
 from imagegen.lines import counted
-from imagegen.manifest.merge import merge
-from imagegen.manifest.model import ImageManifest
+from imagegen.manifest.model import ImageManifest, merge
 
 LOCK_WAIT_S = 60.0
-LOCK_FILE = ".lock"
 # The report of a machine with thousands of files has a few megabytes.
 _LIMIT_BYTES = 64 * 2**20
 
@@ -39,16 +37,16 @@ class Listing:
             )
 
 
+@dataclasses.dataclass(frozen=True)
 class LocalStore:
     """Manifests in a local folder. Several runs may write to it at once."""
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    root: Path
 
     def path(self, name: str, target: str, image_id: str, labels: Mapping[str, str]) -> Path:
         """The file of a manifest. Labels are part of its name: a rehearsal never overwrites a production manifest."""
         mark = f"+{digest(dict(labels))[:8]}" if labels else ""
-        return self._root / name / target / f"{image_id[:16]}{mark}.json"
+        return self.root / name / target / f"{image_id[:16]}{mark}.json"
 
     def put(self, manifest: ImageManifest) -> ImageManifest:
         """Store a manifest, merged with an existing one, and return it. ConflictError if they contradict each other."""
@@ -69,13 +67,11 @@ class LocalStore:
         """All manifests, newest first, and the errors of all files that are not valid manifests."""
         records: list[ImageManifest] = []
         bad: list[ConflictError] = []
-        for path in sorted(self._root.glob("*/*/*.json")):
+        for path in sorted(self.root.glob("*/*/*.json")):
             try:
-                found = _read(path)
+                records += filter(None, [_read(path)])
             except ConflictError as error:
                 bad.append(error)
-            else:
-                records += [found] if found is not None else []
         records.sort(key=lambda manifest: manifest.created, reverse=True)
         return Listing(tuple(records), tuple(bad))
 
@@ -93,16 +89,10 @@ class LocalStore:
     def _path_of(self, manifest: ImageManifest) -> Path:
         return self.path(manifest.name, manifest.target, manifest.image_id, manifest.labels)
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
         # Read, merge and write under one lock: two runs that end together must not lose each other's regions.
-        with locked(self._root / LOCK_FILE, wait_s=LOCK_WAIT_S, waiting=_wait_silently):
-            yield
-
-
-def store_in(out: Path) -> LocalStore:
-    """The store of the images that are built below `out`."""
-    return LocalStore(out / "manifests")
+        # No message while waiting: another run holds the lock only while it writes a few kilobytes.
+        return locked(self.root / ".lock", wait_s=LOCK_WAIT_S, waiting=lambda: None)
 
 
 def manifest_bytes(manifest: ImageManifest) -> bytes:
@@ -110,19 +100,13 @@ def manifest_bytes(manifest: ImageManifest) -> bytes:
     return json.dumps(manifest.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
 
 
-def _wait_silently() -> None:
-    """No message: another run holds the lock only while it writes a few kilobytes."""
-
-
 def _read(path: Path) -> ImageManifest | None:
     try:
-        text = read_file(path, limit=_LIMIT_BYTES, error=ConflictError)
+        return ImageManifest.model_validate_json(read_file(path, limit=_LIMIT_BYTES, error=ConflictError))
     except FileNotFoundError:
         return None
-    try:
-        return ImageManifest.model_validate_json(text)
     except pydantic.ValidationError as error:
-        details = [f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()]
+        details = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise ConflictError(
             f"{path} is not a valid manifest for this version of imagegen",
             hint="move it out of the store, keep it, and run this again",

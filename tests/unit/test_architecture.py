@@ -51,8 +51,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "build": {"artifacts", "console", "errors", "files", "lines", "waiting"},
     "leftovers": {"build", "errors", "providers"},
     "manifest": {
-        *("artifacts", "build", "canonical", "errors", "files", "imagegen", "lines", "plan", "providers", "render"),
-        "resources",
+        *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
+        *("render", "resources"),
     },
     "target_keys": {"errors"},
     "doctor": {"build", "errors", "plan", "providers", "target_keys"},
@@ -77,7 +77,6 @@ MAY_NAME: dict[str, set[str]] = {
     "artifacts": {"console"},
     "judging": {"config", "documents", "providers", "settle", "steps"},
     "providers": {"console", "documents", "plan", "settle"},
-    "manifest": {"console"},
     "settle": {"config", "documents", "providers"},
     "render": {"providers"},
     "rules": {"settle"},

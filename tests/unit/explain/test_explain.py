@@ -17,7 +17,7 @@ from imagegen.explain.explain import explain, is_below, narrow
 from imagegen.explain.text import explanation_json, explanation_lines
 
 if TYPE_CHECKING:
-    from imagegen.explain.model import Explanation
+    from imagegen.explain.explain import Explanation
     from imagegen.settle.spec import Origin
 
 BASE = """\
