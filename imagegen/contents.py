@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Final
 
 _PACKAGE: Final = Path(__file__).parent
-_CHECKOUT: Final = _PACKAGE.parent
 
 CATALOG: Final = _PACKAGE / "catalog"
 
@@ -26,19 +25,13 @@ class Contents:
     packer: Path
     step_roots: tuple[StepRoot, ...]
 
-    @property
-    def guest(self) -> Path:
-        """The scripts of the guest engine."""
-        return self.packer / "guest"
-
 
 def _root(name: str) -> Path:
     inside = _PACKAGE / "_data" / name
-    return inside if inside.is_dir() else _CHECKOUT / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
 
 
 PACKER: Final = _root("packer")
-GUEST: Final = PACKER / "guest"
 ROLES: Final = _root("ansible-win") / "roles"
 SHIPPED: Final = Contents(PACKER, (StepRoot(ROLES, "ansible-win/roles"),))
 

@@ -56,8 +56,7 @@ class Problem:
         message = self.message if self.severity == ERROR else f"{self.severity}: {self.message}"
         # For an option of the command line, the place already holds the path.
         path = "" if place == f"--set {self.path}" else self.path
-        text = ": ".join(part for part in (place, path, message) if part)
-        text = f"{text} [{self.rule}]" if self.rule else text
+        text = ": ".join(filter(None, (place, path, message))) + (f" [{self.rule}]" if self.rule else "")
         return joined([text, f"  hint: {self.hint}"]) if self.hint else one_line(text)
 
 

@@ -33,7 +33,7 @@ def one_line(text: str) -> str:
     r"""The text as one line: a newline becomes `\n`, an escape character `\x1b`."""
     # Compiled when it is first needed, which is rare: printable characters need no replacement.
     if not text.isprintable():
-        text = re.sub(_INVISIBLE, _escaped, text)
+        text = re.sub(_INVISIBLE, lambda found: found[0].encode("unicode_escape").decode(), text)
     if text.lstrip().startswith("::"):
         text = re.sub(_COMMAND, r"\1\\x3a", text)
     return without_brackets(text, r"\x5b")
@@ -54,7 +54,3 @@ def joined(lines: Iterable[str]) -> str:
 def counted(count: int, noun: str) -> str:
     """A number with its noun: `1 base image`, `2 base images`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return match[0].encode("unicode_escape").decode()

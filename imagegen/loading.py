@@ -85,8 +85,7 @@ def load(request: ConfigRequest) -> Loaded:
     specs = settle_targets(config, read.document) if config else {}
     if config is not None:
         steps = functools.cache(functools.partial(load_steps, contents))
-        subject = RuleInput(config, read.document, request.today, steps, specs)
-        problems += broken_rules(subject, unread=read.unread)
+        problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
             # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
             from imagegen.plan.context import evaluate_steps
@@ -95,11 +94,13 @@ def load(request: ConfigRequest) -> Loaded:
             problems += refused_hosts(config, itertools.chain(*evaluated.values()), read.document)
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
-        warnings = len(problems) - errors
-        also = f" and {counted(warnings, 'warning')}" if warnings else ""
+        others = len(problems) - errors
+        also = f" and {counted(others, 'warning')}" if others else ""
         raise ConfigError(f"{request.file}: {counted(errors, 'problem')}{also}", problems=problems)
-    found = tuple(sorted(problems)), tuple(sorted(find_unimplemented(config, specs, read.document)))
-    return Loaded(request.file, contents, config, specs, read.document, *found, evaluated)
+    unimplemented = tuple(sorted(find_unimplemented(config, specs, read.document)))
+    return Loaded(
+        request.file, contents, config, specs, read.document, tuple(sorted(problems)), unimplemented, evaluated
+    )
 
 
 def override_names(contents: Contents = SHIPPED) -> list[str]:
@@ -113,8 +114,9 @@ def find_targets(loaded: Loaded, name: str | None) -> list[str]:
         return [name] if name else list(loaded.specs)
     found = [target for target, spec in loaded.specs.items() if spec.provider == name]
     if not found:
-        message, hint = f"the config has no target {name!r}", f"it has {', '.join(loaded.specs)}"
-        problem = loaded.document.problem(("targets",), message, hint)
+        problem = loaded.document.problem(
+            ("targets",), f"the config has no target {name!r}", f"it has {', '.join(loaded.specs)}"
+        )
         raise ConfigError(f"{loaded.file}: no such target", problems=[problem])
     return found
 

@@ -6,13 +6,10 @@ ImageConfig (loaded) -> PreparedTarget (settled) -> BuildPlan (resolved) -> tree
 Published -> ImageManifest.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import imagegen
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
@@ -24,6 +21,7 @@ from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import cache_folder, find_tools
 from imagegen.build.workspace import BuildFolder
 from imagegen.canonical import digest
+from imagegen.console import Console
 from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
 from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
@@ -41,12 +39,9 @@ from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
 from imagegen.render.tree import render
+from imagegen.settle.spec import Spec
+from imagegen.steps.evaluate import EvaluatedStep
 from imagegen.target_keys import errors_of
-
-if TYPE_CHECKING:
-    from imagegen.console import Console
-    from imagegen.settle.spec import Spec
-    from imagegen.steps.evaluate import EvaluatedStep
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +111,7 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
 def decide(target: PreparedTarget, lock: Lock) -> Decision:
     """The plan, and the contents of the files that it names."""
     packer, cloud = target.loaded.contents.packer, target.spec.provider
-    shipped, guest = packer / cloud, read_folder(target.loaded.contents.guest)
+    shipped, guest = packer / cloud, read_folder(packer / "guest")
     # The templates and scripts of a provider may be inside its own package.
     own = shipped if shipped.is_dir() else provider_folder(cloud) / "packer"
     scripts, sources = (
@@ -158,9 +153,14 @@ def _cloud_side(plan: BuildPlan) -> CloudSide:
 
 def plan_image(target: PreparedTarget, lock: Lock, decision: Decision, out: Path) -> PlannedImage:
     """Everything that is known about the image before its build starts."""
-    config_digest = digest(target.loaded.config.model_dump(mode="json"))
-    request, folder = lock.base_images[target.name].request, build_folder(decision.plan, out)
-    return PlannedImage(decision.plan, target.loaded.file.name, config_digest, request, folder, out)
+    return PlannedImage(
+        plan=decision.plan,
+        config_file=target.loaded.file.name,
+        config_sha256=digest(target.loaded.config.model_dump(mode="json")),
+        base_request=lock.base_images[target.name].request,
+        folder=build_folder(decision.plan, out),
+        out=out,
+    )
 
 
 def build(
@@ -197,8 +197,11 @@ def build(
     # By Packer's id, not by the image's identity: another machine may have built the same image at the same time.
     built = cloud.read_built(plan, artifact, run)
     if built is None:
-        details = [f"Packer says that it made: {artifact}"]
-        raise BuildError("Packer's output has no id of the image", hint=f"read {folder.log}", details=details)
+        raise BuildError(
+            "Packer's output has no id of the image",
+            hint=f"read {folder.log}",
+            details=[f"Packer says that it made: {artifact}"],
+        )
     accept_built(plan, built, rejection, run, console)
     return built
 

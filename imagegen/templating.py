@@ -1,18 +1,14 @@
 """The only Jinja environment: sandboxed, strict about undefined names, and without access to anything else."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import jinja2.sandbox
-
-if TYPE_CHECKING:
-    from jinja2.environment import TemplateExpression
+from jinja2.environment import TemplateExpression
 
 _WHOLE = re.compile(r"^\{\{((?:(?!\}\}).)*)\}\}$", re.DOTALL)
 
@@ -73,10 +69,8 @@ def render_text(template: str, context: Mapping[str, object]) -> str:
     """Render a template to text."""
     try:
         return _template(template).render(context)
-    except jinja2.UndefinedError as error:
-        raise UnknownNameError(_in_one_line(error)) from None
     except jinja2.TemplateError as error:
-        raise TemplateError(_in_one_line(error)) from None
+        raise _translated(error) from None
 
 
 def render_value(value: object, context: Mapping[str, object]) -> Any:  # noqa: ANN401 - of the type that the value is
@@ -95,14 +89,13 @@ def evaluate(expression: str, context: Mapping[str, object]) -> Any:  # noqa: AN
     """The value of one expression. An undefined value is an error."""
     try:
         result = _expression(expression.strip())(**context)
-    except jinja2.UndefinedError as error:
-        raise UnknownNameError(_in_one_line(error)) from None
     except jinja2.TemplateError as error:
-        raise TemplateError(_in_one_line(error)) from None
+        raise _translated(error) from None
     if isinstance(result, jinja2.Undefined):
         raise UnknownNameError(f"{expression.strip()!r} is not defined")
     return result
 
 
-def _in_one_line(error: jinja2.TemplateError) -> str:
-    return " ".join(str(error).split())
+def _translated(error: jinja2.TemplateError) -> TemplateError:
+    kind = UnknownNameError if isinstance(error, jinja2.UndefinedError) else TemplateError
+    return kind(" ".join(str(error).split()))

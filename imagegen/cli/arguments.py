@@ -93,8 +93,10 @@ def find_lock_file(config: Path, lock_file: Path | None, labels: Sequence[str]) 
     file = lock_file or config.with_name(f"{config.stem}.lock.json")
     lock = read_lock(file)
     if lock is not None and lock.labels.get(_MARK) == "true" and parse_labels(labels).get(_MARK) != "true":
-        message = f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins"
-        raise ConfigError(message, hint="give another lock with --lock, or delete it and run `imagegen lock`")
+        raise ConfigError(
+            f"{file} is the lock of a rehearsal: its base images and artifacts are stand-ins",
+            hint="give another lock with --lock, or delete it and run `imagegen lock`",
+        )
     return file
 
 
@@ -149,8 +151,10 @@ def rehearse_build(
 ) -> ImageManifest:
     """Rehearse the build of one target."""
     if _MARK in parse_labels(labels):
-        message = f"--label {_MARK}=… cannot be set together with --rehearse"
-        raise ConfigError(message, hint="leave it out: every rehearsal is labelled rehearsal=true")
+        raise ConfigError(
+            f"--label {_MARK}=… cannot be set together with --rehearse",
+            hint="leave it out: every rehearsal is labelled rehearsal=true",
+        )
     manifest: ImageManifest = import_rehearsal().rehearse_build(
         *(request, target),
         out=out,
@@ -166,8 +170,10 @@ def rehearse_build(
 def reject_lock_file(lock_file: Path | None) -> None:
     """Reject --lock together with --rehearse: a lock of real artifacts has no stand-ins."""
     if lock_file is not None:
-        message = "--lock cannot be used together with --rehearse"
-        raise ConfigError(message, hint="leave --lock out: a rehearsal makes a lock of its own, for its stand-ins")
+        raise ConfigError(
+            "--lock cannot be used together with --rehearse",
+            hint="leave --lock out: a rehearsal makes a lock of its own, for its stand-ins",
+        )
 
 
 def check_faults(names: Sequence[str], clouds: Sequence[str], *, rehearse: bool) -> None:
@@ -175,8 +181,10 @@ def check_faults(names: Sequence[str], clouds: Sequence[str], *, rehearse: bool)
     if not names:
         return
     if not rehearse:
-        message = "--fault can only be used together with --rehearse"
-        raise ConfigError(message, hint=f"add --rehearse: imagegen makes no fault happen in a real {clouds[0]} account")
+        raise ConfigError(
+            "--fault can only be used together with --rehearse",
+            hint=f"add --rehearse: imagegen causes no faults in a real {clouds[0]} account",
+        )
     from imagegen.rehearsal.faults.table import find_faults
 
     for cloud in clouds:
@@ -195,6 +203,7 @@ def import_rehearsal() -> ModuleType:
     try:
         import imagegen.rehearsal.rehearse as rehearse
     except ModuleNotFoundError as missing:
-        message = f"a rehearsal needs {missing.name}, which is not installed"
-        raise ToolError(message, hint="pip install 'imagegen[rehearsal]'") from None
+        raise ToolError(
+            f"a rehearsal needs {missing.name}, which is not installed", hint="pip install 'imagegen[rehearsal]'"
+        ) from None
     return rehearse

@@ -101,6 +101,5 @@ def load_config(config: Path, sets: tuple[str, ...]) -> Loaded:
     """Load the config, and print how many warnings `validate` has for it."""
     loaded = loading.load(ConfigRequest(config, today(), sets))
     if count := len(loaded.warnings) + len(loaded.unimplemented):
-        line = f"{config}: {counted(count, 'warning')}: run `imagegen validate` to see them"
-        messages().show(one_line(line))
+        messages().show(one_line(f"{config}: {counted(count, 'warning')}: run `imagegen validate` to see them"))
     return loaded

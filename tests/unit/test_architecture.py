@@ -58,8 +58,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "doctor": {"build", "errors", "plan", "providers", "target_keys"},
     "loading": {"config", "contents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
-        *("artifacts", "build", "canonical", "contents", "doctor", "errors", "files", "imagegen", "leftovers"),
-        *("lines", "loading", "manifest", "plan", "providers", "render", "target_keys"),
+        *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "imagegen"),
+        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps", "target_keys"),
     },
     "rehearsal": {
         *("artifacts", "build", "catalog", "console", "documents", "errors", "loading", "manifest", "pipeline"),
@@ -84,7 +84,6 @@ MAY_NAME: dict[str, set[str]] = {
     "target_keys": {"settle"},
     "doctor": {"console", "settle", "steps"},
     "loading": {"documents"},
-    "pipeline": {"console", "settle", "steps"},
     "rehearsal": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.

@@ -38,19 +38,14 @@ def catalog(table: str | None, form: str) -> None:
         shown = {name: [artifact.as_json() for artifact in artifacts] for name, artifacts in found.items()}
         lines = override_lines(found, width)
     elif table == "faults":
-        faults = _faults()
+        from imagegen.rehearsal.faults.table import FAULTS
+
+        faults = {
+            name: {"clouds": ", ".join(fault.clouds), "exit code": str(int(fault.exit_code)), "what": fault.description}
+            for name, fault in FAULTS.items()
+        }
         shown, lines = faults, columns([(name, *row.values()) for name, row in faults.items()], width)
     elif table is not None:
         check_known("table", table, list(titles), "catalog")
         shown, lines = facts.table(table), listing.describe(table, width)
     print_as(form, shown, lines)
-
-
-def _faults() -> dict[str, dict[str, str]]:
-    """By name: its clouds, the exit code and what happens."""
-    from imagegen.rehearsal.faults.table import FAULTS
-
-    return {
-        name: {"clouds": ", ".join(fault.clouds), "exit code": str(int(fault.exit_code)), "what": fault.description}
-        for name, fault in FAULTS.items()
-    }

@@ -156,8 +156,9 @@ def _collect_answers(
         if cloud in clouds
     }
     if interview.missing:
-        hint = "give them, or run it on a terminal to be asked"
-        raise ConfigError(f"missing: {', '.join(interview.missing)}", hint=hint)
+        raise ConfigError(
+            f"missing: {', '.join(interview.missing)}", hint="give them, or run it on a terminal to be asked"
+        )
     allow_eol = given["allow_eol"]
     return Answers(name, release, kubernetes, containerd, tuple(cidrs), cloud_answers, allow_eol=allow_eol)
 
@@ -253,9 +254,11 @@ def _make_text(
         if click.confirm("Build it anyway (allow_eol: true)?", err=True):
             allowed = dataclasses.replace(answers, allow_eol=True)
             return _make_text(allowed, file, modeline=modeline, terminal=terminal, today=today)
-    message = f"{file} is not written: these answers do not go together"
-    hint = "give --allow-eol to build what is no longer supported; the manifest records it" if ended else ""
-    raise ConfigError(message, problems=problems, hint=hint)
+    raise ConfigError(
+        f"{file} is not written: these answers do not go together",
+        problems=problems,
+        hint="give --allow-eol to build what is no longer supported; the manifest records it" if ended else "",
+    )
 
 
 def _find_problems(text: str, file: Path, today: datetime.date) -> tuple[Problem, ...]:

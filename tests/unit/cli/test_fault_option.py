@@ -30,7 +30,7 @@ def refusal(*words: str) -> ImagegenError:
         (
             ["--target", "aws", "--fault", "throttle"],
             "--fault can only be used together with --rehearse",
-            "add --rehearse: imagegen makes no fault happen in a real aws account",
+            "add --rehearse: imagegen causes no faults in a real aws account",
         ),
         (
             ["--target", "aws", "--rehearse", "--fault", "throtle"],

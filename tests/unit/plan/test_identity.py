@@ -138,7 +138,7 @@ MAXIMAL = Path(__file__).parents[2] / "golden" / "maximal.yaml"
 
 
 def _files() -> Iterator[tuple[str, str]]:
-    for path in contents.read_folder(contents.GUEST):
+    for path in contents.read_folder(contents.PACKER / "guest"):
         yield "aws", f"packer/guest/{path}"
     for target in TARGETS:
         for path in contents.read_folder(contents.PACKER / target, "*.ps1"):

@@ -60,7 +60,7 @@ def test_files_and_scripts_are_digests_of_the_bytes_beside(decided: Any) -> None
 
 
 def test_a_bundle_holds_the_engine_and_the_kinds_of_its_plan(decided: Any) -> None:  # noqa: ANN401 - as above
-    guest = contents.read_folder(contents.GUEST)
+    guest = contents.read_folder(contents.PACKER / "guest")
     guest["kinds/new.ps1"] = b"@{}"
     fewer = tuple(step for step in decided.target.steps if step.step.name == "system")
     bundle = resolve(decided.loaded.specs["aws"], decided.lock, fewer, guest, {}, {}).bundle
