@@ -1,6 +1,6 @@
 """The command line: its verbs, which are modules of `imagegen.cli.verbs`, and all its exits.
 
-A verb is imported when it runs: `imagegen --help` takes hardly longer than the import of click.
+A verb is imported when it runs: `imagegen --help` takes little longer than the import of click.
 """
 
 import errno
@@ -24,7 +24,7 @@ from imagegen.lines import joined
 VERBS: Final = {
     "build": "Build, publish and record an image.",
     "catalog": "Show the known versions, releases and overrides.",
-    "doctor": "Ask the cloud whether a build can succeed.",
+    "doctor": "Check whether a build can succeed in your account.",
     "explain": "Show where every value comes from.",
     "init": "Write a first config.",
     "janitor": "List or remove what killed builds left in the cloud.",

@@ -39,7 +39,7 @@ def parse_labels(words: Iterable[str]) -> dict[str, str]:
 
 CONFIG = click.argument("config", type=click.Path(path_type=Path))
 TARGET = click.option(
-    "--target", metavar="NAME", help="The target, or a cloud for all its targets; needed if there are several."
+    "--target", metavar="NAME", help="A target, or a cloud for all its targets; required if the config has several."
 )
 TARGETS = click.option("--target", metavar="NAME", help="Only this target, or only this cloud's; by default all.")
 SET = click.option(

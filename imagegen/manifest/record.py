@@ -107,8 +107,10 @@ def check_found(image: PlannedImage, found: CloudImage, run: RunFacts, console: 
     if found.report or rejection:
         if not found.report:
             _tag(plan, found, REJECTED, run, console)
-        reason = f": {rejection}" if rejection else ""
-        raise RefusedError(f"the report of {found.id} was rejected, so it is not used{reason}", hint=_REBUILD)
+        raise RefusedError(
+            f"the report of {found.id} was rejected, so it is not used" + (f": {rejection}" if rejection else ""),
+            hint=_REBUILD,
+        )
     if report.exists():
         _tag(plan, found, ACCEPTED, run, console)
     elif with_publish and not _is_proven(image.store, plan, found, run):

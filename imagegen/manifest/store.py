@@ -31,9 +31,10 @@ class Listing:
         """Raise a ConflictError that names every file which is not a valid manifest."""
         if self.bad:
             details = [line for error in self.bad for line in (error.message, *(f"  {text}" for text in error.details))]
-            count = counted(len(self.bad), "file")
             raise ConflictError(
-                f"{count} in the store cannot be read as a manifest", hint=self.bad[0].hint, details=details
+                f"{counted(len(self.bad), 'file')} in the store cannot be read as a manifest",
+                hint=self.bad[0].hint,
+                details=details,
             )
 
 
@@ -106,9 +107,8 @@ def _read(path: Path) -> ImageManifest | None:
     except FileNotFoundError:
         return None
     except pydantic.ValidationError as error:
-        details = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()]
         raise ConflictError(
             f"{path} is not a valid manifest for this version of imagegen",
             hint="move it out of the store, keep it, and run this again",
-            details=details,
+            details=[f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in error.errors()],
         ) from None

@@ -54,8 +54,8 @@ def _example() -> str:
 
 _HELP: Final = f"""Write a first config, with comments, to FILE (<name>.yaml by default).
 
-Asks for every value that has no option. Without a terminal it uses the defaults, and lists the options that are
-required.
+Asks for each value that is not given as an option. Without a terminal it uses the defaults, and lists the options
+that are required.
 
 The JSON Schema is written beside the config, so that editors complete and check the config.
 

@@ -28,7 +28,10 @@ def lock(
     plain: bool,
     quiet: bool,
 ) -> None:
-    """Pin the newest base images, and the sha256 and size of every artifact, computed from its bytes."""
+    """Pin the newest base images, and the sha256 and size of every artifact, computed from its bytes.
+
+    Entries that the lock has already are kept, unless --refresh is given.
+    """
     console = arguments.open_console(plain=plain, quiet=quiet)
     targets = arguments.prepare_targets(options.load_config(config, sets), target)
     file = arguments.find_lock_file(config, lock_file, labels)
