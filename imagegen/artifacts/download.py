@@ -43,14 +43,6 @@ class Fetched:
     size: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Timing:
-    """How a download waits: `pause` between attempts, and the clock of its deadline."""
-
-    pause: Callable[[float], object]
-    now: Callable[[], float] = time.monotonic
-
-
 def fetch(
     url: str,
     into: Path,
@@ -60,14 +52,16 @@ def fetch(
     expected_sha256: str | None = None,
     override: str = "",
     stop: threading.Event | None = None,
-    timing: Timing | None = None,
+    pause: Callable[[float], object] | None = None,
+    now: Callable[[], float] = time.monotonic,
 ) -> Fetched:
     """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
 
     `override` is the config's key that replaces the URL, for hints. Another thread sets `stop` to cancel the download.
+    `pause` waits between attempts, and `now` is the clock of the deadline.
     """
     ended = stop or threading.Event()
-    download = _Download(url, environ, console, override, ended, timing or Timing(ended.wait))
+    download = _Download(url, environ, console, override, ended, pause or ended.wait, now)
     try:
         into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replacing(into, mode=0o600) as file:
@@ -124,7 +118,8 @@ class _Download:
     console: Console
     override: str
     stop: threading.Event
-    timing: Timing
+    pause: Callable[[float], object]
+    now: Callable[[], float]
 
     @property
     def label(self) -> str:
@@ -132,7 +127,7 @@ class _Download:
 
     def fill(self, part: _Part) -> None:
         """Retry until the file is complete. Only consecutive failures count, and any bytes are progress."""
-        deadline = self.timing.now() + DEADLINE_S
+        deadline = self.now() + DEADLINE_S
         trust = connection.authorities(self.environ)
         failures = 0
         while True:
@@ -148,12 +143,12 @@ class _Download:
                     ) from error
                 failures = 1 if part.size > before else failures + 1
                 wait = max(PAUSES_S[min(failures, len(PAUSES_S)) - 1], getattr(error, "after_s", 0.0))
-                if failures > len(PAUSES_S) or self.timing.now() + wait > deadline:
+                if failures > len(PAUSES_S) or self.now() + wait > deadline:
                     raise RefusedError(
                         f"{self.label} could not be downloaded: {reason}", hint=self.hint("try again later")
                     ) from error
                 self.console.say(f"{self.label}: {reason}; retrying in {wait:g} s")
-                self.timing.pause(wait)
+                self.pause(wait)
                 self.check_cancelled()
             else:
                 return
@@ -210,7 +205,7 @@ class _Download:
     def check_limits(self, size: int, deadline: float) -> None:
         if size > LIMIT_BYTES:
             raise self.too_large()
-        if self.timing.now() > deadline:
+        if self.now() > deadline:
             raise RefusedError(
                 f"{self.label} was not downloaded within {DEADLINE_S / 60:g} minutes", hint=self.hint("try again later")
             )

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imagegen.artifacts.archive import read_members
+from imagegen.artifacts.archive import check_form, read_members
 from imagegen.artifacts.download import fetch
-from imagegen.artifacts.form import check_form
 from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ImagegenError, VerificationError

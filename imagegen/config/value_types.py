@@ -17,9 +17,6 @@ _LONGEST_LABEL: Final = 63
 _LAST_PORT: Final = 65535
 _OCTET: Final = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 
-# https://pkg.go.dev/time#Duration
-_LONGEST_DURATION_S: Final = (2**63 - 1) // 10**9
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600}
 
 # Without leading zeros: each version has one spelling.
 Version = Annotated[
@@ -41,7 +38,8 @@ Line = Annotated[str, pydantic.StringConstraints(pattern=r"^[ -~]+$", max_length
 
 
 def _check_duration(text: str) -> str:
-    longest = _LONGEST_DURATION_S // _SECONDS[text[-1]]
+    # https://pkg.go.dev/time#Duration
+    longest = (2**63 - 1) // 10**9 // {"s": 1, "m": 60, "h": 3600}[text[-1]]
     if int(text[:-1]) > longest:
         raise InvalidValue(f"{text} is longer than Go's longest duration", f"write at most {longest}{text[-1]}")
     return text
@@ -60,8 +58,7 @@ Minutes = Annotated[int, pydantic.Field(ge=1, le=720)]
 # For the schema: editors know only patterns. The models have wider patterns, so that the checks below can tell what is
 # wrong.
 _LABEL: Final = "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-_PORT: Final = "(:[1-9][0-9]{0,4})?"
-_HOST: Final = rf"{_LABEL}(\.{_LABEL})*{_PORT}"
+_HOST: Final = rf"{_LABEL}(\.{_LABEL})*(:[1-9][0-9]{{0,4}})?"
 
 
 def check_host(host: str) -> str:

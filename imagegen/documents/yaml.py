@@ -138,8 +138,7 @@ def plain_text(raw: bytes, file: str) -> str:
         problem = Problem(file, line, "", f"byte 0x{raw[error.start]:02x} is not UTF-8", "save the file as UTF-8")
         raise ConfigError(f"{file} is not a text file", problems=[problem]) from None
     if found := _INVISIBLE.search(text):
-        line = text.count("\n", 0, found.start()) + 1
-        problem = Problem(file, line, "", _invisible_message(found), "remove it")
+        problem = Problem(file, text.count("\n", 0, found.start()) + 1, "", _invisible_message(found), "remove it")
         raise ConfigError(f"{file} is not a text file", problems=[problem])
     return text
 
@@ -207,14 +206,13 @@ def short(text: str, longest: int = 60) -> str:
 def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 0
-    problem = str(error.problem or "cannot be read")
-    within = (
-        f"{error.context} from line {error.context_mark.line + 1}, " if error.context and error.context_mark else ""
-    )
+    message = str(error.problem or "cannot be read")
+    if error.context and error.context_mark:
+        message = f"{error.context} from line {error.context_mark.line + 1}, {message}"
     hint = "check the indentation and quotes on this line and above"
     if any(row.lstrip(" ").startswith("\t") for row in text.splitlines()[line - 1 : line]):
         hint = "indent with spaces: YAML allows no tabs there"
-    return ConfigError(f"{file} is not valid YAML", problems=[Problem(file, line, "", f"{within}{problem}", hint)])
+    return ConfigError(f"{file} is not valid YAML", problems=[Problem(file, line, "", message, hint)])
 
 
 @dataclasses.dataclass(frozen=True)

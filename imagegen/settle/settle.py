@@ -38,8 +38,7 @@ def settle(config: ImageConfig, document: Document, target: str) -> Spec:
         *_first_boot(config, settings.provider),
     )
     values = {value.path: value for value in found}
-    missing = {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")}
-    settled = _fill(config, missing)
+    settled = _fill(config, {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")})
     return Spec(
         target=target,
         provider=settings.provider,

@@ -17,7 +17,7 @@ import trustme
 
 from imagegen.artifacts import download
 from imagegen.artifacts.connection import proxy_for
-from imagegen.artifacts.download import Fetched, Timing, fetch
+from imagegen.artifacts.download import Fetched, fetch
 from imagegen.artifacts.request import shown_url
 from imagegen.console import Console
 from imagegen.errors import ConfigError, ImagegenError, RefusedError, VerificationError
@@ -59,7 +59,7 @@ class Server:
             into,
             environ={"SSL_CERT_FILE": self.ca},
             console=Console(self.said, plain=True),
-            timing=Timing(pause=self.pauses.append),
+            pause=self.pauses.append,
             **options,
         )
 
@@ -213,14 +213,14 @@ def test_progress_starts_the_count_again(server: Server, into: Path) -> None:
 def test_the_deadline_ends_it(server: Server, into: Path) -> None:
     clock = iter([0.0, download.DEADLINE_S + 1])
     server.answers = [Answer(body=DATA)]
-    timing = Timing(pause=server.pauses.append, now=lambda: next(clock))
     with pytest.raises(RefusedError, match="not downloaded within 30 minutes"):
         fetch(
             f"{server.url}/x",
             into,
             environ={"SSL_CERT_FILE": server.ca},
             console=Console(io.StringIO(), plain=True),
-            timing=timing,
+            pause=server.pauses.append,
+            now=lambda: next(clock),
         )
 
 
@@ -305,7 +305,7 @@ def test_a_certificate_of_a_stranger_is_refused_at_once(server: Server, into: Pa
             into,
             environ={},
             console=Console(io.StringIO(), plain=True),
-            timing=Timing(pause=server.pauses.append),
+            pause=server.pauses.append,
         )
     assert "SSL_CERT_FILE" in raised.value.hint
     assert server.pauses == []
@@ -383,7 +383,7 @@ def test_the_proxy_is_used(server: Server, into: Path) -> None:
             into,
             environ={"SSL_CERT_FILE": server.ca, "HTTPS_PROXY": server.url},
             console=Console(io.StringIO(), plain=True),
-            timing=Timing(pause=server.pauses.append),
+            pause=server.pauses.append,
         )
     assert {line for line, _ in server.asked} == {"CONNECT dl.k8s.io:443"}
 

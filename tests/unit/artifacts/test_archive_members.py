@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 from imagegen.artifacts import archive
-from imagegen.artifacts.archive import read_members
-from imagegen.artifacts.form import check_form
+from imagegen.artifacts.archive import check_form, read_members
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.errors import VerificationError
 

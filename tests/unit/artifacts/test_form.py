@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.artifacts.form import check_form
+from imagegen.artifacts.archive import check_form
 from imagegen.artifacts.request import ArtifactRequest
 from imagegen.errors import VerificationError
 
