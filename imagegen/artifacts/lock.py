@@ -109,8 +109,7 @@ class LockedBase(Strict):
         for answer in (self.identity, self.place):
             for key in self.request.keys() & answer.keys():
                 # In fnmatch brackets are a set of characters; in a cloud's name they are ordinary characters.
-                wanted = self.request[key].replace("[", "[[]")
-                if not fnmatch.fnmatchcase(answer[key], wanted):
+                if not fnmatch.fnmatchcase(answer[key], self.request[key].replace("[", "[[]")):
                     raise ValueError(f"{key} is {answer[key]}, but the request says {self.request[key]}")
         return self
 
@@ -118,8 +117,7 @@ class LockedBase(Strict):
         """Each place where this entry does not have the cloud's form, and what is wrong there."""
         for part, answers, keys in (("identity", self.identity, form.identity), ("place", self.place, form.place)):
             if answers.keys() != keys.keys():
-                found = ", ".join(sorted(answers)) or "none"
-                yield part, f"its keys must be {' and '.join(sorted(keys))}, not {found}"
+                yield part, f"its keys must be {' and '.join(sorted(keys))}, not {', '.join(sorted(answers)) or 'none'}"
             for key in sorted(answers.keys() & keys.keys()):
                 if re.fullmatch(keys[key], answers[key]) is None:
                     yield f"{part}.{key}", f"{answers[key][:80]!a} is not a valid value"

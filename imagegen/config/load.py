@@ -47,11 +47,15 @@ def read_config(path: Path, sets: Sequence[str], *, overrides: Names, steps: Nam
     try:
         return Read(document, ImageConfig.model_validate(document.data), tuple(problems), frozenset())
     except pydantic.ValidationError as error:
-        known = functools.partial(overrides, document)
-        problems += [_add_hint(problem, known) for problem in model_problems(error, document, ImageConfig)]
+        problems += [
+            _add_hint(problem, functools.partial(overrides, document))
+            for problem in model_problems(error, document, ImageConfig)
+        ]
         # A section that lacks a key is invalid as a whole.
-        errors = error.errors(include_url=False)
-        invalid = {place_of(item, document)[: -1 if item["type"] == "missing" else None] for item in errors}
+        invalid = {
+            place_of(item, document)[: -1 if item["type"] == "missing" else None]
+            for item in error.errors(include_url=False)
+        }
         # A list with an invalid item is removed as a whole: its other items would move.
         lists = {path[:index] for path in invalid for index, part in enumerate(path) if isinstance(part, int)}
         try:

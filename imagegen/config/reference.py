@@ -63,19 +63,15 @@ def _key(key: Key, every: dict[str, Key], known: Known, depth: int, lead: str = 
     indent = "  " * depth
     yield from _prose([key.field.description or "", _type_and_default(key, known)], indent + "  " * bool(lead))
     start = f"{indent if _is_shown(key, every) else f'{indent}#'}{lead}{key.path.rpartition('.')[2]}:"
-    if not key.inner:
-        yield f"{start} {flow(_example(key))}"
-        return
-    yield start
+    yield start if key.inner else f"{start} {flow(_example(key))}"
     members = _directly_below(f"{key.path}{key.mark}.", every)
-    if key.mark == ".*":
+    if key.inner and key.mark == ".*":
         yield from _named(key, members, every, known, depth + 1)
-        return
-    is_item = key.mark == "[]"
-    for number, member in enumerate(members):
-        yield from _key(
-            member, every, known, depth + 1 + (is_item and number > 0), "- " if is_item and not number else ""
-        )
+    else:
+        is_item = key.mark == "[]"
+        for number, member in enumerate(members):
+            is_later = is_item and number > 0
+            yield from _key(member, every, known, depth + 1 + is_later, "- " if is_item and not is_later else "")
 
 
 def _is_shown(key: Key, every: dict[str, Key]) -> bool:

@@ -260,8 +260,8 @@ def _split(text: str) -> tuple[YamlPath, str]:
 
 
 def _value(raw: str, where: str, *, wants_text: bool) -> object:
-    quoted = len(raw) > 1 and raw[0] in "'\"" and raw[0] == raw[-1]
-    if wants_text and not quoted and raw not in ("null", "~"):
+    is_quoted = len(raw) > 1 and raw[0] in "'\"" and raw[0] == raw[-1]
+    if wants_text and not is_quoted and raw not in ("null", "~"):
         return raw
     document = parse_yaml(raw.encode(), where)
     if document.lines and isinstance(document.data, (dict, list)) and not raw.lstrip().startswith(("{", "[")):

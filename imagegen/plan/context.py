@@ -74,6 +74,8 @@ def components_of(evaluated: Iterable[EvaluatedStep]) -> dict[str, str]:
         for name, version in step.components:
             if components.setdefault(name, version) != version:
                 message = f"{name} has two versions: {components[name]} and {version}"
-                problem = step.step.described.problem((), message, "give each component one version")
-                raise ConfigError("the plan is not valid", problems=[problem])
+                raise ConfigError(
+                    "the plan is not valid",
+                    problems=[step.step.described.problem((), message, "give each component one version")],
+                )
     return components

@@ -141,10 +141,13 @@ def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
 def _phases(evaluated: tuple[EvaluatedStep, ...], lock: Lock, provider: str) -> tuple[Phase, ...]:
     problems: list[Problem] = []
     typed = [(step, tuple(_resources(step, lock, problems))) for step in evaluated]
-    problems += find_wrong_restarts(typed)
     cut = cut_phases(typed)
     placed = [item for phase in cut for item in phase]
-    problems += [*_find_missing_paths(placed, stock_paths(provider)), *_find_duplicates(placed)]
+    problems += [
+        *find_wrong_restarts(typed),
+        *_find_missing_paths(placed, stock_paths(provider)),
+        *_find_duplicates(placed),
+    ]
     if problems:
         raise ConfigError("the plan is not valid", problems=problems)
     return tuple(plan_phase(number, phase) for number, phase in enumerate(cut, 1))

@@ -57,8 +57,10 @@ def applies(step: Step, context: Mapping[str, object]) -> bool:
     try:
         return bool(evaluate(step.meta.when, _visible(step, context)))
     except TemplateError as error:
-        problem = step.described.problem(("when",), str(error), _hint(error))
-        raise ConfigError(f"step {step.name} cannot be used", problems=[problem]) from None
+        raise ConfigError(
+            f"step {step.name} cannot be used",
+            problems=[step.described.problem(("when",), str(error), _hint(error))],
+        ) from None
 
 
 def evaluate_step(
@@ -105,9 +107,11 @@ def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:
             into[last] = source[last]
         except (KeyError, TypeError):
             known = sorted(source) if isinstance(source, dict) else []
-            message, hint = f"unknown value {quoted(name)}", nearest(name.rpartition(".")[2], known)
-            problem = step.described.problem(("reads", index), message, hint)
-            raise ConfigError(f"step {step.name} cannot be used", problems=[problem]) from None
+            hint = nearest(name.rpartition(".")[2], known)
+            raise ConfigError(
+                f"step {step.name} cannot be used",
+                problems=[step.described.problem(("reads", index), f"unknown value {quoted(name)}", hint)],
+            ) from None
     return visible
 
 
