@@ -9,8 +9,6 @@ THOROUGH_LIMIT_S: Final = 120.0
 # For one request.
 CONNECT_S: Final = 5.0
 READ_S: Final = 10.0
-# The share of the limit for one pause between two requests.
-_PAUSE_SHARE: Final = 0.1
 RETRIES: Final = 1
 
 
@@ -28,4 +26,5 @@ class Deadline:
 
     def allows_pause(self, seconds: float) -> bool:
         """Whether a pause of that length before a retry still fits."""
-        return seconds <= min(_PAUSE_SHARE * self.limit_s, self.left_s)
+        # One pause may take a tenth of the limit.
+        return seconds <= min(self.limit_s / 10, self.left_s)

@@ -4,7 +4,6 @@ A part is imported where it is used, so that unused providers are never imported
 line here.
 """
 
-import importlib
 import importlib.util
 from functools import cache
 from pathlib import Path
@@ -38,5 +37,8 @@ def provider_folders() -> list[Path]:
 
 def parts(name: str) -> dict[str, ModuleType]:
     """Import a module of every provider that has it; by provider."""
-    modules = {provider: f"{package}.{name}" for provider, package in PROVIDERS.items()}
-    return {provider: part(provider, name) for provider, module in modules.items() if importlib.util.find_spec(module)}
+    return {
+        provider: part(provider, name)
+        for provider, package in PROVIDERS.items()
+        if importlib.util.find_spec(f"{package}.{name}")
+    }

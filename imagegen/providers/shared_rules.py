@@ -123,16 +123,19 @@ def find_unacknowledged_licence(*, is_shared: bool, is_acknowledged: bool) -> It
 def find_wrong_networks(cidrs: Sequence[str]) -> Iterator[Finding]:
     """Find invalid networks in `network.allowed_cidrs`."""
     for index, cidr in enumerate(cidrs):
-        if wrong := _wrong_network(cidr):
-            yield Finding(("network", "allowed_cidrs", index), f"{cidr} is not a network: {wrong[0]}", wrong[1])
-
-
-def _wrong_network(cidr: str) -> tuple[str, ...]:
-    """The reason why a network is invalid, and a hint; empty for a valid one."""
-    try:
-        network = ipaddress.IPv4Network(cidr, strict=False)
-    except ValueError:
-        return "an address has four numbers up to 255, and a prefix length is at most 32", "write it as 198.51.100.0/24"
-    if str(network) != cidr:
-        return f"it is an address within {network}", f"write {network}, or {cidr.partition('/')[0]}/32 for one machine"
-    return ()
+        path = ("network", "allowed_cidrs", index)
+        try:
+            network = ipaddress.IPv4Network(cidr, strict=False)
+        except ValueError:
+            yield Finding(
+                path,
+                f"{cidr} is not a network: an address has four numbers up to 255, and a prefix length is at most 32",
+                "write it as 198.51.100.0/24",
+            )
+        else:
+            if str(network) != cidr:
+                yield Finding(
+                    path,
+                    f"{cidr} is not a network: it is an address within {network}",
+                    f"write {network}, or {cidr.partition('/')[0]}/32 for one machine",
+                )

@@ -1,6 +1,7 @@
 """The tags of an image: identity, labels, run, and the versions of components. Pure."""
 
 import dataclasses
+import textwrap
 from collections.abc import Mapping
 
 IMAGE_ID = "imagegen_image_id"
@@ -14,13 +15,8 @@ REPORT = "imagegen_report"
 ACCEPTED = "accepted"
 REJECTED = "rejected"
 _AND = "+"
-# An id has about 25 characters, and every cloud allows 256.
-_MOST_RUNS = 8
-_LONGEST_VALUE = 256
 # The tags of the components that every image has; a test compares them with a rendered template.
 COMPONENT_TAGS = frozenset({"containerd_version", "kubernetes_version", "cloudbase_init_version"})
-# Users of image-builder expect these tags.
-_ALWAYS_SINGLE = ("kubernetes", "containerd")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,14 +36,11 @@ def make_tags(own: Mapping[str, str], versions: Mapping[str, str], room: int) ->
     """One tag for each version. Where these are more than `room`, all but the most used components share tags."""
     if len(own) + len(versions) <= room:
         return ImageTags(versions, own)
-    single = {name: version for name, version in versions.items() if name in _ALWAYS_SINGLE}
+    # Users of image-builder expect these tags.
+    single = {name: version for name, version in versions.items() if name in ("kubernetes", "containerd")}
     further = [f"{name}={version}" for name, version in versions.items() if name not in single]
-    values: list[str] = []
-    for item in further:
-        if values and len(f"{values[-1]} {item}") <= _LONGEST_VALUE:
-            values[-1] += f" {item}"
-        else:
-            values.append(item)
+    # Every cloud allows 256 characters.
+    values = textwrap.wrap(" ".join(further), 256, break_long_words=False, break_on_hyphens=False)
     if len(values) == len(further):
         return ImageTags(versions, own)
     shared = {
@@ -64,7 +57,8 @@ def run_ids(value: str) -> list[str]:
 
 def shared_id(value: str, run_id: str) -> str:
     """The value of the tag when this run waits for the image too. The newest run is first: old ones are cut off."""
-    return _AND.join([run_id, *run_ids(value)][:_MOST_RUNS])
+    # An id has about 25 characters, and every cloud allows 256.
+    return _AND.join([run_id, *run_ids(value)][:8])
 
 
 def copied_tags(tags: Mapping[str, str]) -> dict[str, str]:

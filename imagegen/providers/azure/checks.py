@@ -69,8 +69,7 @@ def thorough_checks(spec: Spec[Settings], request: Mapping[str, str], run: RunFa
 
     def look_up() -> Iterator[Check]:
         with compute(run.environ, auth, deadline) as client:
-            identity = look_up_base(client, request).identity
-        yield Check("base image", OK, ":".join(identity[part] for part in ("publisher", "offer", "sku", "version")))
+            yield Check("base image", OK, ":".join(look_up_base(client, request).identity.values()))
 
     def look() -> Iterator[Check]:
         with resource_manager(run.environ, auth, deadline) as arm:
@@ -129,8 +128,10 @@ def _regions(arm: Arm, settings: Settings) -> Iterator[Check]:
     known = {location["name"] for location in arm.listed(f"{arm.root}/locations", _SUBSCRIPTIONS_API)}
     yield _region("build region", settings.location, known, "choose another targets.azure.location")
     for region in settings.publish.regions:
-        check = _region("publish region", region, known, f"leave {region} out of targets.azure.publish.regions")
-        yield dataclasses.replace(check, of_publishing=True)
+        yield dataclasses.replace(
+            _region("publish region", region, known, f"leave {region} out of targets.azure.publish.regions"),
+            of_publishing=True,
+        )
 
 
 def _region(what: str, region: str, known: set[str], instead: str) -> Check:

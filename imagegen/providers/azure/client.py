@@ -15,19 +15,18 @@ from imagegen.providers.azure.settings import Auth
 from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
 
 if TYPE_CHECKING:
+    from azure.core import PipelineClient
     from azure.core.pipeline.transport import RequestsTransport
     from azure.core.rest import HttpRequest, HttpResponse
     from azure.identity import AzureCliCredential, ClientSecretCredential, DefaultAzureCredential
     from azure.mgmt.compute import ComputeManagementClient
-    from azure.mgmt.core import ARMPipelineClient
 
 _IDS: Final = {
     "TENANT_ID": "a tenant's id or domain",
     "CLIENT_ID": "an application's id",
     "SUBSCRIPTION_ID": "a subscription's id",
 }
-_HOST_NAME: Final = "management.azure.com"
-HOST: Final = f"https://{_HOST_NAME}"
+HOST: Final = "https://management.azure.com"
 
 
 class ClientOptions(TypedDict, total=False):
@@ -113,8 +112,12 @@ def credential_for(
     if auth.method == "cli":
         # With the subscription, `az` chooses the right one of several accounts.
         return AzureCliCredential(subscription=subscription_of(environ, auth))
-    host = r"(https://)?[A-Za-z0-9.-]+(:[0-9]+)?/?"
-    _check(environ, "AZURE_AUTHORITY_HOST", host, "a host name or an https:// URL of a sign-in host")
+    _check(
+        environ,
+        "AZURE_AUTHORITY_HOST",
+        r"(https://)?[A-Za-z0-9.-]+(:[0-9]+)?/?",
+        "a host name or an https:// URL of a sign-in host",
+    )
     tenant, client = (_variable(environ, name) for name in ("TENANT_ID", "CLIENT_ID"))
     named = auth.client_secret_env
     secret = environ.get(named, "") if named else _variable(environ, "CLIENT_SECRET")
@@ -157,7 +160,7 @@ def _check(environ: Mapping[str, str], name: str, form: str, what: str) -> None:
 class Arm:
     """The Resource Manager of one subscription: its groups, deployments and vaults. Raises the errors of the SDK."""
 
-    client: ARMPipelineClient[HttpRequest, HttpResponse]
+    client: PipelineClient[HttpRequest, HttpResponse]
     subscription: str
 
     @property
@@ -203,7 +206,7 @@ class Arm:
 def _path_of(link: str) -> str:
     """The path and query of a link to the next page. Another host must not get the credentials."""
     parts = urllib.parse.urlsplit(link)
-    if (parts.scheme, parts.hostname) not in (("https", _HOST_NAME), ("", None)):
+    if (parts.scheme or parts.netloc) and f"{parts.scheme}://{parts.hostname}" != HOST:
         raise RefusedError(f"the next page of Azure's answer is at {link.partition('?')[0]}, which is not below {HOST}")
     return urllib.parse.urlunsplit(parts._replace(scheme="", netloc="", fragment=""))
 
@@ -212,13 +215,15 @@ def _path_of(link: str) -> str:
 def resource_manager(environ: Mapping[str, str], auth: Auth, deadline: Deadline | None = None) -> Iterator[Arm]:
     """Connect to the subscription in `auth` or the environment. Retries transient errors until the deadline."""
     from azure.core.pipeline import policies
+    from azure.core.rest import HttpRequest, HttpResponse
     from azure.mgmt.core import ARMPipelineClient
     from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 
     subscription = subscription_of(environ, auth)
     options = _TIMEOUTS | _limits(deadline)
-    with credential_for(environ, auth, deadline) as credential:
-        client: ARMPipelineClient[HttpRequest, HttpResponse] = ARMPipelineClient(
+    with (
+        credential_for(environ, auth, deadline) as credential,
+        ARMPipelineClient[HttpRequest, HttpResponse](
             base_url=HOST,
             policies=[
                 policies.RequestIdPolicy(),
@@ -229,6 +234,6 @@ def resource_manager(environ: Mapping[str, str], auth: Auth, deadline: Deadline 
                 policies.SensitiveHeaderCleanupPolicy(),
             ],
             **options,
-        )
-        with client:
-            yield Arm(client, subscription)
+        ) as client,
+    ):
+        yield Arm(client, subscription)

@@ -47,7 +47,7 @@ def version_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[Check]
         return []
     subject = f"version {definition_of(settings)}/{name}"
     return run_check(
-        "version", lambda: _version(arm, settings, subject, name), explain_errors(f"reading {subject}", RefusedError)
+        "version", lambda: [_version(arm, settings, subject, name)], explain_errors(f"reading {subject}", RefusedError)
     )
 
 
@@ -60,7 +60,7 @@ def existing_checks(arm: Arm, settings: Settings) -> Iterator[Check]:
             f"resource group {group}", lambda subject: [_placed(subject, arm.get(path, "2021-04-01"), location)]
         )
         if vault := settings.key_vault:
-            yield from _find(f"key vault {vault}", lambda subject: _vault(arm, subject, path, vault, location))
+            yield from _find(f"key vault {vault}", lambda subject: [_vault(arm, subject, path, vault, location)])
     if network := settings.network.virtual_network:
         yield from _find(f"virtual network {network}", lambda subject: _network(arm, settings, subject, network))
     if keys := settings.disk_encryption_set:
@@ -75,7 +75,7 @@ def _find(subject: str, look: Callable[[str], Iterable[Check]]) -> list[Check]:
 
 
 def _definition_path(arm: Arm, settings: Settings) -> str:
-    group, gallery, name = definition_of(settings).path
+    group, gallery, name = definition_of(settings)
     return f"{arm.root}/resourceGroups/{group}/providers/Microsoft.Compute/galleries/{gallery}/images/{name}"
 
 
@@ -131,30 +131,28 @@ def _wrong_security(subject: str, actual: str, expected: str) -> Iterator[Check]
         )
 
 
-def _version(arm: Arm, settings: Settings, subject: str, name: str) -> Iterator[Check]:
+def _version(arm: Arm, settings: Settings, subject: str, name: str) -> Check:
     instead = "set targets.azure.gallery.version to date"
     if not is_version_name(name):
-        yield Check(subject, WRONG, "a gallery version needs three integers", instead)
-        return
+        return Check(subject, WRONG, "a gallery version needs three integers", instead)
     version = arm.get(f"{_definition_path(arm, settings)}/versions/{name}", _GALLERIES_API)
-    state = (version or {}).get("properties", {}).get("provisioningState")
     if version is None:
-        yield Check(subject, OK, "the version is free")
-    elif state == SUCCEEDED and IMAGE_ID in (version.get("tags") or {}):
+        return Check(subject, OK, "the version is free")
+    state = version.get("properties", {}).get("provisioningState")
+    if state == SUCCEEDED and IMAGE_ID in (version.get("tags") or {}):
         # Only a lock tells which image it is.
-        yield Check(
+        return Check(
             subject,
             UNKNOWN,
             "it exists: `build` publishes it if it is the image of this config, and otherwise fails",
             f"if it is another image, {instead}",
         )
-    else:
-        yield Check(
-            subject,
-            WRONG,
-            f"it exists already ({state}), and imagegen never overwrites a version",
-            f"{instead}, or delete it: `{definition_of(settings).deletion(name)}`",
-        )
+    return Check(
+        subject,
+        WRONG,
+        f"it exists already ({state}), and imagegen never overwrites a version",
+        f"{instead}, or delete it: `{definition_of(settings).deletion(name)}`",
+    )
 
 
 def _placed(subject: str, resource: Mapping[str, object] | None, location: str) -> Check:
@@ -172,18 +170,17 @@ def _placed(subject: str, resource: Mapping[str, object] | None, location: str) 
     return Check(subject, OK, f"in {region}")
 
 
-def _vault(arm: Arm, subject: str, group: str, name: str, location: str) -> Iterator[Check]:
+def _vault(arm: Arm, subject: str, group: str, name: str, location: str) -> Check:
     found = arm.get(f"{group}/providers/Microsoft.KeyVault/vaults/{name}", "2023-07-01")
     placed = _placed(subject, found, location)
     if found is not None and placed.verdict == OK and not found.get("properties", {}).get("enabledForDeployment"):
-        yield Check(
+        return Check(
             subject,
             WRONG,
             "it is not enabled for deployment, so virtual machines cannot read it",
             f"enable it: `az keyvault update --name {name} --enabled-for-deployment true`",
         )
-    else:
-        yield placed
+    return placed
 
 
 def _network(arm: Arm, settings: Settings, subject: str, name: str) -> list[Check]:
@@ -194,8 +191,14 @@ def _network(arm: Arm, settings: Settings, subject: str, name: str) -> list[Chec
         networks = arm.listed(f"{arm.root}/{_NETWORKS}", _NETWORKS_API)
         found = [network for network in networks if str(network["name"]).lower() == name.lower()]
     if len(found) > 1:
-        instead = "set targets.azure.network.resource_group and subnet"
-        return [Check(subject, WRONG, f"{len(found)} networks have this name", instead)]
+        return [
+            Check(
+                subject,
+                WRONG,
+                f"{len(found)} networks have this name",
+                "set targets.azure.network.resource_group and subnet",
+            )
+        ]
     placed = _placed(subject, found[0] if found else None, settings.location)
     if placed.verdict != OK:
         return [placed]

@@ -34,8 +34,6 @@ _SIGN_IN_HINTS: Final = {
 _SIGN_IN: Final = re.compile(r"(AADSTS([0-9]+): .*?)(?:\.?\s+Trace ID|\.\s|\.?$)", re.MULTILINE)
 # The whole error of MSAL for an answer that it does not expect.
 _SIGN_IN_STATUS: Final = re.compile(r"HTTP Error: ([0-9]{3})$", re.MULTILINE)
-# A code of Azure, or MSAL's error for an unknown tenant.
-_REJECTED: Final = re.compile(r"AADSTS[0-9]+|rejects our request")
 # DefaultAzureCredential keeps only the text of a broken connection, not its exception.
 _IN_CHAIN: Final = re.compile(
     r"^(?:\s+\w+Credential: Authentication failed: (.*)"
@@ -106,8 +104,10 @@ def is_broken_off(error: ClientAuthenticationError) -> bool:
     from azure.identity import CredentialUnavailableError
 
     causes = list(_causes(error))
-    # Without any credential there was no request.
-    if isinstance(error, CredentialUnavailableError) or any(_REJECTED.search(str(cause)) for cause in causes):
+    # Without any credential there was no request. Azure rejects with a code; MSAL has a text for an unknown tenant.
+    if isinstance(error, CredentialUnavailableError) or any(
+        re.search(r"AADSTS[0-9]+|rejects our request", str(cause)) for cause in causes
+    ):
         return False
     # Errors of `requests`, and of MSAL for an answer that it cannot parse.
     broken = (OSError, ValueError, RuntimeError, AzureError)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import enum
 import itertools
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from packaging.version import Version
 
@@ -38,9 +37,8 @@ RERUN = "run the same command again: it continues, and keeps finished copies"
 _VERSION_ID: Final = re.compile(r"/galleries/[^/\s]+/images/[^/\s]+/versions/(?P<name>[0-9.]+)", re.IGNORECASE)
 
 
-@dataclasses.dataclass(frozen=True)
-class Definition:
-    """The place of an image definition."""
+class Definition(NamedTuple):
+    """The place of an image definition: the names with which requests of the SDK begin."""
 
     resource_group: str
     gallery: str
@@ -48,11 +46,6 @@ class Definition:
 
     def __str__(self) -> str:
         return f"{self.gallery}/{self.name}"
-
-    @property
-    def path(self) -> tuple[str, str, str]:
-        """The names with which requests of the SDK begin."""
-        return self.resource_group, self.gallery, self.name
 
     @property
     def missing(self) -> str:
@@ -65,11 +58,16 @@ class Definition:
     def versions(self, client: ComputeManagementClient) -> list[GalleryImageVersion]:
         """All versions, without their replication status."""
         with explain_errors(f"listing the versions of {self}", RefusedError, missing=self.missing):
-            return list(client.gallery_image_versions.list_by_gallery_image(*self.path))
+            return list(client.gallery_image_versions.list_by_gallery_image(*self))
 
     def version(self, client: ComputeManagementClient, name: str) -> GalleryImageVersion:
         """One version with its replication status. Raises the errors of the SDK."""
-        return client.gallery_image_versions.get(*self.path, name, expand="ReplicationStatus")
+        return client.gallery_image_versions.get(*self, name, expand="ReplicationStatus")
+
+    def read(self, client: ComputeManagementClient, name: str) -> GalleryImageVersion:
+        """One version with its replication status."""
+        with explain_errors(f"reading {self}/{name}", RefusedError):
+            return self.version(client, name)
 
     def deletion(self, version: str) -> str:
         """The command that deletes one version."""
@@ -106,7 +104,7 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: 
     return SearchResult(
         None,
         tuple(
-            f"{definition}/{name} of this image is in state Failed ({reason_of_failure(client, definition, name)}) "
+            f"{definition}/{name} of this image is in state Failed ({reason_in(definition.read(client, name))}) "
             f"and is not used; delete it: `{definition.deletion(name)}`"
             for name in failed
         ),
@@ -154,7 +152,7 @@ def mark(
         raise PublishError(f"another update of {image.name} did not end within {MARK_LIMIT_S / 60:g} minutes")
     # polling=False: publishing waits for the end of the update.
     client.gallery_image_versions.begin_update(
-        *definition.path,
+        *definition,
         name,
         GalleryImageVersionUpdate(tags={**(version.tags or {}), REPORT: report}),
         polling=False,
@@ -169,7 +167,7 @@ def is_settled(version: GalleryImageVersion) -> bool:
 def is_built(client: ComputeManagementClient, definition: Definition, version: GalleryImageVersion, home: str) -> bool:
     """Whether a version contains an image: replication to other regions may be unfinished or may have failed."""
     if version.provisioning_state == FAILED:
-        return has_image(_read(client, definition, version.name or ""), home)
+        return has_image(definition.read(client, version.name or ""), home)
     return version.provisioning_state in (SUCCEEDED, UPDATING)
 
 
@@ -178,13 +176,8 @@ def has_image(version: GalleryImageVersion, home: str) -> bool:
     return replication(version).get(home, Replica()).state == COMPLETED
 
 
-def reason_of_failure(client: ComputeManagementClient, definition: Definition, name: str) -> str:
-    """Azure's reason why a version is in state Failed."""
-    return reason_in(_read(client, definition, name))
-
-
 def reason_in(version: GalleryImageVersion) -> str:
-    """The reason why a version is in state Failed, from its replication status."""
+    """Azure's reason why a version is in state Failed, from its replication status."""
     reasons = [
         f"{region}: {replica.details or 'no reason given'}"
         for region, replica in replication(version).items()
@@ -193,13 +186,7 @@ def reason_in(version: GalleryImageVersion) -> str:
     return "; ".join(reasons) or "Azure gives no reason"
 
 
-def _read(client: ComputeManagementClient, definition: Definition, name: str) -> GalleryImageVersion:
-    with explain_errors(f"reading {definition}/{name}", RefusedError):
-        return definition.version(client, name)
-
-
-@dataclasses.dataclass(frozen=True)
-class Replica:
+class Replica(NamedTuple):
     """The replication to one region."""
 
     state: str = "Unknown"
@@ -292,7 +279,7 @@ def _check_free(
     state = state_word(taken[version].provisioning_state)
     if state == FAILED:
         raise RefusedError(
-            f"{label} exists and is in state Failed ({reason_of_failure(client, definition, version)}): "
+            f"{label} exists and is in state Failed ({reason_in(definition.read(client, version))}): "
             "Azure creates no second version with the same number",
             hint=f"delete it: `{definition.deletion(version)}`, or {another}",
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pydantic
 
@@ -242,19 +242,14 @@ def remove(
         yield leftover, failure
 
 
-class _Version(TypedDict, total=False):
-    tags: dict[str, str]
-    properties: dict[str, object]
-
-
-def _change_of(version: _Version | None, leftover: Leftover) -> str:
+def _change_of(version: Mapping[str, Mapping[str, str]] | None, leftover: Leftover) -> str:
     """How a gallery version has changed since it was listed; empty where it has not."""
     if version is None:
         return ""
     tags = version.get("tags") or {}
     if (tags.get(RUN_ID), tags.get(EXPIRES_AT)) != (leftover.run_id, leftover.expires_at):
         return "it has other tags now"
-    state = str(version.get("properties", {}).get("provisioningState", ""))
+    state = version.get("properties", {}).get("provisioningState", "")
     # A failed version may have been completed, or be updated by another run.
     return "" if state == leftover.state else f"it is {state} now"
 

@@ -193,7 +193,7 @@ class _Publishing:
         try:
             # polling=False: settle() polls the version itself, as a later run can.
             self.client.gallery_image_versions.begin_create_or_update(
-                *self.definition.path, self.name, version, polling=False
+                *self.definition, self.name, version, polling=False
             )
         except HttpResponseError as error:
             if not may_fail or not (error.status_code == 409 or is_transient(error)):

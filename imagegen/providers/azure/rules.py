@@ -134,7 +134,10 @@ def gallery_version(target: Target) -> Iterator[Finding]:
     azure, limit = target.settings, limit_of("gallery_version")
     path, version, kubernetes = ("gallery", "version"), azure.gallery.version, target.config.kubernetes.version
     numbers = kubernetes if version == "kubernetes" else version
-    fits = re.search(limit["pattern"], numbers) and all(_is_small(part, limit["max"]) for part in numbers.split("."))
+    # The length first: Python raises an error for an integer with thousands of digits.
+    fits = re.search(limit["pattern"], numbers) and all(
+        len(part) <= len(str(limit["max"])) and int(part) <= limit["max"] for part in numbers.split(".")
+    )
     if version == "kubernetes" and "-" in kubernetes:
         yield Finding(
             path, f"a gallery version has three numbers, and {kubernetes} is a pre-release", "write version: date"
@@ -145,11 +148,6 @@ def gallery_version(target: Target) -> Iterator[Finding]:
             f"{numbers} is not a valid gallery version: {limit['reason']}",
             "write date, kubernetes, or three numbers, for example 1.0.0",
         )
-
-
-def _is_small(number: str, most: int) -> bool:
-    # Python raises an error for an integer with thousands of digits.
-    return len(number) <= len(str(most)) and int(number) <= most
 
 
 @rule("gallery-name", ERROR, "The gallery's name must be valid on Azure")

@@ -34,8 +34,7 @@ def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, st
     if own is None:
         return {**location, "publisher": "MicrosoftWindowsServer", "offer": offered["offer"], "sku": offered["sku"]}
     # The SKU in the catalogue implies the generation; that of other images must be looked up.
-    image = {"publisher": own.publisher, "offer": own.offer, "sku": own.sku, "generation": str(settings.generation)}
-    return {**location, **image} | ({"version": own.version} if own.version else {})
+    return {**location, **own.model_dump(exclude_none=True), "generation": str(settings.generation)}
 
 
 def look_up_base(client: ComputeManagementClient, request: Mapping[str, str]) -> LockedBase:
