@@ -18,7 +18,6 @@ from typing import Final
 from imagegen.artifacts.connection import UnreachableError, read_starts
 from imagegen.artifacts.download import fetch
 from imagegen.build import pins
-from imagegen.build.openpgp import Certificate, SignatureError, read_certificate
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replace_folder
@@ -75,22 +74,24 @@ class OfficialReleases:
             replace_folder(unpacked.parent, binary.parent, Path(temporary, "old"))
 
     def _verify(self, sums: bytes, signature: bytes) -> None:
-        certificate = self._certificate()
         try:
-            certificate.verify(sums, signature)
-        except SignatureError as error:
+            from imagegen.build import openpgp
+        except ImportError as error:
+            message = "signatures cannot be verified on this machine, because it has no package pysequoia"
+            raise UnreachableError(message) from error
+        try:
+            certificate = openpgp.read_certificate(self.key_file.read_bytes())
+        except openpgp.SignatureError as error:
+            raise VerificationError(f"{self.key_file} cannot be used: {error}") from error
+        fingerprint = certificate.fingerprint.upper()
+        if fingerprint != self.fingerprint:
+            raise VerificationError(f"{self.key_file} holds the key {fingerprint}, not {self.fingerprint}")
+        try:
+            openpgp.verify(sums, signature, certificate)
+        except openpgp.SignatureError as error:
             raise VerificationError(
                 f"the signature of {_url('SHA256SUMS')} is not HashiCorp's: {error}", hint=_HINT
             ) from error
-
-    def _certificate(self) -> Certificate:
-        try:
-            certificate = read_certificate(self.key_file.read_text(encoding="utf-8"))
-        except SignatureError as error:
-            raise VerificationError(f"{self.key_file} cannot be used: {error}") from error
-        if certificate.fingerprint != self.fingerprint:
-            raise VerificationError(f"{self.key_file} holds the key {certificate.fingerprint}, not {self.fingerprint}")
-        return certificate
 
 
 def unpack(archive: Path, into: Path) -> None:

@@ -97,14 +97,15 @@ MONOPOLIES = {
     "fcntl": {"imagegen.build.journal", "imagegen.build.supervisor", "imagegen.scratch"},
     "filelock": {"imagegen.build.folder_lock"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
-    "cryptography": {"imagegen.build.openpgp", "imagegen.rehearsal"},
+    "cryptography": {"imagegen.rehearsal"},
+    "pysequoia": {"imagegen.build.openpgp"},
     "rich": {"imagegen.console", "imagegen.build.progress"},
     "moto": {"imagegen.rehearsal.clouds.aws"},
     "spnego": {"imagegen.rehearsal"},
     "trustme": {"imagegen.rehearsal"},
 }
-# `validate` must start fast (see `make bench`).
-LAZY = {("imagegen.loading", "imagegen.plan.context")}
+# `validate` must start fast (see `make bench`), and not every machine has Sequoia.
+LAZY = {("imagegen.loading", "imagegen.plan.context"), ("imagegen.build.release", "imagegen.build.openpgp")}
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
 # What makes a value harmless to print, and the texts that are made of such values only. Exports are for a shell, which
 # has to have them as they are; the schema and the reference hold nothing but imagegen's own words.

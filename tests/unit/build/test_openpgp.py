@@ -1,16 +1,29 @@
-"""The key that is shipped, against a signature that HashiCorp published: terraform-provider-null 3.1.0, April 2021."""
+"""The key that is shipped, against a signature that HashiCorp published: terraform-provider-null 3.1.0, April 2021.
+
+What Sequoia has to refuse by itself is signed here by a key of our own.
+"""
 
 from __future__ import annotations
 
 import base64
-import dataclasses
+import functools
+import hashlib
+import io
 import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pysequoia
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from pysequoia.packet import PacketPile
 
+from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import release
-from imagegen.build.openpgp import Certificate, SignatureError, read_certificate
+from imagegen.build.openpgp import SignatureError, read_certificate, verify
+from imagegen.console import Console
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:
@@ -18,22 +31,26 @@ if TYPE_CHECKING:
 
 SUMS = (REPOSITORY / "tests/data/hashicorp/terraform-provider-null_3.1.0_SHA256SUMS").read_bytes()
 SIGNATURE = (REPOSITORY / "tests/data/hashicorp/terraform-provider-null_3.1.0_SHA256SUMS.sig").read_bytes()
-ARMORED = (REPOSITORY / "imagegen/build/hashicorp-releases.asc").read_text(encoding="utf-8")
+ARMORED = (REPOSITORY / "imagegen/build/hashicorp-releases.asc").read_bytes()
+MISMATCH = "does not match the file, or its key was not valid"
 
 
 @pytest.fixture(scope="module")
-def certificate() -> Certificate:
+def certificate() -> pysequoia.Cert:
     return read_certificate(ARMORED)
 
 
-def test_the_shipped_key_is_hashicorps(certificate: Certificate) -> None:
-    assert certificate.fingerprint == release.FINGERPRINT
-    assert [signer.key.fingerprint[-16:] for signer in certificate.signers] == ["B0B441097685B676", "C820C6D5CD27AB87"]
+def test_the_shipped_key_is_hashicorps(certificate: pysequoia.Cert) -> None:
+    assert certificate.fingerprint.upper() == release.FINGERPRINT
 
 
-def test_a_signature_that_hashicorp_published_holds(certificate: Certificate) -> None:
+def test_a_signature_that_hashicorp_published_holds(certificate: pysequoia.Cert) -> None:
     # Its key expired in 2022, a year after it was made.
-    certificate.verify(SUMS, SIGNATURE)
+    verify(SUMS, SIGNATURE, certificate)
+
+
+def test_one_of_several_signatures_is_enough(certificate: pysequoia.Cert) -> None:
+    verify(SUMS, flipped(SIGNATURE, 14) + SIGNATURE, certificate)
 
 
 def flipped(data: bytes, at: int) -> bytes:
@@ -43,62 +60,143 @@ def flipped(data: bytes, at: int) -> bytes:
 @pytest.mark.parametrize(
     ("sums", "signature", "why"),
     [
-        (SUMS + b"\n", SIGNATURE, "does not match the file"),
-        (flipped(SUMS, 0), SIGNATURE, "does not match the file"),
-        (SUMS, flipped(SIGNATURE, -1 + len(SIGNATURE)), "does not match the file"),
+        (SUMS + b"\n", SIGNATURE, MISMATCH),
+        (flipped(SUMS, 0), SIGNATURE, MISMATCH),
+        (SUMS, flipped(SIGNATURE, -1 + len(SIGNATURE)), MISMATCH),
         # Its date, which is signed too.
-        (SUMS, flipped(SIGNATURE, 14), "does not match the file"),
-        (SUMS, flipped(SIGNATURE, 24), "made by the key B0B441097685B677, not by C874"),
-        (SUMS, SIGNATURE[:-1], "truncated"),
-        (SUMS, SIGNATURE[:20], "truncated"),
+        (SUMS, flipped(SIGNATURE, 14), MISMATCH),
+        (SUMS, flipped(SIGNATURE, 24), "made by the key b0b441097685b677, not by c874"),
+        (SUMS, SIGNATURE[:-1], "not an OpenPGP signature: .*Truncated"),
+        (SUMS, SIGNATURE[:20], "not an OpenPGP signature: .*Truncated"),
+        (SUMS, SIGNATURE[:3], "not a"),
         (SUMS, b"", "empty"),
-        (SUMS, b"<html>", "not an OpenPGP packet"),
-        (SUMS, b"\xc6" + SIGNATURE[1:], "not a detached signature"),
+        (SUMS, b"<html>", "not an OpenPGP signature"),
+        (SUMS, b"\xc6" + SIGNATURE[1:], "not a detached RSA signature"),
+        (SUMS, SIGNATURE[:3] + b"\x03" + SIGNATURE[4:], "not a detached RSA signature of version 4"),
+        (SUMS, SIGNATURE[:5] + b"\x16" + SIGNATURE[6:], "not a detached RSA signature of version 4"),
         (SUMS, SIGNATURE[:4] + b"\x01" + SIGNATURE[5:], "not a signature of a file"),
-        (SUMS, SIGNATURE[:6] + b"\x02" + SIGNATURE[7:], "with SHA-2"),
-        (SUMS, SIGNATURE[:10] + b"\x03" + SIGNATURE[11:], "without a date, or that expires"),
-        (SUMS, SIGNATURE[:10] + b"\xe4" + SIGNATURE[11:], "critical part of type 100"),
+        (SUMS, SIGNATURE[:6] + b"\x02" + SIGNATURE[7:], MISMATCH),
+        (SUMS, SIGNATURE[:7] + b"\xff\xff" + SIGNATURE[9:], "not a"),
+        (SUMS, SIGNATURE[:10] + b"\x03" + SIGNATURE[11:], MISMATCH),
+        (SUMS, SIGNATURE[:10] + b"\xe4" + SIGNATURE[11:], MISMATCH),
     ],
 )
-def test_any_other_does_not(certificate: Certificate, sums: bytes, signature: bytes, why: str) -> None:
+def test_any_other_does_not(certificate: pysequoia.Cert, sums: bytes, signature: bytes, why: str) -> None:
     with pytest.raises(SignatureError, match=why):
-        certificate.verify(sums, signature)
+        verify(sums, signature, certificate)
 
 
-@pytest.mark.parametrize("field", ["expires", "created"])
-def test_a_key_signs_only_while_it_is_valid(certificate: Certificate, field: str) -> None:
-    made = 1619111814
-    first = certificate.signers[0]
-    late = dataclasses.replace(first, key=dataclasses.replace(first.key, created=made + 1))
-    signer = {"expires": dataclasses.replace(first, expires=made), "created": late}[field]
-    # The fingerprint covers the key's bytes, which stay.
-    with pytest.raises(SignatureError, match="was not valid when the signature was made"):
-        dataclasses.replace(certificate, signers=(signer,)).verify(SUMS, SIGNATURE)
+@functools.cache
+def own_key() -> pysequoia.Tsk:
+    """An RSA key of 2048 bits that may sign."""
+    suite = pysequoia.CipherSuite.RSA2k
+    return pysequoia.Tsk.generate("tester", profile=pysequoia.Profile.RFC4880, cipher_suite=suite)
 
 
-def armored(change: Callable[[bytes], bytes]) -> str:
-    body = re.search(r"\n\n(mQ[^=-]*)", ARMORED)
-    assert body is not None
-    data = change(base64.b64decode(re.sub(r"\s", "", body[1]) + "=="))
-    block = "PGP PUBLIC KEY BLOCK"
-    return f"-----BEGIN {block}-----\n\n{base64.b64encode(data).decode()}\n-----END {block}-----\n"
+def signing_key() -> tuple[rsa.RSAPrivateKey, bytes, int]:
+    """The key of `own_key` that signs, its id, and when it was made."""
+    detached = pysequoia.SignatureMode.DETACHED
+    signer = pysequoia.Sig.from_bytes(pysequoia.sign(own_key().signer(), b"", mode=detached, armor=False))
+    packets = PacketPile.from_bytes(bytes(own_key()))
+    subkey = next(packet for packet in packets if packet.fingerprint == signer.issuer_fingerprint)
+    fields = io.BytesIO(subkey.body[6:])
+
+    def number() -> int:
+        return int.from_bytes(fields.read((int.from_bytes(fields.read(2)) + 7) // 8))
+
+    n, e = number(), number()
+    assert fields.read(1) == b"\0", "the secret is not encrypted"
+    d, p, q = number(), number(), number()
+    numbers = rsa.RSAPrivateNumbers(
+        p, q, d, d % (p - 1), d % (q - 1), rsa.rsa_crt_iqmp(p, q), rsa.RSAPublicNumbers(e, n)
+    )
+    key_id = bytes.fromhex(str(subkey.key_id))
+    return numbers.private_key(), key_id, int.from_bytes(subkey.body[1:5])
+
+
+def signed(data: bytes, *, method: int = 8, after_s: int = 0, extra: bytes = b"") -> bytes:
+    """A signature by `own_key`, `after_s` seconds after the key was made, with `extra` signed subpackets."""
+    key, key_id, made = signing_key()
+    date = b"\x05\x02" + (made + after_s).to_bytes(4)
+    issuer = b"\x09\x10" + key_id
+    hashed = bytes([4, 0, 1, method]) + len(date + issuer + extra).to_bytes(2) + date + issuer + extra
+    trailer = hashed + b"\x04\xff" + len(hashed).to_bytes(4)
+    used = {2: hashes.SHA1(), 8: hashes.SHA256(), 10: hashes.SHA512()}[method]  # noqa: S303
+    number = key.sign(data + trailer, padding.PKCS1v15(), used)
+    digest = hashlib.new(used.name, data + trailer).digest()
+    body = hashed + b"\0\0" + digest[:2] + (8 * len(number)).to_bytes(2) + number
+    return b"\xc2\xff" + len(body).to_bytes(4) + body
+
+
+@pytest.mark.parametrize("method", [8, 10])
+def test_a_signature_of_this_form_holds(method: int) -> None:
+    verify(b"data", signed(b"data", method=method), own_key().extract_certificate())
 
 
 @pytest.mark.parametrize(
-    ("text", "why"),
+    ("method", "after_s", "extra"),
     [
-        # In the modulus of the second subkey, which signs.
-        (armored(lambda data: flipped(data, 2400)), "the primary key has not signed its subkey"),
-        (armored(lambda data: data + b"\x88\x00"), "truncated"),
-        (armored(lambda data: data + b"\xb4\x01x" + data), "a packet of type 6 is not supported"),
-        (armored(lambda _: b""), "not an armored public key"),
-        (
-            "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----",
-            "not an armored public key",
-        ),
-        ("<html>", "not an armored public key"),
+        (2, 0, b""),
+        (8, -1, b""),
+        (8, 3600 * 24, b""),
+        # A critical subpacket that nobody knows.
+        (8, 0, b"\x02\xe4\x00"),
+    ],
+    ids=["SHA-1", "before its key", "in the future", "critical"],
+)
+def test_sequoia_refuses_a_signature(method: int, after_s: int, extra: bytes) -> None:
+    signature = signed(b"data", method=method, after_s=after_s, extra=extra)
+    with pytest.raises(SignatureError, match=MISMATCH):
+        verify(b"data", signature, own_key().extract_certificate())
+
+
+def test_sequoia_refuses_a_revoked_key() -> None:
+    key = own_key()
+    certificate = key.extract_certificate()
+    revoked = bytes(certificate) + bytes(certificate.revoke(key.certifier()))
+    with pytest.raises(SignatureError, match=MISMATCH):
+        verify(b"data", signed(b"data"), read_certificate(revoked))
+
+
+def armored(change: Callable[[bytes], bytes]) -> bytes:
+    body = re.search(rb"\n\n(xs[^=-]*)", ARMORED)
+    assert body is not None
+    data = change(base64.b64decode(re.sub(rb"\s", b"", body[1]) + b"=="))
+    block = b"PGP PUBLIC KEY BLOCK"
+    return b"-----BEGIN %s-----\n\n%s\n-----END %s-----\n" % (block, base64.b64encode(data), block)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        armored(lambda data: data[:-1]),
+        armored(lambda data: data + data),
+        armored(lambda _: b""),
+        b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----",
+        b"<html>",
+        SIGNATURE,
     ],
 )
-def test_a_key_that_was_changed_is_not_read(text: str, why: str) -> None:
-    with pytest.raises(SignatureError, match=why):
+def test_what_is_not_one_key_is_not_read(text: bytes) -> None:
+    with pytest.raises(SignatureError, match="not an OpenPGP key: "):
         read_certificate(text)
+
+
+def test_a_subkey_that_was_changed_signs_nothing() -> None:
+    packets = list(PacketPile.from_bytes(bytes(read_certificate(ARMORED))))
+    number = [packet.key_id for packet in packets].index("b0b441097685b676")
+    data = [bytes(packet) for packet in packets]
+    data[number] = flipped(data[number], 300)
+    with pytest.raises(SignatureError, match="not by c874"):
+        verify(SUMS, SIGNATURE, read_certificate(b"".join(data)))
+
+
+def test_without_sequoia_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delitem(sys.modules, "imagegen.build.openpgp")
+    monkeypatch.delattr("imagegen.build.openpgp")
+    monkeypatch.setitem(sys.modules, "pysequoia", None)
+    monkeypatch.setattr("imagegen.build.release.read_starts", lambda *_, **__: (SUMS, SIGNATURE, b""))
+    binary = tmp_path / "packer-v1.16.0" / "packer"
+    with pytest.raises(UnreachableError, match="cannot be verified on this machine, because it has no package"):
+        release.OfficialReleases().fetch_packer(binary, environ={}, console=Console(io.StringIO(), plain=True))
+    assert list(tmp_path.iterdir()) == []
