@@ -14,12 +14,11 @@ from pathlib import Path
 import imagegen
 from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
 from imagegen.artifacts.lookup import lock_artifacts
-from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
+from imagegen.build.folders import BuildFolder
+from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
-from imagegen.build.sizes import build_on_first
 from imagegen.build.toolchain import Toolchain
 from imagegen.build.tools import cache_folder, find_tools
-from imagegen.build.workspace import BuildFolder
 from imagegen.canonical import digest
 from imagegen.console import Console
 from imagegen.contents import read_folder
@@ -182,7 +181,7 @@ def build(
                 display=display,
                 timeout_s=plan.build.longest_s,
                 cloud=_cloud_side(plan),
-                on_error=on_error,
+                on_error=on_error or OnError(),
             )
 
     forget_reports(folder.report)

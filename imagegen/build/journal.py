@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
 
 import pydantic
 
-from imagegen.build.folder_lock import lock_error
+from imagegen.build.folders import lock_error
 from imagegen.errors import ToolError
 from imagegen.files import read_file
 

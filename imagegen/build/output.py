@@ -2,20 +2,18 @@
 
 import collections
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
-from imagegen.build.failure import build_failure
-from imagegen.build.log import BuildLog, output_text, record_text
-from imagegen.build.packer_output import OutputLine, Record, plain, read_line
+from imagegen.build.packer_output import BuildLog, OutputLine, Record, plain, read_line, scrub
 from imagegen.build.progress import Display
-from imagegen.build.scrub import scrub
 from imagegen.errors import BuildError
 
-_KEPT_LINES: Final = 40
+_SHOWN_LINES: Final = 15
 _SHOWN_ERRORS: Final = 5
 # At its end Packer repeats its errors. These lines would push the cause out of the lines that are kept.
 _EPILOGUE: Final = ("==> ", "--> ")
@@ -47,29 +45,28 @@ class BuildOutput:
     ) -> None:
         self._log = log
         self._display = display
-        self._secrets = secrets
+        self._scrub = functools.partial(scrub, secrets=secrets)
         self._on_question = on_question
         self._traces = re.compile(traces)
-        self._traced: dict[str, None] = {}
-        self._tail: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
+        self.traced: dict[str, None] = {}
+        """The names of what Packer made in the account, as its output has them, in order."""
+        self._tail: collections.deque[str] = collections.deque(maxlen=_SHOWN_LINES)
         self._errors: list[str] = []
         self._ids: list[str] = []
-        self._summary = ""
+        self._summary: str | None = None
         self.culprit: ResourceEvent | PhaseEvent | None = None
         self._cancelled_cleanly = False
         self.aborted = False
         """Whether Packer cleaned nothing up, because the user told it so."""
         self._cleaning_up = False
-        self._summary_began = False
 
     def add_line(self, line: str) -> None:
         """Read a line of standard output."""
-        match read_line(line):
-            case Record() as record:
-                self._add_record(dataclasses.replace(record, data=tuple(map(self._scrub, record.data))))
-            case lines:
-                for output in lines:
-                    self._read_output(output)
+        for part in read_line(line):
+            if isinstance(part, Record):
+                self._add_record(dataclasses.replace(part, data=tuple(map(self._scrub, part.data))))
+            else:
+                self._read_output(part)
 
     def add_error_line(self, line: str) -> None:
         """Read a line of standard error: Packer's debug log, or its error where it cannot start."""
@@ -84,27 +81,32 @@ class BuildOutput:
         return self._cancelled_cleanly and not self.aborted
 
     @property
-    def traced(self) -> tuple[str, ...]:
-        """The names of what Packer made in the account, as its output has them, in order."""
-        return tuple(self._traced)
-
-    @property
     def artifact(self) -> str:
         """The id of the builder's artifact or, where Packer's output is not machine-readable, the text about it.
 
         Both contain the cloud's id of the image. Artifacts of post-processors come after it. Empty without an artifact.
         """
-        return self._ids[0] if self._ids else self._summary
+        return self._ids[0] if self._ids else self._summary or ""
 
     def failure(self, log: Path, why: str = "", hint: str = "") -> BuildError:
-        """The error for a build that failed."""
-        errors = [*([why] if why else []), *self._errors]
-        return build_failure(
-            culprit=self.culprit, errors=errors[:_SHOWN_ERRORS], tail=tuple(self._tail), log=log, hint=hint
-        )
+        """The error names the resource or phase that failed, or Packer's own error; then the last lines and the log."""
+        errors = [*([why] if why else []), *self._errors][:_SHOWN_ERRORS]
+        details = []
+        match self.culprit:
+            case ResourceEvent() as culprit:
+                message = f"{culprit.id} failed in {culprit.phase}: {culprit.reason}"
+                details.append(f"step {culprit.step}: ansible-win/roles/{culprit.step}/resources.yml")
+            case PhaseEvent() as culprit:
+                message = f"{culprit.phase} failed: {culprit.reason}"
+            case _:
+                message = f"Packer failed: {errors.pop(0)}" if errors else "Packer failed without an error message"
+        details += [f"Packer: {error}" for error in errors]
+        if self._tail:
+            details += ["the last lines:", *(f"  {line}" for line in self._tail)]
+        return BuildError(message, details=[*details, f"the full log: {log}"], hint=hint)
 
     def _add_record(self, record: Record) -> None:
-        self._log.write(record_text(record))
+        self._log.write(record.logged)
         if record.type == "error" and record.data:
             self._errors.append(" ".join(plain(record.data[0]).split()))
         elif record.type == "artifact" and record.data[1:2] == ("id",):
@@ -114,7 +116,7 @@ class BuildOutput:
         # Scrubbed after parsing: hiding a secret before could break the JSON around it.
         event = parse_event(output.text.strip()) if output.target else None
         output = dataclasses.replace(output, text=self._scrub(output.text))
-        self._log.write(output_text(output))
+        self._log.write(output.logged)
         match event:
             case None:
                 self._add_text(output)
@@ -142,22 +144,16 @@ class BuildOutput:
             self._tail.append(output.text.rstrip())
         self._cancelled_cleanly = self._cancelled_cleanly or output.text.startswith(_CANCELLED_CLEANLY)
         self.aborted = self.aborted or bool(_ABORTED.match(output.text))
-        self._traced |= dict.fromkeys(self._traces.findall(output.text))
+        self.traced |= dict.fromkeys(self._traces.findall(output.text))
         if not output.target and output.error and output.text.startswith("Error: "):
             self._errors.append(output.text.removeprefix("Error: "))
-        self._add_summary(output)
-        self._display.show_output(output)
-        if self._on_question is not None and (failed := _FAILED_STEP.fullmatch(output.text)):
-            self._on_question(failed["step"])
-
-    def _add_summary(self, output: OutputLine) -> None:
-        """Read the summary at the end: without -machine-readable it is the only place that names the artifact."""
         if not output.target and output.text.startswith(_ARTIFACTS):
-            self._summary_began = True
-        elif self._summary_began and not output.target:
+            # Without -machine-readable this summary is the only place that names the artifact.
+            self._summary = ""
+        elif self._summary is not None and not output.target:
             self._summary += f"{output.text}\n"
         elif self._on_question is not None and (summary := _SUMMARY.fullmatch(output.text)):
             self._errors.append(summary["text"])
-
-    def _scrub(self, text: str) -> str:
-        return scrub(text, self._secrets)
+        self._display.show_output(output)
+        if self._on_question is not None and (failed := _FAILED_STEP.fullmatch(output.text)):
+            self._on_question(failed["step"])

@@ -5,23 +5,23 @@ Writes the log; touches nothing else on this machine.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Final
 
 from imagegen.build import environment, process
-from imagegen.build.log import BuildLog
 from imagegen.build.output import BuildOutput
+from imagegen.build.packer_output import BuildLog, scrub
 from imagegen.build.process import PackerStreamer, ProgramRunner
 from imagegen.build.progress import Display
-from imagegen.build.scrub import scrub
-from imagegen.build.supervisor import Grace
+from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
-from imagegen.errors import RefusedError, ToolError
+from imagegen.console import Console
+from imagegen.errors import BuildError, RefusedError, ToolError
 
 _VALIDATE_TIMEOUT_S: Final = 300
 _A_YEAR_S: Final = 365.0 * 24 * 3600
-_DEBUG_VARIABLES: Final = frozenset({"PACKER_LOG"})
 # A cloud takes minutes to delete a machine, and Packer prints nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
 
@@ -49,12 +49,6 @@ class OnError:
     ask: Callable[[str], str] | None = None
     """For `ask`: takes the step that failed and returns Packer's answer: c, a or r."""
 
-    @property
-    def flags(self) -> list[str]:
-        """The options of `packer build`. With -machine-readable Packer does not ask."""
-        output_format = [] if self.ask else ["-machine-readable"]
-        return [*output_format, f"-on-error={self.choice}"]
-
 
 def validate_tree(
     tools: Toolchain,
@@ -68,14 +62,14 @@ def validate_tree(
     child_environ = environment.build_environment(environ, tools.environment, {}, cloud.names | cloud.secret_names)
     secrets = environment.secret_values(environ, cloud.secret_names)
     for arguments, quality in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
-        argv = [tools.packer, *arguments, "."]
         try:
+            argv = [tools.packer, *arguments, "."]
             done = run(argv, environ=child_environ, cwd=tree, timeout=_VALIDATE_TIMEOUT_S)
         except TimeoutError as overdue:
             raise ToolError(str(overdue)) from overdue
         if done.returncode != 0:
-            messages = [scrub(line, secrets) for line in (done.stdout + done.stderr).splitlines()]
-            details = [line for line in messages if line.strip()]
+            lines = (done.stdout + done.stderr).splitlines()
+            details = [scrub(line, secrets) for line in lines if line.strip()]
             raise RefusedError(f"the tree in {tree} is not {quality}", details=details)
 
 
@@ -89,14 +83,14 @@ def build_tree(
     display: Display,
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
-    on_error: OnError | None = None,
+    on_error: OnError = OnError(),
     stream: PackerStreamer = process.stream,
 ) -> str:
     """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
-    on_error = on_error or OnError()
     ask = on_error.ask
-    argv: list[str | Path] = [tools.packer, "build", *on_error.flags, "-color=false", "."]
-    names = cloud.names | cloud.secret_names | _DEBUG_VARIABLES
+    # With -machine-readable Packer does not ask.
+    flags = [*([] if ask else ["-machine-readable"]), f"-on-error={on_error.choice}", "-color=false", "."]
+    names = cloud.names | cloud.secret_names | {"PACKER_LOG"}
     secrets = environment.secret_values({**environ, **variables}, cloud.secret_names)
     log.parent.mkdir(parents=True, exist_ok=True)
     with BuildLog(log) as file, contextlib.ExitStack() as opened:
@@ -105,7 +99,7 @@ def build_tree(
         output = BuildOutput(file, display, secrets, cloud.traces, on_question)
         try:
             code = stream(
-                argv,
+                [tools.packer, "build", *flags],
                 environ=environment.build_environment(environ, tools.environment, variables, names),
                 cwd=tree,
                 # The user may take any time to answer a question.
@@ -113,7 +107,7 @@ def build_tree(
                 on_line=output.add_line,
                 on_error_line=output.add_error_line,
                 grace=CLEAN_UP,
-                orphan=process.Orphan(CLEAN_UP, log, secrets),
+                orphan=Orphan(CLEAN_UP, str(log), secrets),
                 terminal=terminal,
             )
         except KeyboardInterrupt:
@@ -136,3 +130,22 @@ def _leftovers_hint(output: BuildOutput, tree: Path, cloud: CloudSide) -> str:
     named = ", ".join(output.traced)
     problem = f"Packer did not delete {named}" if named else "Packer did not report whether it deleted everything"
     return "\n".join([f"{problem} (built from {tree})", *([cloud.advice] if cloud.advice else [])])
+
+
+def build_on_first(
+    sizes: Sequence[str], build: Callable[[str], str], *, no_capacity: Set[str], console: Console
+) -> str:
+    """Call `build` with each size in turn, until it does not fail for lack of capacity.
+
+    `no_capacity` are the cloud's error codes for a lack of capacity.
+    """
+    for size, following in itertools.pairwise(sizes):
+        try:
+            return build(size)
+        except BuildError as error:
+            codes = [code for code in sorted(no_capacity) if code in str(error.message)]
+            if not codes:
+                raise
+            for line in (f"{size} is not available now ({codes[0]}): trying {following}", *error.hint.splitlines()):
+                console.warn(line)
+    return build(sizes[-1])

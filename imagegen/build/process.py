@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import json
 import math
 import os
 import signal
@@ -18,24 +19,24 @@ import subprocess
 import sys
 import threading
 import time
-import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from imagegen.build import supervisor
 from imagegen.build.pump import Pump
 from imagegen.build.stopping import stop_signals
+from imagegen.build.supervisor import Grace, Orphan, Task
 from imagegen.errors import ToolError
 
 # For programs that have nothing to clean up.
-SHORT_GRACE: Final = supervisor.Grace(least_s=10)
+SHORT_GRACE: Final = Grace(least_s=10)
+_NOT_LOGGED: Final = Orphan()
 # How long output is read after a program's end: a child process that left its group may hold it open.
 _DRAIN_S: Final = 5.0
-_ANSWER_SIZE: Final = 64
 # -I and -S start Python without the user's settings and packages, so that it starts fast and finds only this package.
 _SUPERVISOR: Final = (
-    *(sys.executable, "-I", "-S", "-B", "-c"),
+    *(sys.executable, "-I", "-S", "-B", "-X", "utf8", "-c"),
     f"import sys; sys.path.append({str(Path(__file__).parents[2])!r}); from {supervisor.__name__} import main; main()",
 )
 
@@ -49,35 +50,17 @@ class Completed:
     stderr: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Orphan:
-    """What happens to a program when imagegen is killed: it is interrupted, may clean up, and its output is logged."""
-
-    grace: supervisor.Grace = dataclasses.field(default_factory=supervisor.Grace)
-    log: Path | None = None
-    secrets: tuple[str, ...] = ()
-
-
-class Terminal:
+class Terminal(contextlib.AbstractContextManager["Terminal"]):
     """A terminal on which a program may ask questions, and on which this process answers."""
 
     def __init__(self) -> None:
-        self.ends: list[int] = []
+        self.ends = os.openpty()
 
     def answer(self, text: str) -> None:
         """Type a line."""
         os.write(self.ends[0], f"{text}\r".encode())
 
-    def __enter__(self) -> Terminal:
-        self.ends = [*os.openpty()]
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for end in self.ends:
             os.close(end)
 
@@ -103,7 +86,7 @@ class PackerStreamer(Protocol):
         timeout: float,
         on_line: Callable[[str], None],
         on_error_line: Callable[[str], None],
-        grace: supervisor.Grace,
+        grace: Grace,
         orphan: Orphan,
         terminal: Terminal | None,
     ) -> int:
@@ -114,7 +97,7 @@ def run(
     argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
 ) -> Completed:
     """Run a short program. If it does not end in time, kill it with all its children and raise TimeoutError."""
-    with stop_signals(), _Child(argv, environ, cwd, Orphan()) as child:
+    with stop_signals(), _Child(_task(argv, environ), cwd) as child:
         try:
             stdout, stderr = child.process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as overdue:
@@ -132,8 +115,8 @@ def stream(
     on_line: Callable[[str], None],
     on_error_line: Callable[[str], None] | None = None,
     watch: Callable[[], None] | None = None,
-    grace: supervisor.Grace = SHORT_GRACE,
-    orphan: Orphan = Orphan(),
+    grace: Grace = SHORT_GRACE,
+    orphan: Orphan = _NOT_LOGGED,
     terminal: Terminal | None = None,
 ) -> int:
     """Run a long program and pass on each line of its output at once.
@@ -156,8 +139,8 @@ def stream(
                 theirs.callback(os.close, writing)
                 listeners[reading] = listener
                 written.append(writing)
-            ends = (written[0], written[-1])
-            child = closing.enter_context(_Child(argv, environ, cwd, orphan, list(listeners), ends, terminal))
+            task = _task(argv, environ, orphan, listeners, terminal)
+            child = closing.enter_context(_Child(task, cwd, (written[0], written[-1])))
         pump = Pump(listeners)
         closing.callback(pump.close)
         deadline = time.monotonic() + timeout
@@ -175,26 +158,18 @@ def stream(
         return child.wait()
 
 
-class _Child:
+class _Child(contextlib.AbstractContextManager["_Child"]):
     """A program and its supervisor. The program has ended when this context ends."""
 
     def __init__(
-        self,
-        argv: Sequence[str | Path],
-        environ: Mapping[str, str],
-        cwd: Path | None,
-        orphan: Orphan,
-        read: Sequence[int] = (),
-        written: tuple[int, int] = (subprocess.PIPE, subprocess.PIPE),
-        terminal: Terminal | None = None,
+        self, task: Task, cwd: Path | None, written: tuple[int, int] = (subprocess.PIPE, subprocess.PIPE)
     ) -> None:
-        task = _task(argv, environ, orphan, read, terminal)
         self._control, theirs = socket.socketpair()
-        self._rest = b""
+        self._answers = self._control.makefile("rb")
         self._code = -int(signal.SIGKILL)
         self._ended_at = math.inf
         with contextlib.ExitStack() as unwinding, theirs:
-            unwinding.callback(self._control.close)
+            unwinding.callback(self._close_control)
             try:
                 self.process = subprocess.Popen(  # noqa: S603 - no shell; a program of this package
                     _SUPERVISOR,
@@ -208,24 +183,16 @@ class _Child:
                 )
                 unwinding.callback(self._close)
                 theirs.close()
-                self._control.sendall(task.line())
+                self._control.sendall(json.dumps(dataclasses.asdict(task)).encode() + b"\n")
                 group = self._started()
             except OSError as fault:
                 where = f" in {cwd}" if cwd is not None else ""
-                raise ToolError(f"{argv[0]} cannot be started{where}: {fault.strerror}") from fault
+                raise ToolError(f"{task.argv[0]} cannot be started{where}: {fault.strerror}") from fault
             self._reaper = threading.Thread(target=self._reap, args=(group,))
             self._reaper.start()
             self._closing = unwinding.pop_all()
 
-    def __enter__(self) -> _Child:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.send(supervisor.KILL)
         self._reaper.join()
         self._closing.close()
@@ -249,9 +216,13 @@ class _Child:
         self._reaper.join(max(0.0, deadline - time.monotonic()))
         return not self._reaper.is_alive()
 
-    def _close(self) -> None:
-        # A supervisor that still runs ends its program when this socket closes.
+    def _close_control(self) -> None:
+        # A supervisor that still runs ends its program when this socket closes, which needs both.
+        self._answers.close()
         self._control.close()
+
+    def _close(self) -> None:
+        self._close_control()
         self.process.wait()
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
@@ -265,16 +236,9 @@ class _Child:
         return int(number)
 
     def _answer(self) -> str:
-        while b"\n" not in self._rest:
-            try:
-                data = self._control.recv(_ANSWER_SIZE)
-            except ConnectionResetError:
-                data = b""
-            if not data:
-                return ""
-            self._rest += data
-        answer, _, self._rest = self._rest.partition(b"\n")
-        return answer.decode()
+        with contextlib.suppress(ConnectionResetError):
+            return self._answers.readline().decode().rstrip("\n")
+        return ""
 
     def _reap(self, group: int) -> None:
         answer = self._answer()
@@ -290,18 +254,22 @@ class _Child:
 def _task(
     argv: Sequence[str | Path],
     environ: Mapping[str, str],
-    orphan: Orphan,
-    read: Sequence[int],
-    terminal: Terminal | None,
-) -> supervisor.Task:
-    encoded = {os.fsencode(name): os.fsencode(value) for name, value in environ.items()}
-    task = supervisor.Task([os.fsencode(part) for part in argv], encoded)
-    task.outputs = list(read)
-    task.terminal = terminal.ends if terminal else []
-    task.grace = orphan.grace
-    task.log = os.fsencode(orphan.log.absolute()) if orphan.log else b""
-    task.secrets = list(orphan.secrets)
-    return task
+    orphan: Orphan = _NOT_LOGGED,
+    outputs: Iterable[int] = (),
+    terminal: Terminal | None = None,
+) -> Task:
+    return Task(
+        argv=[_text(part) for part in argv],
+        environ={_text(name): _text(value) for name, value in environ.items()},
+        outputs=list(outputs),
+        terminal=list(terminal.ends) if terminal else [],
+        orphan=dataclasses.replace(orphan, log=_text(orphan.log)),
+    )
+
+
+def _text(value: str | Path) -> str:
+    # The supervisor runs in UTF-8 mode, whatever this process's encoding is.
+    return os.fsencode(value).decode(errors="surrogateescape")
 
 
 def _timeout_message(argv: Sequence[str | Path], timeout: float) -> str:

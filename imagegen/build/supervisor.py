@@ -7,6 +7,7 @@ its output while it cleans up, so that the log is complete, and finally kills wh
 """
 
 import contextlib
+import dataclasses
 import fcntl
 import json
 import os
@@ -16,7 +17,7 @@ import sys
 import termios
 import time
 
-from imagegen.build.log import BuildLog, log_texts
+from imagegen.build.packer_output import BuildLog, log_texts
 
 CONTROL = 0
 INTERRUPT = b"I"
@@ -26,6 +27,7 @@ _READ_SIZE = 65536
 _RESTORED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGPIPE)
 
 
+@dataclasses.dataclass(frozen=True)
 class Grace:
     """How long an interrupted program may clean up: at least `least_s`, and then until it prints nothing for `quiet_s`.
 
@@ -33,59 +35,46 @@ class Grace:
     them.
     """
 
-    def __init__(self, least_s: float = 0.0, quiet_s: float = 0.0, last_s: float = 0.0) -> None:
-        self.least_s = least_s
-        self.quiet_s = quiet_s
-        self.last_s = last_s
+    least_s: float = 0.0
+    quiet_s: float = 0.0
+    last_s: float = 0.0
 
     def deadline(self, began: float, last_output: float) -> float:
         """When to kill a program that was interrupted at `began` and printed its last line at `last_output`."""
         return max(began + self.least_s, last_output + self.quiet_s)
 
 
+@dataclasses.dataclass(frozen=True)
+class Orphan:
+    """What happens to a program when imagegen is killed: it is interrupted, may clean up, and its output is logged."""
+
+    grace: Grace = Grace()
+    log: str = ""
+    """The absolute path of the log; empty for none."""
+    secrets: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
-    """What imagegen sends at the start: the program, and how to end it when imagegen is killed."""
+    """What imagegen sends at the start, as JSON. Undecodable bytes in strings are surrogates, as Python has them."""
 
-    def __init__(self, argv: list[bytes], environ: dict[bytes, bytes]) -> None:
-        self.argv = argv
-        self.environ = environ
-        self.outputs: list[int] = []
-        """The read ends of the program's output pipes."""
-        self.terminal: list[int] = []
-        """Both ends of a terminal on which the program may ask: the program's end is the last."""
-        self.grace = Grace()
-        self.log = b""
-        """The file for the output when imagegen no longer reads it; empty for none."""
-        self.secrets: list[str] = []
-
-    def line(self) -> bytes:
-        """The task as one line for `read_task`."""
-        fields = {
-            "argv": [_text(word) for word in self.argv],
-            "environ": {_text(name): _text(value) for name, value in self.environ.items()},
-            "outputs": self.outputs,
-            "terminal": self.terminal,
-            "grace": [self.grace.least_s, self.grace.quiet_s, self.grace.last_s],
-            "log": _text(self.log),
-            "secrets": self.secrets,
-        }
-        return json.dumps(fields).encode() + b"\n"
+    argv: list[str]
+    environ: dict[str, str]
+    outputs: list[int]
+    """The read ends of the program's output pipes."""
+    terminal: list[int]
+    """Both ends of a terminal on which the program may ask: the program's end is the last."""
+    orphan: Orphan
 
 
 def read_task() -> Task:
     """Read the task from the control socket."""
-    line = b""
-    while not line.endswith(b"\n"):
-        data = os.read(CONTROL, _READ_SIZE)
-        if not data:
-            sys.exit()  # imagegen was killed before it sent a task
-        line += data
+    line = sys.stdin.buffer.readline()
+    if not line:
+        sys.exit()  # imagegen was killed before it sent a task
     fields = json.loads(line)
-    environ = {_bytes(name): _bytes(value) for name, value in fields["environ"].items()}
-    task = Task([_bytes(word) for word in fields["argv"]], environ)
-    task.outputs, task.terminal, task.secrets = fields["outputs"], fields["terminal"], fields["secrets"]
-    task.grace, task.log = Grace(*fields["grace"]), _bytes(fields["log"])
-    return task
+    orphan = fields.pop("orphan")
+    return Task(**fields, orphan=Orphan(Grace(**orphan["grace"]), orphan["log"], tuple(orphan["secrets"])))
 
 
 class Supervisor:
@@ -127,7 +116,7 @@ class Supervisor:
         return [self._wakeup, *(self._incomplete if self._orphaned_at else [CONTROL])]
 
     def _time_left(self) -> float | None:
-        grace = self._task.grace
+        grace = self._task.orphan.grace
         if self._killed:
             return None
         if self._second_interrupt_at:
@@ -156,7 +145,7 @@ class Supervisor:
             self._signal(signal.SIGINT)
 
     def _kill(self) -> None:
-        if self._task.grace.last_s and not self._second_interrupt_at:
+        if self._task.orphan.grace.last_s and not self._second_interrupt_at:
             self._second_interrupt_at = time.monotonic()
             self._signal(signal.SIGINT)
         else:
@@ -176,17 +165,13 @@ class Supervisor:
             self._incomplete[output] = rest
         elif rest:
             lines.append(rest)
-        if lines and self._task.log:
-            _write_log(self._task, [line.decode(errors="replace").removesuffix("\r") for line in lines])
-
-
-def _write_log(task: Task, lines: list[str]) -> None:
-    """Write lines to the log as imagegen would."""
-    # A full disk must not stop the program's clean-up.
-    with contextlib.suppress(OSError), BuildLog(task.log, append=True) as log:
-        for line in lines:
-            for text in log_texts(line, task.secrets):
-                log.write(text)
+        orphan = self._task.orphan
+        if lines and orphan.log:
+            # Written as imagegen would. A full disk must not stop the program's clean-up.
+            with contextlib.suppress(OSError), BuildLog(orphan.log, append=True) as log:
+                for line in lines:
+                    for text in log_texts(line.decode(errors="replace").removesuffix("\r"), orphan.secrets):
+                        log.write(text)
 
 
 def _start(task: Task) -> int:
@@ -198,12 +183,6 @@ def _start(task: Task) -> int:
     if task.terminal:
         os.tcsetpgrp(task.terminal[-1], pid)
     return pid
-
-
-def _keep_from_program(task: Task) -> None:
-    """Keep the program from inheriting the descriptors that imagegen passed to this process."""
-    for descriptor in (*task.outputs, *task.terminal):
-        os.set_inheritable(descriptor, False)
 
 
 def _wake_on_child_exit() -> int:
@@ -233,21 +212,14 @@ def _send(answer: str) -> None:
         os.write(CONTROL, f"{answer}\n".encode())
 
 
-def _text(data: bytes) -> str:
-    # Names and values may be any bytes; Latin-1 has a character for each.
-    return data.decode("latin-1")
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("latin-1")
-
-
 def main() -> None:
     """Run one program to its end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     task = read_task()
-    _keep_from_program(task)
+    # The program must not inherit the descriptors that imagegen passed to this process.
+    for descriptor in (*task.outputs, *task.terminal):
+        os.set_inheritable(descriptor, False)
     wakeup = _wake_on_child_exit()
     try:
         pid = _start(task)

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import go_build, pins, plugins, process
 from imagegen.build.answer_cache import AnswerCache
-from imagegen.build.folder_lock import locked
+from imagegen.build.folders import locked
 from imagegen.build.installed import PluginFolder, installed_plugins, packer_version
 from imagegen.build.pins import NeededPlugin
 from imagegen.build.process import ProgramRunner

@@ -13,8 +13,8 @@ from typing import Final
 import imagegen
 from imagegen.artifacts.lock import LockedBase
 from imagegen.artifacts.request import shown_url
+from imagegen.build.folders import BuildFolder
 from imagegen.build.toolchain import Toolchain
-from imagegen.build.workspace import BuildFolder
 from imagegen.console import Console
 from imagegen.errors import BuildError, ImagegenError, RefusedError
 from imagegen.manifest.model import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pydantic
 
-from imagegen.build.folder_lock import locked
+from imagegen.build.folders import locked
 from imagegen.canonical import digest
 from imagegen.errors import ConflictError
 from imagegen.files import read_file, write_file

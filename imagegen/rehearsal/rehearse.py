@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from imagegen import loading
 from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
-from imagegen.build.supervisor import Grace
+from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
@@ -58,7 +58,7 @@ _LOCK = "lock.json"
 # The child process runs Packer, and ends it at a second SIGINT. Stand-ins need no clean-up, and if this process is
 # gone, its network is gone too.
 _GRACE = Grace(least_s=60, quiet_s=20)
-_ORPHAN = process.Orphan(Grace(least_s=2, last_s=5))
+_ORPHAN = Orphan(Grace(least_s=2, last_s=5))
 
 
 class _StoppedByFault(Exception):

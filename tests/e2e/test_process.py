@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build import process, stopping
-from imagegen.build.supervisor import Grace
+from imagegen.build.supervisor import Grace, Orphan
 from imagegen.errors import ToolError
 from tests.conftest import REPOSITORY
 from tests.e2e.process_support import assert_gone
@@ -235,7 +235,7 @@ def test_a_program_that_runs_others_is_asked_twice_before_it_is_killed(tmp_path:
             timeout=30,
             on_line=stop,
             grace=Grace(least_s=0.2),
-            orphan=process.Orphan(Grace(last_s=_AT_ONCE_S)),
+            orphan=Orphan(Grace(last_s=_AT_ONCE_S)),
         )
     assert note.read_text() == "asked twice"
 
@@ -253,10 +253,10 @@ def test_a_program_does_not_outlive_a_supervisor_that_was_killed() -> None:
 _DRIVER = """\
 import pathlib, sys
 from imagegen.build import process
-from imagegen.build.supervisor import Grace
+from imagegen.build.supervisor import Grace, Orphan
 
 log, least_s, program = pathlib.Path(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-orphan = process.Orphan(Grace(least_s=least_s), log, ("hunter2hunter2",))
+orphan = Orphan(Grace(least_s=least_s), str(log), ("hunter2hunter2",))
 say = lambda line: print(line, flush=True)
 try:
     process.stream(

@@ -56,7 +56,7 @@ config.with_name("config.lock.json").write_bytes(lock_bytes(lock.model_copy(upda
 CHECK = """\
 import os, pathlib, sys
 from imagegen import pipeline
-from imagegen.build.workspace import BuildFolder
+from imagegen.build.folders import BuildFolder
 from imagegen.console import Console
 from imagegen.providers import RunFacts
 from tests.conftest import load_today

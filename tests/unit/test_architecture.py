@@ -95,7 +95,7 @@ MONOPOLIES = {
     "click": {"imagegen.cli"},
     "ruamel": {"imagegen.documents"},
     "fcntl": {"imagegen.build.journal", "imagegen.build.supervisor", "imagegen.scratch"},
-    "filelock": {"imagegen.build.folder_lock"},
+    "filelock": {"imagegen.build.folders"},
     "httpx": {"imagegen.artifacts", "imagegen.rehearsal"},
     "cryptography": {"imagegen.rehearsal"},
     "pysequoia": {"imagegen.build.openpgp"},

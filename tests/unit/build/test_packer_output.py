@@ -22,16 +22,16 @@ from imagegen.build.packer_output import OutputLine, Record, plain, read_line
             "1,,ui,error,Error: Unsupported argument\\n\\n  on a.hcl line 1:\\n",
             (OutputLine("Error: Unsupported argument", error=True), OutputLine("  on a.hcl line 1:", error=True)),
         ),
-        ("1,,error-count,1", Record("error-count", "", ("1",))),
+        ("1,,error-count,1", (Record("error-count", "", ("1",)),)),
         (
             "1,null.x,artifact,0,id,us-east-1:ami-1%!(PACKER_COMMA)us-west-2:ami-2",
-            Record("artifact", "null.x", ("0", "id", "us-east-1:ami-1,us-west-2:ami-2")),
+            (Record("artifact", "null.x", ("0", "id", "us-east-1:ami-1,us-west-2:ami-2")),),
         ),
-        ("1,null.x,artifact,0,end", Record("artifact", "null.x", ("0", "end"))),
+        ("1,null.x,artifact,0,end", (Record("artifact", "null.x", ("0", "end")),)),
         ("panic: runtime error, sorry", (OutputLine("panic: runtime error, sorry"),)),
     ],
 )
-def test_a_line_is_read(line: str, read: tuple[OutputLine, ...] | Record) -> None:
+def test_a_line_is_read(line: str, read: tuple[OutputLine | Record, ...]) -> None:
     assert read_line(line) == read
 
 

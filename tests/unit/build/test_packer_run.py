@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.log import BuildLog
 from imagegen.build.output import BuildOutput
 from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
-from imagegen.build.process import Completed, Orphan, Terminal
+from imagegen.build.packer_output import BuildLog
+from imagegen.build.process import Completed, Terminal
 from imagegen.build.toolchain import Toolchain
 from imagegen.errors import BuildError, RefusedError
 from imagegen.providers.provider import provider
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imagegen.build.packer_output import OutputLine
-    from imagegen.build.supervisor import Grace
+    from imagegen.build.supervisor import Grace, Orphan
 
 _TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
 _TARGET = "amazon-ebs.image"
@@ -104,7 +104,7 @@ def build(
         assert sorted(environ) == sorted({"CHECKPOINT_DISABLE", "PKR_VAR_a", *sees})
         # A cloud takes minutes to delete a machine, whether or not anybody is there to hear of it.
         assert [grace.deadline(0, heard) for heard in (0, 3600)] == [1200, 3900]
-        assert (orphan.grace, orphan.log) == (grace, tmp_path / "logs" / "packer.log")
+        assert (orphan.grace, orphan.log) == (grace, str(tmp_path / "logs" / "packer.log"))
         for line in errors:
             on_error_line(line)
         for line in lines:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from imagegen.build.scrub import scrub
+from imagegen.build.packer_output import scrub
 
 
 @pytest.mark.parametrize(

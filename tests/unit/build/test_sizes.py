@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from imagegen.build.sizes import build_on_first
+from imagegen.build.packer import build_on_first
 from imagegen.console import Console
 from imagegen.errors import BuildError
 
@@ -34,7 +34,7 @@ def test_the_next_size_is_tried_and_what_the_first_left_is_told() -> None:
 
 @pytest.mark.parametrize(("message", "sizes"), [("Packer failed", ["a", "b"]), ("NoneLeft", ["a"])])
 def test_other_failures_and_the_last_size_end_it(message: str, sizes: list[str]) -> None:
-    def build(_size: str) -> None:
+    def build(_size: str) -> str:
         raise BuildError(message)
 
     with pytest.raises(BuildError, match=message):

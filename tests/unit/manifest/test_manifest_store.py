@@ -13,9 +13,9 @@ import pydantic
 import pytest
 
 from imagegen.artifacts.lock import LockedBase
+from imagegen.build.folders import BuildFolder
 from imagegen.build.toolchain import Plugin as InstalledPlugin
 from imagegen.build.toolchain import Toolchain
-from imagegen.build.workspace import BuildFolder
 from imagegen.errors import ConflictError
 from imagegen.manifest.model import (
     ImageManifest,

@@ -3,15 +3,12 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from imagegen.build.folder_lock import locked
+from imagegen.build.folders import BuildFolder, locked
 from imagegen.errors import ToolError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_lock_that_stays_held_is_waited_for_and_given_up(tmp_path: Path) -> None:
@@ -46,3 +43,9 @@ def test_a_file_system_without_locks_is_named(code: int, tmp_path: Path, monkeyp
         locked(file, wait_s=0, waiting=lambda: pytest.fail("there is nobody to wait for")),
     ):
         pytest.fail("held nothing")
+
+
+def test_the_parts_of_a_build_folder() -> None:
+    folder = BuildFolder(Path("out/x/1"))
+    names = [path.name for path in (folder.tree, folder.log, folder.report)]
+    assert names == ["tree", "packer.log", "report.json"]
