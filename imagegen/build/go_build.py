@@ -5,24 +5,23 @@ Touches the cache folder only. Builds in a temporary folder and renames the resu
 
 import collections
 import concurrent.futures
-import contextlib
 import dataclasses
 import json
 import math
 import os
+import re
 import shutil
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from imagegen.build import environment, pins, plugins
-from imagegen.build.process import ProgramRunner
-from imagegen.build.spare_memory import spare_memory_gb
+from imagegen.build import environment
+from imagegen.build.plugins import ToolContext, install_built
 from imagegen.build.stopping import stop_signals
-from imagegen.console import Console
+from imagegen.build.toolchain import PACKER, NeededPlugin, Pin
 from imagegen.errors import ToolError
 from imagegen.files import replace_folder
 from imagegen.lines import counted
@@ -33,39 +32,12 @@ _BUILD_TIMEOUT_S: Final = 3600
 _DOWNLOAD_TIMEOUT_S: Final = 900
 _LAST_LINES: Final = 20
 _PREFIX: Final = ".building-"
-
-
-class Stream(Protocol):
-    """`process.stream` as these builds call it. Several of them run at the same time."""
-
-    def __call__(
-        self,
-        argv: Sequence[str | Path],
-        *,
-        environ: Mapping[str, str],
-        cwd: Path | None,
-        timeout: float,
-        on_line: Callable[[str], None],
-        watch: Callable[[], None] | None,
-    ) -> int:
-        """Run a program and handle its output line by line. An exception of `watch` ends it."""
-
-
-@dataclasses.dataclass(frozen=True)
-class BuildContext:
-    """What a build from source needs."""
-
-    go: Path
-    cache: Path
-    environ: Mapping[str, str]
-    console: Console
-    run: ProgramRunner
-    stream: Stream
+_AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+(\d+) kB$")
 
 
 def built_packer(cache: Path) -> Path:
     """The path of the cache's Packer, which may not exist."""
-    return cache / f"packer-{pins.PACKER.version}" / "packer"
+    return cache / f"packer-{PACKER.version}" / "packer"
 
 
 def remove_abandoned(cache: Path) -> None:
@@ -74,24 +46,24 @@ def remove_abandoned(cache: Path) -> None:
         shutil.rmtree(folder)
 
 
-def build(context: BuildContext, packer: Path | None, missing: Sequence[pins.NeededPlugin]) -> None:
+def build(context: ToolContext, go: Path, packer: Path | None, missing: Sequence[NeededPlugin]) -> None:
     """Build the missing plugins, and Packer if there is none. Replaces earlier builds."""
-    jobs = [*([] if packer else [pins.PACKER]), *(plugin.pin for plugin in missing)]
+    jobs = [*([] if packer else [PACKER]), *(plugin.pin for plugin in missing)]
     context.console.say(announcement(packer is None, len(missing), jobs))
     with tempfile.TemporaryDirectory(prefix=_PREFIX, dir=context.cache) as temporary:
         # Download on this thread, where an interrupt ends it.
-        sources = [_download_source(context, pin, Path(temporary, pin.name)) for pin in jobs]
-        binaries = dict(zip((pin.name for pin in jobs), _compile_all(context, sources), strict=True))
+        sources = [_download_source(context, go, pin, Path(temporary, pin.name)) for pin in jobs]
+        binaries = dict(zip((pin.name for pin in jobs), _compile_all(context, go, sources), strict=True))
         if packer is None:
             packer = built_packer(context.cache)
-            replace_folder(binaries[pins.PACKER.name].parent, packer.parent, Path(temporary, "old"))
+            replace_folder(binaries[PACKER.name].parent, packer.parent, Path(temporary, "old"))
         for plugin in missing:
-            plugins.install_built(binaries[plugin.pin.name], plugin, packer=packer, context=context)
+            install_built(binaries[plugin.pin.name], plugin, packer=packer, context=context)
 
 
-def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[pins.Pin]) -> str:
+def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[Pin]) -> str:
     """The message that says what will be built, and how long that takes."""
-    parts = [*([f"packer {pins.PACKER.version}"] if with_packer else []), counted(plugin_count, "plugin")]
+    parts = [*([f"packer {PACKER.version}"] if with_packer else []), counted(plugin_count, "plugin")]
     minutes = counted(math.ceil(sum(job.build_s for job in jobs) / 60), "minute")
     return f"building {' and '.join(parts[: 1 + bool(plugin_count)])} from source: about {minutes} on 2 cores, once"
 
@@ -100,7 +72,7 @@ def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[pins.Pin])
 class _Source:
     """A Go module that is ready to build."""
 
-    pin: pins.Pin
+    pin: Pin
     folder: Path
     binary: Path
 
@@ -109,17 +81,32 @@ class _Cancelled(Exception):
     """Another build failed, or the user pressed Ctrl-C."""
 
 
-def _download_source(context: BuildContext, pin: pins.Pin, place: Path) -> _Source:
+def _download_source(context: ToolContext, go: Path, pin: Pin, place: Path) -> _Source:
     place.mkdir()
+    # The working directory is outside any module, so that Go reads no go.mod.
+    argv: list[str | Path] = [go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
     with context.console.task(f"downloading {pin.name} {pin.version}", None):
-        module = _download(context, pin, cwd=place)
-    return _Source(pin, _writable_copy(module, place / "source"), place / "out" / pin.name)
+        child_environ = environment.go_environment(context.environ)
+        done = context.run(argv, environ=child_environ, cwd=place, timeout=_DOWNLOAD_TIMEOUT_S)
+        report = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
+        if done.returncode != 0 or "Dir" not in report:
+            raise ToolError(
+                f"Go cannot download {pin.module} {pin.version}",
+                hint="check the network, GOPROXY and HTTPS_PROXY",
+                details=(report.get("Error") or done.stderr).strip().splitlines()[-_LAST_LINES:],
+            )
+    # The module cache is read-only, and Go applies a module's `replace` lines only when it is the main module.
+    source = place / "source"
+    shutil.copytree(report["Dir"], source, copy_function=shutil.copyfile)
+    for folder, _, _ in os.walk(source):
+        Path(folder).chmod(stat.S_IRWXU)
+    return _Source(pin, source, place / "out" / pin.name)
 
 
-def _compile_all(context: BuildContext, sources: Sequence[_Source]) -> list[Path]:
+def _compile_all(context: ToolContext, go: Path, sources: Sequence[_Source]) -> list[Path]:
     spare = spare_memory_gb()
     if len(sources) == 1 or spare is None or spare < sum(source.pin.memory_gb for source in sources):
-        return [_compile(context, source) for source in sources]
+        return [_compile(context, go, source) for source in sources]
     stop = threading.Event()
 
     def watch() -> None:
@@ -128,12 +115,14 @@ def _compile_all(context: BuildContext, sources: Sequence[_Source]) -> list[Path
 
     # Signals arrive on this thread only, not on the threads that run the builds.
     with stop_signals(), concurrent.futures.ThreadPoolExecutor(len(sources)) as pool:
-        # A signal that comes while the builds are being started must end them too.
-        with _set_afterwards(stop):
-            running = [pool.submit(_compile, context, source, watch) for source in sources]
+        try:
+            running = [pool.submit(_compile, context, go, source, watch) for source in sources]
             for finished in as_finished(running):
                 if finished.exception() is not None:
                     break
+        finally:
+            # Also for a signal that comes while the builds are being started.
+            stop.set()
         # What failed of itself says why; what was ended for it does not.
         faults = [fault for fault in (job.exception() for job in running) if fault is not None]
         for fault in sorted(faults, key=lambda fault: isinstance(fault, _Cancelled)):
@@ -141,27 +130,23 @@ def _compile_all(context: BuildContext, sources: Sequence[_Source]) -> list[Path
         return [job.result() for job in running]
 
 
-@contextlib.contextmanager
-def _set_afterwards(event: threading.Event) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        event.set()
-
-
-def _compile(context: BuildContext, source: _Source, watch: Callable[[], None] | None = None) -> Path:
+def _compile(context: ToolContext, go: Path, source: _Source, watch: Callable[[], None] | None = None) -> Path:
     pin = source.pin
     last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
     # Without it a plugin reports a development version, which version constraints reject.
-    flags = () if pin is pins.PACKER else ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
-    argv: list[str | Path] = [context.go, "build", "-v", "-buildvcs=false", *flags, "-o", source.binary, "."]
+    flags = () if pin is PACKER else ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
     with context.console.task(f"building {pin.name} {pin.version}", None) as advance:
+
+        def on_line(line: str) -> None:
+            last.append(line)
+            advance(1)
+
         code = context.stream(
-            argv,
+            [go, "build", "-v", "-buildvcs=false", *flags, "-o", source.binary, "."],
             environ=environment.go_environment(context.environ),
             cwd=source.folder,
             timeout=_BUILD_TIMEOUT_S,
-            on_line=_line_counter(last, advance),
+            on_line=on_line,
             watch=watch,
         )
         if code != 0 or not source.binary.is_file():
@@ -172,32 +157,19 @@ def _compile(context: BuildContext, source: _Source, watch: Callable[[], None] |
     return source.binary
 
 
-def _download(context: BuildContext, pin: pins.Pin, *, cwd: Path) -> Path:
-    # The working directory is outside any module, so that Go reads no go.mod.
-    argv: list[str | Path] = [context.go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
-    child_environ = environment.go_environment(context.environ)
-    done = context.run(argv, environ=child_environ, cwd=cwd, timeout=_DOWNLOAD_TIMEOUT_S)
-    report = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
-    if done.returncode == 0 and "Dir" in report:
-        return Path(report["Dir"])
-    raise ToolError(
-        f"Go cannot download {pin.module} {pin.version}",
-        hint="check the network, GOPROXY and HTTPS_PROXY",
-        details=(report.get("Error") or done.stderr).strip().splitlines()[-_LAST_LINES:],
-    )
+def spare_memory_gb(root: Path = Path("/")) -> float | None:
+    """The available memory within a container's limit, in gigabytes; None if this system does not tell."""
+    available = _AVAILABLE.search(_read(root / "proc/meminfo"))
+    if available is None:
+        return None
+    allowed = _read(root / "sys/fs/cgroup/memory.max").strip()
+    spare = int(available[1]) * 1024
+    return (min(spare, int(allowed)) if allowed.isdecimal() else spare) / 1e9
 
 
-def _writable_copy(module: Path, copy: Path) -> Path:
-    # The module cache is read-only, and Go applies a module's `replace` lines only when it is the main module.
-    shutil.copytree(module, copy, copy_function=shutil.copyfile)
-    for folder, _, _ in os.walk(copy):
-        Path(folder).chmod(stat.S_IRWXU)
-    return copy
-
-
-def _line_counter(last: collections.deque[str], advance: Callable[[int], None]) -> Callable[[str], None]:
-    def on_line(line: str) -> None:
-        last.append(line)
-        advance(1)
-
-    return on_line
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii")
+    except OSError:
+        # Other systems, older kernels and the root control group do not have this file.
+        return ""

@@ -13,7 +13,7 @@ from typing import Final
 from imagegen.build import environment, process
 from imagegen.build.output import BuildOutput
 from imagegen.build.packer_output import BuildLog, scrub
-from imagegen.build.process import PackerStreamer, ProgramRunner
+from imagegen.build.process import ProgramRunner, ProgramStreamer
 from imagegen.build.progress import Display
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
@@ -84,7 +84,7 @@ def build_tree(
     timeout_s: float,
     cloud: CloudSide = CloudSide(),
     on_error: OnError = OnError(),
-    stream: PackerStreamer = process.stream,
+    stream: ProgramStreamer = process.stream,
 ) -> str:
     """Build the image: the artifact as Packer reports it. KeyboardInterrupt once Packer cleaned up after a Ctrl-C."""
     ask = on_error.ask

@@ -2,15 +2,17 @@
 from which they are moved into the cache.
 """
 
+import dataclasses
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import environment
-from imagegen.build.pins import NeededPlugin
-from imagegen.build.process import Completed, ProgramRunner
+from imagegen.build.process import Completed, ProgramRunner, ProgramStreamer
+from imagegen.build.toolchain import NeededPlugin
+from imagegen.console import Console
 from imagegen.errors import ToolError, VerificationError
 
 _INSTALL_TIMEOUT_S: Final = 120
@@ -21,32 +23,26 @@ _LAST_LINES: Final = 20
 _WRONG_BYTES: Final = "did not match"
 
 
-class InstallContext(Protocol):
-    """What the installation needs."""
+@dataclasses.dataclass(frozen=True)
+class ToolContext:
+    """What it takes to find, download and build tools."""
+
+    environ: Mapping[str, str]
+    cache: Path
+    console: Console
+    run: ProgramRunner
+    stream: ProgramStreamer
 
     @property
-    def cache(self) -> Path:
-        """The cache folder."""
-
-    @property
-    def environ(self) -> Mapping[str, str]:
-        """The caller's environment."""
-
-    @property
-    def run(self) -> ProgramRunner:
-        """What runs Packer."""
+    def plugin_folder(self) -> Path:
+        """Where the cache's plugins are: a folder for PACKER_PLUGIN_PATH."""
+        return self.cache / "plugins"
 
 
-def plugin_folder(cache: Path) -> Path:
-    """Where the cache's plugins are: a folder for PACKER_PLUGIN_PATH."""
-    return cache / "plugins"
-
-
-def install_released(plugin: NeededPlugin, *, packer: Path, context: InstallContext) -> None:
+def install_released(plugin: NeededPlugin, *, packer: Path, context: ToolContext) -> None:
     """Let Packer download a plugin at its pinned version; it checks the sha256. UnreachableError where it cannot."""
-    arguments = [plugin.source, plugin.pin.version]
     try:
-        done = _install(arguments, packer, context, _FETCH_TIMEOUT_S)
+        done = _install([plugin.source, plugin.pin.version], packer, context, _FETCH_TIMEOUT_S)
     except TimeoutError as error:
         raise UnreachableError(f"Packer did not download the plugin {plugin.name} in time") from error
     if done.returncode != 0:
@@ -59,14 +55,14 @@ def install_released(plugin: NeededPlugin, *, packer: Path, context: InstallCont
         raise UnreachableError(f"Packer cannot download the plugin {plugin.name}: {reason}")
 
 
-def install_built(binary: Path, plugin: NeededPlugin, *, packer: Path, context: InstallContext) -> None:
+def install_built(binary: Path, plugin: NeededPlugin, *, packer: Path, context: ToolContext) -> None:
     """Let Packer install a plugin that was built here."""
     done = _install(["--path", binary, plugin.source], packer, context, _INSTALL_TIMEOUT_S)
     if done.returncode != 0:
         raise ToolError(f"Packer rejects the plugin {plugin.name} that was built here", details=_tail(done))
 
 
-def _install(arguments: Sequence[str | Path], packer: Path, context: InstallContext, timeout: float) -> Completed:
+def _install(arguments: Sequence[str | Path], packer: Path, context: ToolContext, timeout: float) -> Completed:
     with tempfile.TemporaryDirectory(prefix=".building-", dir=context.cache) as temporary:
         installed = Path(temporary, "plugins")
         installed.mkdir()
@@ -79,17 +75,13 @@ def _install(arguments: Sequence[str | Path], packer: Path, context: InstallCont
         }
         done = context.run([packer, "plugins", "install", *arguments], environ=child_environ, timeout=timeout)
         if done.returncode == 0:
-            _move_files(installed, plugin_folder(context.cache))
+            # The checksum first: Packer rejects a plugin without a checksum, and ignores a checksum without a plugin.
+            files = [file for file in installed.rglob("*") if file.is_file()]
+            for file in sorted(files, key=lambda file: (not file.name.endswith("_SHA256SUM"), file.name)):
+                place = context.plugin_folder / file.relative_to(installed)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(place)
     return done
-
-
-def _move_files(source: Path, target: Path) -> None:
-    # The checksum first: Packer rejects a plugin without a checksum, and ignores a checksum without a plugin.
-    files = [file for file in source.rglob("*") if file.is_file()]
-    for file in sorted(files, key=lambda file: (not file.name.endswith("_SHA256SUM"), file.name)):
-        place = target / file.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        file.replace(place)
 
 
 def _tail(done: Completed) -> list[str]:

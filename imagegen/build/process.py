@@ -74,8 +74,8 @@ class ProgramRunner(Protocol):
         """Run a program to its end."""
 
 
-class PackerStreamer(Protocol):
-    """The type of `stream` as `packer build` needs it, which a test may replace."""
+class ProgramStreamer(Protocol):
+    """The type of `stream`, which a test may replace. Several builds may call it at the same time."""
 
     def __call__(
         self,
@@ -85,12 +85,13 @@ class PackerStreamer(Protocol):
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        on_error_line: Callable[[str], None],
-        grace: Grace,
-        orphan: Orphan,
-        terminal: Terminal | None,
+        on_error_line: Callable[[str], None] | None = None,
+        watch: Callable[[], None] | None = None,
+        grace: Grace = SHORT_GRACE,
+        orphan: Orphan = _NOT_LOGGED,
+        terminal: Terminal | None = None,
     ) -> int:
-        """Run a program that may clean up, and handle its output line by line."""
+        """Run a program to its end, and handle its output line by line."""
 
 
 def run(

@@ -17,7 +17,7 @@ from typing import Final
 
 from imagegen.artifacts.connection import UnreachableError, read_starts
 from imagegen.artifacts.download import fetch
-from imagegen.build import pins
+from imagegen.build.toolchain import PACKER
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replace_folder
@@ -41,7 +41,7 @@ _HINT: Final = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class OfficialReleases:
     """HashiCorp's releases. Only those that the key with this fingerprint signed are used."""
 
@@ -58,7 +58,7 @@ class OfficialReleases:
         A wrong signature or checksum is a VerificationError.
         """
         archive = f"{system_name()}.zip"
-        with console.task(f"asking {HOST} for packer {pins.PACKER.version}", None):
+        with console.task(f"asking {HOST} for packer {PACKER.version}", None):
             # The archive is probed too: a web filter may pass texts and block programs.
             urls = [_url("SHA256SUMS"), _url("SHA256SUMS.sig"), _url(archive)]
             sums, signature, _ = read_starts(urls, _LARGEST_TEXT, environ=environ)
@@ -137,4 +137,4 @@ def _url(what: str) -> str:
 
 
 def _version() -> str:
-    return pins.PACKER.version.removeprefix("v")
+    return PACKER.version.removeprefix("v")

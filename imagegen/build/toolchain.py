@@ -1,11 +1,41 @@
-"""The result of `find_tools`: the paths of Packer and its plugins, and their environment. Values only."""
+"""Packer and its plugins: the versions that are needed, and those that were found. Values only."""
 
 import dataclasses
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
-from packaging.version import InvalidVersion, Version
+
+@dataclasses.dataclass(frozen=True)
+class Pin:
+    """One Go module that is built at one version."""
+
+    module: str
+    version: str
+    build_s: int
+    """How long it takes to build on two cores with an empty Go cache; measured."""
+    memory_gb: float
+    """What its build takes of memory at most; measured."""
+
+    @property
+    def name(self) -> str:
+        return self.module.rpartition("/")[2]
+
+
+@dataclasses.dataclass(frozen=True)
+class NeededPlugin:
+    """A plugin of Packer that a provider needs."""
+
+    name: str
+    lowest: str
+    """The lowest version that will do."""
+    pin: Pin
+
+    @property
+    def source(self) -> str:
+        """What it is called in `required_plugins` and in `packer plugins install`."""
+        return self.pin.module.replace("packer-plugin-", "")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,33 +55,14 @@ class Toolchain:
     plugins: Mapping[str, Plugin]
     environment: Mapping[str, str]
 
-    @property
-    def path_entry(self) -> Path:
-        """The folder to put first on PATH, so that `packer` is this one."""
-        return self.packer.parent
-
-
-def release(version: str) -> Version | None:
-    """The version of a release; None for anything else, because Packer's constraints reject a pre-release."""
-    try:
-        found = Version(version)
-    except InvalidVersion:
-        return None
-    return None if found.is_prerelease else found
-
-
-def is_at_least(version: str, lowest: str) -> bool:
-    """Whether `version` is a release not older than `lowest`."""
-    found = release(version)
-    return found is not None and found >= Version(lowest)
-
-
-def tool_exports(tools: Toolchain) -> dict[str, str]:
-    """The variables that make a plain `packer` use this toolchain. The caller extends PATH."""
-    return dict(tools.environment)
-
 
 def tool_exports_text(tools: Toolchain) -> str:
-    """The same variables and PATH as lines for a POSIX shell."""
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(tool_exports(tools).items())]
-    return "\n".join([*lines, f'export PATH={shlex.quote(str(tools.path_entry))}:"$PATH"']) + "\n"
+    """The variables that make a plain `packer` use this toolchain, and its PATH, as lines for a POSIX shell."""
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(tools.environment.items())]
+    return "\n".join([*lines, f'export PATH={shlex.quote(str(tools.packer.parent))}:"$PATH"']) + "\n"
+
+
+# `packer plugins install --path`, `packer validate` and the machine-readable output are as expected from here on.
+LOWEST_PACKER: Final = "1.14.0"
+
+PACKER: Final = Pin("github.com/hashicorp/packer", "v1.16.0", 260, 1.8)

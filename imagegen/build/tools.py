@@ -9,17 +9,16 @@ import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from imagegen.artifacts.connection import UnreachableError
-from imagegen.build import go_build, pins, plugins, process
-from imagegen.build.answer_cache import AnswerCache
+from imagegen.build import go_build, process
 from imagegen.build.folders import locked
-from imagegen.build.installed import PluginFolder, installed_plugins, packer_version
-from imagegen.build.pins import NeededPlugin
-from imagegen.build.process import ProgramRunner
+from imagegen.build.installed import AnswerCache, installed_plugins, is_at_least, packer_version
+from imagegen.build.plugins import ToolContext, install_released
+from imagegen.build.process import ProgramRunner, ProgramStreamer
 from imagegen.build.release import OfficialReleases
-from imagegen.build.toolchain import Toolchain, is_at_least
+from imagegen.build.toolchain import LOWEST_PACKER, NeededPlugin, Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import ToolError
 
@@ -29,16 +28,6 @@ _LOCK_WAIT_S: Final = 3600
 _OFFICIAL: Final = OfficialReleases()
 
 
-class Releases(Protocol):
-    """Where releases come from. Both methods raise UnreachableError, within seconds, where that fails."""
-
-    def check_reachable(self, environ: Mapping[str, str]) -> None:
-        """Check that releases can be downloaded."""
-
-    def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
-        """Put Packer at `binary`, in a folder of its own."""
-
-
 def find_tools(
     *,
     environ: Mapping[str, str],
@@ -46,14 +35,15 @@ def find_tools(
     build: bool = True,
     needed: Iterable[NeededPlugin],
     run: ProgramRunner = process.run,
-    stream: go_build.Stream = process.stream,
-    releases: Releases = _OFFICIAL,
+    stream: ProgramStreamer = process.stream,
+    releases: OfficialReleases = _OFFICIAL,
 ) -> Toolchain:
     """A Packer with every plugin of `needed`; otherwise a ToolError with the commands to run.
 
     What is missing is downloaded or built, unless `build` is false.
     """
-    search = _Search(environ, cache_folder(environ), tuple(needed), run)
+    context = ToolContext(environ, cache_folder(environ), console, run, stream)
+    search = _Search(context, tuple(needed))
     go = shutil.which("go", path=environ.get("PATH", ""))
     try:
         found = search.find()
@@ -61,11 +51,11 @@ def find_tools(
             if found.not_packer is not None:
                 console.warn(f"{'; '.join(found.faults)}; {found.tools.packer} is used instead")
             return found.tools
-        if not build or not search.can_be_provided():
+        if not build or not can_be_provided(search.needed):
             raise search.refusal(found, has_go=go is not None)
         for fault in found.faults:
             console.say(fault)
-        return _provide(search, releases, Path(go) if go else None, console, stream)
+        return _provide(search, releases, Path(go) if go else None)
     except TimeoutError as overdue:
         hint = "run this command yourself to see what it waits for"
         raise ToolError(str(overdue), hint=hint) from overdue
@@ -99,58 +89,50 @@ class _Found:
     """Why the download of what is missing failed."""
 
 
+@dataclasses.dataclass(frozen=True)
 class _Search:
     """Finds what is installed in one environment."""
 
-    def __init__(
-        self, environ: Mapping[str, str], cache: Path, needed: tuple[NeededPlugin, ...], run: ProgramRunner
-    ) -> None:
-        self.environ = environ
-        self.cache = cache
-        self.needed = needed
-        self.run = run
-        self._answers = AnswerCache(cache / "tools.json")
+    context: ToolContext
+    needed: tuple[NeededPlugin, ...]
 
     def find(self) -> _Found:
         """The first Packer that runs and is new enough, and the first plugin folder that has what is needed."""
-        seen = _Found(None, None, self.needed, ())
-        on_path = shutil.which("packer", path=self.environ.get("PATH", ""))
-        built = go_build.built_packer(self.cache)
-        if on_path is None:
-            seen = dataclasses.replace(seen, faults=("packer is not on PATH",))
-        candidates = [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]
-        for packer in candidates:
+        context = self.context
+        cache = AnswerCache(context.cache / "tools.json")
+        on_path = shutil.which("packer", path=context.environ.get("PATH", ""))
+        built = go_build.built_packer(context.cache)
+        seen = _Found(None, None, self.needed, () if on_path else ("packer is not on PATH",))
+        for packer in [*([Path(on_path)] if on_path else []), *([built] if built.is_file() else [])]:
             is_packer = False
             try:
-                version = packer_version(packer, environ=self.environ, run=self.run, cache=self._answers)
-                if version and is_at_least(version, pins.LOWEST_PACKER):
-                    return self._with_plugins(packer, version, seen)
+                version = packer_version(packer, environ=context.environ, run=context.run, cache=cache)
+                if is_at_least(version, LOWEST_PACKER):
+                    return self._with_plugins(packer, version, seen, cache)
                 is_packer = bool(version)
-                too_old = f"{packer} has version {version}; the lowest supported version is {pins.LOWEST_PACKER}"
+                too_old = f"{packer} has version {version}; the lowest supported version is {LOWEST_PACKER}"
                 fault = too_old if is_packer else f"{packer} is not HashiCorp's Packer"
-            except TimeoutError as overdue:
-                fault = str(overdue)
-            except ToolError as error:
-                fault = error.message
+            except (TimeoutError, ToolError) as error:
+                fault = str(error)
             not_packer = packer if not is_packer and packer != built else seen.not_packer
             seen = dataclasses.replace(seen, faults=(*seen.faults, fault), not_packer=not_packer)
         return seen
 
-    def _with_plugins(self, packer: Path, version: str, seen: _Found) -> _Found:
-        own = {**self.environ, "PACKER_PLUGIN_PATH": str(plugins.plugin_folder(self.cache))}
+    def _with_plugins(self, packer: Path, version: str, seen: _Found, cache: AnswerCache) -> _Found:
+        context = self.context
         missing: tuple[NeededPlugin, ...] = ()
-        for environ in (self.environ, own):
-            folder = installed_plugins(packer, environ=environ, run=self.run, cache=self._answers)
-            missing = tuple(plugin for plugin in self.needed if not _has(folder, plugin))
+        for environ in (context.environ, {**context.environ, "PACKER_PLUGIN_PATH": str(context.plugin_folder)}):
+            plugins = installed_plugins(packer, environ=environ, run=context.run, cache=cache)
+            missing = tuple(
+                plugin
+                for plugin in self.needed
+                if plugin.source not in plugins or not is_at_least(plugins[plugin.source].version, plugin.lowest)
+            )
             if not missing:
-                tools = self._toolchain(packer, version, folder)
+                tools = self._toolchain(packer, version, plugins)
                 return dataclasses.replace(seen, tools=tools, packer=packer, missing=())
         faults = [f"Packer finds no plugin {plugin.name} >= {plugin.lowest}" for plugin in missing]
         return dataclasses.replace(seen, packer=packer, missing=missing, faults=(*seen.faults, *faults))
-
-    def can_be_provided(self) -> bool:
-        """Whether imagegen can download or build what is missing."""
-        return can_be_provided(self.needed)
 
     def refusal(self, found: _Found, *, has_go: bool) -> ToolError:
         """The error that names what is missing, and the commands that install it."""
@@ -160,79 +142,74 @@ class _Search:
             commands.append(f"# remove {found.not_packer}, or put HashiCorp's Packer before it on PATH")
         if found.packer is None:
             commands.append(_packer_command())
-        elif found.packer == go_build.built_packer(self.cache):
-            place = shlex.quote(str(plugins.plugin_folder(self.cache)))
+        elif found.packer == go_build.built_packer(self.context.cache):
+            place = shlex.quote(str(self.context.plugin_folder))
             packer = f"PACKER_PLUGIN_PATH={place} {shlex.quote(str(found.packer))}"
         commands += [f"{packer} plugins install {plugin.source}" for plugin in found.missing]
-        hint = "run\n" + "\n".join(f"  {command}" for command in commands)
-        if not has_go and self.can_be_provided():
+        hint = "\n  ".join(["run", *commands])
+        if not has_go and can_be_provided(self.needed):
             hint += "\nor install Go (https://go.dev/doc/install) and run this again: imagegen then builds them itself"
         missing = "Packer is" if found.packer is None else "Packer plugins are"
         details = [*found.faults, *([found.obstacle] if found.obstacle else [])]
         return ToolError(f"{missing} missing or too old", hint=hint, details=details)
 
-    def _toolchain(self, packer: Path, version: str, folder: PluginFolder) -> Toolchain:
+    def _toolchain(self, packer: Path, version: str, plugins: Mapping[str, Plugin]) -> Toolchain:
+        root = next((plugin.path.parents[3] for plugin in plugins.values()), self.context.plugin_folder)
         environment = {
-            "PACKER_PLUGIN_PATH": str(folder.root or plugins.plugin_folder(self.cache)),
+            "PACKER_PLUGIN_PATH": str(root),
             # The user's Packer settings must not change a build.
-            "PACKER_CONFIG_DIR": str(self.cache / "packer-config"),
+            "PACKER_CONFIG_DIR": str(self.context.cache / "packer-config"),
             "CHECKPOINT_DISABLE": "1",
             "PACKER_NO_COLOR": "1",
         }
-        seen = {plugin.name: folder.plugins[plugin.source] for plugin in self.needed}
+        seen = {plugin.name: plugins[plugin.source] for plugin in self.needed}
         return Toolchain(packer, version, dict(sorted(seen.items())), environment)
 
 
-def _has(folder: PluginFolder, needed: NeededPlugin) -> bool:
-    plugin = folder.plugins.get(needed.source)
-    return plugin is not None and is_at_least(plugin.version, needed.lowest)
+def _provide(search: _Search, releases: OfficialReleases, go: Path | None) -> Toolchain:
+    context = search.context
 
-
-def _provide(
-    search: _Search, releases: Releases, go: Path | None, console: Console, stream: go_build.Stream
-) -> Toolchain:
     def waiting() -> None:
-        console.say("another run is downloading or building the tools; waiting for it to end")
+        context.console.say("another run is downloading or building the tools; waiting for it to end")
 
-    search.cache.mkdir(parents=True, exist_ok=True)
-    with locked(search.cache / "tools.lock", wait_s=_LOCK_WAIT_S, waiting=waiting):
-        go_build.remove_abandoned(search.cache)
+    with locked(context.cache / "tools.lock", wait_s=_LOCK_WAIT_S, waiting=waiting):
+        go_build.remove_abandoned(context.cache)
         # Searched again under the lock: the run that held it may have provided everything.
         found = search.find()
         if found.tools is None:
             try:
-                found = _download(search, found, releases, console)
+                found = _download(search, found, releases)
             except UnreachableError as error:
                 found = dataclasses.replace(search.find(), obstacle=str(error))
         if found.tools is None:
             if go is None:
                 raise search.refusal(found, has_go=False)
             if found.obstacle:
-                console.say(found.obstacle)
-            context = go_build.BuildContext(go, search.cache, search.environ, console, search.run, stream)
-            go_build.build(context, found.packer, found.missing)
+                context.console.say(found.obstacle)
+            go_build.build(context, go, found.packer, found.missing)
             found = search.find()
     if found.tools is None:
         raise ToolError("the tools that imagegen built cannot be used", details=found.faults)
     return found.tools
 
 
-def _download(search: _Search, found: _Found, releases: Releases, console: Console) -> _Found:
+def _download(search: _Search, found: _Found, releases: OfficialReleases) -> _Found:
+    context = search.context
     if found.packer is None:
-        binary = go_build.built_packer(search.cache)
-        releases.fetch_packer(binary, environ=search.environ, console=console)
+        binary = go_build.built_packer(context.cache)
+        releases.fetch_packer(binary, environ=context.environ, console=context.console)
         found = search.find()
     else:
         # Checked first, because Packer would retry for minutes.
-        releases.check_reachable(search.environ)
+        releases.check_reachable(context.environ)
     if found.packer is not None:
         for plugin in found.missing:
-            with console.task(f"downloading the plugin {plugin.name} {plugin.pin.version}", None):
-                plugins.install_released(plugin, packer=found.packer, context=search)
+            with context.console.task(f"downloading the plugin {plugin.name} {plugin.pin.version}", None):
+                install_released(plugin, packer=found.packer, context=context)
     return search.find()
 
 
 def _packer_command() -> str:
     if sys.platform == "darwin":
         return "brew install hashicorp/tap/packer"
-    return f"# install Packer {pins.LOWEST_PACKER} or newer: https://developer.hashicorp.com/packer/install"
+    return f"# install Packer {LOWEST_PACKER} or newer: https://developer.hashicorp.com/packer/install"

@@ -19,7 +19,7 @@ from imagegen.providers.tags import ImageTags
 if TYPE_CHECKING:
     import pydantic
 
-    from imagegen.build.pins import NeededPlugin
+    from imagegen.build.toolchain import NeededPlugin
     from imagegen.console import Console
     from imagegen.plan.model import BuildPlan
     from imagegen.settle.spec import Spec

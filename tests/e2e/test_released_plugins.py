@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import os
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.artifacts.connection import UnreachableError
-from imagegen.build import plugins, process
+from imagegen.build import process
+from imagegen.build.plugins import ToolContext, install_released
 from imagegen.build.release import HOST, system_name
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.build.process import ProgramRunner
-
 pytestmark = pytest.mark.e2e
 
 # Packer starts what it downloaded, to see that it is what it says.
@@ -35,13 +33,6 @@ PLUGIN = b"""#!/bin/sh
 echo '{"version":"1.4.5","sdk_version":"0.5.2","api_version":"x5.0","builders":[],"post_processors":[],\
 "provisioners":[],"datasources":[]}'
 """
-
-
-@dataclasses.dataclass
-class Shop:
-    cache: Path
-    environ: Mapping[str, str]
-    run: ProgramRunner = process.run
 
 
 def site(digest: str = "") -> dict[str, bytes]:
@@ -69,14 +60,15 @@ def install(files: Mapping[str, bytes], folder: Path) -> Path:
     cache.mkdir()
     github = {"api.github.com": lambda _: Response(404), "github.com": lambda _: Response(404)}
     with Network(folder / "network", hosts={HOST: answer, **github}) as network:
-        shop = Shop(cache, {"HOME": str(folder), "PATH": "/usr/bin:/bin", **network.environ})
-        plugins.install_released(PLUGINS["azure"], packer=packer, context=shop)
+        environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", **network.environ}
+        context = ToolContext(environ, cache, Console(sys.stderr, plain=True), process.run, process.stream)
+        install_released(PLUGINS["azure"], packer=packer, context=context)
     return cache
 
 
 def test_packer_downloads_a_plugin_into_the_cache(tmp_path: Path) -> None:
     cache = install(site(), tmp_path)
-    folder = plugins.plugin_folder(cache) / "github.com" / "hashicorp" / "azure"
+    folder = cache / "plugins" / "github.com" / "hashicorp" / "azure"
     name = f"packer-plugin-azure_v1.4.5_x5.0_{system_name()}"
     assert sorted(file.name for file in folder.iterdir()) == [name, f"{name}_SHA256SUM"]
     assert (folder / name).read_bytes() == PLUGIN

@@ -87,7 +87,7 @@ MAY_NAME: dict[str, set[str]] = {
     "rehearsal": {"steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
-EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.pins")}
+EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}
 
 MONOPOLIES = {
     "subprocess": {"imagegen.build.process"},
@@ -476,7 +476,7 @@ VIOLATIONS: dict[Rule, tuple[str, str]] = {
     long_functions: ("imagegen.plan.resolve", "def f() -> None:\n" + "    f()\n" * LONGEST_FUNCTION),
     raw_echoes: ("imagegen.cli.output", "def f(name: str) -> None:\n    click.echo(f'{name}')\n"),
     relative_imports: ("imagegen.plan.resolve", "from . import rules\n"),
-    own_writers: ("imagegen.build.answer_cache", "import tempfile\ntempfile.mkstemp()\n"),
+    own_writers: ("imagegen.build.installed", "import tempfile\ntempfile.mkstemp()\n"),
     lazy_imports: ("imagegen.build.tools", "def f() -> None:\n    import json\n"),
     processes: ("imagegen.rehearsal.rehearse", "import os\nos.kill(1, 9)\n"),
     clouds_names: ("imagegen.build.environment", "NAMES = ('AWS_PROFILE',)\n"),

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.artifacts.connection import UnreachableError
-from imagegen.build import go_build, pins
+from imagegen.build import go_build
 from imagegen.build.go_build import announcement
-from imagegen.build.installed import parse_plugins
+from imagegen.build.installed import is_at_least, parse_plugins
 from imagegen.build.process import Completed
-from imagegen.build.toolchain import Toolchain, is_at_least, tool_exports, tool_exports_text
+from imagegen.build.release import OfficialReleases
+from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
 from imagegen.build.tools import cache_folder, find_tools
 from imagegen.console import Console
 from imagegen.errors import ToolError, VerificationError
@@ -127,7 +128,8 @@ class Machine:
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        watch: Callable[[], None] | None,
+        watch: Callable[[], None] | None = None,
+        **_options: Any,  # noqa: ANN401 - those of programs that may clean up
     ) -> int:
         assert cwd is not None
         assert environ["GOWORK"] == "off"
@@ -157,16 +159,17 @@ class Machine:
         return 0
 
 
-class Releases:
+class Releases(OfficialReleases):
     """HashiCorp's releases, which are `here` or away."""
 
     def __init__(self, machine: Machine) -> None:
+        super().__init__()
         self.here = False
         self.asked = 0
-        self._machine = machine
+        self.machine = machine
 
     def check_reachable(self, environ: Mapping[str, str]) -> None:
-        assert environ == self._machine.environ
+        assert environ == self.machine.environ
         self.asked += 1
         if not self.here:
             raise UnreachableError("HashiCorp is away")
@@ -174,7 +177,7 @@ class Releases:
     def fetch_packer(self, binary: Path, *, environ: Mapping[str, str], console: Console) -> None:
         assert not console.quiet
         self.check_reachable(environ)
-        self._machine.program(binary, "Packer v1.16.0\n")
+        self.machine.program(binary, "Packer v1.16.0\n")
 
 
 @pytest.fixture
@@ -230,10 +233,7 @@ def test_a_plugin_of_the_same_name_from_another_owner_is_another_plugin() -> Non
     other = f"/home/me/.config/packer/plugins/github.com/somebody/azure/{name}"
     misplaced = f"/home/me/.config/packer/plugins/github.com/hashicorp/amazon/{name}"
     found = parse_plugins(f"{other}\n{misplaced}\n")
-    assert {source: plugin.version for source, plugin in found.plugins.items()} == {
-        "github.com/somebody/azure": "9.9.9"
-    }
-    assert found.root == Path("/home/me/.config/packer/plugins")
+    assert {source: plugin.version for source, plugin in found.items()} == {"github.com/somebody/azure": "9.9.9"}
 
 
 def test_what_is_remembered_is_not_believed_when_a_plugin_or_packer_changed(machine: Machine) -> None:
@@ -366,7 +366,7 @@ def test_what_takes_minutes_is_said_before(machine: Machine) -> None:
     ],
 )
 def test_only_what_is_missing_is_announced(with_packer: bool, names: tuple[str, ...], said: str) -> None:
-    jobs = [*([pins.PACKER] if with_packer else []), *(PLUGINS[name].pin for name in names)]
+    jobs = [*([PACKER] if with_packer else []), *(PLUGINS[name].pin for name in names)]
     assert announcement(with_packer, len(names), jobs) == said
 
 
@@ -593,7 +593,6 @@ def test_exports_are_quoted_for_a_shell() -> None:
     tools = Toolchain(
         Path("/my tools/packer"), "1.16.0", {}, {"PACKER_PLUGIN_PATH": "/it's", "CHECKPOINT_DISABLE": "1"}
     )
-    assert tool_exports(tools) == {"PACKER_PLUGIN_PATH": "/it's", "CHECKPOINT_DISABLE": "1"}
     assert tool_exports_text(tools).splitlines() == [
         "export CHECKPOINT_DISABLE=1",
         "export PACKER_PLUGIN_PATH='/it'\"'\"'s'",

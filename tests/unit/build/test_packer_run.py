@@ -14,6 +14,7 @@ from imagegen.build.output import BuildOutput
 from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.packer_output import BuildLog
 from imagegen.build.process import Completed, Terminal
+from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
 from imagegen.errors import BuildError, RefusedError
 from imagegen.providers.provider import provider
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imagegen.build.packer_output import OutputLine
-    from imagegen.build.supervisor import Grace, Orphan
 
 _TOOLS = Toolchain(Path("/t/packer"), "1.16.0", {}, {"CHECKPOINT_DISABLE": "1"})
 _TARGET = "amazon-ebs.image"
+_NEVER = Grace()
+_NOT_LOGGED = Orphan()
 
 
 class Deaf:
@@ -93,11 +95,13 @@ def build(
         cwd: Path | None,
         timeout: float,
         on_line: Callable[[str], None],
-        on_error_line: Callable[[str], None],
-        grace: Grace,
-        orphan: Orphan,
-        terminal: Terminal | None,
+        on_error_line: Callable[[str], None] | None = None,
+        watch: Callable[[], None] | None = None,
+        grace: Grace = _NEVER,
+        orphan: Orphan = _NOT_LOGGED,
+        terminal: Terminal | None = None,
     ) -> int:
+        assert (on_error_line is not None, watch) == (True, None)
         flags = ["-machine-readable", f"-on-error={on_error}", "-color=false"]
         assert (list(map(str, argv)), terminal) == (["/t/packer", "build", *flags, "."], None)
         assert (cwd, timeout, environ["PKR_VAR_a"]) == (tmp_path, 9, "1")
@@ -106,6 +110,7 @@ def build(
         assert [grace.deadline(0, heard) for heard in (0, 3600)] == [1200, 3900]
         assert (orphan.grace, orphan.log) == (grace, str(tmp_path / "logs" / "packer.log"))
         for line in errors:
+            assert on_error_line is not None
             on_error_line(line)
         for line in lines:
             on_line(line)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.build.spare_memory import spare_memory_gb
+from imagegen.build.go_build import spare_memory_gb
 
 if TYPE_CHECKING:
     from pathlib import Path
