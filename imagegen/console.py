@@ -85,24 +85,12 @@ class Console:
     @contextlib.contextmanager
     def task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
         """Show a task that takes time: a bar up to `total`, or a spinner. Yields a function that adds to its count."""
-        if self.quiet:
+        if self.quiet or self.plain:
+            began = time.monotonic()
+            self.say(f"{label} ...")
             yield _ignore_progress
-        elif self.plain:
-            with self._plain_task(label):
-                yield _ignore_progress
-        else:
-            with self._drawn_task(label, total) as advance:
-                yield advance
-
-    @contextlib.contextmanager
-    def _plain_task(self, label: str) -> Iterator[None]:
-        began = time.monotonic()
-        self.say(f"{label} ...")
-        yield
-        self.say(f"{label}: done in {seconds(time.monotonic() - began)}")
-
-    @contextlib.contextmanager
-    def _drawn_task(self, label: str, total: int | None) -> Iterator[Callable[[int], None]]:
+            self.say(f"{label}: done in {seconds(time.monotonic() - began)}")
+            return
         progress = self._join_progress()
         task = progress.add_task(one_line(label), total=total)
         try:
@@ -115,7 +103,15 @@ class Console:
         # Tasks that run at the same time share one drawing, because two would overwrite each other.
         with self._lock:
             if self._progress is None:
-                self._progress = self._new_progress()
+                self._progress = Progress(
+                    SpinnerColumn(),
+                    TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+                    BarColumn(bar_width=20),
+                    TimeElapsedColumn(),
+                    console=self.terminal,
+                    transient=True,
+                    expand=True,
+                )
                 self._progress.start()
             self._tasks += 1
             return self._progress
@@ -126,17 +122,6 @@ class Console:
             if self._tasks == 0 and self._progress is not None:
                 self._progress.stop()
                 self._progress = None
-
-    def _new_progress(self) -> Progress:
-        return Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
-            BarColumn(bar_width=20),
-            TimeElapsedColumn(),
-            console=self.terminal,
-            transient=True,
-            expand=True,
-        )
 
     def _line(self, text: str, *, style: str | None) -> None:
         stamp = time.strftime("%H:%M:%SZ ", time.gmtime(self._now())) if self.plain else ""

@@ -108,16 +108,19 @@ def write_tree(tree: Mapping[str, bytes], folder: Path) -> None:
     The new folder is complete before it replaces the old one. That takes two renames. Between them the folder is
     missing, but it never holds a mixture.
     """
-    paths = {key: _check_path(key) for key in tree}
-    if _has_exactly(folder, {path.as_posix(): tree[key] for key, path in paths.items()}):
+    for key in tree:
+        _check_path(key)
+    if _has_exactly(folder, tree):
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
         new = Path(temporary, "new")
         new.mkdir()
-        new.chmod(_FOLDER_MODE)
         for key, content in tree.items():
-            _write(new, paths[key], content)
+            (new / key).parent.mkdir(parents=True, exist_ok=True)
+            (new / key).write_bytes(content)
+        for path in (new, *new.rglob("*")):
+            path.chmod(_FOLDER_MODE if path.is_dir() else _FILE_MODE)
         replace_folder(new, folder, Path(temporary, "old"))
 
 
@@ -134,39 +137,19 @@ def replace_folder(new: Path, folder: Path, old: Path) -> None:
         raise
 
 
-def _check_path(key: str) -> PurePosixPath:
+def _check_path(key: str) -> None:
     path = PurePosixPath(key)
     plain = path.as_posix() == key and path.parts and not path.is_absolute()
     if not plain or ".." in path.parts or "\\" in key or "\0" in key:
         raise ValueError(f"not a valid path of a file in a tree: {key!r}")
-    return path
-
-
-def _write(root: Path, path: PurePosixPath, content: bytes) -> None:
-    folder = root
-    for part in path.parent.parts:
-        folder = folder / part
-        if not folder.is_dir():
-            folder.mkdir()
-            folder.chmod(_FOLDER_MODE)
-    file = folder / path.name
-    file.write_bytes(content)
-    file.chmod(_FILE_MODE)
 
 
 def _has_exactly(folder: Path, tree: Mapping[str, bytes]) -> bool:
-    if not folder.is_dir():
-        return False
-    seen = set()
-    for parent, folders, files in os.walk(folder):
-        here = Path(parent)
-        empty = not files and not folders and here != folder
-        if empty or any((here / name).is_symlink() for name in folders):
-            return False
-        for name in files:
-            file = here / name
-            key = file.relative_to(folder).as_posix()
-            if file.is_symlink() or key not in tree or file.read_bytes() != tree[key]:
-                return False
-            seen.add(key)
-    return seen == set(tree)
+    files = {folder / key: content for key, content in tree.items()}
+    folders = {parent for file in files for parent in file.relative_to(folder).parents}
+    found = set(folder.rglob("*"))
+    return (
+        {folder, *found} == {*files, *(folder / path for path in folders)}
+        and not any(path.is_symlink() for path in found)
+        and all(file.is_file() and file.read_bytes() == content for file, content in files.items())
+    )

@@ -15,7 +15,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final
 
 import pydantic
 
@@ -23,14 +23,9 @@ from imagegen.build.folders import lock_error
 from imagegen.errors import ToolError
 from imagegen.files import read_file
 
-if TYPE_CHECKING:
-    from pydantic import ConfigDict
-
 BUILT: Final = "built"
 LEFT: Final = "built, and left something"
 CLEANED: Final = "cleaned up"
-_FAILED: Final = "failed"
-_INTERRUPTED: Final = "interrupted"
 _MACHINE_ID: Final = Path("/etc/machine-id")
 # A run writes a few kilobytes.
 _LIMIT: Final = 1024 * 1024
@@ -40,7 +35,7 @@ _LIMIT: Final = 1024 * 1024
 class Entry:
     """What is known of a run before it makes anything. `place` is what its provider needs to find leftovers."""
 
-    __pydantic_config__: ClassVar[ConfigDict] = {"extra": "forbid", "strict": True}
+    __pydantic_config__: ClassVar[pydantic.ConfigDict] = {"extra": "forbid", "strict": True}
 
     run_id: str
     target: str
@@ -99,15 +94,19 @@ def recorded(folder: Path, entry: Entry, warn: Callable[[str], None]) -> Iterato
         _lock(handle, file, fcntl.LOCK_EX)
         _append(handle, {"event": "started", **dataclasses.asdict(entry)})
         _sync_folder(folder)
+        how = "failed"
         try:
             yield entry
+            how = BUILT
         except KeyboardInterrupt:
-            _end(handle, file, _INTERRUPTED, warn)
+            how = "interrupted"
             raise
-        except BaseException:
-            _end(handle, file, _FAILED, warn)
-            raise
-        _end(handle, file, BUILT, warn)
+        finally:
+            # A full disk must not hide the error that ended the run.
+            try:
+                _append(handle, {"event": "ended", "how": how})
+            except OSError as fault:
+                warn(f"{file} cannot be written, so the run is recorded without its end ({how}): {fault.strerror}")
 
 
 def file_of(folder: Path, run_id: str) -> Path:
@@ -115,13 +114,8 @@ def file_of(folder: Path, run_id: str) -> Path:
     return folder / f"{run_id}.jsonl"
 
 
-def close(run: RecordedRun, warn: Callable[[str], None]) -> None:
-    """Record that the run has left nothing, so that no later run looks again."""
-    add_end(run.file, CLEANED, warn)
-
-
 def add_end(file: Path, how: str, warn: Callable[[str], None]) -> None:
-    """Record how a run ended. The last entry counts."""
+    """Record how a run ended. The last entry counts. After CLEANED, no later run looks for leftovers again."""
     try:
         with file.open("ab") as handle:
             # The last line may be cut off: start a new one.
@@ -133,9 +127,8 @@ def add_end(file: Path, how: str, warn: Callable[[str], None]) -> None:
 
 def read_runs(out: Path, warn: Callable[[str], None]) -> list[RecordedRun]:
     """Every run below `out`, oldest first. A journal that cannot be read is skipped with a warning."""
-    files = sorted(out.glob("*/journal/*.jsonl"), key=lambda file: file.name)
     runs = []
-    for file in files:
+    for file in sorted(out.glob("*/journal/*.jsonl"), key=lambda file: file.name):
         try:
             runs.append(_read(file))
         except OSError as fault:
@@ -193,14 +186,6 @@ def _events(lines: Iterable[bytes]) -> Iterator[dict[str, object]]:
             event = json.loads(line)
             if isinstance(event, dict):
                 yield event
-
-
-def _end(handle: IO[bytes], file: Path, how: str, warn: Callable[[str], None]) -> None:
-    # A full disk must not hide the error that ended the run.
-    try:
-        _append(handle, {"event": "ended", "how": how})
-    except OSError as fault:
-        warn(f"{file} cannot be written, so the run is recorded without its end ({how}): {fault.strerror}")
 
 
 def _append(handle: IO[bytes], event: dict[str, object]) -> None:

@@ -54,49 +54,39 @@ def show_build(console: Console, target: str, *, drawn: bool = True) -> Iterator
             console.say(line)
 
 
-class _PackerSteps:
-    """Picks Packer's own steps out of the output. The guest's output looks the same, but comes only within phases."""
-
-    def __init__(self) -> None:
-        self._in_phase = False
-        self._last = ""
-
-    def show_event(self, event: GuestEvent) -> None:
-        if isinstance(event, PhaseEvent):
-            self._in_phase = event.status == "started"
-
-    def step(self, output: OutputLine) -> str:
-        """The step that Packer begins with this line, or an empty string."""
-        text = output.text.strip()
-        if self._in_phase or not output.target or not text or text == self._last or text.startswith(_NOISE):
-            return ""
-        self._last = text
-        return text
-
-
 class LineDisplay:
     """Prints a line for each phase, each resource that was not ok, and each of Packer's steps."""
 
     def __init__(self, console: Console, target: str) -> None:
         self._console = console
         self._target = target
-        self._packer_steps = _PackerSteps()
+        self._in_phase = False
+        self._last_step = ""
 
     def show_event(self, event: GuestEvent) -> None:
-        self._packer_steps.show_event(event)
+        if isinstance(event, PhaseEvent):
+            self._in_phase = event.status == "started"
+        self._add_event(event)
+
+    def show_output(self, output: OutputLine) -> None:
+        # The guest's output looks like Packer's own steps, but comes only within phases.
+        step = output.text.strip()
+        if step and output.target and not self._in_phase and step != self._last_step and not step.startswith(_NOISE):
+            self._last_step = step
+            self._add_step(step)
+
+    def warn(self, text: str) -> None:
+        self._console.warn(f"{self._target}  {text}")
+
+    def _add_event(self, event: GuestEvent) -> None:
         text = describe(event)
         if isinstance(event, BrokenEvent):
             self.warn(text)
         elif text:
             self._console.say(f"{self._target}  {text}")
 
-    def show_output(self, output: OutputLine) -> None:
-        step = self._packer_steps.step(output)
-        if step:
-            self._console.say(f"{self._target}  packer  {step}")
-
-    def warn(self, text: str) -> None:
-        self._console.warn(f"{self._target}  {text}")
+    def _add_step(self, step: str) -> None:
+        self._console.say(f"{self._target}  packer  {step}")
 
 
 def describe(event: GuestEvent) -> str:
@@ -106,7 +96,8 @@ def describe(event: GuestEvent) -> str:
             return f"{event.phase}  {counted(event.resources, 'resource')}"
         case PhaseEvent(status="finished"):
             restart = ", restart needed" if event.restart else ""
-            return f"{event.phase}  finished: {_counts(event)}{restart}  {_duration(event.ms)}"
+            counts = f"{event.changed} changed, {event.resources - event.changed} ok"
+            return f"{event.phase}  finished: {counts}{restart}  {_duration(event.ms)}"
         case PhaseEvent():
             return f"{event.phase}  failed: {event.reason}  {_duration(event.ms)}"
         case ArtifactEvent(status="fetching"):
@@ -146,35 +137,25 @@ class _Phase:
     began: float = dataclasses.field(default_factory=time.monotonic)
 
 
-class LiveDisplay:
+class LiveDisplay(LineDisplay):
     """Draws phases with their counts, the current step and the time. Failures and warnings stay above the drawing."""
 
     def __init__(self, console: Console, target: str) -> None:
-        self._console = console
-        self._target = target
-        self._packer_steps = _PackerSteps()
+        super().__init__(console, target)
         self._phases: dict[str, _Phase] = {}
         self._current = "starting Packer"
         self._began = time.monotonic()
         self._lock = threading.Lock()
 
-    def show_event(self, event: GuestEvent) -> None:
-        self._packer_steps.show_event(event)
+    def _add_event(self, event: GuestEvent) -> None:
         with self._lock:
             self._update(event)
-        if isinstance(event, BrokenEvent):
-            self.warn(describe(event))
-        elif isinstance(event, (ResourceEvent, PhaseEvent)) and event.status in _BAD:
-            self._console.say(f"{self._target}  {describe(event)}")
+        if isinstance(event, BrokenEvent) or (isinstance(event, PhaseEvent | ResourceEvent) and event.status in _BAD):
+            super()._add_event(event)
 
-    def show_output(self, output: OutputLine) -> None:
-        step = self._packer_steps.step(output)
-        if step:
-            with self._lock:
-                self._current = f"packer: {step}"
-
-    def warn(self, text: str) -> None:
-        self._console.warn(f"{self._target}  {text}")
+    def _add_step(self, step: str) -> None:
+        with self._lock:
+            self._current = f"packer: {step}"
 
     def drawing(self) -> RenderableType:
         """The drawing. Each row is cut to the terminal's width."""
@@ -225,10 +206,6 @@ def _phase_text(phase: _Phase) -> str:
     restart = ", restart needed" if phase.restart else ""
     done = f"{phase.done}/{phase.resources}" if phase.status == "started" else phase.status
     return f"{phase.name}  {done}, {phase.changed} changed{bad}{restart}  {took}"
-
-
-def _counts(event: PhaseEvent) -> str:
-    return f"{event.changed} changed, {event.resources - event.changed} ok"
 
 
 def _duration(ms: int) -> str:

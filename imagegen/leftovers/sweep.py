@@ -115,7 +115,7 @@ class Swept:
             is_past = until is not None and until <= now
             is_clean = place_of(dead).key in searched and dead.entry.run_id not in left
             if dead.may_have_left_something and is_past and is_clean:
-                journal.close(dead, console.warn)
+                journal.add_end(dead.file, journal.CLEANED, console.warn)
 
 
 def configured_place(target: str, settings: TargetSettings, run: RunFacts) -> Place:

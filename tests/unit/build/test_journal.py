@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build import journal
-from imagegen.build.journal import Entry, close, read_runs, recorded
+from imagegen.build.journal import CLEANED, Entry, add_end, read_runs, recorded
 from imagegen.errors import ToolError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def test_a_run_that_was_killed_is_dead_whatever_its_last_line(tmp_path: Path, en
     [run] = read_runs(tmp_path, pytest.fail)
     assert (run.file, run.is_here, run.is_alive, run.ended) == (file, True, False, "")
     assert run.may_have_left_something
-    close(run, pytest.fail)
+    add_end(run.file, CLEANED, pytest.fail)
     [run] = read_runs(tmp_path, pytest.fail)
     assert (run.ended, run.may_have_left_something) == ("cleaned up", False)
 

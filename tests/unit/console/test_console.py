@@ -3,15 +3,12 @@ from __future__ import annotations
 import io
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
+import rich.progress
 
 from imagegen.console import Console, make_console, seconds
 from imagegen.lines import counted
-
-if TYPE_CHECKING:
-    import rich.progress
 
 
 def _at_noon() -> float:
@@ -74,13 +71,13 @@ def test_a_plain_task_that_fails_does_not_say_done() -> None:
 def test_drawn_tasks_of_several_threads_share_one_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(io.StringIO(), plain=False, width=80)
     made: list[rich.progress.Progress] = []
-    make = console._new_progress
+    start = rich.progress.Progress.start
 
-    def remembered() -> rich.progress.Progress:
-        made.append(make())
-        return made[-1]
+    def remembered(progress: rich.progress.Progress) -> None:
+        made.append(progress)
+        start(progress)
 
-    monkeypatch.setattr(console, "_new_progress", remembered)
+    monkeypatch.setattr(rich.progress.Progress, "start", remembered)
     inside = threading.Barrier(3, timeout=10)
 
     def work() -> None:

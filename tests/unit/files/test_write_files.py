@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen import files
 from imagegen.files import replacing, write_file, write_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TREE = {"build.pkr.hcl": b"build {}\n", "guest/kinds/acl.ps1": b"\xef\xbb\xbf# acl", "guest/empty": b""}
+
+
+def turned(file: Path, into: Callable[[Path], None]) -> None:
+    """Something else where the file was."""
+    file.unlink()
+    into(file)
 
 
 def held(folder: Path) -> dict[str, bytes]:
@@ -54,10 +60,17 @@ def test_what_the_tree_does_not_hold_disappears(tmp_path: Path, stray: str) -> N
     [
         lambda folder: (folder / "guest" / "nothing").mkdir(),
         lambda folder: (folder / "link").symlink_to(folder.parent),
+        lambda folder: os.mkfifo(folder / "pipe"),
+        lambda folder: turned(folder / "guest/empty", Path.mkdir),
+        lambda folder: turned(folder / "guest/empty", os.mkfifo),
+        lambda folder: ((folder / "guest").rename(folder.parent / "g"), (folder / "guest").symlink_to("../g")),
         lambda folder: (folder / "guest" / "empty").unlink(),
         lambda folder: (folder / "build.pkr.hcl").write_bytes(b"edited"),
     ],
-    ids=["an empty folder", "a link", "a missing file", "an edited file"],
+    ids=[
+        *("an empty folder", "a link", "a pipe", "a folder for a file", "a pipe for a file", "a link for a folder"),
+        *("a missing file", "an edited file"),
+    ],
 )
 def test_a_folder_that_differs_is_made_right(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     folder = tmp_path / "tree"
@@ -83,10 +96,10 @@ def test_the_old_tree_stays_when_the_new_one_cannot_be_finished(
     folder = tmp_path / "tree"
     write_tree(_TREE, folder)
 
-    def full(_root: Path, _path: object, _content: bytes) -> None:
+    def full(_path: Path, _content: bytes) -> None:
         raise OSError("no space")
 
-    monkeypatch.setattr(files, "_write", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="no space"):
         write_tree({"other": b""}, folder)
     assert held(folder) == _TREE
