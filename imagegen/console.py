@@ -15,8 +15,6 @@ from rich.table import Column
 
 from imagegen.lines import one_line
 
-Now = Callable[[], float]
-
 
 def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
     """The console of a run. Without `plain` it is plain unless standard error is a terminal."""
@@ -45,25 +43,22 @@ class Console:
     """
 
     def __init__(
-        self, stream: TextIO, *, plain: bool, quiet: bool = False, width: int | None = None, now: Now = time.time
+        self,
+        stream: TextIO,
+        *,
+        plain: bool,
+        quiet: bool = False,
+        width: int | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.plain = plain
         self.quiet = quiet
         self._stream = stream
-        self._width = width
         self._now = now
-        self._rich: rich.console.Console | None = None
-        self._progress: Progress | None = None
-        self._tasks = 0
-        self._lock = threading.RLock()
-
-    @property
-    def terminal(self) -> rich.console.Console:
+        self.terminal = rich.console.Console(file=stream, width=width, highlight=False)
         """The terminal, for displays that draw on it."""
-        with self._lock:
-            if self._rich is None:
-                self._rich = rich.console.Console(file=self._stream, width=self._width, highlight=False)
-            return self._rich
+        self._progress: Progress | None = None
+        self._lock = threading.RLock()
 
     def say(self, text: str) -> None:
         """Print a message, unless the console is quiet."""
@@ -88,40 +83,34 @@ class Console:
         if self.quiet or self.plain:
             began = time.monotonic()
             self.say(f"{label} ...")
-            yield _ignore_progress
+            yield lambda _count: None
             self.say(f"{label}: done in {seconds(time.monotonic() - began)}")
             return
-        progress = self._join_progress()
-        task = progress.add_task(one_line(label), total=total)
+        # Tasks that run at the same time share one drawing, because two would overwrite each other.
+        with self._lock:
+            progress = self._progress = self._progress or self._started_progress()
+            task = progress.add_task(one_line(label), total=total)
         try:
             yield lambda count: progress.advance(task, count)
         finally:
-            progress.remove_task(task)
-            self._leave_progress()
+            with self._lock:
+                progress.remove_task(task)
+                if not progress.tasks:
+                    progress.stop()
+                    self._progress = None
 
-    def _join_progress(self) -> Progress:
-        # Tasks that run at the same time share one drawing, because two would overwrite each other.
-        with self._lock:
-            if self._progress is None:
-                self._progress = Progress(
-                    SpinnerColumn(),
-                    TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
-                    BarColumn(bar_width=20),
-                    TimeElapsedColumn(),
-                    console=self.terminal,
-                    transient=True,
-                    expand=True,
-                )
-                self._progress.start()
-            self._tasks += 1
-            return self._progress
-
-    def _leave_progress(self) -> None:
-        with self._lock:
-            self._tasks -= 1
-            if self._tasks == 0 and self._progress is not None:
-                self._progress.stop()
-                self._progress = None
+    def _started_progress(self) -> Progress:
+        progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False, table_column=Column(ratio=1, no_wrap=True)),
+            BarColumn(bar_width=20),
+            TimeElapsedColumn(),
+            console=self.terminal,
+            transient=True,
+            expand=True,
+        )
+        progress.start()
+        return progress
 
     def _line(self, text: str, *, style: str | None) -> None:
         stamp = time.strftime("%H:%M:%SZ ", time.gmtime(self._now())) if self.plain else ""
@@ -135,7 +124,3 @@ class Console:
                 self._stream.flush()
         else:
             self.terminal.print(line, style=style, markup=False, emoji=False, soft_wrap=True)
-
-
-def _ignore_progress(_count: int) -> None:
-    """Where progress is not shown."""

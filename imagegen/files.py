@@ -1,11 +1,14 @@
-"""Reads files that a user names, within limits, and replaces files and folders in one step.
+"""Reads files that a user names, within limits; replaces files and folders in one step; makes folders for one run.
 
 A user's path may lead to an endless device, a pipe without a writer, or a file larger than the memory."""
 
 import contextlib
+import fcntl
 import os
+import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
@@ -14,7 +17,9 @@ from imagegen.errors import ConfigError, ImagegenError
 
 _FILE_MODE: Final = 0o644
 _FOLDER_MODE: Final = 0o755
-_CHUNK: Final = 1024 * 1024
+_HELD: Final = ".held"
+# A run locks its folder within milliseconds after it made it.
+_SURELY_ABANDONED_S: Final = 3600
 
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
@@ -43,17 +48,15 @@ def read_file(
     try:
         # Without O_NONBLOCK, opening a pipe waits for its writer.
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            return _read(handle, file, limit, error)
+        finally:
+            os.close(handle)
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as failed:
         # A name with a null character is a ValueError.
         raise error(f"{file} cannot be read: {getattr(failed, 'strerror', failed)}") from None
-    try:
-        return _read(handle, file, limit, error)
-    except OSError as failed:
-        raise error(f"{file} cannot be read: {failed.strerror}") from None
-    finally:
-        os.close(handle)
 
 
 def _read(handle: int, file: str, limit: int, error: type[ImagegenError]) -> bytes:
@@ -63,13 +66,12 @@ def _read(handle: int, file: str, limit: int, error: type[ImagegenError]) -> byt
         raise error(f"{file} is {kind}, not a regular file", hint="give the path of a regular file")
     if status.st_size > limit:
         raise _too_large(file, f"{status.st_size}", limit, error)
-    data = bytearray()
+    with os.fdopen(handle, "rb", closefd=False) as opened:
+        data = opened.read(limit + 1)
     # The kernel reports size 0 for files that it generates, and a file may grow while it is read.
-    while chunk := os.read(handle, min(_CHUNK, limit + 1 - len(data))):
-        data += chunk
-        if len(data) > limit:
-            raise _too_large(file, f"more than {limit}", limit, error)
-    return bytes(data)
+    if len(data) > limit:
+        raise _too_large(file, f"more than {limit}", limit, error)
+    return data
 
 
 def _too_large(file: str, size: str, limit: int, error: type[ImagegenError]) -> ImagegenError:
@@ -153,3 +155,35 @@ def _has_exactly(folder: Path, tree: Mapping[str, bytes]) -> bool:
         and not any(path.is_symlink() for path in found)
         and all(file.is_file() and file.read_bytes() == content for file, content in files.items())
     )
+
+
+@contextlib.contextmanager
+def scratch_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """A new folder below `parent`, removed at the end. Also removes the folders of killed runs with this prefix."""
+    _remove_abandoned(parent, prefix)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name:
+        folder = Path(name)
+        making = folder / f"{_HELD}.new"
+        with making.open("wb") as handle:
+            # Locked before the rename, so the file never has its name without the lock. The lock ends with the process.
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            making.rename(folder / _HELD)
+            yield folder
+
+
+def _remove_abandoned(parent: Path, prefix: str) -> None:
+    for folder in parent.glob(f"{prefix}*"):
+        # Another run may be removing the folder too, or may still use it.
+        with contextlib.suppress(FileNotFoundError, BlockingIOError):
+            status = folder.lstat()
+            # Other users may share the folder for temporary files.
+            if status.st_uid != os.getuid() or not folder.is_dir() or folder.is_symlink():
+                continue
+            held = folder / _HELD
+            if held.exists():
+                with held.open("rb") as handle:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    shutil.rmtree(folder)
+            elif time.time() - status.st_mtime > _SURELY_ABANDONED_S:
+                # The run was killed while it made the folder.
+                shutil.rmtree(folder)

@@ -17,8 +17,8 @@ from imagegen.artifacts.download import fetch
 from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ImagegenError, VerificationError
+from imagegen.files import scratch_folder
 from imagegen.lines import counted
-from imagegen.scratch import scratch_folder
 from imagegen.waiting import as_finished
 
 if TYPE_CHECKING:

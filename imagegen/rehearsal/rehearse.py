@@ -24,13 +24,13 @@ from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
+from imagegen.files import scratch_folder
 from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.selection import SelectedFaults
 from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
 from imagegen.rehearsal.sandbox import Sandbox
-from imagegen.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

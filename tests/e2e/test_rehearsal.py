@@ -23,9 +23,9 @@ import pytest
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import process
 from imagegen.errors import ExitCode
+from imagegen.files import scratch_folder
 from imagegen.rehearsal import rehearse
 from imagegen.rehearsal.clouds.aws.cloud import Aws
-from imagegen.scratch import scratch_folder
 from tests.conftest import load_today
 from tests.e2e.rehearsal_support import (
     CONFIG,

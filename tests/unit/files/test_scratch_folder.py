@@ -6,7 +6,7 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from imagegen.scratch import scratch_folder
+from imagegen.files import scratch_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
