@@ -23,8 +23,7 @@ from imagegen.plan.sourcing import refused_hosts
 from imagegen.rules.judge import broken_rules
 from imagegen.rules.unimplemented import find_unimplemented
 from imagegen.rules.unimplemented import override_names as unimplemented_overrides
-from imagegen.settle.settle import settle_targets
-from imagegen.settle.spec import Spec
+from imagegen.settle.spec import Spec, settle_targets
 from imagegen.steps import discover
 from imagegen.steps.model import Step
 

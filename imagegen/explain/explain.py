@@ -11,8 +11,7 @@ from imagegen.documents.problems import closest, nearest
 from imagegen.documents.yaml import YamlPath, dotted
 from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps
-from imagegen.settle.settle import FACTS
-from imagegen.settle.spec import Origin, Spec
+from imagegen.settle.spec import FACTS, Origin, Spec
 from imagegen.steps.evaluate import EvaluatedStep
 from imagegen.steps.model import Step
 

@@ -1,20 +1,29 @@
-"""The settled spec of one target. Steps, rules, providers and explain read it. Pure data."""
+"""The settled spec of one target, and how it is made. Steps, rules, providers and explain read it.
+
+Only this module chooses between a config's value and the catalogue's. Reads nothing but the catalogue. It never fails:
+if the catalogue does not know a version, the values that depend on it are None, and a rule rejects the config."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from imagegen.catalog.facts import JsonObject, find_row, numbers, provider_text, sources, table
+
 if TYPE_CHECKING:
+    import pydantic
+
     from imagegen.config.model import ImageConfig
     from imagegen.documents.yaml import Document, YamlPath
     from imagegen.providers.settings import TargetSettings
 
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
+Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
+FACTS = "facts"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,3 +123,139 @@ class Spec(Generic[S]):
             return Origin("file" if place.line else "set", str(place))
         known = self.catalogue.get(path)
         return known.origin if known is not None and known.value is not None else Origin("default")
+
+
+def settle_targets(config: ImageConfig, document: Document) -> dict[str, Spec]:
+    """The spec of each target, by the target's name."""
+    return {target: settle(config, document, target) for target in config.targets.named()}
+
+
+def settle(config: ImageConfig, document: Document, target: str) -> Spec:
+    """The spec of one target of the config."""
+    settings = config.targets.named()[target]
+    found = (
+        *_windows(config, target),
+        *_kubernetes(config),
+        *_containerd(config),
+        *_network(config),
+        *_first_boot(config, settings.provider),
+    )
+    values = {value.path: value for value in found}
+    settled = _fill(config, {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")})
+    return Spec(
+        target=target,
+        provider=settings.provider,
+        config=settled,
+        settings=settings,
+        facts=Facts(**{str(path[1]): value.value for path, value in values.items() if path[0] == FACTS}),
+        plugins=tuple(getattr(settled.cloudbase_init.plugins, settings.provider)),
+        metadata_services=tuple(getattr(settled.cloudbase_init.metadata_services, settings.provider)),
+        offered_image=values["targets", target, "base_image"].value or {},
+        document=document,
+        catalogue=values,
+    )
+
+
+def _fill(section: Model, values: Mapping[YamlPath, object]) -> Model:
+    """Set the values whose keys the config leaves out. Paths begin at the section."""
+    changed = {}
+    for name in dict.fromkeys(str(path[0]) for path in values):
+        inner = {path[1:]: value for path, value in values.items() if path[0] == name}
+        have = getattr(section, name)
+        if have is None or () not in inner:
+            changed[name] = inner.get(()) if have is None else _fill(have, inner)
+    # A value that stays None is not set: explain tells values that were set from defaults.
+    return section.model_copy(update={name: value for name, value in changed.items() if value is not None})
+
+
+def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
+    release, settings = config.windows.release, config.targets.named()[target]
+    row: JsonObject = table("windows")["releases"].get(release, {})
+    rows: list[JsonObject] = row.get("hot_fixes", [])
+    fixes = tuple(HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows)
+    origin = _origin("windows", release, row.get("source"))
+    yield _fact("windows_build", row.get("build"), origin, "The build number of Windows that the base image must have.")
+    origin = _origin("windows", release, rows[0]["source"] if rows else None)
+    yield _fact("hot_fixes", fixes, origin, "Registry values that this Windows release needs for containers.")
+    image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
+    if "sku" in image:
+        named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
+    else:
+        named = {"name": image.get("name")}
+    offered = None if None in named.values() else named
+    yield CatalogueValue(("targets", target, "base_image"), offered, _origin("windows", release, image.get("source")))
+
+
+def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
+    row, origin = _row("kubernetes", "minors", config.kubernetes.version)
+    pause, pause_origin = row.get("pause"), origin
+    release: JsonObject = table("windows")["releases"].get(config.windows.release, {})
+    least = release.get("pause_at_least")
+    if pause and least and numbers(least) > numbers(pause.rpartition(":")[2]):
+        # The pause image of this Kubernetes minor has no layer for this Windows release.
+        pause = f"{pause.rpartition(':')[0]}:{least}"
+        pause_origin = _origin("windows", config.windows.release, release["source"])
+    yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
+    yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
+    yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
+    yield _since("kubelet_log_rotates", config, "log_rotation", "Whether kube-log-runner can rotate kubelet's log.")
+
+
+def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
+    containerd = config.runtime.containerd
+    row, origin = _row("containerd", "lines", containerd.version if containerd else "")
+    version, bin_dirs = row.get("config_version"), row.get("cni_bin_dirs")
+    yield _fact("containerd_config_version", version, origin, "The schema version of containerd's configuration file.")
+    yield _fact(
+        "containerd_cni_bin_dirs", bin_dirs, origin, "Whether that file can name several folders of CNI plugins."
+    )
+
+
+def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
+    if plugin := table("cni")["plugins"].get(config.cni.plugin):
+        origin = _origin("cni", config.cni.plugin, plugin["source"])
+        yield CatalogueValue(("cni", "version"), plugin["newest"], origin)
+        yield CatalogueValue(("cni", "mode"), plugin.get("default_mode"), origin)
+
+
+def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
+    cloudbase = table("cloudbase-init")
+    cloud = cloudbase["clouds"][provider]
+    origin = _origin("cloudbase-init", provider, cloud["source"])
+    yield CatalogueValue(("cloudbase_init", "plugins", provider), cloud["plugins"], origin)
+    yield CatalogueValue(("cloudbase_init", "metadata_services", provider), [cloud["metadata_service"]], origin)
+    agent = table("machines").get("first_boot_agent", {}).get(provider)
+    # The step's template ends the last line.
+    found = agent and AgentConfig(agent["path"], provider_text(provider, agent["file"]).removesuffix("\n"))
+    origin = _origin("machines", provider, agent["source"] if agent else None)
+    yield _fact("first_boot_agent", found, origin, "The configuration of the agent on the cloud's base images.")
+    version, source = config.cloudbase_init.version, cloudbase["source"]["product"]
+    yield _fact(
+        "cloudbase_init_product",
+        cloudbase["product"].format(version=version),
+        _origin("cloudbase-init", version, source),
+        "The name under which Windows lists cloudbase-init.",
+    )
+
+
+def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
+    """The row for a version, and its origin; an empty row if the catalogue does not know the version."""
+    found = find_row(table(name)[rows], version)
+    return (found.row, _origin(name, found.minor, found.row["source"])) if found else ({}, Origin("catalogue", name))
+
+
+def _since(name: str, config: ImageConfig, what: str, description: str) -> CatalogueValue:
+    """Whether this Kubernetes minor is one of those that can do something, which begin with a row of the catalogue."""
+    row = table("kubernetes")["since"][what]
+    can = numbers(config.kubernetes.version) >= numbers(row["minor"])
+    return _fact(name, can, _origin("kubernetes", f"since {row['minor']}", row["source"]), description)
+
+
+def _fact(name: str, value: object, origin: Origin, description: str) -> CatalogueValue:
+    return CatalogueValue((FACTS, name), value, origin, description)
+
+
+def _origin(name: str, row: str, source: str | None) -> Origin:
+    """The origin of a value in a table's row, with the source of the row."""
+    said = sources(name)[source] if source else {"from": "", "read": ""}
+    return Origin("catalogue", f"{name} {row}", said["from"], said["read"])

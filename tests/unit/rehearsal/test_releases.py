@@ -15,7 +15,7 @@ from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document, read_yaml
 from imagegen.plan.context import artifact_requests, evaluate_steps
 from imagegen.rehearsal.releases import Release, Releases, catalogued_releases, fill_version
-from imagegen.settle.settle import settle
+from imagegen.settle.spec import settle
 from imagegen.steps.discover import load_steps
 
 STEPS = load_steps(contents.SHIPPED.step_roots)

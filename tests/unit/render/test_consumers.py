@@ -19,7 +19,7 @@ from imagegen.catalog.facts import paths, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.plan.context import evaluate_steps
-from imagegen.settle.settle import settle
+from imagegen.settle.spec import settle
 from imagegen.steps.discover import load_steps
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from imagegen.config.model import ImageConfig
 from imagegen.contents import ROLES
 from imagegen.documents.yaml import Document
 from imagegen.rules.unimplemented import RULE, features, find_unimplemented, override_names
-from imagegen.settle.settle import settle_targets
+from imagegen.settle.spec import settle_targets
 
 PATHS = {key.path.replace("[]", "") for key in keys()}
 ROWS = [(name, asked_by) for name, feature in features().items() for asked_by in feature["asked_by"]]

@@ -10,8 +10,7 @@ from imagegen.catalog.facts import numbers, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.providers.registry import PROVIDERS
-from imagegen.settle.settle import settle
-from imagegen.settle.spec import HotFix
+from imagegen.settle.spec import HotFix, settle
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath

@@ -11,7 +11,7 @@ from imagegen.catalog.facts import paths
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.plan.context import evaluate_steps
-from imagegen.settle.settle import settle
+from imagegen.settle.spec import settle
 from imagegen.steps.discover import load_steps
 
 STEPS = load_steps(contents.SHIPPED.step_roots)

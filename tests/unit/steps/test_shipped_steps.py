@@ -18,7 +18,7 @@ from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
-from imagegen.settle.settle import settle
+from imagegen.settle.spec import settle
 from imagegen.steps.discover import load_steps, override_names
 from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
 
