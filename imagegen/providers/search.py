@@ -23,10 +23,10 @@ class Search:
     _faults: list[ImagegenError] = dataclasses.field(default_factory=list)
     _is_over: bool = False
 
-    def collect(self, what: str, look: Callable[[], Iterable[Leftover]]) -> bool:
-        """Add the leftovers of one list, and return whether it was read to its end."""
+    def collect(self, what: str, look: Callable[[], Iterable[Leftover]]) -> None:
+        """Add the leftovers of one list."""
         if self._is_over:
-            return False
+            return
         try:
             with self.explain_errors(f"looking for {what}"):
                 for leftover in look():
@@ -34,8 +34,6 @@ class Search:
         except ImagegenError as fault:
             self._faults.append(fault)
             self._is_over = isinstance(fault, ConfigError) or not self.is_answer(fault.__cause__)
-            return False
-        return True
 
     @property
     def remains(self) -> Remains:

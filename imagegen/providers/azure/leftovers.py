@@ -11,20 +11,17 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
-
-import pydantic
+from typing import TYPE_CHECKING, Any, Final
 
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import Leftover, Remains
 from imagegen.providers.azure import gallery
 from imagegen.providers.azure.client import Arm
 from imagegen.providers.azure.failures import explain_errors, first_line, is_answer_from_azure, reject_web_page
-from imagegen.providers.azure.settings import Auth
+from imagegen.providers.azure.settings import Place
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
 from imagegen.providers.waiting import Clock, wait_for
-from imagegen.resources.model import Strict
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -72,28 +69,6 @@ _SECRET_NAME: Final = re.compile(
     r"imagegen-(?P<run>(?P<began>[0-9]{8}t[0-9]{6}z)-(?:[0-9a-f]{6}|packer))(?:-[0-9a-f-]{36})?"
 )
 
-# Names become parts of a URL path.
-_UrlPart = Annotated[str, pydantic.Field(pattern=r"^[\w().-]{1,128}$")]
-
-
-class PlaceAuth(Auth):
-    """The sign-in, with its subscription."""
-
-    subscription_id: _UrlPart
-
-
-class Place(Strict):
-    """Where builds create resources, as a journal records it: the subscription, their resource group, the gallery."""
-
-    auth: PlaceAuth
-    location: _UrlPart
-    build_resource_group: _UrlPart | None
-    resource_group: _UrlPart
-    gallery: _UrlPart
-    definition: _UrlPart
-    key_vault: _UrlPart | None = None
-    """None in journals of earlier versions."""
-
 
 def find(arm: Arm, compute: ComputeManagementClient, place: Place) -> Remains:
     """Find all temporary resources of builds, in the order of removal."""
@@ -122,7 +97,10 @@ def _search(arm: Arm) -> Search:
 
 
 def _search_group(search: Search, arm: Arm, group: str, name: str) -> None:
-    """Find the resources in a group, then the deployments: these go last, because only they identify the disks."""
+    """Find the resources in a group, then the deployments: these go last, because only they identify the disks.
+
+    Where the resources cannot be listed, no deployment is returned.
+    """
     deployments: list[_Deployment] = []
 
     def list_deployments() -> Iterator[Leftover]:
@@ -131,8 +109,10 @@ def _search_group(search: Search, arm: Arm, group: str, name: str) -> None:
         yield from ()
 
     search.collect(f"deployments in {name}", list_deployments)
-    if search.collect(f"resources in {name}", lambda: _resources(arm, group, deployments)):
-        search.collect(f"deployments in {name}", lambda: [leftover for _, _, leftover in deployments])
+    search.collect(
+        f"resources in {name}",
+        lambda: [*_resources(arm, group, deployments), *(leftover for _, _, leftover in deployments)],
+    )
 
 
 def _groups(arm: Arm) -> Iterator[Leftover]:

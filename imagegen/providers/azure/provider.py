@@ -16,7 +16,7 @@ from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.client import compute, credential_for, resource_manager, subscription_of
 from imagegen.providers.azure.failures import explain_errors
-from imagegen.providers.azure.settings import Settings
+from imagegen.providers.azure.settings import Place, PlaceAuth, Settings
 from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import Provider
 from imagegen.providers.waiting import Clock
@@ -86,12 +86,10 @@ def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: C
         console.warn(f"{error.message}; run `az keyvault secret delete --vault-name {name} --name {secret}`")
 
 
-def place(settings: Settings, run: RunFacts) -> remains.Place:
+def place(settings: Settings, run: RunFacts) -> Place:
     """The subscription, the gallery, and the operator's own resource group and key vault, if any."""
-    return remains.Place(
-        auth=remains.PlaceAuth(
-            **settings.auth.model_dump() | {"subscription_id": subscription_of(run.environ, settings.auth)}
-        ),
+    return Place(
+        auth=PlaceAuth(**settings.auth.model_dump() | {"subscription_id": subscription_of(run.environ, settings.auth)}),
         location=settings.location,
         build_resource_group=settings.build_resource_group,
         key_vault=settings.key_vault,
@@ -115,20 +113,20 @@ def claim(plan: Plan, run: RunFacts) -> str:
     return f"version {fixed} of {'/'.join(path).lower()}"
 
 
-def leftovers(place: remains.Place, run: RunFacts, deadline: Deadline | None) -> Remains:
+def leftovers(place: Place, run: RunFacts, deadline: Deadline | None) -> Remains:
     """The temporary resources of builds in the subscription."""
     auth = place.auth
     with compute(run.environ, auth, deadline) as client, resource_manager(run.environ, auth, deadline) as arm:
         return remains.find(arm, client, place)
 
 
-def usual_leftovers(place: remains.Place, run: RunFacts, deadline: Deadline | None) -> Remains:
+def usual_leftovers(place: Place, run: RunFacts, deadline: Deadline | None) -> Remains:
     """Temporary key vaults, which Azure keeps after their deletion."""
     with resource_manager(run.environ, place.auth, deadline) as arm:
         return remains.find_deleted_vaults(arm)
 
 
-def remove(place: remains.Place, leftovers: Sequence[Leftover], run: RunFacts) -> Iterator[tuple[Leftover, str]]:
+def remove(place: Place, leftovers: Sequence[Leftover], run: RunFacts) -> Iterator[tuple[Leftover, str]]:
     """Remove machines first, then the resources that they used."""
     with (
         explain_errors("removing leftovers", PublishError),
@@ -144,7 +142,7 @@ def publish(plan: Plan, built: CloudImage, run: RunFacts, console: Console) -> P
         return publishing.publish(client, plan, built, console, Clock())
 
 
-PROVIDER: Final = Provider[Settings, remains.Place](
+PROVIDER: Final = Provider[Settings, Place](
     name="azure",
     # 1.4.5 is the newest with a Go module version: v2 did not change its module path.
     plugin=NeededPlugin(
@@ -185,7 +183,7 @@ PROVIDER: Final = Provider[Settings, remains.Place](
     "RunPowerShellScript --resource-group GROUP --name VM --scripts …`.\n"
     "To remove it: `az group delete --name GROUP`, or in your own group every resource in this list.",
     base_form=source.BASE_FORM,
-    place_model=remains.Place,
+    place_model=Place,
     base_request=source.base_request,
     look_up_base=look_up_base,
     quick_checks=checks.quick_checks,

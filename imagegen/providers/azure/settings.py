@@ -1,4 +1,4 @@
-"""The settings of a target on Azure."""
+"""The settings of a target on Azure, and the place of its builds."""
 
 from typing import Annotated, Final, Literal, Self
 
@@ -26,6 +26,9 @@ EncryptionSetId = Annotated[
         max_length=1024,
     ),
 ]
+
+# Names become parts of a URL path.
+_UrlPart = Annotated[str, pydantic.Field(pattern=r"^[\w().-]{1,128}$")]
 
 
 class Spot(Strict):
@@ -272,3 +275,22 @@ class Settings(TargetSettings):
     def publish_json(self) -> dict[str, object]:
         """The regions, the replicas in each, and how the gallery version is numbered."""
         return {**self.publish.model_dump(include={"regions", "replicas"}), "version": self.gallery.version}
+
+
+class PlaceAuth(Auth):
+    """The sign-in, with its subscription."""
+
+    subscription_id: _UrlPart
+
+
+class Place(Strict):
+    """Where builds create resources, as a journal records it: the subscription, their resource group, the gallery."""
+
+    auth: PlaceAuth
+    location: _UrlPart
+    build_resource_group: _UrlPart | None
+    resource_group: _UrlPart
+    gallery: _UrlPart
+    definition: _UrlPart
+    key_vault: _UrlPart | None = None
+    """None in journals of earlier versions."""

@@ -29,10 +29,10 @@ from imagegen.providers.azure.leftovers import (
     DEPLOYMENT,
     GROUP,
     VERSION,
-    Place,
     find,
     find_deleted_vaults,
 )
+from imagegen.providers.azure.settings import Place
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
 from imagegen.providers.waiting import Clock
 
