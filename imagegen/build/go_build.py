@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from imagegen.build import environment
-from imagegen.build.plugins import ToolContext, install_built
+from imagegen.build.release import LAST_LINES, ToolContext, install_plugin, last_lines
 from imagegen.build.stopping import stop_signals
 from imagegen.build.toolchain import PACKER, NeededPlugin, Pin
 from imagegen.errors import ToolError
@@ -30,7 +30,7 @@ from imagegen.waiting import as_finished
 # Measured on two cores with an empty Go cache: 260 s for the slowest.
 _BUILD_TIMEOUT_S: Final = 3600
 _DOWNLOAD_TIMEOUT_S: Final = 900
-_LAST_LINES: Final = 20
+_INSTALL_TIMEOUT_S: Final = 120
 _PREFIX: Final = ".building-"
 _AVAILABLE = re.compile(r"(?m)^MemAvailable:\s+(\d+) kB$")
 
@@ -58,7 +58,11 @@ def build(context: ToolContext, go: Path, packer: Path | None, missing: Sequence
             packer = built_packer(context.cache)
             replace_folder(binaries[PACKER.name].parent, packer.parent, Path(temporary, "old"))
         for plugin in missing:
-            install_built(binaries[plugin.pin.name], plugin, packer=packer, context=context)
+            binary = binaries[plugin.pin.name]
+            done = install_plugin(["--path", binary, plugin.source], packer, context, _INSTALL_TIMEOUT_S)
+            if done.returncode != 0:
+                message = f"Packer rejects the plugin {plugin.name} that was built here"
+                raise ToolError(message, details=last_lines(done))
 
 
 def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[Pin]) -> str:
@@ -93,7 +97,7 @@ def _download_source(context: ToolContext, go: Path, pin: Pin, place: Path) -> _
             raise ToolError(
                 f"Go cannot download {pin.module} {pin.version}",
                 hint="check the network, GOPROXY and HTTPS_PROXY",
-                details=(report.get("Error") or done.stderr).strip().splitlines()[-_LAST_LINES:],
+                details=(report.get("Error") or done.stderr).strip().splitlines()[-LAST_LINES:],
             )
     # The module cache is read-only, and Go applies a module's `replace` lines only when it is the main module.
     source = place / "source"
@@ -132,7 +136,7 @@ def _compile_all(context: ToolContext, go: Path, sources: Sequence[_Source]) -> 
 
 def _compile(context: ToolContext, go: Path, source: _Source, watch: Callable[[], None] | None = None) -> Path:
     pin = source.pin
-    last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+    last: collections.deque[str] = collections.deque(maxlen=LAST_LINES)
     # Without it a plugin reports a development version, which version constraints reject.
     flags = () if pin is PACKER else ("-ldflags", f"-X {pin.module}/version.VersionPrerelease=")
     with context.console.task(f"building {pin.name} {pin.version}", None) as advance:

@@ -1,5 +1,7 @@
-"""Downloads the pinned official release of Packer into the cache, and verifies HashiCorp's signature.
+"""Downloads HashiCorp's releases of Packer and its plugins into the cache, at the pinned versions.
 
+imagegen downloads Packer and verifies HashiCorp's signature. Packer downloads its plugins and verifies their checksums;
+it installs them in a temporary folder, from which they are moved into the cache.
 Touches the network and the cache folder. Nothing in the cache is partial or unverified.
 """
 
@@ -11,13 +13,15 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from imagegen.artifacts.connection import UnreachableError, read_starts
 from imagegen.artifacts.download import fetch
-from imagegen.build.toolchain import PACKER
+from imagegen.build import environment
+from imagegen.build.process import Completed, ProgramRunner, ProgramStreamer
+from imagegen.build.toolchain import PACKER, NeededPlugin
 from imagegen.console import Console
 from imagegen.errors import ConfigError, RefusedError, VerificationError
 from imagegen.files import replace_folder
@@ -34,11 +38,32 @@ _MACHINES: Final = {
     **{"x86_64": "amd64", "amd64": "amd64", "i386": "386", "i686": "386"},
     **{"aarch64": "arm64", "arm64": "arm64"},
 }
+# For an archive of sixty megabytes. On a slower line it is about as fast to build the plugin.
+_FETCH_TIMEOUT_S: Final = 240
+LAST_LINES: Final = 20
+# Part of Packer's message for an archive with another sha256 than HashiCorp's list.
+_WRONG_BYTES: Final = "did not match"
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 _HINT: Final = (
     "something changes files on their way from HashiCorp: find out what; if you install Packer yourself and it is on "
     "PATH, it is used instead (https://developer.hashicorp.com/packer/install)"
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class ToolContext:
+    """What it takes to find, download and build tools."""
+
+    environ: Mapping[str, str]
+    cache: Path
+    console: Console
+    run: ProgramRunner
+    stream: ProgramStreamer
+
+    @property
+    def plugin_folder(self) -> Path:
+        """Where the cache's plugins are: a folder for PACKER_PLUGIN_PATH."""
+        return self.cache / "plugins"
 
 
 @dataclasses.dataclass
@@ -92,6 +117,50 @@ class OfficialReleases:
             raise VerificationError(
                 f"the signature of {_url('SHA256SUMS')} is not HashiCorp's: {error}", hint=_HINT
             ) from error
+
+
+def install_released(plugin: NeededPlugin, *, packer: Path, context: ToolContext) -> None:
+    """Let Packer download a plugin at its pinned version; it checks the sha256. UnreachableError where it cannot."""
+    try:
+        done = install_plugin([plugin.source, plugin.pin.version], packer, context, _FETCH_TIMEOUT_S)
+    except TimeoutError as error:
+        raise UnreachableError(f"Packer did not download the plugin {plugin.name} in time") from error
+    if done.returncode != 0:
+        output = last_lines(done)
+        if any(_WRONG_BYTES in line for line in output):
+            raise VerificationError(
+                f"the plugin {plugin.name} that Packer downloads has the wrong checksum", details=output
+            )
+        reason = output[-1].strip(" \t*") if output else "no reason given"
+        raise UnreachableError(f"Packer cannot download the plugin {plugin.name}: {reason}")
+
+
+def install_plugin(arguments: Sequence[str | Path], packer: Path, context: ToolContext, timeout: float) -> Completed:
+    """Let Packer install a plugin with these arguments, and move its files into the cache."""
+    with tempfile.TemporaryDirectory(prefix=".building-", dir=context.cache) as temporary:
+        installed = Path(temporary, "plugins")
+        installed.mkdir()
+        child_environ = {
+            **environment.packer_probe_environment(context.environ),
+            "PACKER_PLUGIN_PATH": str(installed),
+            "PACKER_CONFIG_DIR": temporary,
+            # Packer unpacks a plugin in the temporary folder under a name that other users can guess.
+            "TMPDIR": temporary,
+        }
+        done = context.run([packer, "plugins", "install", *arguments], environ=child_environ, timeout=timeout)
+        if done.returncode == 0:
+            # The checksum first: Packer rejects a plugin without a checksum, and ignores a checksum without a plugin.
+            files = [file for file in installed.rglob("*") if file.is_file()]
+            for file in sorted(files, key=lambda file: (not file.name.endswith("_SHA256SUM"), file.name)):
+                place = context.plugin_folder / file.relative_to(installed)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                file.replace(place)
+    return done
+
+
+def last_lines(done: Completed) -> list[str]:
+    """The end of what a program printed."""
+    return (done.stdout + done.stderr).strip().splitlines()[-LAST_LINES:]
 
 
 def unpack(archive: Path, into: Path) -> None:

@@ -15,9 +15,8 @@ from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import go_build, process
 from imagegen.build.folders import locked
 from imagegen.build.installed import AnswerCache, installed_plugins, is_at_least, packer_version
-from imagegen.build.plugins import ToolContext, install_released
 from imagegen.build.process import ProgramRunner, ProgramStreamer
-from imagegen.build.release import OfficialReleases
+from imagegen.build.release import OfficialReleases, ToolContext, install_released
 from imagegen.build.toolchain import LOWEST_PACKER, NeededPlugin, Plugin, Toolchain
 from imagegen.console import Console
 from imagegen.errors import ToolError

@@ -13,8 +13,7 @@ import pytest
 
 from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import process
-from imagegen.build.plugins import ToolContext, install_released
-from imagegen.build.release import HOST, system_name
+from imagegen.build.release import HOST, ToolContext, install_released, system_name
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
 from imagegen.errors import VerificationError
