@@ -1,1 +1,1 @@
-"""The command line: parse, one call into the pipeline, print."""
+"""The command line: parses the options, calls the pipeline once, and prints the result."""
