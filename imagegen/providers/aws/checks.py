@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from imagegen.settle.spec import Spec
 
-# Every account has these regions, which cannot be disabled.
+# Every account has these regions, which cannot be disabled; in the largest partition it is us-east-1.
 _FIRST_REGIONS = {"cn": "cn-north-1", "us-gov": "us-gov-west-1"}
-_FIRST_REGION = "us-east-1"
 
 
 def quick_checks(settings: Settings, run: RunFacts) -> list[Check]:
@@ -68,7 +67,7 @@ def _sign_in(clients: ServiceClients, region: str) -> tuple[str, Check]:
     region, which every account has, can still list the enabled regions.
     """
     check = _check_sign_in(clients, region)
-    other = _FIRST_REGIONS.get(region.rpartition("-")[0].rpartition("-")[0], _FIRST_REGION)
+    other = _FIRST_REGIONS.get(region.rpartition("-")[0].rpartition("-")[0], "us-east-1")
     if check.verdict != OK and other != region:
         elsewhere = _check_sign_in(clients, other)
         if elsewhere.verdict == OK:

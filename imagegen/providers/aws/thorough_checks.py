@@ -35,7 +35,6 @@ _COPY: Final = "CopyImage"
 _FLEET: Final = "CreateFleet"
 # Errors of the credentials themselves, which are not the result of a dry run.
 _NOT_ACCEPTED: Final = frozenset({"AuthFailure", "ExpiredToken", "RequestExpired"})
-_NAMED_ACTION: Final = re.compile(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z]+)")
 
 
 def run_thorough_checks(clients: ServiceClients, settings: Settings, request: Mapping[str, str]) -> list[Check]:
@@ -274,7 +273,7 @@ def _read_answer(subject: str, action: str, error: ClientError) -> Check:
         return Check(subject, OK, "allowed (dry run)")
     reason = message.partition("Encoded authorization failure message")[0].strip()
     if code == "UnauthorizedOperation":
-        named = _NAMED_ACTION.search(message)
+        named = re.search(r"not authorized to perform:? ([a-z0-9-]+:[A-Za-z]+)", message)
         return Check(subject, WRONG, reason, f"allow {named[1] if named else f'ec2:{action}'} for these credentials")
     message = f"EC2 rejects the request: {code}: {reason}"
     if action in (_COPY, _FLEET):

@@ -380,6 +380,4 @@ def licence_acknowledged(target: Target) -> Iterator[Finding]:
     )
 
 
-@rule(*NETWORK_FORM)
-def network_form(target: Target) -> Iterator[Finding]:
-    yield from find_wrong_networks(target.settings.network.allowed_cidrs)
+network_form = rule(*NETWORK_FORM)(lambda target: find_wrong_networks(target.settings.network.allowed_cidrs))
