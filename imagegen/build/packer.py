@@ -21,6 +21,10 @@ from imagegen.console import Console
 from imagegen.errors import BuildError, RefusedError, ToolError
 
 _VALIDATE_TIMEOUT_S: Final = 300
+# What Packer prints if a plugin ends at once. A plugin makes its socket in TMPDIR, and Unix limits the path of a socket
+# to 107 characters, of which its own name has 24.
+_NOT_STARTED: Final = "plugin exited before we could connect"
+_LONGEST_TMPDIR: Final = 80
 _A_YEAR_S: Final = 365.0 * 24 * 3600
 # A cloud takes minutes to delete a machine, and Packer prints nothing meanwhile.
 CLEAN_UP: Final = Grace(least_s=20 * 60, quiet_s=5 * 60)
@@ -70,6 +74,9 @@ def validate_tree(
         if done.returncode != 0:
             lines = (done.stdout + done.stderr).splitlines()
             details = [scrub(line, secrets) for line in lines if line.strip()]
+            if len(child_environ.get("TMPDIR", "")) > _LONGEST_TMPDIR and any(_NOT_STARTED in line for line in lines):
+                hint = f"set TMPDIR to a folder whose path has at most {_LONGEST_TMPDIR} characters"
+                raise ToolError("Packer's plugin cannot make its socket in TMPDIR", hint=hint, details=details)
             raise RefusedError(f"the tree in {tree} is not {quality}", details=details)
 
 

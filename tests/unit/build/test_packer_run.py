@@ -16,7 +16,7 @@ from imagegen.build.packer_output import BuildLog
 from imagegen.build.process import Completed, Terminal
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.toolchain import Toolchain
-from imagegen.errors import BuildError, RefusedError
+from imagegen.errors import BuildError, RefusedError, ToolError
 from imagegen.providers.provider import provider
 
 if TYPE_CHECKING:
@@ -330,3 +330,26 @@ def test_a_tree_is_refused_with_packers_words(tmp_path: Path, broken: str, messa
             validate_tree(_TOOLS, tmp_path, environ={}, run=run)
         assert caught.value.message.endswith(message)
         assert caught.value.details == ("out", "err?sig=***")
+
+
+@pytest.mark.parametrize(
+    ("folder", "printed", "error"),
+    [
+        ("/" + "a" * 80, "plugin exited before we could connect", ToolError),
+        ("/" + "a" * 79, "plugin exited before we could connect", RefusedError),
+        ("/" + "a" * 80, "Error: Unsupported argument", RefusedError),
+    ],
+)
+def test_a_folder_too_deep_for_the_socket_of_a_plugin_is_named(
+    tmp_path: Path, folder: str, printed: str, error: type[ToolError | RefusedError]
+) -> None:
+    def run(
+        argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
+    ) -> Completed:
+        assert (environ["TMPDIR"], cwd, timeout > 0) == (folder, tmp_path, True)
+        return Completed(int(argv[1] == "validate"), printed, "")
+
+    with pytest.raises(error) as caught:
+        validate_tree(_TOOLS, tmp_path, environ={"TMPDIR": folder}, run=run)
+    assert ("TMPDIR" in caught.value.hint) is (error is ToolError)
+    assert caught.value.details == (printed,)
