@@ -60,7 +60,8 @@ class Logging(Strict):
     )
     serial_port: str | None = pydantic.Field(
         default=None,
-        description="Also log to this serial port. Everybody who can read the machine's console can read it.",
+        description="Also log to this serial port. Everybody who can read the machine's console can read it. "
+        "Without `debug`, user data and the output of its scripts are not logged.",
         pattern=r"^COM[1-9],[0-9]+,[NEO],[78]$",
         examples=["COM1,115200,N,8"],
     )

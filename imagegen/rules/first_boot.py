@@ -41,19 +41,13 @@ def _plugins(spec: Spec) -> set[str]:
 
 @rule("bootstrap-token-in-log", ERROR, "User data, which holds the bootstrap token, must not be written to a log")
 def bootstrap_token_in_log(given: RuleInput) -> Iterator[Finding]:
-    logging = given.config.cloudbase_init.logging
+    # The serial port gets the lines of the file: without debug, neither has user data or the output of its scripts.
     reads_user_data = any(_USER_DATA in _plugins(spec) for spec in given.specs.values())
-    if reads_user_data and logging.debug:
+    if reads_user_data and given.config.cloudbase_init.logging.debug:
         yield Finding(
             ("cloudbase_init", "logging", "debug"),
             "cloudbase-init would write user data to its log, including the token with which a node joins",
             "leave it out: errors are logged without it",
-        )
-    if reads_user_data and logging.serial_port:
-        yield Finding(
-            ("cloudbase_init", "logging", "serial_port"),
-            "the output of user data scripts would go to the serial console, which is readable without signing in",
-            "leave it out, and read the log file",
         )
 
 
