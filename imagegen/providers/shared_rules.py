@@ -1,14 +1,14 @@
-"""Checks that the rules of several clouds share: regions, base images, licence, networks. Pure."""
+"""Checks that the rules of several clouds share: regions, base images, licence, networks, tags. Pure."""
 
 from __future__ import annotations
 
 import difflib
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, Final
 
-from imagegen.catalog.facts import JsonObject, table
+from imagegen.catalog.facts import JsonObject, limit_of, table
 from imagegen.judging import ERROR, Finding
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ LICENCE_ACKNOWLEDGED: Final = (
     ERROR,
     "Sharing a Windows image requires licence_acknowledged: true",
 )
+UNACKNOWLEDGED: Final = Finding(
+    ("publish", "sharing"),
+    "the Windows licence restricts sharing an image, and you are responsible for complying with it",
+    "read its terms and write licence_acknowledged: true, or leave sharing out",
+)
 NETWORK_FORM: Final = (
     "network-form",
     ERROR,
@@ -45,6 +50,15 @@ NETWORK_FORM: Final = (
 def publish_regions(regions: Sequence[str]) -> dict[YamlPath, str]:
     """The regions in `publish.regions` by their paths in the target."""
     return {("publish", "regions", index): region for index, region in enumerate(regions)}
+
+
+def find_build_region(regions: Sequence[str], build_region: str) -> list[Finding]:
+    """Find the build region in `publish.regions`."""
+    return [
+        Finding(path, f"{region} is the build region, which always has the image", "leave it out")
+        for path, region in publish_regions(regions).items()
+        if region == build_region
+    ]
 
 
 def find_unknown_regions(provider: str, title: str, places: dict[YamlPath, str]) -> Iterator[Finding]:
@@ -110,14 +124,29 @@ def find_other_windows(spec: Spec, name: str, generation: int | None = None) -> 
         )
 
 
-def find_unacknowledged_licence(*, is_shared: bool, is_acknowledged: bool) -> Iterator[Finding]:
-    """Find a shared Windows image whose licence terms are not acknowledged."""
-    if is_shared and not is_acknowledged:
+def find_too_many_tags(own: Sized, limit_name: str, written: Sized) -> Iterator[Finding]:
+    """Find more tags than the cloud allows together with those that imagegen writes."""
+    limit = limit_of(limit_name)
+    room = limit["max"] - len(written)
+    if len(own) > room:
         yield Finding(
-            ("publish", "sharing"),
-            "the Windows licence restricts sharing an image, and you are responsible for complying with it",
-            "read its terms and write licence_acknowledged: true, or leave sharing out",
+            ("tags",),
+            f"{limit['reason']}; imagegen writes {len(written)}, and the config has {len(own)}",
+            f"keep at most {room}, and fewer for builds with labels",
         )
+
+
+def find_open_networks(cidrs: Sequence[str]) -> list[Finding]:
+    """Find networks in `network.allowed_cidrs` that contain the whole internet."""
+    return [
+        Finding(
+            ("network", "allowed_cidrs", index),
+            f"{cidr} opens the builder's WinRM port to the whole internet while it runs",
+            "write the network where Packer runs",
+        )
+        for index, cidr in enumerate(cidrs)
+        if cidr.endswith("/0")
+    ]
 
 
 def find_wrong_networks(cidrs: Sequence[str]) -> Iterator[Finding]:

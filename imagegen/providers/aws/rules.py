@@ -15,10 +15,13 @@ from imagegen.providers.shared_rules import (
     DISK_HOLDS_BASE_IMAGE,
     LICENCE_ACKNOWLEDGED,
     NETWORK_FORM,
+    UNACKNOWLEDGED,
     WINDOWS_OFFERED,
+    find_build_region,
+    find_open_networks,
     find_other_windows,
     find_small_disk,
-    find_unacknowledged_licence,
+    find_too_many_tags,
     find_unknown_regions,
     find_wrong_networks,
     offered_image,
@@ -46,19 +49,9 @@ _TAGS_WRITTEN: Final = OWN_TAGS | COMPONENT_TAGS
 rule = TargetRule(Settings)
 
 
-@rule("aws-copy-to-build-region", ERROR, "publish.regions must not contain the build region")
-def aws_copy_to_build_region(target: Target) -> list[Finding]:
-    aws = target.settings
-    return [
-        Finding(
-            ("publish", "regions", index),
-            f"{region} is the build region, which always has the image",
-            "leave it out",
-        )
-        for index, region in enumerate(aws.publish.regions)
-        if region == aws.region
-    ]
-
+aws_copy_to_build_region = rule("aws-copy-to-build-region", ERROR, "publish.regions must not contain the build region")(
+    lambda target: find_build_region(target.settings.publish.regions, target.settings.region)
+)
 
 WINRM: Final = (
     rule.simple(
@@ -86,18 +79,9 @@ WINRM: Final = (
 )
 
 
-@rule("aws-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet")
-def aws_open_to_everybody(target: Target) -> list[Finding]:
-    return [
-        Finding(
-            ("network", "allowed_cidrs", index),
-            f"{cidr} opens the builder's WinRM port to the whole internet while it runs",
-            "write the network where Packer runs",
-        )
-        for index, cidr in enumerate(target.settings.network.allowed_cidrs)
-        if cidr.endswith("/0")
-    ]
-
+aws_open_to_everybody = rule(
+    "aws-open-to-everybody", WARNING, "The builder's WinRM port should not be open to the whole internet"
+)(lambda target: find_open_networks(target.settings.network.allowed_cidrs))
 
 aws_reached_by_public = rule.simple(
     "aws-reached-by-public",
@@ -296,22 +280,15 @@ def aws_tag_name(target: Target) -> Iterator[Finding]:
             yield Finding(path, "imagegen overwrites this tag with its own", "choose another name")
 
 
-@rule("aws-tag-count", ERROR, "An AWS resource must have at most 50 tags", "AWS rejects a resource with more")
-def aws_tag_count(target: Target) -> Iterator[Finding]:
-    tags, limit = target.settings.tags, limit_of("aws_tags")
-    room = limit["max"] - len(_TAGS_WRITTEN)
-    if len(tags) > room:
-        yield Finding(
-            ("tags",),
-            f"{limit['reason']}; imagegen writes {len(_TAGS_WRITTEN)}, and the config has {len(tags)}",
-            f"keep at most {room}, and fewer for builds with labels",
-        )
+aws_tag_count = rule(
+    "aws-tag-count", ERROR, "An AWS resource must have at most 50 tags", "AWS rejects a resource with more"
+)(lambda target: find_too_many_tags(target.settings.tags, "aws_tags", _TAGS_WRITTEN))
 
 
 @rule("aws-region-known", WARNING, "The catalogue should know the AWS regions")
 def aws_region_known(target: Target) -> Iterator[Finding]:
     aws = target.settings
-    yield from find_unknown_regions("aws", "AWS", {("region",): aws.region, **publish_regions(aws.publish.regions)})
+    return find_unknown_regions("aws", "AWS", {("region",): aws.region, **publish_regions(aws.publish.regions)})
 
 
 @rule(*WINDOWS_OFFERED)
@@ -322,10 +299,11 @@ def windows_offered(target: Target) -> Iterator[Finding]:
         yield Finding((), image["reason"], "choose another release, or set base_image")
 
 
-@rule(*DISK_HOLDS_BASE_IMAGE)
-def disk_holds_base_image(target: Target) -> Iterator[Finding]:
-    if not target.settings.base_image:
-        yield from find_small_disk(target, ("disk", "size_gb"), target.settings.disk.size_gb)
+disk_holds_base_image = rule(*DISK_HOLDS_BASE_IMAGE)(
+    lambda target: find_small_disk(
+        target, ("disk", "size_gb"), None if target.settings.base_image else target.settings.disk.size_gb
+    )
+)
 
 
 @rule(*BASE_IMAGE_RELEASE)
@@ -334,12 +312,9 @@ def base_image_release(target: Target) -> Iterator[Finding]:
         yield from find_other_windows(target, image.name)
 
 
-@rule(*LICENCE_ACKNOWLEDGED)
-def licence_acknowledged(target: Target) -> Iterator[Finding]:
-    sharing = target.settings.publish.sharing
-    yield from find_unacknowledged_licence(
-        is_shared=sharing is not None, is_acknowledged=sharing is not None and sharing.licence_acknowledged
-    )
-
-
+licence_acknowledged = rule.simple(
+    *LICENCE_ACKNOWLEDGED,
+    lambda aws: aws.publish.sharing and not aws.publish.sharing.licence_acknowledged,
+    UNACKNOWLEDGED,
+)
 network_form = rule(*NETWORK_FORM)(lambda target: find_wrong_networks(target.settings.network.allowed_cidrs))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen import judging
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
-from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule
+from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
@@ -16,10 +16,13 @@ from imagegen.providers.shared_rules import (
     DISK_HOLDS_BASE_IMAGE,
     LICENCE_ACKNOWLEDGED,
     NETWORK_FORM,
+    UNACKNOWLEDGED,
     WINDOWS_OFFERED,
+    find_build_region,
+    find_open_networks,
     find_other_windows,
     find_small_disk,
-    find_unacknowledged_licence,
+    find_too_many_tags,
     find_unknown_regions,
     find_wrong_networks,
     offered_image,
@@ -40,12 +43,13 @@ _AZURES_OWN: Final = ("azure", "microsoft", "windows")
 rule = TargetRule(Settings)
 
 
-@judging.rule("gmsa-on-azure", ERROR, "gmsa must be used only for images on Azure")
-def gmsa_on_azure(given: RuleInput) -> Iterator[Finding]:
-    if given.config.gmsa and "azure" not in given.providers:
-        yield Finding(
-            ("gmsa",), "the plugin reads a key vault on Azure, and the image has no Azure target", "leave it out"
-        )
+gmsa_on_azure = simple_rule(
+    "gmsa-on-azure",
+    ERROR,
+    "gmsa must be used only for images on Azure",
+    lambda given: given.config.gmsa and "azure" not in given.providers,
+    Finding(("gmsa",), "the plugin reads a key vault on Azure, and the image has no Azure target", "leave it out"),
+)
 
 
 @judging.rule("overlay-mtu-on-azure", ERROR, "The overlay's packets must fit into those of Azure's network")
@@ -67,14 +71,17 @@ def pool_name_aks(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-@judging.rule("pool-name-on-azure", ERROR, "host_names.pool must be used only for images on Azure")
-def pool_name_on_azure(given: RuleInput) -> Iterator[Finding]:
-    if given.config.host_names.pool is not None and "azure" not in given.providers:
-        yield Finding(
-            ("host_names", "pool"),
-            "only Azure limits the names of pools, and the image has no Azure target",
-            "leave it out",
-        )
+pool_name_on_azure = simple_rule(
+    "pool-name-on-azure",
+    ERROR,
+    "host_names.pool must be used only for images on Azure",
+    lambda given: given.config.host_names.pool is not None and "azure" not in given.providers,
+    Finding(
+        ("host_names", "pool"),
+        "only Azure limits the names of pools, and the image has no Azure target",
+        "leave it out",
+    ),
+)
 
 
 @judging.rule("pool-name-scale-set", ERROR, "The pool's name must leave room for the number that Azure appends")
@@ -88,11 +95,9 @@ def pool_name_scale_set(given: RuleInput) -> Iterator[Finding]:
         )
 
 
-@rule("azure-replica-in-build-region", ERROR, "publish.regions must not contain the build region")
-def azure_replica_in_build_region(target: Target) -> Iterator[Finding]:
-    for path, region in publish_regions(target.settings.publish.regions).items():
-        if region == target.settings.location:
-            yield Finding(path, f"{region} is the build region, which always has the image", "leave it out")
+azure_replica_in_build_region = rule(
+    "azure-replica-in-build-region", ERROR, "publish.regions must not contain the build region"
+)(lambda target: find_build_region(target.settings.publish.regions, target.settings.location))
 
 
 @rule("azure-public-cloud", ERROR, "Locations must be in Azure's public cloud")
@@ -120,13 +125,7 @@ def azure_open_to_everybody(target: Target) -> Iterator[Finding]:
             "the temporary network opens the builder's WinRM port to the whole internet while it runs",
             "write the networks where Packer runs to allowed_cidrs",
         )
-    for index, cidr in enumerate(network.allowed_cidrs):
-        if cidr.endswith("/0"):
-            yield Finding(
-                ("network", "allowed_cidrs", index),
-                f"{cidr} opens the builder's WinRM port to the whole internet while it runs",
-                "write the network where Packer runs",
-            )
+    yield from find_open_networks(network.allowed_cidrs)
 
 
 @rule("gallery-version", ERROR, "A gallery version must be three numbers")
@@ -150,22 +149,22 @@ def gallery_version(target: Target) -> Iterator[Finding]:
         )
 
 
-@rule("gallery-name", ERROR, "The gallery's name must be valid on Azure")
-def gallery_name(target: Target) -> Iterator[Finding]:
-    yield from _name(("gallery", "name"), target.settings.gallery.name, limit_of("gallery"))
+GALLERY_NAMES: Final = (
+    rule("gallery-name", ERROR, "The gallery's name must be valid on Azure")(
+        lambda target: _name("name", target.settings.gallery.name, limit_of("gallery"))
+    ),
+    rule("gallery-definition-name", ERROR, "The image definition's name must be valid on Azure")(
+        lambda target: _name("definition", target.settings.gallery.definition, limit_of("gallery_definition"))
+    ),
+)
 
 
-@rule("gallery-definition-name", ERROR, "The image definition's name must be valid on Azure")
-def gallery_definition_name(target: Target) -> Iterator[Finding]:
-    yield from _name(("gallery", "definition"), target.settings.gallery.definition, limit_of("gallery_definition"))
-
-
-def _name(path: YamlPath, name: str, limit: JsonObject) -> Iterator[Finding]:
+def _name(key: str, name: str, limit: JsonObject) -> Iterator[Finding]:
     if not re.search(limit["pattern"], name):
-        yield Finding(path, f"{name} is not a valid name: {limit['reason']}", "write its name in Azure")
+        yield Finding(("gallery", key), f"{name} is not a valid name: {limit['reason']}", "write its name in Azure")
     elif len(name) > limit["max"]:
         yield Finding(
-            path,
+            ("gallery", key),
             f"it has {len(name)} characters, more than the {limit['max']} that Azure allows",
             "choose a shorter name",
         )
@@ -217,26 +216,28 @@ def azure_security_generation(target: Target) -> Iterator[Finding]:
 
 
 @rule("azure-network-named", ERROR, "Settings of a network of your own require virtual_network")
-def azure_network_named(target: Target) -> Iterator[Finding]:
-    for key in ("subnet", "resource_group", "public_address"):
-        if getattr(target.settings.network, key) and not target.settings.network.virtual_network:
-            yield Finding(
-                ("network", key),
-                f"{key} applies only to a virtual_network, and the builder gets a temporary network",
-                f"set virtual_network, or leave {key} out",
-            )
+def azure_network_named(target: Target) -> list[Finding]:
+    return [
+        Finding(
+            ("network", key),
+            f"{key} applies only to a virtual_network, and the builder gets a temporary network",
+            f"set virtual_network, or leave {key} out",
+        )
+        for key in ("subnet", "resource_group", "public_address")
+        if getattr(target.settings.network, key) and not target.settings.network.virtual_network
+    ]
 
 
 @rule("azure-subnet-and-group", ERROR, "subnet and resource_group of a network must be set together")
-def azure_subnet_and_group(target: Target) -> Iterator[Finding]:
+def azure_subnet_and_group(target: Target) -> list[Finding]:
     network = target.settings.network
-    for key, other in (("subnet", "resource_group"), ("resource_group", "subnet")):
-        if network.virtual_network and getattr(network, key) and not getattr(network, other):
-            yield Finding(
-                ("network", key),
-                f"Packer's plugin ignores {key} without {other}",
-                f"set {other} too, or leave both out",
-            )
+    return [
+        Finding(
+            ("network", key), f"Packer's plugin ignores {key} without {other}", f"set {other} too, or leave both out"
+        )
+        for key, other in (("subnet", "resource_group"), ("resource_group", "subnet"))
+        if network.virtual_network and getattr(network, key) and not getattr(network, other)
+    ]
 
 
 @rule("azure-replica-count", ERROR, "A gallery version must have at most 100 replicas")
@@ -250,55 +251,67 @@ def azure_replica_count(target: Target) -> Iterator[Finding]:
         )
 
 
-@rule("azure-key-of-build-region", WARNING, "An image with disk_encryption_set should stay in the build region")
-def azure_key_of_build_region(target: Target) -> Iterator[Finding]:
-    if target.settings.disk_encryption_set and target.settings.publish.regions:
-        yield Finding(
+SETTINGS_IN_CONFLICT: Final = (
+    rule.simple(
+        "azure-key-of-build-region",
+        WARNING,
+        "An image with disk_encryption_set should stay in the build region",
+        lambda azure: azure.disk_encryption_set and azure.publish.regions,
+        Finding(
             ("disk_encryption_set",),
             "a disk encryption set is in one region: Azure encrypts replicas in other regions with its own key",
             "leave publish.regions out where that is not allowed",
-        )
-
-
-@rule("azure-cidrs-of-temporary-network", ERROR, "allowed_cidrs and virtual_network must not be used together")
-def azure_cidrs_of_temporary_network(target: Target) -> Iterator[Finding]:
-    if target.settings.network.virtual_network and target.settings.network.allowed_cidrs:
-        yield Finding(
+        ),
+    ),
+    rule.simple(
+        "azure-cidrs-of-temporary-network",
+        ERROR,
+        "allowed_cidrs and virtual_network must not be used together",
+        lambda azure: azure.network.virtual_network and azure.network.allowed_cidrs,
+        Finding(
             ("network", "allowed_cidrs"),
             "the security groups of virtual_network decide who has access, and Packer's plugin rejects both together",
             "leave one of them out",
-        )
-
-
-@rule("azure-key-vault-in-group", ERROR, "key_vault requires build_resource_group")
-def azure_key_vault_in_group(target: Target) -> Iterator[Finding]:
-    if target.settings.key_vault and not target.settings.build_resource_group:
-        yield Finding(
+        ),
+    ),
+    rule.simple(
+        "azure-key-vault-in-group",
+        ERROR,
+        "key_vault requires build_resource_group",
+        lambda azure: azure.key_vault and not azure.build_resource_group,
+        Finding(
             ("key_vault",),
             "Packer looks for the vault in the build's resource group, which is a temporary one",
             "set build_resource_group to the vault's, or leave key_vault out",
-        )
-
-
-@rule("azure-secret-of-environment", ERROR, "client_secret_env requires method: environment")
-def azure_secret_of_environment(target: Target) -> Iterator[Finding]:
-    if target.settings.auth.client_secret_env and target.settings.auth.method == "cli":
-        yield Finding(
+        ),
+    ),
+    rule.simple(
+        "azure-secret-of-environment",
+        ERROR,
+        "client_secret_env requires method: environment",
+        lambda azure: azure.auth.client_secret_env and azure.auth.method == "cli",
+        Finding(
             ("auth", "client_secret_env"),
             "method: cli uses `az login` and reads no secret",
             "leave it out, or write method: environment",
-        )
-
-
-@rule("azure-shared-one-way", ERROR, "A gallery must be shared with a community or directly, not both")
-def azure_shared_one_way(target: Target) -> Iterator[Finding]:
-    sharing = target.settings.publish.sharing
-    if sharing and sharing.community and (sharing.subscriptions or sharing.tenants):
-        yield Finding(
+        ),
+    ),
+    rule.simple(
+        "azure-shared-one-way",
+        ERROR,
+        "A gallery must be shared with a community or directly, not both",
+        lambda azure: (
+            azure.publish.sharing
+            and azure.publish.sharing.community
+            and (azure.publish.sharing.subscriptions or azure.publish.sharing.tenants)
+        ),
+        Finding(
             ("publish", "sharing", "community"),
             "Azure shares a gallery either with the community or directly",
             "choose one, and use another gallery for the other",
-        )
+        ),
+    ),
+)
 
 
 @rule("azure-tag-name", ERROR, "A tag must not have a name that imagegen or Azure uses itself")
@@ -317,26 +330,20 @@ def azure_tag_name(target: Target) -> Iterator[Finding]:
         seen.add(plain)
 
 
-@rule("azure-tag-count", ERROR, "An Azure resource must have at most 50 tags", "Azure rejects a resource with more")
-def azure_tag_count(target: Target) -> Iterator[Finding]:
-    count, limit = len(target.settings.tags), limit_of("azure_tags")
-    room = limit["max"] - len(_TAGS_WRITTEN)
-    if count > room:
-        yield Finding(
-            ("tags",),
-            f"{limit['reason']}; imagegen writes {len(_TAGS_WRITTEN)}, and the config has {count}",
-            f"keep at most {room}, and fewer for builds with labels",
-        )
+azure_tag_count = rule(
+    "azure-tag-count", ERROR, "An Azure resource must have at most 50 tags", "Azure rejects a resource with more"
+)(lambda target: find_too_many_tags(target.settings.tags, "azure_tags", _TAGS_WRITTEN))
 
 
 @rule("azure-location-known", WARNING, "The catalogue should know the Azure regions")
 def azure_location_known(target: Target) -> Iterator[Finding]:
     """The rule azure-public-cloud rejects the regions of other Azure clouds."""
     other_clouds = tuple(row["prefix"] for row in table("clouds")["azure_clouds"])
-    regions = {
-        path: region for path, region in _locations(target.settings).items() if not region.startswith(other_clouds)
-    }
-    yield from find_unknown_regions("azure", "Azure", regions)
+    return find_unknown_regions(
+        "azure",
+        "Azure",
+        {path: region for path, region in _locations(target.settings).items() if not region.startswith(other_clouds)},
+    )
 
 
 @rule("azure-secret-name", ERROR, "client_secret_env must name a variable that holds only the client secret")
@@ -358,10 +365,11 @@ def windows_offered(target: Target) -> Iterator[Finding]:
         yield Finding(("generation",), image["reason"], "choose the other generation, or set base_image")
 
 
-@rule(*DISK_HOLDS_BASE_IMAGE)
-def disk_holds_base_image(target: Target) -> Iterator[Finding]:
-    if not target.settings.base_image:
-        yield from find_small_disk(target, ("disk_size_gb",), target.settings.disk_size_gb)
+disk_holds_base_image = rule(*DISK_HOLDS_BASE_IMAGE)(
+    lambda target: find_small_disk(
+        target, ("disk_size_gb",), None if target.settings.base_image else target.settings.disk_size_gb
+    )
+)
 
 
 @rule(*BASE_IMAGE_RELEASE)
@@ -372,12 +380,9 @@ def base_image_release(target: Target) -> Iterator[Finding]:
         )
 
 
-@rule(*LICENCE_ACKNOWLEDGED)
-def licence_acknowledged(target: Target) -> Iterator[Finding]:
-    sharing = target.settings.publish.sharing
-    yield from find_unacknowledged_licence(
-        is_shared=sharing is not None, is_acknowledged=sharing is not None and sharing.licence_acknowledged
-    )
-
-
+licence_acknowledged = rule.simple(
+    *LICENCE_ACKNOWLEDGED,
+    lambda azure: azure.publish.sharing and not azure.publish.sharing.licence_acknowledged,
+    UNACKNOWLEDGED,
+)
 network_form = rule(*NETWORK_FORM)(lambda target: find_wrong_networks(target.settings.network.allowed_cidrs))
