@@ -43,20 +43,39 @@ def run_quick_checks(clients: ServiceClients, settings: Settings) -> list[Check]
     checks = [signed_in]
     if is_stopped(checks):
         return checks
-    checks += run_check("regions", lambda: _regions(clients("ec2", region), settings))
+    checks += run_check(
+        "regions",
+        lambda: _regions(clients("ec2", region), settings),
+        explain_errors("asking which regions are enabled", RefusedError),
+    )
     if is_stopped(checks):
         return checks
     network = settings.network
     # The subnet determines the VPC. Without both, the build uses the default VPC.
     if network.subnet_id:
-        checks += run_check(f"subnet {network.subnet_id}", lambda: _subnet(clients, settings))
+        subnet = f"subnet {network.subnet_id}"
+        checks += run_check(
+            subnet, lambda: _subnet(clients, settings), explain_errors(f"looking for {subnet}", RefusedError)
+        )
     else:
-        checks += run_check(f"VPC {network.vpc_id or 'of the region'}", lambda: _vpc(clients, settings))
+        checks += run_check(
+            f"VPC {network.vpc_id or 'of the region'}",
+            lambda: _vpc(clients, settings),
+            explain_errors("looking for the VPC", RefusedError),
+        )
     if network.security_group_ids:
-        checks += run_check("security groups", lambda: _security_groups(clients, settings))
+        checks += run_check(
+            "security groups",
+            lambda: _security_groups(clients, settings),
+            explain_errors("looking for the security groups", RefusedError),
+        )
     if settings.iam_instance_profile:
-        subject = f"instance profile {settings.iam_instance_profile}"
-        checks += run_check(subject, lambda: _instance_profile(clients, settings, subject))
+        profile = f"instance profile {settings.iam_instance_profile}"
+        checks += run_check(
+            profile,
+            lambda: _instance_profile(clients, settings, profile),
+            explain_errors(f"looking for {profile}", RefusedError, service="iam"),
+        )
     return checks
 
 
@@ -76,18 +95,18 @@ def _sign_in(clients: ServiceClients, region: str) -> tuple[str, Check]:
 
 
 def _check_sign_in(clients: ServiceClients, region: str) -> Check:
-    def look() -> list[Check]:
-        with explain_errors(f"signing in to {region}", RefusedError, service="sts"):
-            return [Check(SIGN_IN, OK, clients("sts", region).get_caller_identity()["Arn"])]
-
-    (check,) = run_check(SIGN_IN, look)
+    (check,) = run_check(
+        SIGN_IN,
+        lambda: [Check(SIGN_IN, OK, clients("sts", region).get_caller_identity()["Arn"])],
+        explain_errors(f"signing in to {region}", RefusedError, service="sts"),
+    )
     return dataclasses.replace(check, stops=True)
 
 
 def _regions(ec2: EC2Client, settings: Settings) -> Iterator[Check]:
-    with explain_errors("asking which regions are enabled", RefusedError):
-        regions = ec2.describe_regions(AllRegions=True)["Regions"]
-    statuses = {region["RegionName"]: region["OptInStatus"] for region in regions}
+    statuses = {
+        region["RegionName"]: region["OptInStatus"] for region in ec2.describe_regions(AllRegions=True)["Regions"]
+    }
     yield dataclasses.replace(
         _region("build region", settings.region, statuses, "choose another targets.aws.region"), stops=True
     )
@@ -121,8 +140,7 @@ def _region(what: str, region: str, statuses: Mapping[str, str], instead: str) -
 def _subnet(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     network, region = settings.network, settings.region
     subject = f"subnet {network.subnet_id}"
-    with explain_errors(f"looking for {subject}", RefusedError):
-        subnets = clients("ec2", region).describe_subnets(Filters=_filter("subnet-id", network.subnet_id))["Subnets"]
+    subnets = clients("ec2", region).describe_subnets(Filters=_filter("subnet-id", network.subnet_id))["Subnets"]
     if not subnets:
         yield Check(
             subject,
@@ -144,8 +162,7 @@ def _subnet(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
 def _vpc(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     vpc, region = settings.network.vpc_id, settings.region
     wanted = _filter("vpc-id", vpc) if vpc else _filter("is-default", "true")
-    with explain_errors("looking for the VPC", RefusedError):
-        vpcs = clients("ec2", region).describe_vpcs(Filters=wanted)["Vpcs"]
+    vpcs = clients("ec2", region).describe_vpcs(Filters=wanted)["Vpcs"]
     if vpcs:
         yield Check(f"VPC {vpcs[0]['VpcId']}", OK, "exists" if vpc else f"the default VPC of {region}")
     elif vpc:
@@ -166,11 +183,8 @@ def _vpc(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
 
 def _security_groups(clients: ServiceClients, settings: Settings) -> Iterator[Check]:
     wanted = settings.network.security_group_ids
-    with explain_errors("looking for the security groups", RefusedError):
-        groups = clients("ec2", settings.region).describe_security_groups(
-            Filters=[{"Name": "group-id", "Values": wanted}]
-        )["SecurityGroups"]
-    vpcs = {group["GroupId"]: group["VpcId"] for group in groups}
+    groups = clients("ec2", settings.region).describe_security_groups(Filters=[{"Name": "group-id", "Values": wanted}])
+    vpcs = {group["GroupId"]: group["VpcId"] for group in groups["SecurityGroups"]}
     for group in wanted:
         if group in vpcs:
             yield Check(f"security group {group}", OK, f"in {vpcs[group]}")
@@ -184,20 +198,19 @@ def _security_groups(clients: ServiceClients, settings: Settings) -> Iterator[Ch
 
 
 def _instance_profile(clients: ServiceClients, settings: Settings, subject: str) -> Iterator[Check]:
-    with explain_errors(f"looking for {subject}", RefusedError, service="iam"):
-        try:
-            clients("iam", settings.region).get_instance_profile(InstanceProfileName=settings.iam_instance_profile)
-        except Exception as error:
-            if error_code(error) != "NoSuchEntity":
-                raise
-            yield Check(
-                subject,
-                WRONG,
-                "this account has no such instance profile",
-                "correct targets.aws.iam_instance_profile, or create it",
-            )
-            return
-    yield Check(subject, OK, "exists")
+    try:
+        clients("iam", settings.region).get_instance_profile(InstanceProfileName=settings.iam_instance_profile)
+    except Exception as error:
+        if error_code(error) != "NoSuchEntity":
+            raise
+        yield Check(
+            subject,
+            WRONG,
+            "this account has no such instance profile",
+            "correct targets.aws.iam_instance_profile, or create it",
+        )
+    else:
+        yield Check(subject, OK, "exists")
 
 
 def _filter(name: str, value: str | None) -> list[dict[str, object]]:

@@ -63,8 +63,7 @@ def capacity_checks(clients: ServiceClients, settings: Settings) -> tuple[list[C
     checks = run_check("sizes", lambda: _sizes(clients("ec2", settings.region), settings, offered))
     quotas = run_check("vCPU quota", lambda: _quotas(clients, settings, offered)) if offered else []
     # A full quota is no error where another one has room: sizes of other families have other quotas.
-    verdicts = {check.verdict for check in quotas}
-    best = next((verdict for verdict in (OK, UNKNOWN) if verdict in verdicts), WRONG)
+    best = next((verdict for verdict in (OK, UNKNOWN) if verdict in [check.verdict for check in quotas]), WRONG)
     checks += [dataclasses.replace(check, verdict=best) if check.verdict == WRONG else check for check in quotas]
     return checks, offered
 
@@ -107,10 +106,13 @@ def _quotas(clients: ServiceClients, settings: Settings, sizes: Sequence[str]) -
         by_code.setdefault(codes[settings.spot is not None] if codes else "", []).append(size)
     for size in by_code.pop("", []):
         yield Check(f"vCPU quota for {size}", UNKNOWN, "imagegen does not know the quota of this family")
-    quotas = clients("service-quotas", settings.region)
     for code, counted in by_code.items():
         with explain_errors(f"asking for the quota {code}", RefusedError, service="servicequotas"):
-            quota = quotas.get_service_quota(ServiceCode="ec2", QuotaCode=code).get("Quota", {})
+            quota = (
+                clients("service-quotas", settings.region)
+                .get_service_quota(ServiceCode="ec2", QuotaCode=code)
+                .get("Quota", {})
+            )
         if "Value" not in quota:
             yield Check(f"vCPU quota {code}", UNKNOWN, "the answer of service-quotas has no value")
             continue
@@ -141,22 +143,23 @@ def key_checks(clients: ServiceClients, settings: Settings) -> list[Check]:
         check
         for region, key in keys
         if key is not None
-        for check in run_check(f"key {key} in {region}", functools.partial(_key, clients, region, key))
+        for check in run_check(
+            f"key {key} in {region}",
+            functools.partial(_key, clients, region, key),
+            explain_errors(f"reading the key {key}", RefusedError, service="kms"),
+        )
     ]
 
 
 def _key(clients: ServiceClients, region: str, key: str) -> Iterator[Check]:
     subject = f"key {key} in {region}"
-    with explain_errors(f"reading the key {key}", RefusedError, service="kms"):
-        try:
-            metadata = clients("kms", region).describe_key(KeyId=key)["KeyMetadata"]
-        except Exception as error:
-            if error_code(error) != "NotFoundException":
-                raise
-            yield Check(
-                subject, WRONG, "this account has no such key", "correct targets.aws.encryption, or create the key"
-            )
-            return
+    try:
+        metadata = clients("kms", region).describe_key(KeyId=key)["KeyMetadata"]
+    except Exception as error:
+        if error_code(error) != "NotFoundException":
+            raise
+        yield Check(subject, WRONG, "this account has no such key", "correct targets.aws.encryption, or create the key")
+        return
     if metadata["KeyState"] != "Enabled":
         yield Check(
             subject, WRONG, f"it is {metadata['KeyState']}", "enable it, or write another key to targets.aws.encryption"
@@ -255,16 +258,15 @@ def _dry_run(
     subject = f"permission for ec2:{action}{f' in {copied_to}' if copied_to else ''}"
 
     def look() -> list[Check]:
-        with explain_errors(f"a dry run of {action}", RefusedError, copied_to=copied_to):
-            try:
-                call(**request, DryRun=True)
-            except ClientError as error:
-                if is_transient(error) or error_code(error) in _NOT_ACCEPTED:
-                    raise
-                return [_read_answer(subject, action, error)]
+        try:
+            call(**request, DryRun=True)
+        except ClientError as error:
+            if is_transient(error) or error_code(error) in _NOT_ACCEPTED:
+                raise
+            return [_read_answer(subject, action, error)]
         return [Check(subject, UNKNOWN, "EC2 did not treat the request as a dry run")]
 
-    return run_check(subject, look)
+    return run_check(subject, look, explain_errors(f"a dry run of {action}", RefusedError, copied_to=copied_to))
 
 
 def _read_answer(subject: str, action: str, error: ClientError) -> Check:
