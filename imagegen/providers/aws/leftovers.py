@@ -54,15 +54,7 @@ def find(ec2_in: Callable[[str], EC2Client], region: str, copy_regions: Sequence
     """Find all temporary resources in the build region, in the order of removal; and failed copies in other regions."""
     search = Search(lambda doing: explain_errors(doing, RefusedError), is_answer_from_aws)
     lists = [
-        ("spot requests", region, _spot_requests),
-        ("instances", region, _instances),
-        ("launch templates", region, _launch_templates),
-        # In one list, because a snapshot that an image uses is no leftover: without the images none is known to be one.
-        ("images and snapshots", region, _images),
-        ("volumes", region, _volumes),
-        ("network interfaces", region, _interfaces),
-        ("security groups", region, _security_groups),
-        ("key pairs", region, _key_pairs),
+        *((what, region, look) for what, look in _LISTS),
         *(("copied images", copy_region, _failed_copies) for copy_region in copy_regions),
     ]
     for what, place, look in lists:
@@ -91,34 +83,6 @@ def is_failed_copy(image: ImageTypeDef) -> bool:
     """Whether an image is a failed copy. Copies never expire, so only the state counts. A pending copy is no leftover:
     the next run that publishes continues with it."""
     return image["State"] == _FAILED and RUN_ID in tags_of(image)
-
-
-def _spot_requests(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    return (
-        _leftover(SPOT_REQUEST, request["SpotInstanceRequestId"], region, request, request["State"])
-        for page in ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=_OURS)
-        for request in page["SpotInstanceRequests"]
-        if request["State"] in ("open", "active")
-    )
-
-
-def _instances(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    return (
-        _leftover(INSTANCE, instance["InstanceId"], region, instance, instance["State"]["Name"])
-        for page in ec2.get_paginator("describe_instances").paginate(Filters=_OURS)
-        for reservation in page["Reservations"]
-        for instance in reservation["Instances"]
-        # EC2 shows a terminated instance for another hour.
-        if instance["State"]["Name"] != "terminated"
-    )
-
-
-def _launch_templates(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    return (
-        _leftover(LAUNCH_TEMPLATE, template["LaunchTemplateId"], region, template, name=template["LaunchTemplateName"])
-        for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=_OURS)
-        for template in page["LaunchTemplates"]
-    )
 
 
 def _images(ec2: EC2Client, region: str) -> Iterator[Leftover]:
@@ -177,41 +141,6 @@ def snapshots_described_for(ec2: EC2Client, ami: str) -> list[str]:
     ]
 
 
-def _volumes(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    """The volumes that are not in use; the others are removed with their instances."""
-    return (
-        _leftover(VOLUME, volume["VolumeId"], region, volume, volume["State"])
-        for page in ec2.get_paginator("describe_volumes").paginate(Filters=_OURS)
-        for volume in page["Volumes"]
-        if volume["State"] in ("available", "error")
-    )
-
-
-def _interfaces(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    """The network interfaces that are not in use."""
-    return (
-        _leftover(INTERFACE, interface["NetworkInterfaceId"], region, {"Tags": interface["TagSet"]})
-        for page in ec2.get_paginator("describe_network_interfaces").paginate(Filters=_OURS)
-        for interface in page["NetworkInterfaces"]
-        if interface["Status"] == "available"
-    )
-
-
-def _security_groups(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    return (
-        _leftover(SECURITY_GROUP, group["GroupId"], region, group, name=group["GroupName"])
-        for page in ec2.get_paginator("describe_security_groups").paginate(Filters=_OURS)
-        for group in page["SecurityGroups"]
-    )
-
-
-def _key_pairs(ec2: EC2Client, region: str) -> Iterator[Leftover]:
-    return (
-        _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, name=pair["KeyName"])
-        for pair in ec2.describe_key_pairs(Filters=_OURS)["KeyPairs"]
-    )
-
-
 def _leftover(kind: str, id_: str, region: str, resource: Tagged, state: str = "available", name: str = "") -> Leftover:
     tags = tags_of(resource)
     return Leftover(
@@ -224,6 +153,76 @@ def _leftover(kind: str, id_: str, region: str, resource: Tagged, state: str = "
         expires_at=tags.get(EXPIRES_AT, ""),
         image_id=tags.get(IMAGE_ID, ""),
     )
+
+
+# The lists of one region, in the order of removal.
+_LISTS: Final[Sequence[tuple[str, Callable[[EC2Client, str], Iterator[Leftover]]]]] = (
+    (
+        "spot requests",
+        lambda ec2, region: (
+            _leftover(SPOT_REQUEST, request["SpotInstanceRequestId"], region, request, request["State"])
+            for page in ec2.get_paginator("describe_spot_instance_requests").paginate(Filters=_OURS)
+            for request in page["SpotInstanceRequests"]
+            if request["State"] in ("open", "active")
+        ),
+    ),
+    (
+        "instances",
+        lambda ec2, region: (
+            _leftover(INSTANCE, instance["InstanceId"], region, instance, instance["State"]["Name"])
+            for page in ec2.get_paginator("describe_instances").paginate(Filters=_OURS)
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+            # EC2 shows a terminated instance for another hour.
+            if instance["State"]["Name"] != "terminated"
+        ),
+    ),
+    (
+        "launch templates",
+        lambda ec2, region: (
+            _leftover(LAUNCH_TEMPLATE, found["LaunchTemplateId"], region, found, name=found["LaunchTemplateName"])
+            for page in ec2.get_paginator("describe_launch_templates").paginate(Filters=_OURS)
+            for found in page["LaunchTemplates"]
+        ),
+    ),
+    # In one list, because a snapshot that an image uses is no leftover: without the images none is known to be one.
+    ("images and snapshots", _images),
+    (
+        "volumes",
+        lambda ec2, region: (
+            _leftover(VOLUME, volume["VolumeId"], region, volume, volume["State"])
+            for page in ec2.get_paginator("describe_volumes").paginate(Filters=_OURS)
+            for volume in page["Volumes"]
+            # Volumes in use are removed with their instances.
+            if volume["State"] in ("available", "error")
+        ),
+    ),
+    (
+        "network interfaces",
+        lambda ec2, region: (
+            _leftover(INTERFACE, interface["NetworkInterfaceId"], region, {"Tags": interface["TagSet"]})
+            for page in ec2.get_paginator("describe_network_interfaces").paginate(Filters=_OURS)
+            for interface in page["NetworkInterfaces"]
+            # The others are in use.
+            if interface["Status"] == "available"
+        ),
+    ),
+    (
+        "security groups",
+        lambda ec2, region: (
+            _leftover(SECURITY_GROUP, group["GroupId"], region, group, name=group["GroupName"])
+            for page in ec2.get_paginator("describe_security_groups").paginate(Filters=_OURS)
+            for group in page["SecurityGroups"]
+        ),
+    ),
+    (
+        "key pairs",
+        lambda ec2, region: (
+            _leftover(KEY_PAIR, pair["KeyPairId"], region, pair, name=pair["KeyName"])
+            for pair in ec2.describe_key_pairs(Filters=_OURS)["KeyPairs"]
+        ),
+    ),
+)
 
 
 def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Iterator[tuple[Leftover, str]]:
@@ -241,7 +240,12 @@ def remove(ec2: EC2Client, leftovers: Sequence[Leftover], clock: Clock) -> Itera
         SNAPSHOT: lambda snapshot: ec2.delete_snapshot(SnapshotId=snapshot.id),
         VOLUME: lambda volume: ec2.delete_volume(VolumeId=volume.id),
         INTERFACE: lambda interface: ec2.delete_network_interface(NetworkInterfaceId=interface.id),
-        SECURITY_GROUP: functools.partial(_delete_group, ec2, clock),
+        SECURITY_GROUP: lambda group: wait_for(
+            lambda: (ec2.delete_security_group(GroupId=group.id),),
+            limit_s=RELEASE_LIMIT_S,
+            clock=clock,
+            is_transient=lambda error: error_code(error) == "DependencyViolation",
+        ),
         KEY_PAIR: lambda pair: ec2.delete_key_pair(KeyPairId=pair.id),
     }
     for kind, action in actions.items():
@@ -311,12 +315,3 @@ def _is_still(listed: Leftover, image: ImageTypeDef) -> bool:
     if listed.kind == COPIED_IMAGE:
         return is_failed_copy(image) and tags[RUN_ID] == listed.run_id
     return is_left_over(image) and (tags[RUN_ID], tags[EXPIRES_AT]) == (listed.run_id, listed.expires_at)
-
-
-def _delete_group(ec2: EC2Client, clock: Clock, group: Leftover) -> None:
-    wait_for(
-        lambda: (ec2.delete_security_group(GroupId=group.id),),
-        limit_s=RELEASE_LIMIT_S,
-        clock=clock,
-        is_transient=lambda error: error_code(error) == "DependencyViolation",
-    )
