@@ -20,10 +20,10 @@ from imagegen.build.packer import OnError
 from imagegen.errors import RefusedError
 from imagegen.leftovers.sweep import Place, Swept, leftovers_of, place_of
 from imagegen.providers import Leftover, RunFacts
-from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import provider
 from imagegen.providers.registry import PROVIDERS
 from imagegen.providers.tags import run_ids
+from imagegen.providers.time_limits import Deadline
 
 if TYPE_CHECKING:
     from imagegen.console import Console

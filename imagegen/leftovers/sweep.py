@@ -16,10 +16,10 @@ from imagegen.build import journal
 from imagegen.build.journal import RecordedRun
 from imagegen.errors import ImagegenError
 from imagegen.providers import Leftover, RunFacts
-from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import provider
 from imagegen.providers.settings import TargetSettings
 from imagegen.providers.tags import run_ids
+from imagegen.providers.time_limits import Deadline
 
 if TYPE_CHECKING:
     from imagegen.console import Console

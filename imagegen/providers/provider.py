@@ -11,10 +11,10 @@ from typing_extensions import TypeVar
 from imagegen.artifacts.lock import BaseForm, LockedBase
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
 from imagegen.providers.checks import Check
-from imagegen.providers.deadline import Deadline
 from imagegen.providers.registry import part
 from imagegen.providers.settings import TargetSettings
 from imagegen.providers.tags import ImageTags
+from imagegen.providers.time_limits import Deadline
 
 if TYPE_CHECKING:
     import pydantic

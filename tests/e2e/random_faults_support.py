@@ -35,7 +35,7 @@ from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.azure import provider as azure_provider
 from imagegen.providers.azure.settings import Settings as AzureSettings
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
-from imagegen.providers.waiting import Clock
+from imagegen.providers.time_limits import Clock
 from imagegen.rehearsal.clouds.aws import moto_call
 from imagegen.rehearsal.clouds.aws.cloud import Aws, AwsOptions
 from imagegen.rehearsal.clouds.aws.images import BuiltAmi

@@ -10,7 +10,7 @@ import pytest
 
 from imagegen.console import Console
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart
-from imagegen.providers.waiting import Clock
+from imagegen.providers.time_limits import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from imagegen.providers.aws.faults import error_code, explain_errors
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.aws.thorough_checks import run_thorough_checks
 from imagegen.providers.checks import OK, SIGN_IN, WRONG, Check, is_stopped, run_check
-from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
+from imagegen.providers.time_limits import THOROUGH_LIMIT_S, Deadline
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client

@@ -17,7 +17,7 @@ from xml.sax.saxutils import escape
 
 from imagegen.errors import ConfigError
 from imagegen.providers.aws.settings import AssumeRole, Auth
-from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
+from imagegen.providers.time_limits import CONNECT_S, READ_S, RETRIES, Deadline
 
 if TYPE_CHECKING:
     import boto3

@@ -12,7 +12,7 @@ from imagegen.providers import CloudImage
 from imagegen.providers.aws.faults import explain_errors, is_transient
 from imagegen.providers.aws.settings import IMDS_V2, OWNER, REGION, Settings
 from imagegen.providers.tags import IMAGE_ID, REJECTED, REPORT, is_same_image
-from imagegen.providers.waiting import Clock, wait_for
+from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client

@@ -20,7 +20,7 @@ from imagegen.providers.aws.images import Tagged, snapshots_of, tags_of
 from imagegen.providers.aws.publish import COPY_LIMIT_S
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, NEVER, RUN_ID
-from imagegen.providers.waiting import Clock, wait_for
+from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client

@@ -16,10 +16,9 @@ from imagegen.providers.aws import publish as publishing
 from imagegen.providers.aws.client import ServiceClients, ec2_clients, service_clients
 from imagegen.providers.aws.faults import explain_errors
 from imagegen.providers.aws.settings import Place, Settings
-from imagegen.providers.deadline import Deadline
 from imagegen.providers.provider import BootFile, Provider
 from imagegen.providers.tags import REPORT
-from imagegen.providers.waiting import Clock
+from imagegen.providers.time_limits import Clock, Deadline
 
 if TYPE_CHECKING:
     from imagegen.console import Console

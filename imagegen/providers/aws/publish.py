@@ -33,7 +33,7 @@ from imagegen.providers.aws.images import (
 )
 from imagegen.providers.aws.settings import IMDS_V2, Settings
 from imagegen.providers.tags import EXPIRES_AT, NEVER, RUN_ID, copied_tags, is_same_image, run_ids, shared_id
-from imagegen.providers.waiting import Clock, wait_for
+from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client

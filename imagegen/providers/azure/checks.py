@@ -16,7 +16,7 @@ from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.source import look_up_base
 from imagegen.providers.checks import OK, SIGN_IN, UNKNOWN, WRONG, Check, check_sizes, is_stopped, run_check
-from imagegen.providers.deadline import THOROUGH_LIMIT_S, Deadline
+from imagegen.providers.time_limits import THOROUGH_LIMIT_S, Deadline
 
 if TYPE_CHECKING:
     from imagegen.settle.spec import Spec

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.azure.failures import reject_web_page, silence_libraries
 from imagegen.providers.azure.settings import Auth
-from imagegen.providers.deadline import CONNECT_S, READ_S, RETRIES, Deadline
+from imagegen.providers.time_limits import CONNECT_S, READ_S, RETRIES, Deadline
 
 if TYPE_CHECKING:
     from azure.core import PipelineClient

@@ -16,7 +16,7 @@ from imagegen.providers import CloudImage, RunFacts, SearchResult
 from imagegen.providers.azure.failures import explain_errors, is_transient
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.tags import REJECTED, REPORT, is_same_image
-from imagegen.providers.waiting import Clock, wait_for
+from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient

@@ -21,7 +21,7 @@ from imagegen.providers.azure.failures import explain_errors, first_line, is_ans
 from imagegen.providers.azure.settings import Place
 from imagegen.providers.search import Search
 from imagegen.providers.tags import EXPIRES_AT, IMAGE_ID, RUN_ID
-from imagegen.providers.waiting import Clock, wait_for
+from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential

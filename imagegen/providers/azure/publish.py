@@ -28,7 +28,7 @@ from imagegen.providers.azure.gallery import (
 )
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.tags import EXPIRES_AT
-from imagegen.providers.waiting import Clock, wait_for
+from imagegen.providers.time_limits import Clock, wait_for
 
 if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient

@@ -13,7 +13,7 @@ from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers import RunFacts
 from imagegen.providers.aws import leftovers, provider
 from imagegen.providers.aws.settings import Place, Publish, Settings
-from imagegen.providers.waiting import Clock
+from imagegen.providers.time_limits import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

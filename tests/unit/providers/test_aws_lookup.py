@@ -19,7 +19,7 @@ from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.client import ec2_clients
 from imagegen.providers.aws.faults import explain_errors
 from imagegen.providers.aws.settings import Auth, Settings
-from imagegen.providers.waiting import Clock
+from imagegen.providers.time_limits import Clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,7 +34,7 @@ from imagegen.providers.azure.leftovers import (
 )
 from imagegen.providers.azure.settings import Place
 from imagegen.providers.tags import EXPIRES_AT, RUN_ID
-from imagegen.providers.waiting import Clock
+from imagegen.providers.time_limits import Clock
 
 MACHINE = "virtual machine"
 

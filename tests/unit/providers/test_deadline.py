@@ -14,7 +14,7 @@ import pytest
 
 from imagegen.errors import RefusedError
 from imagegen.leftovers import sweep
-from imagegen.providers import Remains, RunFacts, deadline
+from imagegen.providers import Remains, RunFacts, time_limits
 from imagegen.providers.aws import checks as aws_checks
 from imagegen.providers.aws import provider as aws_provider
 from imagegen.providers.aws.settings import Auth, Place
@@ -22,7 +22,7 @@ from imagegen.providers.aws.settings import Settings as AwsSettings
 from imagegen.providers.azure import checks, provider, source
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.checks import UNKNOWN
-from imagegen.providers.deadline import Deadline
+from imagegen.providers.time_limits import Deadline
 from tests.conftest import REPOSITORY, load_today
 from tests.unit.providers.test_azure_failures import ENVIRON, TOKEN, answered_by, of_json
 
@@ -71,7 +71,7 @@ def test_azure_is_asked_for_seconds_and_what_it_does_not_answer_is_unknown(
     assert {check.verdict for check in found} == {UNKNOWN}
     assert len(found) == 3
     assert all(says in check.message for check in found)
-    assert sum(waited) <= deadline.QUICK_LIMIT_S
+    assert sum(waited) <= time_limits.QUICK_LIMIT_S
     assert len([each for each in asked if who in each]) <= most
 
 

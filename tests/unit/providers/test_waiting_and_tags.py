@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from imagegen.providers.tags import is_same_image
-from imagegen.providers.waiting import FAILING_LIMIT_S, PAUSES_S, Clock, wait_for
+from imagegen.providers.time_limits import FAILING_LIMIT_S, PAUSES_S, Clock, wait_for
 
 
 @pytest.mark.parametrize(

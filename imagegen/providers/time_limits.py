@@ -1,10 +1,22 @@
-"""Polls a cloud with growing pauses, up to a limit. The clock is a parameter, so that tests do not wait."""
+"""The time limits of a cloud's answers: for all requests while somebody waits for them, and for one long operation.
+
+Requests that share a deadline fail after it, and a late answer counts as unknown. An operation is polled with growing
+pauses, up to a limit; its clock is a parameter, so that tests do not wait.
+"""
 
 import dataclasses
 import itertools
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+# About ten times what a cloud needs over a slow connection: before a build, and for `doctor`.
+QUICK_LIMIT_S: Final = 20.0
+THOROUGH_LIMIT_S: Final = 120.0
+# For one request.
+CONNECT_S: Final = 5.0
+READ_S: Final = 10.0
+RETRIES: Final = 1
 
 # The pauses between two polls; the last one repeats. No cloud offers a call that blocks until an operation has ended.
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
@@ -12,6 +24,24 @@ PAUSES_S = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0)
 FAILING_LIMIT_S = 30 * 60.0
 
 Result = TypeVar("Result")
+
+
+class Deadline:
+    """Starts when it is created; all requests to which it applies share it."""
+
+    def __init__(self, limit_s: float = QUICK_LIMIT_S) -> None:
+        self.limit_s = limit_s
+        self._end = time.monotonic() + limit_s
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left; 0 after the deadline."""
+        return max(0.0, self._end - time.monotonic())
+
+    def allows_pause(self, seconds: float) -> bool:
+        """Whether a pause of that length before a retry still fits."""
+        # One pause may take a tenth of the limit.
+        return seconds <= min(self.limit_s / 10, self.left_s)
 
 
 @dataclasses.dataclass(frozen=True)
