@@ -338,10 +338,12 @@ def program_places(given: RuleInput) -> list[tuple[YamlPath, str]]:
 
 @rule("same-place-twice", ERROR, "Two programs must not have the same path")
 def same_place_twice(given: RuleInput) -> Iterator[Finding]:
-    names = [provider.name for provider in given.config.credential_providers]
     places: list[tuple[YamlPath, str]] = [
         *(item for item in program_places(given) if item[0][0] == "executables"),
-        *((("credential_providers", index, "name"), name) for index, name in enumerate(names)),
+        *(
+            (("credential_providers", index, "name"), provider.name)
+            for index, provider in enumerate(given.config.credential_providers)
+        ),
     ]
     # imagegen's own files in folders that may have other files.
     folders = {**paths(), "kubernetes": given.config.kubernetes.install_path}

@@ -49,8 +49,6 @@ _INSTEAD: Final = {
         for name in ("discard_unpacked_layers", "image_pull_progress_timeout", "max_concurrent_downloads")
     },
 }
-# Up to this schema, one plugin contains all of them.
-_MERGED_CRI: Final = 2
 # The CRI plugins by schema, and their names in other schemas.
 _PLUGIN_NAMES: Final = {2: (_OLD_CRI,), 3: (_IMAGES, _RUNTIME)}
 _OTHER_NAMES: Final = {2: (_IMAGES, _RUNTIME, "cri"), 3: ("cri",)}
@@ -290,14 +288,14 @@ def containerd_settings_schema(given: RuleInput) -> list[Finding]:
             for plugin in _OTHER_NAMES.get(schema, ())
             if _has(settings, ("plugins", plugin))
         ),
-        # The plugin keeps its name in newer schemas, but its settings for images and containers moved to other plugins.
+        # The plugin keeps its name after schema 2, but its settings for images and containers moved to other plugins.
         *(
             Finding(
                 _SETTINGS,
                 f"{_OLD_CRI} ignores {key} in schema {schema} of containerd's config",
                 f"write {_INSTEAD[key]}" if key in _INSTEAD else f"write it for {row['to']}",
             )
-            for row in (table("containerd")["moved"] if schema > _MERGED_CRI else ())
+            for row in (table("containerd")["moved"] if schema > 2 else ())
             for key in row["keys"]
             if _has(settings, ("plugins", _OLD_CRI, key))
         ),

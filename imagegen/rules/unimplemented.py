@@ -83,9 +83,10 @@ def override_names() -> dict[str, str]:
 
 def notes() -> dict[str, str]:
     """The notes for the reference, by the path of the key."""
-    rows = [asked_by for feature in features().values() for asked_by in feature["asked_by"]]
     return {
-        row["path"]: ", ".join(["not implemented yet", *row.get("values", [])]).replace(", ", ": ", 1) for row in rows
+        row["path"]: ", ".join(["not implemented yet", *row.get("values", [])]).replace(", ", ": ", 1)
+        for feature in features().values()
+        for row in feature["asked_by"]
     }
 
 

@@ -137,8 +137,7 @@ def _products(given: RuleInput) -> Iterator[_Product]:
     containerd, rows = config.runtime.containerd, table("containerd")["lines"]
     line = find_row(rows, containerd.version) if containerd else None
     if line and not line.newer:
-        version = config.kubernetes.version
-        rows = {name: row for name, row in rows.items() if is_listed(row["newest_patch"], version)}
+        rows = {name: row for name, row in rows.items() if is_listed(row["newest_patch"], config.kubernetes.version)}
         yield _product(("runtime", "containerd", "version"), f"containerd {line.minor}", line.row, rows, given.today)
     releases = table("windows")["releases"]
     if release := releases.get(config.windows.release):

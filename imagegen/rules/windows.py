@@ -8,8 +8,6 @@ from imagegen.catalog.facts import find_row, numbers, table
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
-_MICROSOFTS: Final = "mcr.microsoft.com/"
-_BASE_IMAGES: Final = "mcr.microsoft.com/windows/"
 _WINDOWS_WORDS: Final = ("windows", "nanoserver", "servercore")
 # The index of the build in 10.0.20348.1.
 _BUILD: Final = 2
@@ -78,7 +76,8 @@ def container_image_tag_known(given: RuleInput) -> list[Finding]:
         )
         for path, image in _container_images(given)
         # Other images may support several releases, or not depend on one.
-        if (path[0] == "windows" or image.startswith(_BASE_IMAGES)) and _release_of(image, of_windows=True) is None
+        if (path[0] == "windows" or image.startswith("mcr.microsoft.com/windows/"))
+        and _release_of(image, of_windows=True) is None
     ]
 
 
@@ -97,7 +96,7 @@ def _release_of(image: str, *, of_windows: bool) -> str | None:
     builds = {str(row["build"]): row["release"] for row in images["former_tags"].values()}
     builds |= {str(row["build"]): name for name, row in releases.items()}
     # In tags of other images, 2004 may be any version.
-    plain = of_windows or image.startswith(_MICROSOFTS) or any(word in tag for word in _WINDOWS_WORDS)
+    plain = of_windows or image.startswith("mcr.microsoft.com/") or any(word in tag for word in _WINDOWS_WORDS)
     for part in tag.split("-"):
         numbered = part.split(".")
         if part in words and (plain or not part.isdigit()):

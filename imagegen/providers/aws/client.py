@@ -145,9 +145,12 @@ def _core(environ: Mapping[str, str], deadline: Deadline | None) -> botocore.ses
         if environ.get(name):
             core.set_config_variable(variable, environ[name])
     connect_s, read_s, attempts = (CONNECT_S, READ_S, RETRIES + 1) if deadline else (10, 60, 6)
-    retries: Any = {"mode": "standard", "total_max_attempts": attempts}
     core.set_default_client_config(
-        botocore.config.Config(connect_timeout=connect_s, read_timeout=read_s, retries=retries)
+        botocore.config.Config(
+            connect_timeout=connect_s,
+            read_timeout=read_s,
+            retries={"mode": "standard", "total_max_attempts": attempts},
+        )
     )
     if deadline is not None:
         core.register("before-send", functools.partial(_check_deadline, deadline))
@@ -172,9 +175,12 @@ def _new_client(session: boto3.Session, service: str, region: str, environ: Mapp
         # The stubs accept only literal names of services.
         client: BaseClient = session.client(cast("Any", service), region_name=region)
     except ValueError as error:
-        variables = sorted(name for name in environ if name.startswith(_ENDPOINT_VARIABLE) and environ[name])
         guilty = next(
-            (name for name in variables if environ[name] in str(error)),
+            (
+                name
+                for name, value in sorted(environ.items())
+                if name.startswith(_ENDPOINT_VARIABLE) and value and value in str(error)
+            ),
             f"endpoint_url of the profile, or {_ENDPOINT_VARIABLE}",
         )
         raise ConfigError(

@@ -31,8 +31,6 @@ _REJECTED = frozenset(
     }
 )
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
-# The error of a region that the account has not enabled; some regions reject the credentials instead.
-_NOT_ENABLED = "OptInRequired"
 _CREDENTIALS_HINT = (
     "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and AWS_SESSION_TOKEN), "
     "or run where AWS provides a role"
@@ -124,7 +122,8 @@ def _from_answer(
 ) -> ImagegenError:
     code, message = error_code(error), error.response.get("Error", {}).get("Message", "")
     details = (f"request id: {error.response.get('ResponseMetadata', {}).get('RequestId', 'unknown')}", *_notes(error))
-    if code in _REJECTED or (copied_to and code == _NOT_ENABLED):
+    # The second is the error of a region that the account has not enabled; some regions reject the credentials instead.
+    if code in _REJECTED or (copied_to and code == "OptInRequired"):
         return unusable(
             f"{doing}: AWS rejects the credentials: {code}",
             hint=_hint_about_credentials(code, copied_to),

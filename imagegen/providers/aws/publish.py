@@ -281,8 +281,9 @@ class Copy:
         return explain_errors(doing, PublishError, copied_to=self.region)
 
     def _is_transient(self, error: Exception) -> bool:
-        can_pass = is_transient(error) and not is_unknown_host(error)
-        return can_pass or error_code(error) in (_NAME_TAKEN, _TOO_MANY_COPIES)
+        return error_code(error) in (_NAME_TAKEN, _TOO_MANY_COPIES) or (
+            is_transient(error) and not is_unknown_host(error)
+        )
 
     @property
     def _copying(self) -> str:

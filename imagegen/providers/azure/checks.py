@@ -114,9 +114,14 @@ def run_thorough_checks(arm: Arm, settings: Settings, kubernetes: str) -> list[C
 def _subscription(arm: Arm) -> list[Check]:
     subscription = arm.get(arm.root, _SUBSCRIPTIONS_API)
     if subscription is None:
-        message = f"these credentials have no access to the subscription {arm.subscription}"
-        hint = "check AZURE_SUBSCRIPTION_ID, and that these credentials have a role in it"
-        return [Check(SIGN_IN, WRONG, message, hint)]
+        return [
+            Check(
+                SIGN_IN,
+                WRONG,
+                f"these credentials have no access to the subscription {arm.subscription}",
+                "check AZURE_SUBSCRIPTION_ID, and that these credentials have a role in it",
+            )
+        ]
     name = subscription.get("displayName") or arm.subscription
     state = subscription.get("state") or "unknown"
     if state in ("Disabled", "Deleted"):
@@ -138,17 +143,24 @@ def _region(what: str, region: str, known: set[str], instead: str) -> Check:
     if region in known:
         return Check(f"{what} {region}", OK, "available in the subscription")
     nearest = difflib.get_close_matches(region, known, n=3)
-    hint = f"write {' or '.join(nearest)}, or {instead}" if nearest else instead
-    return Check(f"{what} {region}", WRONG, "the subscription has no region of this name", hint)
+    return Check(
+        f"{what} {region}",
+        WRONG,
+        "the subscription has no region of this name",
+        f"write {' or '.join(nearest)}, or {instead}" if nearest else instead,
+    )
 
 
 def _sizes(arm: Arm, settings: Settings, usable: dict[str, _Size]) -> list[Check]:
     """Check which sizes the subscription can use in the region; adds these to `usable`, for the check of quotas."""
     place = settings.location
-    skus = arm.listed(
-        f"{arm.root}/providers/Microsoft.Compute/skus", "2021-07-01", **{"$filter": f"location eq '{place}'"}
-    )
-    machines = {sku["name"].lower(): sku for sku in skus if sku["resourceType"] == "virtualMachines"}
+    machines = {
+        sku["name"].lower(): sku
+        for sku in arm.listed(
+            f"{arm.root}/providers/Microsoft.Compute/skus", "2021-07-01", **{"$filter": f"location eq '{place}'"}
+        )
+        if sku["resourceType"] == "virtualMachines"
+    }
     others = []
     for name in settings.vm_sizes:
         size = machines.get(name.lower())

@@ -86,11 +86,16 @@ def _definition(arm: Arm, settings: Settings, subject: str) -> list[Check]:
     found = image["properties"]
     features = {str(feature.get("name")).lower(): feature.get("value") for feature in found.get("features") or []}
     security = features.get("securitytype") or _STANDARD
-    kind = f"{found.get('osType')}, {found.get('osState')}, {found.get('hyperVGeneration') or _FIRST}, {security}"
     return [
         *_wrong_kind(subject, found, settings.generation),
         *_wrong_security(subject, security, settings.security_type),
-    ] or [Check(subject, OK, kind)]
+    ] or [
+        Check(
+            subject,
+            OK,
+            f"{found.get('osType')}, {found.get('osState')}, {found.get('hyperVGeneration') or _FIRST}, {security}",
+        )
+    ]
 
 
 def _wrong_kind(subject: str, found: Mapping[str, str], generation: int) -> Iterator[Check]:

@@ -181,9 +181,13 @@ def _from_answer(doing: str, error: HttpResponseError, failure: type[ImagegenErr
 def _intercepted(
     doing: str, error: NotAzureError, failure: type[ImagegenError], details: tuple[str, ...] = ()
 ) -> ImagegenError:
-    filtered = f"allow access to {error.host}: a proxy (HTTPS_PROXY) or a web filter answers instead"
-    hint = _RERUN_HINT if error.status in _TRANSIENT else filtered
-    return failure(f"{doing}: {error}", hint=hint, details=details)
+    return failure(
+        f"{doing}: {error}",
+        hint=_RERUN_HINT
+        if error.status in _TRANSIENT
+        else f"allow access to {error.host}: a proxy (HTTPS_PROXY) or a web filter answers instead",
+        details=details,
+    )
 
 
 def _is_not_json(response: Any) -> bool:  # noqa: ANN401 - as above

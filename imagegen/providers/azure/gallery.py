@@ -100,13 +100,12 @@ def find_built(client: ComputeManagementClient, plan: BuildPlan[Settings], run: 
             key=lambda version: ((version.tags or {}).get(REPORT) != REJECTED, Version(version.name or "0")),
         )
         return SearchResult(cloud_image(best, definition, home))
-    failed = [version.name or "" for version in same if version.provisioning_state == FAILED]
     return SearchResult(
         None,
         tuple(
             f"{definition}/{name} of this image is in state Failed ({reason_in(definition.read(client, name))}) "
             f"and is not used; delete it: `{definition.deletion(name)}`"
-            for name in failed
+            for name in (version.name or "" for version in same if version.provisioning_state == FAILED)
         ),
     )
 

@@ -63,9 +63,11 @@ def build_variables(plan: Plan, run: RunFacts) -> dict[str, str]:
     """The gallery version to build, which does not exist yet."""
     with explain_errors("choosing the version", RefusedError), compute(run.environ, plan.settings.auth) as client:
         version = gallery.next_version(client, plan, run, secrets.randbelow(gallery.PER_SECOND))
-    # The name is unique, because a deleted secret blocks its name for weeks.
-    secret = {_SECRET: f"imagegen-{run.id}"} if plan.settings.key_vault else {}
-    return {"gallery_image_version": version} | secret
+    # The secret's name is unique, because a deleted secret blocks its name for weeks.
+    return {
+        "gallery_image_version": version,
+        **({_SECRET: f"imagegen-{run.id}"} if plan.settings.key_vault else {}),
+    }
 
 
 def clean_up(plan: Plan, variables: Mapping[str, str], run: RunFacts, console: Console) -> None:
