@@ -8,8 +8,8 @@ from imagegen import loading
 from imagegen.cli import options
 from imagegen.cli.output import print_as
 from imagegen.cli.tables import terminal_width
-from imagegen.explain import explain as explaining
-from imagegen.explain.text import explanation_json, explanation_lines
+from imagegen.explain import explain as explain_specs
+from imagegen.explain import explanation_json, explanation_lines, narrow
 
 
 @click.command()
@@ -31,7 +31,7 @@ def explain(config: Path, path: str | None, target: str | None, sets: tuple[str,
     """
     loaded = options.load_config(config, sets)
     specs = [loaded.specs[name] for name in loading.find_targets(loaded, target)]
-    explanation = explaining.explain(specs, loaded.steps)
+    explanation = explain_specs(specs, loaded.steps)
     if path is not None:
-        explanation = explaining.narrow(explanation, path)
+        explanation = narrow(explanation, path)
     print_as(form, explanation_json(explanation), explanation_lines(explanation, terminal_width()))

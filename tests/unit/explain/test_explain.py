@@ -13,11 +13,10 @@ import pytest
 from imagegen import loading
 from imagegen.documents.yaml import dotted
 from imagegen.errors import ConfigError
-from imagegen.explain.explain import explain, is_below, narrow
-from imagegen.explain.text import explanation_json, explanation_lines
+from imagegen.explain import explain, explanation_json, explanation_lines, is_below, narrow
 
 if TYPE_CHECKING:
-    from imagegen.explain.explain import Explanation
+    from imagegen.explain import Explanation
     from imagegen.settle.spec import Origin
 
 BASE = """\
