@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import imagegen
-from imagegen.artifacts.lock import Lock, lock_bytes, read_lock
-from imagegen.artifacts.lookup import lock_artifacts
+from imagegen.artifacts.lock import Lock, lock_artifacts, lock_bytes, read_lock
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
