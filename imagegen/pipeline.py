@@ -36,7 +36,7 @@ from imagegen.plan.resolve import Decision, find_missing, resolve
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.provider import Provider, provider
 from imagegen.providers.registry import provider_folder
-from imagegen.render.tree import render
+from imagegen.render import render
 from imagegen.settle.spec import Spec
 from imagegen.steps.evaluate import EvaluatedStep
 from imagegen.target_keys import errors_of

@@ -10,7 +10,7 @@ import pydantic
 from imagegen.errors import ConfigError
 from imagegen.files import read_file, write_file
 from imagegen.plan.model import BuildPlan
-from imagegen.render.bundle import guest_plan
+from imagegen.render import guest_plan
 from imagegen.resources.model import Strict
 
 Json = dict[str, pydantic.JsonValue]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from imagegen import contents, pipeline
 from imagegen.canonical import canonical
-from imagegen.render.bundle import bundle_zip
+from imagegen.render import bundle_zip
 from tests.conftest import REPOSITORY
 from tests.golden.readable import describe_difference, read_tree
 from tests.golden.test_golden import BASE

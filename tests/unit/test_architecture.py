@@ -511,7 +511,7 @@ def test_what_is_harmless_may_be_printed(value: str) -> None:
     ("name", "text"),
     [
         ("imagegen.config.model", "from imagegen.plan.model import BuildPlan\n"),
-        ("imagegen.render.tree", "from imagegen.providers.provider import provider\n"),
+        ("imagegen.render", "from imagegen.providers.provider import provider\n"),
         ("imagegen.build.packer", "def f() -> None:\n    from imagegen.providers import RunFacts\n"),
         ("imagegen.providers.aws.publish", "from imagegen.manifest.store import LocalStore\n"),
         ("imagegen.plan.resolve", "from imagegen.providers.provider import provider\n"),

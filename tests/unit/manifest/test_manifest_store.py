@@ -41,7 +41,7 @@ from imagegen.plan.model import (
 )
 from imagegen.providers import CloudImage, Published, RunFacts
 from imagegen.providers.aws.settings import Settings
-from imagegen.render.bundle import guest_plan
+from imagegen.render import guest_plan
 
 if TYPE_CHECKING:
     from pathlib import Path

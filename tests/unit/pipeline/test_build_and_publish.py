@@ -32,7 +32,7 @@ from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFact
 from imagegen.providers.aws import provider as aws
 from imagegen.providers.aws.settings import Auth, Place
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check
-from imagegen.render.bundle import guest_plan
+from imagegen.render import guest_plan
 from tests.conftest import TODAY
 from tests.provider_answers import answer
 

@@ -20,7 +20,7 @@ from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.machine import run_entry, stock_windows
 from imagegen.rehearsal.machine.msi import read_msi
 from imagegen.rehearsal.releases import catalogued_releases
-from imagegen.render.bundle import bundle_zip, guest_plan
+from imagegen.render import bundle_zip, guest_plan
 from tests.conftest import TODAY, load_today
 
 if TYPE_CHECKING:

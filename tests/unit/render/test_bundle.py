@@ -14,7 +14,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.canonical import canonical
-from imagegen.render.bundle import PLAN_VERSION, bundle_zip, guest_plan
+from imagegen.render import PLAN_VERSION, bundle_zip, guest_plan
 from imagegen.resources.kinds import KINDS
 
 if TYPE_CHECKING:

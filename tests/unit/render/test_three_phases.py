@@ -12,7 +12,7 @@ import pytest
 
 from imagegen import pipeline
 from imagegen.cli.verbs.plan import plan_lines
-from imagegen.render.bundle import guest_plan
+from imagegen.render import guest_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,1 +1,0 @@
-"""Renders the exact files that Packer reads and the machine receives."""
