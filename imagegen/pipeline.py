@@ -28,8 +28,14 @@ from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.lines import counted
 from imagegen.loading import Loaded, unimplemented_for
 from imagegen.manifest.model import ImageManifest
-from imagegen.manifest.record import PlannedImage, accept_built, check_found, make_manifest
-from imagegen.manifest.report import forget_reports, judge_report
+from imagegen.manifest.record import (
+    PlannedImage,
+    accept_built,
+    check_found,
+    forget_reports,
+    judge_report,
+    make_manifest,
+)
 from imagegen.plan.context import artifact_requests, evaluate_steps
 from imagegen.plan.model import BuildPlan
 from imagegen.plan.resolve import Decision, find_missing, resolve

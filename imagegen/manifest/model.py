@@ -11,9 +11,10 @@ import pydantic
 
 from imagegen.artifacts.lock import LockedBase
 from imagegen.errors import ConflictError
-from imagegen.manifest.report import Json
 from imagegen.providers import CloudImage, Published
 from imagegen.resources.model import Name, Sha256, Strict
+
+Json = dict[str, pydantic.JsonValue]
 
 
 def _without_secrets(url: str) -> str:

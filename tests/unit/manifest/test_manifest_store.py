@@ -26,8 +26,7 @@ from imagegen.manifest.model import (
     RecordedPublish,
     Tools,
 )
-from imagegen.manifest.record import PlannedImage, make_manifest
-from imagegen.manifest.report import judge_report, rejected_report
+from imagegen.manifest.record import PlannedImage, judge_report, make_manifest, rejected_report
 from imagegen.manifest.store import Listing, LocalStore, manifest_bytes
 from imagegen.plan.model import (
     BuildPart,
