@@ -24,8 +24,8 @@ from imagegen.rules.judge import broken_rules
 from imagegen.rules.unimplemented import find_unimplemented
 from imagegen.rules.unimplemented import override_names as unimplemented_overrides
 from imagegen.settle.spec import Spec, settle_targets
-from imagegen.steps import discover
-from imagegen.steps.model import Step
+from imagegen.steps.model import Step, check_folders, with_own_steps
+from imagegen.steps.model import load_steps as load_steps_of
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import Document
@@ -66,13 +66,13 @@ class Loaded:
 
 def load_steps(contents: Contents = SHIPPED) -> dict[str, Step]:
     """The steps by name. They are read only when they are needed."""
-    return discover.load_steps(contents.step_roots)
+    return load_steps_of(contents.step_roots)
 
 
 def load(request: ConfigRequest) -> Loaded:
     """Load a config. One error holds all its problems, those of its form and those of its rules."""
-    discover.check_folders(request.contents.step_roots)
-    own = functools.partial(discover.with_own_steps, request.contents)
+    check_folders(request.contents.step_roots)
+    own = functools.partial(with_own_steps, request.contents)
     read = read_config(
         request.file,
         request.sets,
@@ -104,7 +104,8 @@ def load(request: ConfigRequest) -> Loaded:
 
 def override_names(contents: Contents = SHIPPED) -> list[str]:
     """The names of all overrides: those of the steps, and those of steps that are not implemented yet."""
-    return sorted({*discover.override_names(load_steps(contents)), *unimplemented_overrides()})
+    artifacts = (meta for step in load_steps(contents).values() for meta in step.meta.artifacts.values())
+    return sorted({*(meta.override for meta in artifacts), *unimplemented_overrides()})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:

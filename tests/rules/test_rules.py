@@ -28,7 +28,7 @@ from imagegen.providers.tags import COMPONENT_TAGS, EXPIRES_AT, REPORT, RUN_ID
 from imagegen.rules import examples, first_boot, nodes
 from imagegen.rules.judge import all_rules, broken_rules
 from imagegen.settle.spec import settle_targets
-from imagegen.steps.discover import load_steps, with_own_steps
+from imagegen.steps.model import load_steps, with_own_steps
 from tests.golden_files import compare_golden
 from tests.rules.making_examples import Case, example_text, make_example
 

@@ -21,7 +21,6 @@ from imagegen.errors import ConfigError
 from imagegen.rules import unimplemented
 from imagegen.rules.judge import all_rules
 from imagegen.rules.unimplemented import features
-from imagegen.steps.discover import override_names
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 AWS = ("--target", "aws", "--region", "us-east-1", "--allow-cidr", "198.51.100.7/32")
@@ -226,7 +225,11 @@ def test_overrides_are_all_that_a_config_takes() -> None:
     read = json.loads(run(catalog.catalog, "overrides", "--format", "json").stdout)
     assert list(read) == loading.override_names()
     built = {name: [item["artifact"] for item in items] for name, items in read.items() if items[0]["built"]}
-    assert built == dict(sorted(override_names(loading.load_steps()).items()))
+    artifacts = [item for step in loading.load_steps().values() for item in step.meta.artifacts.items()]
+    assert {(name, artifact) for name, items in built.items() for artifact in items} == {
+        (meta.override, artifact) for artifact, meta in artifacts
+    }
+    assert sum(map(len, built.values())) == len(artifacts)
     unbuilt = {name: [item["artifact"] for item in items] for name, items in read.items() if name not in built}
     assert unbuilt == {name: [what] for name, what in sorted(unimplemented.override_names().items())}
     text = run(catalog.catalog, "overrides").stdout

@@ -16,7 +16,7 @@ from imagegen.documents.yaml import Document, read_yaml
 from imagegen.plan.context import artifact_requests, evaluate_steps
 from imagegen.rehearsal.releases import Release, Releases, catalogued_releases, fill_version
 from imagegen.settle.spec import settle
-from imagegen.steps.discover import load_steps
+from imagegen.steps.model import load_steps
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 DOCS = Path(__file__).parents[3] / "docs" / "rehearsal.md"

@@ -13,8 +13,8 @@ from imagegen.contents import StepRoot
 from imagegen.errors import ConfigError
 from imagegen.plan.context import components_of
 from imagegen.resources.kinds import File
-from imagegen.steps.discover import load_steps
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
+from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.plan.context import evaluate_steps
 from imagegen.settle.spec import settle
-from imagegen.steps.discover import load_steps
+from imagegen.steps.model import load_steps
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 ONLY_SYSTEM_AND_ADMINISTRATORS = [

@@ -10,7 +10,7 @@ from imagegen import loading, pipeline
 from imagegen.contents import SHIPPED
 from imagegen.documents.compose import compose
 from imagegen.errors import ConfigError
-from imagegen.steps.discover import load_steps, with_own_steps
+from imagegen.steps.model import load_steps, with_own_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable

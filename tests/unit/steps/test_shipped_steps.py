@@ -19,8 +19,8 @@ from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
 from imagegen.settle.spec import settle
-from imagegen.steps.discover import load_steps, override_names
 from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
+from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,7 +114,11 @@ def test_order() -> None:
 
 
 def test_overrides_are_the_names_that_operators_know() -> None:
-    assert override_names(STEPS) == {
+    names: dict[str, list[str]] = {}
+    for step in STEPS.values():
+        for artifact, meta in step.meta.artifacts.items():
+            names.setdefault(meta.override, []).append(artifact)
+    assert names == {
         "cloudbase_init_url": ["cloudbase-init"],
         "containerd_url": ["containerd"],
         "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner"],
