@@ -16,11 +16,10 @@ import pytest
 from imagegen.artifacts.connection import UnreachableError
 from imagegen.build import go_build
 from imagegen.build.go_build import announcement
-from imagegen.build.installed import is_at_least, parse_plugins
 from imagegen.build.process import Completed
 from imagegen.build.release import OfficialReleases
 from imagegen.build.toolchain import PACKER, Toolchain, tool_exports_text
-from imagegen.build.tools import cache_folder, find_tools
+from imagegen.build.tools import cache_folder, find_tools, is_at_least, parse_plugins
 from imagegen.console import Console
 from imagegen.errors import ToolError, VerificationError
 from tests.provider_answers import PLUGINS

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.build.events import BrokenEvent, GuestEvent
-from imagegen.build.output import BuildOutput
-from imagegen.build.packer import CloudSide, OnError, build_tree, validate_tree
+from imagegen.build.packer import BuildOutput, CloudSide, OnError, build_tree, validate_tree
 from imagegen.build.packer_output import BuildLog
 from imagegen.build.process import Completed, Terminal
 from imagegen.build.supervisor import Grace, Orphan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.build.pump import Pump
+from imagegen.build.process import Pump
 from imagegen.build.stopping import StopHandler, stop_signals
 from imagegen.build.supervisor import Grace
 
