@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.build.tools import can_be_provided, find_tools
-from imagegen.errors import Problem, RefusedError, ToolError
+from imagegen.errors import Problem, RefusedError, ToolError, with_keys_of
 from imagegen.plan.context import components_of
 from imagegen.providers import RunFacts
 from imagegen.providers.checks import OK, UNKNOWN, WRONG, Check, failed_check, is_stopped
 from imagegen.providers.provider import provider
-from imagegen.target_keys import with_keys_of
 
 if TYPE_CHECKING:
     from imagegen.console import Console

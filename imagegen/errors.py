@@ -12,12 +12,16 @@
 Library code raises; only `imagegen.cli.main` catches and exits.
 """
 
+import contextlib
 import dataclasses
 import enum
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from imagegen.lines import joined, one_line
+
+if TYPE_CHECKING:
+    from imagegen.settle.spec import Spec
 
 
 class ExitCode(enum.IntEnum):
@@ -123,3 +127,22 @@ class ConflictError(ImagegenError):
     """A stored manifest contradicts the new one."""
 
     exit_code = ExitCode.CONFLICT
+
+
+def with_keys_of(spec: "Spec", text: str) -> str:
+    """A provider's text with the keys of this target.
+
+    A provider names them as those of the target that has its cloud's name, and a config may call its target otherwise.
+    """
+    return text.replace(f"targets.{spec.provider}", f"targets.{spec.target}")
+
+
+@contextlib.contextmanager
+def errors_of(spec: "Spec") -> Iterator[None]:
+    """Within it, errors name the keys of this target."""
+    try:
+        yield
+    except ImagegenError as error:
+        error.message, error.hint = with_keys_of(spec, error.message), with_keys_of(spec, error.hint)
+        error.details = tuple(with_keys_of(spec, line) for line in error.details)
+        raise

@@ -22,7 +22,7 @@ from imagegen.canonical import digest
 from imagegen.console import Console
 from imagegen.contents import read_folder
 from imagegen.doctor import reject_failed_checks
-from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError
+from imagegen.errors import ERROR, BuildError, ConfigError, PublishError, RefusedError, errors_of
 from imagegen.files import write_file, write_tree
 from imagegen.leftovers.recording import record_in_journal, reject_claimed
 from imagegen.lines import counted
@@ -45,7 +45,6 @@ from imagegen.providers.registry import provider_folder
 from imagegen.render import render
 from imagegen.settle.spec import Spec
 from imagegen.steps.evaluate import EvaluatedStep
-from imagegen.target_keys import errors_of
 
 
 @dataclasses.dataclass(frozen=True)

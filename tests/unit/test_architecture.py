@@ -53,12 +53,11 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "errors", "files", "imagegen", "lines", "plan", "providers"),
         *("render", "resources"),
     },
-    "target_keys": {"errors"},
-    "doctor": {"build", "errors", "plan", "providers", "target_keys"},
+    "doctor": {"build", "errors", "plan", "providers"},
     "loading": {"config", "contents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "imagegen"),
-        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps", "target_keys"),
+        *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
     },
     "rehearsal": {
         *("artifacts", "build", "catalog", "console", "documents", "errors", "loading", "manifest", "pipeline"),
@@ -80,7 +79,7 @@ MAY_NAME: dict[str, set[str]] = {
     "render": {"providers"},
     "rules": {"settle"},
     "plan": {"providers", "settle"},
-    "target_keys": {"settle"},
+    "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
     "loading": {"documents"},
     "rehearsal": {"steps"},
