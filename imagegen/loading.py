@@ -19,7 +19,6 @@ from imagegen.contents import SHIPPED, Contents
 from imagegen.errors import ERROR, ConfigError, Problem
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
-from imagegen.plan.sourcing import refused_hosts
 from imagegen.rules.judge import broken_rules
 from imagegen.rules.unimplemented import find_unimplemented
 from imagegen.rules.unimplemented import override_names as unimplemented_overrides
@@ -87,7 +86,7 @@ def load(request: ConfigRequest) -> Loaded:
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
             # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
-            from imagegen.plan.context import evaluate_steps
+            from imagegen.plan.context import evaluate_steps, refused_hosts
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
             problems += refused_hosts(config, itertools.chain(*evaluated.values()), read.document)

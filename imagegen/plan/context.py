@@ -1,20 +1,29 @@
-"""Evaluates the steps of a settled spec with the values that they may read. Pure."""
+"""Orders and evaluates the steps of a settled spec, with the values that they may read. Pure.
+
+Also applies the config's policy for downloads: the mirror, the allowed hosts and the proxy of the machine.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+import graphlib
+import itertools
+import re
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.artifacts.request import ArtifactRequest, Override
 from imagegen.catalog.facts import paths
-from imagegen.errors import ConfigError
-from imagegen.plan.phases import order_steps
+from imagegen.config.value_types import plain_host
+from imagegen.errors import ConfigError, Problem
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
+    from imagegen.config.node import Proxy
+    from imagegen.documents.yaml import Document
     from imagegen.settle.spec import Spec
 
 # The sections about the content of the image. Steps may read only these.
@@ -36,6 +45,28 @@ def step_context(spec: Spec) -> dict[str, object]:
         "paths": {**paths(), "kubernetes": spec.config.kubernetes.install_path},
         "facts": dataclasses.asdict(spec.facts),
     }
+
+
+def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
+    """The steps in order, each with the names of all steps that it must follow. Equal steps are ordered by name."""
+    direct = {name: sorted({*steps[name].meta.after, *steps[name].meta.needs_restart_of}) for name in sorted(steps)}
+    try:
+        ordered = list(graphlib.TopologicalSorter(direct).static_order())
+    except graphlib.CycleError as error:
+        problems = []
+        for other, name in itertools.pairwise(error.args[1]):
+            meta = steps[name].meta
+            key, names = ("after", meta.after) if other in meta.after else ("needs_restart_of", meta.needs_restart_of)
+            message = f'"{other}" itself comes after "{name}"'
+            problems.append(steps[name].described.problem((key, names.index(other)), message, "remove one of them"))
+        raise ConfigError(
+            f"these steps form a cycle: {', '.join(sorted(set(error.args[1])))}", problems=problems
+        ) from None
+    earlier: dict[str, frozenset[str]] = {}
+    for name in ordered:
+        earlier[name] = frozenset(direct[name]).union(*(earlier[other] for other in direct[name]))
+    # A step follows more steps than any step before it, so their number gives a valid order.
+    return dict(sorted(earlier.items(), key=lambda item: (len(item[1]), item[0])))
 
 
 def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep, ...]:
@@ -79,3 +110,47 @@ def components_of(evaluated: Iterable[EvaluatedStep]) -> dict[str, str]:
                     problems=[step.step.described.problem((), message, "give each component one version")],
                 )
     return components
+
+
+# A domain with its subdomains, or an IPv4 address; with a port, only that port.
+_ENTRY = re.compile(r"(?:\*?\.)?([A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*)(?::([0-9]+))?")
+
+
+def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], document: Document) -> Iterator[Problem]:
+    """A problem for each host that the policy does not allow, with its artifacts."""
+    allowed = {plain_host(host) for host in config.artifacts.allowed_hosts}
+    refused: dict[str, list[ArtifactRequest]] = {}
+    for request in (request for step in evaluated for request in step.requests.values()):
+        host = plain_host(urllib.parse.urlsplit(request.url).netloc)
+        if host not in allowed:
+            refused.setdefault(host, []).append(request)
+    for host, requests in sorted(refused.items()):
+        names = ", ".join(sorted({request.name for request in requests}))
+        overrides = ", ".join(sorted({f"overrides.{request.override}" for request in requests}))
+        problem = document.problem(
+            ("artifacts", "allowed_hosts"),
+            f"{host} is not an allowed host, but {names} would be downloaded from it",
+            f"set artifacts.mirror, or {overrides}, or add the host to artifacts.allowed_hosts",
+        )
+        yield dataclasses.replace(problem, rule="host-allowed")
+
+
+def download_proxy(proxy: Proxy | None) -> dict[str, object] | None:
+    """The proxy of the guest's downloads; None if the config has none. HTTP_PROXY does not matter: all use https.
+
+    .NET matches each exception, a case-insensitive regular expression, against `https://host` or, if the port is not
+    443, `https://host:port`."""
+    if proxy is None or proxy.for_downloads is None or "*" in proxy.no_proxy:
+        return None
+    return {"url": proxy.for_downloads, "bypass": sorted({*map(_pattern, proxy.no_proxy)} - {""})}
+
+
+def _pattern(entry: str) -> str:
+    """The regular expression of an exception. Empty for a network, an IPv6 address or a `*` within a name."""
+    match = _ENTRY.fullmatch(entry)
+    if match is None:
+        return ""
+    name, port = match.groups()
+    below = "" if re.fullmatch(r"[0-9.]+", name) else r"([^/:]+\.)?"
+    ports = "(:[0-9]+)?" if port is None else f":{int(port)}".removesuffix(":443")
+    return f"^https://{below}{re.escape(name.lower())}{ports}$"

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen.documents.yaml import Document
-from imagegen.plan.phases import cut_phases, order_steps
+from imagegen.plan.context import order_steps
+from imagegen.plan.resolve import cut_phases
 from imagegen.resources.kinds import KINDS
 from imagegen.steps.evaluate import ALWAYS, Draft, EvaluatedStep
 from imagegen.steps.model import Step, StepMeta
@@ -15,7 +16,7 @@ from imagegen.steps.model import Step, StepMeta
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from imagegen.plan.phases import PlacedResource, TypedStep
+    from imagegen.plan.resolve import PlacedResource, TypedStep
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imagegen.errors import ConfigError
-from imagegen.plan.phases import find_wrong_restarts, order_steps
-from imagegen.plan.resolve import plan_phase
+from imagegen.plan.context import order_steps
+from imagegen.plan.resolve import find_wrong_restarts, plan_phase
 from tests.unit.plan.steps_to_cut import Said, cut, typed_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from random import Random
 
-    from imagegen.plan.phases import PlacedResource
+    from imagegen.plan.resolve import PlacedResource
 
     Place = tuple[str, int, int]
     """A resource: its step, round and index."""

@@ -8,7 +8,7 @@ import pytest
 
 from imagegen.artifacts.connection import proxy_for
 from imagegen.config.node import Proxy
-from imagegen.plan.sourcing import download_proxy
+from imagegen.plan.context import download_proxy
 
 URL = "http://proxy.example.com:3128"
 
