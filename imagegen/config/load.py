@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pydantic
 
-from imagegen.catalog.image_builder import hint_for
+from imagegen.catalog.facts import hint_for
 from imagegen.config.fields import is_string
 from imagegen.config.model import ImageConfig
 from imagegen.documents.compose import compose

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from imagegen.catalog.facts import table
-from imagegen.catalog.image_builder import hint_for, replacements
+from imagegen.catalog.facts import hint_for, replacements, table
 from imagegen.cli.overrides import overrides
 from imagegen.config.fields import keys
 from imagegen.contents import PACKER
