@@ -27,7 +27,7 @@ from imagegen.errors import ConfigError, ImagegenError, Problem, VerificationErr
 from imagegen.files import read_file, scratch_folder
 from imagegen.lines import counted
 from imagegen.resources.model import Name, Sha256, Strict
-from imagegen.waiting import as_finished
+from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.build import process, stopping
+from imagegen import signals
+from imagegen.build import process
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.errors import ToolError
 from tests.conftest import REPOSITORY
@@ -163,7 +164,7 @@ def test_a_clean_up_that_still_says_something_outlasts_its_grace() -> None:
 
 
 def test_a_second_interrupt_does_not_wait_for_the_clean_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "DUPLICATE_WITHIN_S", 0.0)
+    monkeypatch.setattr(signals, "DUPLICATE_WITHIN_S", 0.0)
     code = (
         "import signal, time\n"
         "signal.signal(signal.SIGINT, lambda *_: print('still cleaning'))\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 from typing import TYPE_CHECKING, Any
 
-from imagegen.waiting import as_finished
+from imagegen.signals import as_finished
 
 if TYPE_CHECKING:
     import pytest
