@@ -18,8 +18,7 @@ from imagegen.lines import one_line
 
 def make_console(*, plain: bool | None = None, quiet: bool = False) -> Console:
     """The console of a run. Without `plain` it is plain unless standard error is a terminal."""
-    is_plain = not sys.stderr.isatty() if plain is None else plain
-    return Console(sys.stderr, plain=is_plain, quiet=quiet)
+    return Console(sys.stderr, plain=not sys.stderr.isatty() if plain is None else plain, quiet=quiet)
 
 
 def seconds(value: float) -> str:

@@ -57,8 +57,7 @@ def _for_target(spec: Spec, checks: Iterable[Check]) -> list[Check]:
 
 def _tools(spec: Spec, components: Mapping[str, str], run: RunFacts, console: Console) -> Check:
     """Check Packer and the plugin as a build would find them. Builds nothing."""
-    cloud = provider(spec.provider)
-    needed = cloud.plugin_for(spec.settings, components)
+    needed = provider(spec.provider).plugin_for(spec.settings, components)
     try:
         found = find_tools(environ=run.environ, console=console, build=False, needed=[needed])
     except ToolError as error:

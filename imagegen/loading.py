@@ -95,9 +95,15 @@ def load(request: ConfigRequest) -> Loaded:
         others = len(problems) - errors
         also = f" and {counted(others, 'warning')}" if others else ""
         raise ConfigError(f"{request.file}: {counted(errors, 'problem')}{also}", problems=problems)
-    unimplemented = tuple(sorted(find_unimplemented(config, specs, read.document)))
     return Loaded(
-        request.file, contents, config, specs, read.document, tuple(sorted(problems)), unimplemented, evaluated
+        request.file,
+        contents,
+        config,
+        specs,
+        read.document,
+        warnings=tuple(sorted(problems)),
+        unimplemented=tuple(sorted(find_unimplemented(config, specs, read.document))),
+        evaluated=evaluated,
     )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from imagegen.canonical import canonical
-from imagegen.plan.model import BuildPart, BuildPlan, Phase
+from imagegen.plan.model import BuildPlan
 from imagegen.plan.resolve import Decision
 from imagegen.templating import render_text
 
@@ -34,7 +34,17 @@ def guest_plan(plan: BuildPlan) -> bytes:
             "name": plan.build.name,
             "target": image.provider,
             "windows": {"release": image.windows["release"], "build": image.windows["build"]},
-            "phases": [_phase(phase, plan.build) for phase in image.phases],
+            "phases": [
+                {
+                    **dataclasses.asdict(phase),
+                    "steps": [
+                        {**dataclasses.asdict(step), **dataclasses.asdict(plan.build.steps[step.name])}
+                        for step in phase.steps
+                    ],
+                    "timeout_s": plan.build.phase_timeouts_s[phase.name],
+                }
+                for phase in image.phases
+            ],
             "artifacts": {
                 name: {"url": plan.build.downloads[name], **dataclasses.asdict(artifact)}
                 for name, artifact in image.artifacts.items()
@@ -43,11 +53,6 @@ def guest_plan(plan: BuildPlan) -> bytes:
             "proxy": plan.build.proxy,
         }
     )
-
-
-def _phase(phase: Phase, build: BuildPart) -> dict[str, object]:
-    steps = [{**dataclasses.asdict(step), **dataclasses.asdict(build.steps[step.name])} for step in phase.steps]
-    return {**dataclasses.asdict(phase), "steps": steps, "timeout_s": build.phase_timeouts_s[phase.name]}
 
 
 def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:

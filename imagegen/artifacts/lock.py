@@ -293,8 +293,7 @@ def _download_all(
 
 def _gather(finished: list[concurrent.futures.Future[_Found]]) -> _Found:
     """All artifacts, or all errors, so that one run shows the operator every URL to correct."""
-    failures = [future.exception() for future in finished]
-    errors = [error for error in failures if isinstance(error, ImagegenError)]
+    errors = [error for error in (future.exception() for future in finished) if isinstance(error, ImagegenError)]
     if not errors:
         return {name: artifact for future in finished for name, artifact in future.result().items()}
     # Wrong bytes are the most serious error: an unreachable server must not hide their exit code.

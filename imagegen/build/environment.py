@@ -55,8 +55,7 @@ def build_environment(
     So the user's settings cannot change a build. `names` are mostly the variables of the cloud's credentials. A name
     that ends with `*` is a prefix.
     """
-    prefixes = tuple(name.removesuffix("*") for name in names if name.endswith("*"))
-    chosen = _choose(environ, names, prefixes)
+    chosen = _choose(environ, names, tuple(name.removesuffix("*") for name in names if name.endswith("*")))
     return {**chosen, **tools, **{f"PKR_VAR_{name}": value for name, value in variables.items()}}
 
 

@@ -57,11 +57,13 @@ def build(context: ToolContext, go: Path, packer: Path | None, missing: Sequence
             packer = built_packer(context.cache)
             replace_folder(binaries[PACKER.name].parent, packer.parent, Path(temporary, "old"))
         for plugin in missing:
-            binary = binaries[plugin.pin.name]
-            done = install_plugin(["--path", binary, plugin.source], packer, context, _INSTALL_TIMEOUT_S)
+            done = install_plugin(
+                ["--path", binaries[plugin.pin.name], plugin.source], packer, context, _INSTALL_TIMEOUT_S
+            )
             if done.returncode != 0:
-                message = f"Packer rejects the plugin {plugin.name} that was built here"
-                raise ToolError(message, details=last_lines(done))
+                raise ToolError(
+                    f"Packer rejects the plugin {plugin.name} that was built here", details=last_lines(done)
+                )
 
 
 def announcement(with_packer: bool, plugin_count: int, jobs: Sequence[Pin]) -> str:
@@ -89,8 +91,9 @@ def _download_source(context: ToolContext, go: Path, pin: Pin, place: Path) -> _
     # The working directory is outside any module, so that Go reads no go.mod.
     argv: list[str | Path] = [go, "mod", "download", "-json", f"{pin.module}@{pin.version}"]
     with context.console.task(f"downloading {pin.name} {pin.version}", None):
-        child_environ = environment.go_environment(context.environ)
-        done = context.run(argv, environ=child_environ, cwd=place, timeout=_DOWNLOAD_TIMEOUT_S)
+        done = context.run(
+            argv, environ=environment.go_environment(context.environ), cwd=place, timeout=_DOWNLOAD_TIMEOUT_S
+        )
         report = json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
         if done.returncode != 0 or "Dir" not in report:
             raise ToolError(

@@ -216,14 +216,12 @@ def validate_tree(
     secrets = environment.secret_values(environ, cloud.secret_names)
     for arguments, quality in ((("fmt", "-check", "-diff"), "formatted"), (("validate",), "valid")):
         try:
-            argv = [tools.packer, *arguments, "."]
-            done = run(argv, environ=child_environ, cwd=tree, timeout=_VALIDATE_TIMEOUT_S)
+            done = run([tools.packer, *arguments, "."], environ=child_environ, cwd=tree, timeout=_VALIDATE_TIMEOUT_S)
         except TimeoutError as overdue:
             raise ToolError(str(overdue)) from overdue
         if done.returncode != 0:
-            lines = (done.stdout + done.stderr).splitlines()
-            details = [scrub(line, secrets) for line in lines if line.strip()]
-            if len(child_environ.get("TMPDIR", "")) > _LONGEST_TMPDIR and any(_NOT_STARTED in line for line in lines):
+            details = [scrub(line, secrets) for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+            if len(child_environ.get("TMPDIR", "")) > _LONGEST_TMPDIR and any(_NOT_STARTED in line for line in details):
                 hint = f"set TMPDIR to a folder whose path has at most {_LONGEST_TMPDIR} characters"
                 raise ToolError("Packer's plugin cannot make its socket in TMPDIR", hint=hint, details=details)
             raise RefusedError(f"the tree in {tree} is not {quality}", details=details)

@@ -195,8 +195,7 @@ class LiveDisplay(LineDisplay):
                 pass
 
     def _row(self, phase: _Phase) -> Text:
-        marks = {"started": ("…", "cyan"), "finished": ("✓", "green"), "failed": ("✗", "red")}
-        mark, style = marks[phase.status]
+        mark, style = {"started": ("…", "cyan"), "finished": ("✓", "green"), "failed": ("✗", "red")}[phase.status]
         return Text.assemble((f"{mark} ", style), one_line(f"{self._target}  {_phase_text(phase)}"))
 
 

@@ -95,7 +95,8 @@ class Supervisor:
         """Handle commands until the program ends, kill the rest of its process group, and return its exit code."""
         status = None
         while status is None:
-            ready, _, _ = select.select(self._watched(), [], [], self._time_left())
+            watched = self._incomplete if self._orphaned_at else [CONTROL]
+            ready, _, _ = select.select([self._wakeup, *watched], [], [], self._time_left())
             if self._wakeup in ready:
                 os.read(self._wakeup, _READ_SIZE)
                 pid, found = os.waitpid(self._pid, os.WNOHANG)
@@ -111,9 +112,6 @@ class Supervisor:
             for output in ready:
                 self._read_output(output)
         return os.waitstatus_to_exitcode(status)
-
-    def _watched(self) -> list[int]:
-        return [self._wakeup, *(self._incomplete if self._orphaned_at else [CONTROL])]
 
     def _time_left(self) -> float | None:
         grace = self._task.orphan.grace

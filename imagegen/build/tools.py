@@ -53,8 +53,7 @@ def find_tools(
 
     What is missing is downloaded or built, unless `build` is false.
     """
-    context = ToolContext(environ, cache_folder(environ), console, run, stream)
-    search = _Search(context, tuple(needed))
+    search = _Search(ToolContext(environ, cache_folder(environ), console, run, stream), tuple(needed))
     go = shutil.which("go", path=environ.get("PATH", ""))
     try:
         found = search.find()
@@ -187,8 +186,9 @@ class _Search:
                 if plugin.source not in plugins or not is_at_least(plugins[plugin.source].version, plugin.lowest)
             )
             if not missing:
-                tools = self._toolchain(packer, version, plugins)
-                return dataclasses.replace(seen, tools=tools, packer=packer, missing=())
+                return dataclasses.replace(
+                    seen, tools=self._toolchain(packer, version, plugins), packer=packer, missing=()
+                )
         faults = [f"Packer finds no plugin {plugin.name} >= {plugin.lowest}" for plugin in missing]
         return dataclasses.replace(seen, packer=packer, missing=missing, faults=(*seen.faults, *faults))
 

@@ -132,12 +132,8 @@ def _type_name(annotation: Any, metadata: Iterable[object] = ()) -> str:  # noqa
         return f"map from name to {_type_name(parts[1])}"
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         return "section"
-    return f"{_NAMES[annotation]}{_bounds(metadata)}"
-
-
-def _bounds(metadata: Iterable[object]) -> str:
     bounds = {name: getattr(item, name) for item in metadata for name in ("ge", "le") if hasattr(item, name)}
-    return f" from {bounds['ge']} to {bounds['le']}" if len(bounds) > 1 else ""
+    return _NAMES[annotation] + (f" from {bounds['ge']} to {bounds['le']}" if len(bounds) > 1 else "")
 
 
 def _prose(sentences: Iterable[str], indent: str) -> Iterator[str]:

@@ -120,8 +120,7 @@ class Swept:
 
 def configured_place(target: str, settings: TargetSettings, run: RunFacts) -> Place:
     """The place where a target of a config builds."""
-    place = provider(settings.provider).place(settings, run)
-    return Place(target, settings.provider, place.model_dump(mode="json"))
+    return Place(target, settings.provider, provider(settings.provider).place(settings, run).model_dump(mode="json"))
 
 
 def place_of(run: RecordedRun) -> Place:
@@ -160,8 +159,7 @@ def preview(
     swept = Swept()
     for place in places:
         with swept.collect_fault(place):
-            going = sum(outcome.goes for outcome in swept.listed.values())
-            _list(swept, place, runs, run, now, limit - going)
+            _list(swept, place, runs, run, now, limit - sum(outcome.goes for outcome in swept.listed.values()))
     return swept
 
 

@@ -139,8 +139,7 @@ def resolve(
         step.name: StepNotes(step.meta.summary, limits.get(step.name, step.meta.timeout_s))
         for step in (item.step for item in evaluated)
     }
-    texts = {path: text for step in evaluated for path, text in step.texts.items()}
-    bundle = {**_select_needed(guest, phases), **texts}
+    bundle = _select_needed(guest, phases) | {path: text for step in evaluated for path, text in step.texts.items()}
     image = ImagePart(
         provider=spec.provider,
         windows={

@@ -84,8 +84,7 @@ class Package(Resource):
     services: list[Name] = []
 
     def makes(self) -> tuple[str, ...]:
-        folders = {str(parent) for path in self.files for parent in PureWindowsPath(path).parents}
-        return (*self.files, *sorted(folders))
+        return (*self.files, *sorted({str(parent) for path in self.files for parent in PureWindowsPath(path).parents}))
 
 
 class Registry(Resource):

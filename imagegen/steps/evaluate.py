@@ -106,8 +106,7 @@ def _visible(step: Step, context: Mapping[str, object]) -> dict[str, object]:
                 into = into.setdefault(parent, {})
             into[last] = source[last]
         except (KeyError, TypeError):
-            known = sorted(source) if isinstance(source, dict) else []
-            hint = nearest(name.rpartition(".")[2], known)
+            hint = nearest(name.rpartition(".")[2], sorted(source) if isinstance(source, dict) else [])
             raise ConfigError(
                 f"step {step.name} cannot be used",
                 problems=[step.described.problem(("reads", index), f"unknown value {quoted(name)}", hint)],

@@ -159,8 +159,7 @@ def _collect_answers(
         raise ConfigError(
             f"missing: {', '.join(interview.missing)}", hint="give them, or run it on a terminal to be asked"
         )
-    allow_eol = given["allow_eol"]
-    return Answers(name, release, kubernetes, containerd, tuple(cidrs), cloud_answers, allow_eol=allow_eol)
+    return Answers(name, release, kubernetes, containerd, tuple(cidrs), cloud_answers, allow_eol=given["allow_eol"])
 
 
 def _check_release(answer: str) -> str:

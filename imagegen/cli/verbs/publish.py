@@ -37,7 +37,8 @@ def publish(
     file = arguments.find_lock_file(config, lock_file, labels)
 
     def process(one: PreparedTarget) -> ImageManifest:
-        run = arguments.make_run_facts(labels)
-        return pipeline.publish_built(one, lock_file=file, out=out, run=run, console=console)
+        return pipeline.publish_built(
+            one, lock_file=file, out=out, run=arguments.make_run_facts(labels), console=console
+        )
 
     arguments.process_targets(targets, process, form)
