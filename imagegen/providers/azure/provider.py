@@ -11,7 +11,7 @@ from imagegen.artifacts.lock import LockedBase
 from imagegen.build.toolchain import NeededPlugin, Pin
 from imagegen.errors import BuildError, ImagegenError, PublishError, RefusedError
 from imagegen.providers import CloudImage, Leftover, Published, Remains, RunFacts, SearchResult
-from imagegen.providers.azure import checks, gallery, source
+from imagegen.providers.azure import checks, gallery, source, tags
 from imagegen.providers.azure import leftovers as remains
 from imagegen.providers.azure import publish as publishing
 from imagegen.providers.azure.client import compute, credential_for, resource_manager, subscription_of
@@ -190,7 +190,7 @@ PROVIDER: Final = Provider[Settings, Place](
     quick_checks=checks.quick_checks,
     thorough_checks=checks.thorough_checks,
     builder_sizes=lambda settings: settings.vm_sizes,
-    image_tags=source.image_tags,
+    image_tags=tags.image_tags,
     source_values=source.source_values,
     find_built=find_built,
     read_built=read_built,

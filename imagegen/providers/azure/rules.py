@@ -10,7 +10,7 @@ from imagegen import judging
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
 from imagegen.providers.azure.settings import Settings
-from imagegen.providers.azure.source import OWN_TAGS
+from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     DISK_HOLDS_BASE_IMAGE,

@@ -1,7 +1,4 @@
-"""The source of a build: its marketplace image, the values of the template, the plugin's version; and the image's tags.
-
-The tags keep within the limits of Azure and of Packer's plugin.
-"""
+"""The source of a build: the marketplace image to start from, the values of the template, the plugin's version."""
 
 from __future__ import annotations
 
@@ -12,12 +9,11 @@ from typing import TYPE_CHECKING, Final
 from packaging.version import Version
 
 from imagegen.artifacts.lock import BaseForm, LockedBase
-from imagegen.catalog.facts import limit_of
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.providers.azure.failures import explain_errors
 from imagegen.providers.azure.gallery import fixed_version
 from imagegen.providers.azure.settings import LOCATION, RESOURCE_NAME, Settings
-from imagegen.providers.tags import REPORT, ImageTags, make_tags
+from imagegen.providers.azure.tags import MANY_TAGS_SINCE, has_many_tags
 
 if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
@@ -30,18 +26,6 @@ BASE_FORM: Final = BaseForm(
     identity={"publisher": RESOURCE_NAME, "offer": RESOURCE_NAME, "sku": RESOURCE_NAME, "version": _VERSION.pattern},
     place={"location": LOCATION},
 )
-# Earlier versions accept at most 15 tags (issue #552).
-MANY_TAGS_SINCE: Final = "2.5.1"
-_FEW_TAGS: Final = 15
-# In addition to those of components; a test compares them with the templates.
-OWN_TAGS: Final = frozenset(
-    {
-        *("build_date", "build_timestamp", "creationTimestamp", "imagegen_image_id", "imagegen_name", "os_version"),
-        *("imagegen_version", "imagegen_run_id", "imagegen_expires_at", "imagegen_report"),
-    }
-)
-# Without the tag of the report, which Packer does not write; with two labels of a run.
-_TAKEN: Final = len(OWN_TAGS - {REPORT}) + 2
 
 
 def base_request(settings: Settings, offered: Mapping[str, str]) -> dict[str, str]:
@@ -79,19 +63,6 @@ def look_up_base(client: ComputeManagementClient, request: Mapping[str, str]) ->
     return LockedBase(
         request=dict(request), identity={**identity, "version": version}, place={"location": request["location"]}
     )
-
-
-def image_tags(settings: Settings, versions: Mapping[str, str]) -> ImageTags:
-    """The tags of an image: as few as an older plugin accepts if possible, else within the limit of Azure."""
-    few = make_tags(settings.tags, versions, _FEW_TAGS - _TAKEN)
-    if len(few) <= _FEW_TAGS - _TAKEN:
-        return few
-    return make_tags(settings.tags, versions, limit_of("azure_tags")["max"] - _TAKEN)
-
-
-def has_many_tags(settings: Settings, versions: Mapping[str, str]) -> bool:
-    """Whether an older plugin would reject the tags."""
-    return len(image_tags(settings, versions)) > _FEW_TAGS - _TAKEN
 
 
 def source_values(plan: BuildPlan[Settings]) -> dict[str, object]:

@@ -12,7 +12,7 @@ import pytest
 from imagegen import pipeline
 from imagegen.catalog.facts import limit_of
 from imagegen.providers.azure.settings import Settings
-from imagegen.providers.azure.source import has_many_tags, image_tags
+from imagegen.providers.azure.tags import has_many_tags, image_tags
 from imagegen.providers.tags import ImageTags, make_tags
 
 if TYPE_CHECKING:
