@@ -194,15 +194,8 @@ def _real(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
 
-def parse_path(text: str) -> YamlPath:
-    """Parse a path as `dotted` or a user writes it. Anything else is a ConfigError."""
-    path, rest = _leading_path(text)
-    if rest or not path:
-        raise ConfigError(f"{short(text)!r} is not a valid path of a value", hint=_PATH_HINT)
-    return path
-
-
-def _leading_path(text: str) -> tuple[YamlPath, str]:
+def leading_path(text: str) -> tuple[YamlPath, str]:
+    """The path at the start of a text, as `dotted` or a user writes it, and the rest of the text."""
     path: YamlPath = ()
     dot = ""
     # Compiled only when it is used, because most runs parse no path.
@@ -246,7 +239,7 @@ def _apply_sets(
 
 def _split(text: str) -> tuple[YamlPath, str]:
     """`path=value` in its two parts."""
-    path, rest = _leading_path(text)
+    path, rest = leading_path(text)
     faults = (
         ("=" not in text, "has no value", "write --set path=value"),
         (not rest.startswith("=") or not path, "is not a valid path of a value", _PATH_HINT),
