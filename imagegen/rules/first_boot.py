@@ -100,6 +100,20 @@ def first_boot_read_by_plugin(given: RuleInput) -> list[Finding]:
     ]
 
 
+@rule("first-boot-user-of-cloud", WARNING, "cloudbase_init.user should have an effect on every target")
+def first_boot_user_of_cloud(given: RuleInput) -> list[Finding]:
+    clouds = table("cloudbase-init")["clouds"]
+    return [
+        Finding(
+            ("cloudbase_init", "user"),
+            f"on {spec.target} it has no effect: cloudbase-init creates the administrator that the machine is given",
+            "leave it out, or ignore this if other targets need it",
+        )
+        for spec in given.specs.values()
+        if ("cloudbase_init", "user") in given.document.lines and clouds[spec.provider].get("user_from_metadata")
+    ]
+
+
 @rule("first-boot-user", ERROR, "cloudbase_init.user must not be an account that exists already")
 def first_boot_user(given: RuleInput) -> Iterator[Finding]:
     user = given.config.cloudbase_init.user

@@ -124,7 +124,8 @@ aws_vpc_and_subnet = rule.simple(
 
 @rule("aws-instance-runs-windows", ERROR, "The builder's instance types must run Windows Server")
 def aws_instance_runs_windows(target: Target) -> Iterator[Finding]:
-    families = table("aws-instances")["families"]
+    release = target.config.windows.release
+    families = [row for row in table("aws-instances")["families"] if release in row.get("releases", [release])]
     for index, kind in enumerate(target.settings.instance_types):
         if row := next((row for row in families if re.fullmatch(row["pattern"], kind)), None):
             yield Finding(

@@ -331,7 +331,27 @@ def test_gates_that_need_others() -> None:
     ],
 )
 def test_aws_instance(instance: str, runs: bool) -> None:
-    rows = table("aws-instances")["families"]
+    rows = [row for row in table("aws-instances")["families"] if "releases" not in row]
+    assert any(re.fullmatch(row["pattern"], instance) for row in rows) != runs
+
+
+@pytest.mark.parametrize(
+    ("instance", "runs"),
+    [
+        *(
+            (name, True)
+            for name in ("t3.large", "m5.large", "m6i.large", "c5d.large", "r5.large", "i3en.large", "i4i.large")
+        ),
+        *((name, True) for name in ("g4dn.xlarge", "p4d.24xlarge", "x2iedn.xlarge", "d3.xlarge", "z1d.large")),
+        *(
+            (name, False)
+            for name in ("t2.large", "m4.xlarge", "c3.large", "r4.large", "i3.large", "x1e.xlarge", "g3s.xlarge")
+        ),
+        *((name, False) for name in ("m5.metal", "m7i.metal-24xl", "u-6tb1.metal")),
+    ],
+)
+def test_aws_instance_of_windows_2025(instance: str, runs: bool) -> None:
+    rows = [row for row in table("aws-instances")["families"] if row.get("releases") == ["2025"]]
     assert any(re.fullmatch(row["pattern"], instance) for row in rows) != runs
 
 
