@@ -20,7 +20,8 @@ def verify(data: bytes, signature: bytes, certificate: pysequoia.Cert) -> None:
     """SignatureError unless a key of the certificate that was valid at the time has signed `data`."""
     try:
         faults = [_find_fault(data, packet, certificate) for packet in PacketPile.from_bytes(signature)]
-    except RuntimeError as error:
+    except (RuntimeError, OverflowError) as error:
+        # OverflowError: the number of the signature has more bits than its length can say.
         raise SignatureError(f"it is not an OpenPGP signature: {_first_line(error)}") from error
     if "" not in faults:
         raise SignatureError("; ".join(faults) or "it is empty")
@@ -57,6 +58,6 @@ def _with_exact_length(body: bytes) -> bytes:
     return b"\xc2\xff" + len(exact).to_bytes(4) + exact
 
 
-def _first_line(error: RuntimeError) -> str:
+def _first_line(error: Exception) -> str:
     # A backtrace follows where RUST_BACKTRACE is set.
     return str(error).partition("\n")[0]

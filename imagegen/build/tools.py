@@ -7,6 +7,7 @@ and the plugins of a Packer are the answer of an earlier run of it, until one of
 import contextlib
 import dataclasses
 import json
+import os
 import re
 import shlex
 import shutil
@@ -106,11 +107,15 @@ class AnswerCache:
         `is_current` is called after their sizes and times were read: they could be newer than the answer.
         """
         fingerprints = _fingerprints(files)
-        if len(fingerprints) == len(files) and is_current():
+        if len(fingerprints) == len(files) and self._is_writable() and is_current():
             answers = {**self._read(), _text(key): (answer, fingerprints)}
-            # On a read-only home the tools run each time.
             with contextlib.suppress(OSError):
                 write_file(self._file, _ANSWERS.dump_json(answers, indent=1))
+
+    def _is_writable(self) -> bool:
+        # On a read-only home the tools run each time, and once only.
+        parents = self._file.parents
+        return os.access(next(parent for parent in parents if parent.exists()), os.W_OK | os.X_OK)
 
     def _read(self) -> dict[str, tuple[str, dict[str, tuple[int, int]]]]:
         try:

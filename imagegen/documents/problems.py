@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import re
@@ -175,19 +174,19 @@ def closest(name: str, known: Sequence[str]) -> str | None:
     return min(near, key=lambda other: edits[other], default=next(iter(same), None))
 
 
-@functools.cache
 def _count_edits(first: str, second: str) -> int:
     """How many characters to insert, remove, replace or swap with their neighbour to turn one text into the other."""
-    if not first or not second:
-        return len(first) + len(second)
-    edits = [
-        _count_edits(first[:-1], second) + 1,
-        _count_edits(first, second[:-1]) + 1,
-        _count_edits(first[:-1], second[:-1]) + (first[-1] != second[-1]),
-    ]
-    if len(first) > 1 and first[-2:] == second[:-3:-1]:
-        edits.append(_count_edits(first[:-2], second[:-2]) + 1)
-    return min(edits)
+    # Two rows of the table are enough: texts from a config may be long, and many.
+    before: list[int] = []
+    above = list(range(len(second) + 1))
+    for i, left in enumerate(first, 1):
+        row = [i]
+        for j, right in enumerate(second, 1):
+            row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (left != right)))
+            if i > 1 and j > 1 and (left, first[i - 2]) == (second[j - 2], right):
+                row[j] = min(row[j], before[j - 2] + 1)
+        before, above = above, row
+    return above[-1]
 
 
 def _words(name: str) -> list[str]:

@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import io
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -597,3 +598,15 @@ def test_exports_are_quoted_for_a_shell() -> None:
         "export PACKER_PLUGIN_PATH='/it'\"'\"'s'",
         "export PATH='/my tools':\"$PATH\"",
     ]
+
+
+def test_the_plugins_are_listed_once_where_nothing_can_be_stored(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.packer("Packer v1.16.0\n")
+    for name, version in (("amazon", "1.8.2"), ("azure", "1.4.5")):
+        machine.plugin(name, version)
+    access = os.access
+    monkeypatch.setattr("os.access", lambda path, mode, **_: not mode & os.W_OK and access(path, mode))
+    machine.find(build=False)
+    assert machine.asked.count("packer plugins installed") == 1

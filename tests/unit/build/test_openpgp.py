@@ -200,3 +200,13 @@ def test_without_sequoia_nothing_is_downloaded(monkeypatch: pytest.MonkeyPatch, 
     with pytest.raises(UnreachableError, match="cannot be verified on this machine, because it has no package"):
         release.OfficialReleases().fetch_packer(binary, environ={}, console=Console(io.StringIO(), plain=True))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_that_is_too_long_for_its_length_is_refused(certificate: pysequoia.Cert) -> None:
+    (packet,) = PacketPile.from_bytes(SIGNATURE)
+    start = 4
+    for _ in range(2):
+        start += 2 + int.from_bytes(packet.body[start : start + 2])
+    body = packet.body[: start + 2] + b"\xff\xff" + b"\xff" * 8192
+    with pytest.raises(SignatureError, match="not an OpenPGP signature"):
+        verify(SUMS, b"\xc2\xff" + len(body).to_bytes(4) + body, certificate)

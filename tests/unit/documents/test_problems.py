@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -131,3 +132,15 @@ def test_known_keys(path: tuple[str, ...], keys: list[str]) -> None:
 
 def test_nearest_is_silent_where_nothing_is_known() -> None:
     assert nearest("x", []) == ""
+
+
+def test_long_names_are_compared_in_bounded_memory() -> None:
+    name, meant = "a" * 400, "a" * 399 + "b"
+    tracemalloc.start()
+    try:
+        hint = nearest(name, [meant])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert hint.startswith("did you mean")
+    assert peak < 100_000
