@@ -173,10 +173,10 @@ function Clear-WinRmListener {
     finally { $parent.Dispose() }
 }
 
-# Seals the image. $Assert holds the cloud's own checks, $Generalise its own sysprep.
+# Seals the image. $Assert holds the cloud's own checks before, $Generalise its own sysprep, and $Verify its own checks after it.
 function Invoke-Seal {
     [CmdletBinding()]
-    param([scriptblock]$Assert, [scriptblock]$Generalise)
+    param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Verify = { })
     Assert-ReadyToSeal
     & $Assert
     # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot.
@@ -193,6 +193,7 @@ function Invoke-Seal {
             throw
         }
     }
+    & $Verify
     Clear-Leftover
     Clear-WinRmListener
 }

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from imagegen import contents
-from imagegen.catalog.facts import paths
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.plan.context import evaluate_steps
@@ -60,9 +59,8 @@ def test_the_service_manager_is_patient_at_first_boot() -> None:
     assert ("registry", {"key": key, "name": "ServicesPipeTimeout", "type": "DWord", "data": 120000}) in resources()
 
 
-@pytest.mark.parametrize("name", ["cluster-api", "kubeadm"])
-def test_a_folder_of_user_data_is_closed_before_user_data_writes_to_it(name: str) -> None:
-    path = f"{paths()['run']}\\{name}"
+@pytest.mark.parametrize("path", [r"C:\run\cluster-api", r"C:\run\kubeadm"])
+def test_a_folder_of_user_data_is_closed_before_user_data_writes_to_it(path: str) -> None:
     found = resources()
     closed = found.index(("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
     assert found.index(("directory", {"path": path})) < closed
