@@ -132,7 +132,12 @@ def test_it_takes_the_place_of_an_older_one(releases: OfficialReleases, tmp_path
 
 
 def altered(path: str) -> Callable[[Server], object]:
-    return lambda server: server.files.update({path: server.files[path][:-9] + b"?" + server.files[path][-8:]})
+    def alter(server: Server) -> None:
+        data = bytearray(server.files[path])
+        data[-9] ^= 1
+        server.files[path] = bytes(data)
+
+    return alter
 
 
 def signed_by_another(server: Server) -> None:
