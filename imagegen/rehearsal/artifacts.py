@@ -61,17 +61,18 @@ def _bytes_for(step: EvaluatedStep, request: ArtifactRequest) -> bytes:
 
 def _stand_in(published: PublishedFile) -> bytes:
     release = published.release
-    members = {path: None if path.endswith("/") else _content(path) for path in release.members}
+    version = published.version
+    members = {path: None if path.endswith("/") else _content(path, version) for path in release.members}
     if isinstance(release, ArchiveRelease):
         return _zip(members) if release.format == "zip" else _tar(members)
     if isinstance(release, PackageRelease):
-        return _msi(release, published.version, members)
-    return _content(published.name)
+        return _msi(release, version, members)
+    return _content(published.name, version)
 
 
-def _content(path: str) -> bytes:
-    """The bytes of a program or a text, depending on its name."""
-    text = f"a stand-in for {path}, made for a rehearsal\n".encode()
+def _content(path: str, version: str = "") -> bytes:
+    """The bytes of a program or a text, depending on its name. They hold the version, which a booted machine reads."""
+    text = f"a stand-in for {path}{f' {version}' if version else ''}, made for a rehearsal\n".encode()
     return b"MZ " + text if path.lower().endswith(_PROGRAMS) else text
 
 

@@ -81,6 +81,11 @@ class Files:
             return exact
         return next((child for child in folder.iterdir() if child.name.lower() == name.lower()), exact)
 
+    def copy_to(self, root: Path) -> None:
+        """Copy everything below another root, and use only the copy from now on."""
+        shutil.copytree(self._root, root, dirs_exist_ok=True)
+        self._root, self._exact = root, {}
+
     def exists(self, path: str) -> bool:
         return parts(path)[0] == "C:" and self._real(path).exists()
 

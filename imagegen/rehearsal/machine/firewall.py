@@ -30,6 +30,10 @@ class Firewall:
     def rule(self, name: str) -> Rule | None:
         return self._rules.get(name.lower())
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return tuple(self._rules.values())
+
     def add(self, rule: Rule) -> None:
         if rule.name.lower() in self._rules:
             raise RefusedByWindows(f"a firewall rule {rule.name} exists already")

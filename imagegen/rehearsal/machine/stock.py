@@ -9,6 +9,7 @@ from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
+from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
@@ -26,6 +27,8 @@ GENERALISED_BEFORE = 7
 LISTENERS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Listener"
 # The builder's listener, which the bootstrap script made.
 LISTENER = LISTENERS + r"\*+HTTPS"
+WINRM_PORT = "5986"
+_LISTENER_CERTIFICATE = "3D0C5E5B8C9A4F61A7E2D8B4906F1C7735E2A9D4"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +114,8 @@ def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True
     agents = guest_agents(cloud)
     _fill_disk(machine, agents)
     _fill_registry(machine, release)
+    machine.certificates.add(_LISTENER_CERTIFICATE)
+    machine.firewall.add(Rule("winrm-https", "WinRM over HTTPS", "in", "allow", "TCP", WINRM_PORT))
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
@@ -146,7 +151,7 @@ def _fill_registry(machine: Machine, release: str) -> None:
         (package, "CurrentState"): Value("DWord", 112),
         (package, "InstallLocation"): Value("String", f"\\\\?\\C:\\Windows\\CbsTemp\\{facts.update}.cab"),
         (older, "CurrentState"): Value("DWord", 80),
-        (LISTENER, "certThumbprint"): Value("String", "00 11 22 33"),
+        (LISTENER, "certThumbprint"): Value("String", _LISTENER_CERTIFICATE),
         (IMAGE_STATE, "ImageState"): Value("String", "IMAGE_STATE_COMPLETE"),
         (SYSPREP_STATUS, "GeneralizationState"): Value("DWord", GENERALISED_BEFORE),
         (ENVIRONMENT, "Path"): Value("ExpandString", r"%SystemRoot%\system32;%SystemRoot%"),

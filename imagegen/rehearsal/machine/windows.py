@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.machine.accounts import Accounts
 from imagegen.rehearsal.machine.defender import Defender
 from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
 from imagegen.rehearsal.machine.files import Files
@@ -35,6 +37,9 @@ class Machine:
         self.features = Features(self.registry, features, needing_restart)
         self.services = Services(self.files, self.registry, self.features)
         self.firewall = Firewall()
+        self.accounts = Accounts()
+        self.certificates: set[str] = set()
+        r"""The thumbprints in Cert:\LocalMachine\My."""
         self.defender = Defender(self.services)
         self.installer = Installer(self.files, self.registry, self.services)
         self.boot_count = 0
@@ -47,6 +52,13 @@ class Machine:
         self.before_set: Callable[[str], None] = _undisturbed
         # Called before each restart, to inject a fault.
         self.before_restart: Callable[[], None] = _undisturbed
+
+    def copy(self, root: Path) -> Machine:
+        """The machine that starts from a copy of this one's disk below `root`. No fault is injected in it."""
+        other = copy.deepcopy(self)
+        other.files.copy_to(root)
+        other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
+        return other
 
     @staticmethod
     def clock() -> float:
