@@ -15,7 +15,7 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from imagegen.rehearsal.machine.features import Features
     from imagegen.rehearsal.machine.files import Files
@@ -61,6 +61,8 @@ class Services:
         self._registry = registry
         self._features = features
         self._running: set[str] = set()
+        self.on_start: dict[str, Callable[[], None]] = {}
+        """What a service does once it was started, by its name in lower case. A machine's copy has none."""
 
     @staticmethod
     def key(name: str) -> str:
@@ -143,6 +145,8 @@ class Services:
         except RefusedByWindows as refusal:
             raise RefusedByWindows(f"service {name} cannot be started: {refusal}") from refusal
         self._running.add(name.lower())
+        if act := self.on_start.get(name.lower()):
+            act()
 
     def stop(self, name: str) -> None:
         """Stop a service and those that depend on it, as Stop-Service -Force does."""

@@ -54,10 +54,11 @@ class Machine:
         self.before_restart: Callable[[], None] = _undisturbed
 
     def copy(self, root: Path) -> Machine:
-        """The machine that starts from a copy of this one's disk below `root`. No fault is injected in it."""
+        """The machine that starts from a copy of this one's disk below `root`. No fault and no hook is copied."""
         other = copy.deepcopy(self)
         other.files.copy_to(root)
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
+        other.services.on_start = {}
         return other
 
     @staticmethod

@@ -56,6 +56,7 @@ def test_a_copy_has_a_disk_and_a_state_of_its_own(tmp_path: Path) -> None:
     machine.files.write(r"C:\Windows\Temp\note.txt", b"before")
     key = r"HKLM:\SOFTWARE\Node"
     machine.registry.make_key(key)
+    machine.services.on_start["dnscache"] = lambda: machine.files.remove(r"C:\Windows\Temp\note.txt")
     copied = machine.copy(tmp_path / "two")
     machine.files.write(r"C:\Windows\Temp\note.txt", b"after")
     machine.registry.write(key, "Name", Value("String", "after"))
@@ -66,6 +67,9 @@ def test_a_copy_has_a_disk_and_a_state_of_its_own(tmp_path: Path) -> None:
     assert copied.services.is_running("WinRM")
     assert copied.accounts.user("capi") is None
     copied.registry.write(key, "Name", Value("String", "copy"))
+    copied.services.stop("Dnscache")
+    copied.services.start("Dnscache")
+    assert machine.files.is_file(r"C:\Windows\Temp\note.txt"), "what a service of the machine does, the copy's does not"
     copied.services.stop("Dnscache")
     assert machine.registry.text(key, "Name") == "after"
     assert machine.services.is_running("Dnscache")

@@ -211,3 +211,17 @@ def test_a_package_whose_service_does_not_come_up_fails_and_says_why_in_its_log(
     machine.files.write(r"C:\p.msi", make_msi("Q", "1.0", {}, [service]))
     assert machine.installer.msiexec(["/i", r"C:\p.msi", "/l*v", r"C:\p.log"]) == 1603
     assert rb"cannot find its program C:\none.exe" in machine.files.read(r"C:\p.log")
+
+
+def test_a_started_service_does_what_it_is_for_once_it_runs(machine: Machine) -> None:
+    seen: list[bool] = []
+    services = machine.services
+    services.on_start["w32time"] = lambda: seen.append(services.is_running("W32Time"))
+    services.start("W32Time")
+    services.start("W32Time")
+    assert seen == [True], "once, when it runs"
+    machine.restart()
+    assert seen == [True], "a service with start type manual is not started"
+    services.configure("W32Time", "Start", Value("DWord", AUTOMATIC))
+    machine.restart()
+    assert seen == [True, True]
