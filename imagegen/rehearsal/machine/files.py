@@ -86,6 +86,10 @@ class Files:
         shutil.copytree(self._root, root, dirs_exist_ok=True)
         self._root, self._exact = root, {}
 
+    def host_path(self, path: str) -> Path:
+        """Where the host keeps a file or folder, for a program of the host that writes to it itself."""
+        return self._real(path)
+
     def exists(self, path: str) -> bool:
         return parts(path)[0] == "C:" and self._real(path).exists()
 

@@ -119,6 +119,7 @@ def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
+    machine.set_host_name("WIN-0A1B2C3D4E5")
     machine.restart()
     return machine
 

@@ -11,6 +11,7 @@ from imagegen.rehearsal.machine.defender import Defender
 from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
+from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
 from imagegen.rehearsal.machine.installer import Installer
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry
@@ -70,6 +71,14 @@ class Machine:
     def build(self) -> str:
         return self.registry.text(CURRENT_VERSION, "CurrentBuildNumber") or ""
 
+    @property
+    def host_name(self) -> str:
+        return read_host_name(self.registry)
+
+    def set_host_name(self, name: str) -> None:
+        """Give the machine a name, which is in force after its next start."""
+        write_host_name(self.registry, name)
+
     def restart_pending(self) -> bool:
         return any(self.registry.has_key(key) for key in (REBOOT_PENDING, REBOOT_REQUIRED))
 
@@ -99,6 +108,7 @@ class Machine:
         self.before_restart()
         self.boot_count += 1
         self.features.restarted()
+        apply_host_name(self.registry)
         self.up_s, self._later = 0.0, []
         if self.marks_stay_s:
             self.later(self.marks_stay_s, self._remove_marks)

@@ -1,4 +1,4 @@
-"""Accounts and groups of the model machine, and the machine that starts from a copy of its disk."""
+"""Accounts, groups and the name of the model machine, and the machine that starts from a copy of its disk."""
 
 from __future__ import annotations
 
@@ -73,3 +73,20 @@ def test_a_copy_has_a_disk_and_a_state_of_its_own(tmp_path: Path) -> None:
     copied.services.stop("Dnscache")
     assert machine.registry.text(key, "Name") == "after"
     assert machine.services.is_running("Dnscache")
+
+
+def test_another_name_is_in_force_after_the_next_start(tmp_path: Path) -> None:
+    machine = stock_windows(tmp_path, release="2022", cloud="aws")
+    before = machine.host_name
+    machine.set_host_name("ip-10-0-0-7-longer")
+    assert machine.host_name == before
+    machine.restart()
+    assert machine.host_name == "ip-10-0-0-7-longer"
+    key = r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName\ActiveComputerName"
+    assert machine.registry.text(key, "ComputerName") == "IP-10-0-0-7-LON"
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "-a", "a-", "12345", "a" * 64, "a b"])
+def test_names_that_windows_refuses(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RefusedByWindows, match="123"):
+        stock_windows(tmp_path, release="2022", cloud="aws").set_host_name(name)
