@@ -64,3 +64,10 @@ def test_a_folder_of_user_data_is_closed_before_user_data_writes_to_it(path: str
     found = resources()
     closed = found.index(("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
     assert found.index(("directory", {"path": path})) < closed
+
+
+@pytest.mark.parametrize("name", ["conf", "log"])
+def test_cloudbase_inits_settings_and_logs_are_closed(name: str) -> None:
+    """With debug on, its log holds the bootstrap token, and below Program Files every user may read."""
+    path = rf"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\{name}"
+    assert ("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}) in resources()
