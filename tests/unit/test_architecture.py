@@ -59,8 +59,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "imagegen"),
         *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
     },
+    "boot": {"resources"},
     "rehearsal": {
-        *("artifacts", "build", "catalog", "console", "documents", "errors", "loading", "manifest", "pipeline"),
+        *("artifacts", "boot", "build", "catalog", "console", "documents", "errors", "loading", "manifest", "pipeline"),
         *("files", "providers", "resources"),
     },
     "cli": {

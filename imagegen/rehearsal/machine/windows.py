@@ -43,6 +43,8 @@ class Machine:
         r"""The thumbprints in Cert:\LocalMachine\My."""
         self.defender = Defender(self.services)
         self.installer = Installer(self.files, self.registry, self.services)
+        self.mtu: dict[str, int] = {}
+        """The network adapters whose MTU was set."""
         self.boot_count = 0
         self.up_s = 0.0
         """The time since the last start, as far as something waited for it: no wait of the model takes real time."""

@@ -1,0 +1,98 @@
+"""The user data of a rehearsed node, in the form of Cluster API's kubeadm bootstrap provider."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import secrets
+from typing import Final
+
+# Before this version kubeadm reads arguments as a mapping, and from it on as a list.
+_LIST_SINCE: Final = "v1beta4"
+_CONFIG: Final = "/run/kubeadm/kubeadm-join-config.yaml"
+
+
+@dataclasses.dataclass(frozen=True)
+class Join:
+    """What a machine must know to join a cluster."""
+
+    endpoint: str
+    ca_cert_hash: str
+    token: str = dataclasses.field(repr=False)
+    api_version: str
+    """The version of kubeadm's configuration."""
+
+
+@dataclasses.dataclass(frozen=True)
+class UserData:
+    """The text, and the secrets in it, which may reach no log."""
+
+    text: bytes = dataclasses.field(repr=False)
+    secrets: tuple[str, ...] = dataclasses.field(repr=False)
+
+
+def make_user_data(join: Join) -> UserData:
+    """Files, commands before and after the join, and an account: one part, with a template for the node's name."""
+    key = secrets.token_hex(16)
+    text = f"""## template: jinja
+#cloud-config
+
+write_files:
+-   path: {_CONFIG}
+    owner: root:root
+    permissions: '0640'
+    content: |
+{_indent(_join_configuration(join), 6)}
+-   path: /run/cluster-api/placeholder
+    owner: root:root
+    permissions: '0640'
+    content: "keeps the folder"
+-   path: C:/k/before-join.ps1
+    permissions: '0744'
+    content: |
+      $ErrorActionPreference = 'Stop'
+      Write-Output "joining: $env:COMPUTERNAME"
+-   path: /etc/kubernetes/cloud.conf
+    encoding: base64
+    owner: root:root
+    permissions: '0600'
+    content: {_base64(f"key={key}")}
+runcmd:
+  - "hostname"
+  - "powershell C:/k/before-join.ps1"
+  - kubeadm join --config {_CONFIG} --v 5 && echo success > /run/cluster-api/bootstrap-success.complete
+  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
+"""
+    return UserData(text.encode(), (join.token, join.token.partition(".")[2], key))
+
+
+def _join_configuration(join: Join) -> str:
+    arguments = {"cloud-provider": "external", "node-labels": "imagegen.example/rehearsed=true"}
+    if join.api_version >= _LIST_SINCE:
+        lines = [f"    - name: {name}\n      value: {value}" for name, value in arguments.items()]
+    else:
+        lines = [f"      {name}: {value}" for name, value in arguments.items()]
+    extra = "\n".join(lines)
+    return f"""---
+apiVersion: kubeadm.k8s.io/{join.api_version}
+discovery:
+  bootstrapToken:
+    apiServerEndpoint: {join.endpoint}
+    caCertHashes:
+    - {join.ca_cert_hash}
+    token: {join.token}
+kind: JoinConfiguration
+nodeRegistration:
+  criSocket: npipe:////./pipe/containerd-containerd
+  kubeletExtraArgs:
+{extra}
+  name: '{{{{ ds.meta_data["local_hostname"] }}}}'
+  taints: []"""
+
+
+def _indent(text: str, columns: int) -> str:
+    return "\n".join(" " * columns + line for line in text.splitlines())
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode("ascii")

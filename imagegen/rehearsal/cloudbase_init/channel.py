@@ -1,0 +1,54 @@
+"""The calls between the child with cloudbase-init and the process with the model machine: one JSON text a line."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from typing import Any, Final
+
+# A value of JSON, or bytes, or a list or mapping of them. Each call's own code knows its form.
+Value = Any
+
+UNKNOWN: Final = "unknown"
+_BYTES: Final = "$bytes"
+
+
+class Channel:
+    """One end. Each side waits for the answer to its call before it makes another."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._lines = end.makefile("rb")
+
+    def send(self, value: Value) -> None:
+        self._end.sendall(json.dumps(_to_json(value)).encode() + b"\n")
+
+    def receive(self) -> Value:
+        """The next value, or None when the other end is closed."""
+        line = self._lines.readline()
+        return _from_json(json.loads(line)) if line else None
+
+    def close(self) -> None:
+        self._lines.close()
+        self._end.close()
+
+
+def _to_json(value: Value) -> Value:
+    if isinstance(value, bytes | bytearray):
+        return {_BYTES: base64.b64encode(value).decode("ascii")}
+    if isinstance(value, dict):
+        return {name: _to_json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json(one) for one in value]
+    return value
+
+
+def _from_json(value: Value) -> Value:
+    if isinstance(value, dict):
+        if set(value) == {_BYTES}:
+            return base64.b64decode(value[_BYTES])
+        return {name: _from_json(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_from_json(one) for one in value]
+    return value

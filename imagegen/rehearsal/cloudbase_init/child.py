@@ -1,0 +1,160 @@
+"""The child: cloudbase-init as it is installed for this Python, with the model machine as its operating system.
+
+It needs cloudbase-init and Python only. Its arguments are the path of the channel's socket, and the command line that
+Windows would start, as JSON.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import io
+import json
+import socket
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from imagegen.rehearsal.cloudbase_init import windows
+from imagegen.rehearsal.cloudbase_init.channel import UNKNOWN, Channel
+
+_PACKAGE = "cloudbaseinit"
+
+
+class _Binding(importlib.abc.MetaPathFinder):
+    """Puts the substitutes into each module of cloudbase-init as soon as it is imported."""
+
+    def __init__(self, substitutes: dict[str, Any]) -> None:
+        self._substitutes = substitutes
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(f"{_PACKAGE}."):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def execute_and_bind(module: types.ModuleType) -> None:
+            execute(module)
+            for name, value in self._substitutes.items():
+                if name == "open" or isinstance(vars(module).get(name), types.ModuleType):
+                    setattr(module, name, value)
+
+        spec.loader.exec_module = execute_and_bind  # type: ignore[method-assign] # only this module's own loader
+        return spec
+
+
+def _make_call(channel: Channel) -> windows.Call:
+    def call(name: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - each call's own
+        channel.send([name, list(arguments), named])
+        answer = channel.receive()
+        if answer is None:
+            raise SystemExit("the process with the machine is gone")
+        if "value" in answer:
+            return answer["value"]
+        kind = {"missing": FileNotFoundError, UNKNOWN: windows.UnknownCall}.get(answer["kind"])
+        if kind is None:
+            kind = importlib.import_module(f"{_PACKAGE}.exception").CloudbaseInitException
+        raise kind(answer["error"])
+
+    return call
+
+
+def _bind_system(call: windows.Call) -> None:
+    """Replace the layer under cloudbase-init: its own class for Windows, and what it asks of DHCP and of disks."""
+    base = importlib.import_module(f"{_PACKAGE}.osutils.base").BaseOSUtils
+
+    def forward(name: str) -> Any:  # noqa: ANN401 - a method
+        return lambda _, *arguments, **named: _results(name, call(f"os_{name}", *arguments, **named))
+
+    # The base has this one in full, on random bytes of Python's.
+    own = {name: forward(name) for name in windows.iterate_methods(base) if name != "generate_random_password"}
+    own["__getattr__"] = lambda _, name: (
+        lambda *arguments, **named: _results(name, call(f"os_{name}", *arguments, **named))
+    )
+    own |= call("constants")
+    system = type("ModelWindows", (base,), own)()
+    _replace("osutils.factory", "get_os_utils", lambda: system)
+
+    def dhcp_options(dhcp_host: str | None = None, requested_options: Sequence[int] = (), **_: object) -> Any:  # noqa: ANN401
+        found = call("dhcp_options", dhcp_host, list(requested_options))
+        return None if found is None else {int(number): data for number, data in found.items()}
+
+    _replace("utils.dhcp", "get_dhcp_options", dhcp_options)
+    storage = windows.Namespace(
+        call, "the storage manager", extend_volumes=lambda indexes=None: call("extend_volumes", indexes)
+    )
+    _replace("utils.windows.storage.factory", "get_storage_manager", lambda: storage)
+
+
+def _replace(module: str, name: str, function: Callable[..., Any]) -> None:
+    setattr(importlib.import_module(f"{_PACKAGE}.{module}"), name, function)
+
+
+def _results(name: str, value: Any) -> Any:  # noqa: ANN401 - each call's own
+    """Programs' results are a tuple of output, errors and exit code."""
+    return tuple(value) if name.startswith("execute_") and isinstance(value, list) else value
+
+
+def _parse_from_machine(call: windows.Call) -> Any:  # noqa: ANN401 - a function
+    parse = importlib.import_module("untangle").parse
+
+    def parse_xml(source: Any) -> Any:  # noqa: ANN401 - as in untangle
+        if isinstance(source, str):
+            source = io.StringIO(call("read_file", windows.absolute(source)).decode("utf-8-sig"))
+        return parse(source)
+
+    return parse_xml
+
+
+def _need_plugins(conf: Any, call: windows.Call) -> None:  # noqa: ANN401 - oslo's
+    """cloudbase-init only logs a class that cannot be imported. Here it may be one that exists on Windows only."""
+    for path in (*conf.plugins, *conf.metadata_services):
+        module, _, _name = path.rpartition(".")
+        try:
+            importlib.import_module(module)
+        except ImportError as error:
+            missing = error.name or ""
+            if not missing.startswith(_PACKAGE):
+                raise windows.report(call, f"{path}: it needs {missing or error}") from error
+
+
+def main() -> None:
+    path, command_line = sys.argv[1], json.loads(sys.argv[2])
+    end = socket.socket(socket.AF_UNIX)
+    end.connect(path)
+    call = _make_call(Channel(end))
+    call("started", importlib.metadata.version("cloudbase-init"))
+    environ = call("environment")
+    sys.modules["winreg"] = windows.make_winreg(call)
+    libraries = windows.Libraries(call)
+    # Windows' own, and the C library that only Windows has under this name.
+    setattr(ctypes, "windll", libraries)  # noqa: B010 - exists on Windows only
+    setattr(ctypes.cdll, "msvcrt", libraries.msvcrt)  # noqa: B010 - the same
+    importlib.import_module("serial")
+    known = windows.substitutes(call, environ, command_line)
+    known["untangle"] = windows.Namespace(call, "untangle", parse=_parse_from_machine(call))
+    sys.meta_path.insert(0, _Binding(known))
+    init = importlib.import_module(f"{_PACKAGE}.init")
+    logging = importlib.import_module(f"{_PACKAGE}.utils.log")
+    conf = importlib.import_module(f"{_PACKAGE}.conf").CONF
+    _bind_system(call)
+    host = [call("host_path", one) if one.lower().endswith(".conf") else one for one in command_line[1:]]
+    conf(host)
+    # cloudbase-init's own options for this have the old names; both are the same.
+    if conf.log_dir or conf.log_file:
+        conf.set_override("log_dir", call("host_path", conf.log_dir or "C:\\Windows\\System32"))
+    logging.setup(_PACKAGE)
+    _need_plugins(conf, call)
+    init.InitManager().configure_host()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Runs cloudbase-init once: starts the child, answers its calls, and says how it ended."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import itertools
+import json
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imagegen.build import process
+from imagegen.errors import BuildError
+from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.cloudbase_init.channel import UNKNOWN, Channel
+from imagegen.rehearsal.cloudbase_init.os_layer import CONSTANTS, OsLayer
+from imagegen.rehearsal.cloudbase_init.system import SystemCalls
+from imagegen.rehearsal.machine.refusal import NoSuchFile, RefusedByWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imagegen.rehearsal.cloudbase_init.system import Surroundings
+
+_CHILD = "imagegen.rehearsal.cloudbase_init.child"
+# In real time: all waits on the machine are skipped.
+_TIMEOUT_S = 120.0
+_POLL_S = 0.1
+_OS = "os_"
+# Where the child finds its own modules.
+_OWN = (Path(__file__).parents[3],)
+_numbers = itertools.count(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Runner:
+    """How a child is started: in which folder its channel lies, and with which variables and modules it runs."""
+
+    scratch: Path
+    environ: Mapping[str, str]
+    modules: tuple[Path, ...] = ()
+    """Folders with another cloudbase-init than the installed one."""
+
+    def run(self, around: Surroundings, command_line: Sequence[str], proxy: str) -> int:
+        """Run `command_line`, as a service of the machine has it, and return the exit code.
+
+        Its HTTP requests go through `proxy`, which is the machine's network.
+        """
+        path = self.scratch / f"channel-{next(_numbers)}"
+        ended = threading.Event()
+        with contextlib.ExitStack() as closing:
+            listener = closing.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(str(path))
+            closing.callback(path.unlink)
+            listener.listen(1)
+            answering = closing.enter_context(concurrent.futures.ThreadPoolExecutor(1))
+            closing.callback(ended.set)
+            answers = answering.submit(_answer_calls, listener, around, ended)
+            argv = [sys.executable, "-m", _CHILD, str(path), json.dumps(list(command_line))]
+            completed = process.run(argv, environ=self._child_environ(proxy), timeout=_TIMEOUT_S)
+            ended.set()
+            answers.result()
+        if not around.version:
+            lines = (completed.stdout + completed.stderr).splitlines()[-5:]
+            raise BuildError("cloudbase-init could not be started in the rehearsal", details=lines)
+        return completed.returncode
+
+    def _child_environ(self, proxy: str) -> dict[str, str]:
+        modules = [*self.modules, *_OWN]
+        return {
+            **self.environ,
+            "PYTHONPATH": ":".join(map(str, modules)),
+            **dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), proxy),
+            **dict.fromkeys(("no_proxy", "NO_PROXY"), ""),
+        }
+
+
+def _answer_calls(listener: socket.socket, around: Surroundings, ended: threading.Event) -> None:
+    """Answer the calls of one child, until it closes its end or ends without having opened it."""
+    listener.settimeout(_POLL_S)
+    while not ended.is_set():
+        try:
+            end, _ = listener.accept()
+        except TimeoutError:
+            continue
+        channel = Channel(end)
+        with contextlib.closing(channel):
+            system, layer = SystemCalls(around), OsLayer(around)
+            while (call := channel.receive()) is not None:
+                channel.send(_answer(call, system, layer, around))
+        return
+
+
+def _answer(call: Any, system: SystemCalls, layer: OsLayer, around: Surroundings) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    name, arguments, named = call
+    if name == "constants":
+        return {"value": CONSTANTS}
+    owner, method = (layer, name.removeprefix(_OS)) if name.startswith(_OS) else (system, name)
+    function = getattr(owner, method, None) if not method.startswith("_") else None
+    try:
+        if function is None:
+            raise UnknownCommandError(f"{method} of cloudbase-init's layer for Windows")
+        return {"value": function(*arguments, **named)}
+    except NoSuchFile as error:
+        return {"kind": "missing", "error": str(error)}
+    except RefusedByWindows as error:
+        return {"kind": "refused", "error": str(error)}
+    except UnknownCommandError as error:
+        around.unknown.append(str(error))
+        return {"kind": UNKNOWN, "error": str(error)}
