@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
-import http.server
-import logging
 import socket
 import ssl
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, cast
 
+from imagegen.rehearsal.network.http_connection import IDLE_S, BodyError, HttpConnection, answer_request
 from imagegen.rehearsal.network.journal import Entry
 from imagegen.rehearsal.network.machine import WINRM_PORT
-from imagegen.rehearsal.network.messages import Host, Request, Response, parse_target
+from imagegen.rehearsal.network.messages import Host, Request, Response
 from imagegen.rehearsal.network.tunnel import pump
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.network.proxy import Proxy
 
-_log = logging.getLogger(__name__)
-
 HTTPS_PORT = 443
-IDLE_S = 900.0
 CONNECT_S = 10.0
-MAX_BODY = 256 * 1024 * 1024
-_BODILESS = (204, 304)
 _NO_ANSWER = Response.of_text(502, "the machine does not answer")
 
 
-class BodyError(Exception):
-    """A request body that is not valid HTTP."""
-
-
-class Connection(http.server.BaseHTTPRequestHandler):
+class Connection(HttpConnection):
     """Handles one connection. http.server reads the requests, after a CONNECT request from inside the TLS tunnel."""
-
-    protocol_version = "HTTP/1.1"
-    timeout: ClassVar[float | None] = IDLE_S
 
     def setup(self) -> None:
         super().setup()
@@ -45,15 +31,10 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self._secure: ssl.SSLSocket | None = None
 
     def finish(self) -> None:
-        # The client may have closed the connection before the output was flushed.
-        with contextlib.suppress(OSError):
-            super().finish()
+        super().finish()
         if self._secure is not None:
             self._proxy.untrack(self._secure)
             self._secure.close()
-
-    def log_message(self, format: str, *args: object) -> None:
-        _log.debug(format, *args)
 
     def do_CONNECT(self) -> None:
         name, _, port_text = self.path.rpartition(":")
@@ -73,34 +54,24 @@ class Connection(http.server.BaseHTTPRequestHandler):
             # Without the query, which can contain a signature.
             return self._reject(f"unexpected plain request {self.command} {self.path.partition('?')[0]}")
         try:
-            body = self._read_body()
+            body = self.read_body()
         except BodyError as error:
             self.close_connection = True
-            return self._send(Response.of_text(400, str(error)))
-        path, query = parse_target(self.path)
-        headers = {key.lower(): value for key, value in self.headers.items()}
-        return self._exchange(host, Request(self.command, self._name, path, query, headers, body, self.path))
+            return self.send(Response.of_text(400, str(error)))
+        return self._exchange(host, self.make_request(self._name, self.path, body))
 
     do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET
 
     def _exchange(self, host: Host, request: Request) -> None:
-        response = self._proxy.injections.exchange(request, lambda: self._answer(host, request))
+        response = self._proxy.injections.exchange(request, lambda: answer_request(host, request))
         entry = Entry(request.method, request.host, request.path, response.status, response.note)
         self._proxy.journal.record(entry)
         if response.fault:
             self._proxy.journal.add_fault(response.fault)
         if response.status:
-            self._send(response)
+            self.send(response)
         else:
             self.close_connection = True
-
-    def _answer(self, host: Host, request: Request) -> Response:
-        try:
-            return host(request)
-        except Exception as error:  # an error in a stand-in must fail the rehearsal, and not block the client
-            _log.exception("the host %s failed", request.host)
-            fault = f"the stand-in of {request.host} failed on {request.method} {request.path}: {error!r}"
-            return Response(500, fault.encode(), fault=fault)
 
     def _accept_tls(self, name: str, host: Host) -> None:
         self._begin_tunnel()
@@ -138,7 +109,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
 
     def _tunnel_to_guest(self, address: str) -> None:
         if self._proxy.routes.is_silent(address):
-            return self._send(_NO_ANSWER)
+            return self.send(_NO_ANSWER)
         port = self._proxy.routes.find_winrm_port(address)
         if isinstance(port, str):
             return self._reject(f"{address}:{WINRM_PORT} is closed: {port}")
@@ -147,7 +118,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         except OSError as error:
             # A guest does not listen during a restart. The client retries, as with a real machine.
             self._proxy.journal.record(Entry("CONNECT", address, f":{WINRM_PORT}", 502, str(error)))
-            return self._send(_NO_ANSWER)
+            return self.send(_NO_ANSWER)
         self._proxy.track(guest)
         with guest:
             self._begin_tunnel()
@@ -169,48 +140,4 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self._proxy.journal.add_fault(fault)
         self._proxy.journal.record(Entry(self.command, self._name, self.path.partition("?")[0], 403))
         self.close_connection = True
-        self._send(Response.of_text(403, f"the network of the rehearsal rejects this request: {fault}\n"))
-
-    def _send(self, response: Response) -> None:
-        self.send_response_only(response.status)
-        for key, value in response.headers:
-            self.send_header(key, value)
-        if response.status not in _BODILESS and not response.header("content-length"):
-            self.send_header("Content-Length", str(len(response.body)))
-        if self.close_connection:
-            self.send_header("Connection", "close")
-        self.end_headers()
-        if self.command != "HEAD" and response.status not in _BODILESS:
-            self.wfile.write(response.body)
-
-    def _read_body(self) -> bytes:
-        if "chunked" in (self.headers.get("Transfer-Encoding") or "").lower():
-            return self._read_chunks()
-        length = self.headers.get("Content-Length") or "0"
-        if not length.isdigit() or int(length) > MAX_BODY:
-            raise BodyError(f"the request body has an invalid length: {length}")
-        return self._read_exactly(int(length))
-
-    def _read_chunks(self) -> bytes:
-        body = bytearray()
-        while True:
-            size_text = self.rfile.readline(1024).partition(b";")[0].strip()
-            try:
-                size = int(size_text, 16)
-            except ValueError as error:
-                raise BodyError("a chunk of the request body has no size") from error
-            if size < 0 or len(body) + size > MAX_BODY:
-                raise BodyError("the request body is too long")
-            if size == 0:
-                break
-            body += self._read_exactly(size)
-            self._read_exactly(2)
-        while self.rfile.readline(65_537).strip():
-            pass
-        return bytes(body)
-
-    def _read_exactly(self, size: int) -> bytes:
-        data = self.rfile.read(size)
-        if len(data) != size:
-            raise BodyError("the request body is incomplete")
-        return data
+        self.send(Response.of_text(403, f"the network of the rehearsal rejects this request: {fault}\n"))
