@@ -9,6 +9,7 @@ from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS
 from imagegen.providers.aws.settings import Settings
 from imagegen.rehearsal.clouds.aws.account import AccountLimits
 from imagegen.rehearsal.clouds.aws.base_images import DEFAULT_IMAGES, custom_image
+from imagegen.rehearsal.clouds.aws.boot import Ec2Platform, make_instance
 from imagegen.rehearsal.clouds.aws.cloud import AwsOptions
 from imagegen.rehearsal.clouds.aws.existing_resources import ExistingResources
 from imagegen.rehearsal.clouds.model import StandIn
@@ -58,6 +59,8 @@ STAND_IN: Final = StandIn[Settings](
     # Without the regions of GovCloud and China, which have other hosts, and those in which moto has no instance types.
     known_regions=frozenset(INSTANCE_TYPE_OFFERINGS["region"]),
     sizes=lambda aws: aws.instance_types,
+    make_instance=make_instance,
+    make_platform=Ec2Platform,
     agents="EC2Launch",
     user_data="guest/user-data.txt",
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imagegen.providers.azure.settings import Settings
+from imagegen.rehearsal.clouds.azure.boot import AzurePlatform, make_instance
 from imagegen.rehearsal.clouds.azure.cloud import AzureOptions
 from imagegen.rehearsal.clouds.azure.options import ExistingGroup, GalleryDefinition
 from imagegen.rehearsal.clouds.azure.resources import REGIONS
@@ -60,6 +61,8 @@ STAND_IN: Final = StandIn[Settings](
     regions=_regions,
     known_regions=frozenset(REGIONS),
     sizes=lambda azure: azure.vm_sizes,
+    make_instance=make_instance,
+    make_platform=AzurePlatform,
     agents="the Azure agents",
     find_unsupported=_find_unsupported,
 )
