@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.features import Features
     from imagegen.rehearsal.machine.files import Files
 
+CONTAINERD = "containerd.exe"
 # Without this argument a program does not answer the service manager, which then fails with error 1053.
-SERVICE_WORDS = {"containerd.exe": "--run-service", "kubelet.exe": "--windows-service"}
+SERVICE_WORDS = {CONTAINERD: "--run-service", "kubelet.exe": "--windows-service"}
 LOG_RUNNER = "kube-log-runner.exe"
 
 
@@ -37,6 +38,20 @@ def programs(files: Files, command: str) -> list[str]:
     return [program, wrapped[0], *kubelet]
 
 
+def log_file(files: Files, command: str) -> str | None:
+    """The log that a service's program keeps open. Both programs append to it, and make it if it does not exist."""
+    program, arguments = _first(files, _expand(command))
+    if _base(program) == LOG_RUNNER:
+        arguments = arguments[: len(arguments) - len(_without_flags(arguments))]
+    elif _base(program) != CONTAINERD:
+        return None
+    for word, following in itertools.pairwise([*arguments, ""]):
+        name, equals, text = word.partition("=")
+        if name in ("--log-file", "-log-file"):
+            return (text if equals else following) or None
+    return None
+
+
 def check_can_run(files: Files, features: Features, command: str) -> None:
     """Raise the error with which the program would fail."""
     for program in programs(files, command):
@@ -44,14 +59,16 @@ def check_can_run(files: Files, features: Features, command: str) -> None:
             raise RefusedByWindows(f"cannot find its program {program} (error 2)")
     first, rest = _first(files, _expand(command))
     runs, arguments = first, rest
+    log = log_file(files, command)
+    if log and not files.is_folder(parent(log)):
+        raise RefusedByWindows(f"{_base(first)} cannot open {log}: there is no folder {parent(log)}")
     if _base(first) == LOG_RUNNER:
-        _check_log_folder(files, rest)
         runs, *arguments = _without_flags(rest)
     elif (word := SERVICE_WORDS.get(_base(first))) and word not in rest:
         raise RefusedByWindows(f"{first} did not answer the service manager: it runs without {word} (error 1053)")
     if _base(runs) == "powershell.exe":
         _check_script(files, arguments)
-    if _base(runs) == "containerd.exe":
+    if _base(runs) == CONTAINERD:
         _check_containerd(files, features, arguments)
 
 
@@ -81,13 +98,6 @@ def _without_flags(arguments: list[str]) -> list[str]:
 
 def _base(program: str) -> str:
     return parts(program)[-1].lower()
-
-
-def _check_log_folder(files: Files, arguments: list[str]) -> None:
-    for word in arguments[: len(arguments) - len(_without_flags(arguments))]:
-        name, _, log = word.lstrip("-").partition("=")
-        if name == "log-file" and log and not files.is_folder(parent(log)):
-            raise RefusedByWindows(f"{LOG_RUNNER} cannot open {log}: there is no folder {parent(log)}")
 
 
 def _check_script(files: Files, arguments: list[str]) -> None:

@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.files import fold
-from imagegen.rehearsal.machine.programs import check_can_run, programs
+from imagegen.rehearsal.machine.programs import check_can_run, log_file, programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 
@@ -144,6 +144,9 @@ class Services:
             check_can_run(self._files, self._features, self.command(name))
         except RefusedByWindows as refusal:
             raise RefusedByWindows(f"service {name} cannot be started: {refusal}") from refusal
+        log = log_file(self._files, self.command(name))
+        if log and not self._files.is_file(log):
+            self._files.write(log, b"")
         self._running.add(name.lower())
         if act := self.on_start.get(name.lower()):
             act()

@@ -158,6 +158,12 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
         broken_import,
         r"containerd cannot read its config C:\c\conf.d\b.toml",
     ),
+    (
+        "service",
+        service(command=rf'{RUN_SERVICE} --log-file "C:\logs\a b.log"'),
+        containers(CONTAINERD),
+        r"containerd.exe cannot open C:\logs\a b.log: there is no folder C:\logs",
+    ),
     ("service", service(command=RUNNER), files(RUNNER), "is told of no program to run"),
     (
         "service",
@@ -214,6 +220,25 @@ def test_windows_refuses(bench: Bench, kind: str, fields: Fields, prepare: Prepa
     assert reason in last["reason"]
     assert last["reason"].startswith(f"step phase-1-step, resource phase-1-step/{kind}:")
     assert bench.events(outcome, "resource")[-1]["status"] == ("changed" if "was set and" in reason else "failed")
+
+
+@pytest.mark.parametrize(
+    ("command", "log"),
+    [
+        (rf"{RUN_SERVICE} --log-file C:\c\x.log", "x.log"),
+        (rf"{RUN_SERVICE} --log-file=C:\c\x.log --log-level debug", "x.log"),
+        (RUN_SERVICE, None),
+        (rf"{RUNNER} --log-file=C:\c\x.log --log-file-size=1Mi C:\c\kubelet.exe --v=2", "x.log"),
+        (rf"{RUNNER} C:\c\kubelet.exe --log-file=C:\c\x.log", None),
+        (r"C:\c\kubelet.exe --windows-service --log-file=C:\c\x.log", None),
+    ],
+)
+def test_a_program_makes_the_log_that_it_is_told_of(bench: Bench, command: str, log: str | None) -> None:
+    containers(CONTAINERD, RUNNER, r"C:\c\kubelet.exe")(bench.machine)
+    bench.bundle({"phase-1": [("service", service(command=command))]})
+    bench.done("phase-1")
+    made = [name for name in bench.machine.files.names(r"C:\c") if name.endswith(".log")]
+    assert made == ([log] if log else [])
 
 
 def running_tool(bench: Bench) -> Machine:

@@ -54,6 +54,17 @@ def test_kubelets_log_is_rotated_by_the_log_runner_that_can(kubernetes: str, rot
     assert ("--log-file-" in command) is rotates
 
 
+@pytest.mark.parametrize("containerd", ["1.4.13", "1.6.36", "2.3.4"])
+def test_containerds_log_is_kept_where_users_cannot_read_it(containerd: str) -> None:
+    """Every containerd since 1.4 has the flag. Without it, the log of a service goes to NUL."""
+    found = resources("1.22.17" if containerd == "1.4.13" else "1.30.14", containerd)
+    folder = r"C:\ProgramData\containerd"
+    (service,) = [fields for kind, fields in found if kind == "service" and fields["name"] == "containerd"]
+    assert rf' --log-file "{folder}\containerd.log"' in service["command"]
+    closed = found.index(("acl", {"path": folder, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
+    assert closed < found.index(("service", service))
+
+
 def test_the_service_manager_is_patient_at_first_boot() -> None:
     key = r"HKLM:\SYSTEM\CurrentControlSet\Control"
     assert ("registry", {"key": key, "name": "ServicesPipeTimeout", "type": "DWord", "data": 120000}) in resources()
