@@ -87,6 +87,7 @@ class Facts:
     hot_fixes: tuple[HotFix, ...]
     crictl: str | None
     kubeadm_joins_as_system: bool
+    kube_log_runner: str
     kubelet_log_rotates: bool
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
@@ -198,6 +199,14 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
     yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
     yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
+    row = table("kubernetes")["since"]["log_runner"]
+    runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
+    yield _fact(
+        "kube_log_runner",
+        config.kubernetes.version if runs else row["instead"],
+        _origin("kubernetes", f"since {row['minor']}", row["source"]),
+        "The Kubernetes release whose kube-log-runner writes kubelet's log.",
+    )
     yield _since("kubelet_log_rotates", config, "log_rotation", "Whether kube-log-runner can rotate kubelet's log.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,8 +10,12 @@ from imagegen import contents
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.plan.context import evaluate_steps
+from imagegen.rehearsal.releases import catalogued_releases
 from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
+
+if TYPE_CHECKING:
+    from imagegen.steps.evaluate import EvaluatedStep
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 ONLY_SYSTEM_AND_ADMINISTRATORS = [
@@ -20,8 +24,8 @@ ONLY_SYSTEM_AND_ADMINISTRATORS = [
 ]
 
 
-def resources(kubernetes: str = "1.36.2", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
-    """The kind and the fields of every resource of a node with these versions."""
+def evaluated(kubernetes: str, containerd: str, **asked: Any) -> tuple[EvaluatedStep, ...]:  # noqa: ANN401 - any section
+    """The steps of a node with these versions."""
     config = ImageConfig.model_validate(
         {
             "name": "node",
@@ -29,10 +33,15 @@ def resources(kubernetes: str = "1.36.2", containerd: str = "2.3.4") -> list[tup
             "kubernetes": {"version": kubernetes},
             "runtime": {"containerd": {"version": containerd}},
             "targets": {"aws": {"region": "us-east-1"}},
+            **asked,
         }
     )
-    steps = evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws"), STEPS)
-    return [(draft.kind, draft.fields) for step in steps for draft in step.drafts]
+    return evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws"), STEPS)
+
+
+def resources(kubernetes: str = "1.36.2", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
+    """The kind and the fields of every resource of a node with these versions."""
+    return [(draft.kind, draft.fields) for step in evaluated(kubernetes, containerd) for draft in step.drafts]
 
 
 @pytest.mark.parametrize(
@@ -63,6 +72,25 @@ def test_containerds_log_is_kept_where_users_cannot_read_it(containerd: str) -> 
     assert rf' --log-file "{folder}\containerd.log"' in service["command"]
     closed = found.index(("acl", {"path": folder, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}))
     assert closed < found.index(("service", service))
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "runner"),
+    [("1.14.10", "1.23.17"), ("1.22.17", "1.23.17"), ("1.23.0", "1.23.0"), ("1.36.2", "1.36.2")],
+)
+def test_kubelets_log_runner_comes_from_a_release_that_has_it(kubernetes: str, runner: str) -> None:
+    """Up to 1.22 no release has one. A log runner starts a program of any version."""
+    public, own = "https://dl.k8s.io/release/v{}/bin/windows/amd64", "https://artifacts.example.com/kubernetes"
+    for overrides, folders in (
+        ({}, {"kube-log-runner": public.format(runner), "kubelet": public.format(kubernetes)}),
+        ({"kubernetes_base_url": own}, {"kube-log-runner": own, "kubelet": own}),
+    ):
+        steps = evaluated(kubernetes, "1.6.36", overrides=overrides)
+        requests = {name: request for step in steps for name, request in step.requests.items()}
+        assert {name: requests[name].url for name in folders} == {
+            name: f"{folder}/{name}.exe" for name, folder in folders.items()
+        }
+        assert catalogued_releases().find(requests["kube-log-runner"].published) is not None
 
 
 def test_the_service_manager_is_patient_at_first_boot() -> None:
