@@ -212,9 +212,24 @@ class Defender(Resource):
         return (self.process,)
 
 
+class Task(Resource):
+    """A scheduled task that runs a program as SYSTEM when Windows starts, and then repeatedly."""
+
+    name: Name
+    program: WindowsPath
+    arguments: Text
+    every_s: Annotated[int, pydantic.Field(ge=60, le=86400)]
+    """Windows accepts no shorter time than a minute."""
+    limit_s: Seconds
+
+    def needs(self) -> tuple[str, ...]:
+        script = re.search(r'(?:^| )-File (?:"([^"]+)"|([^" ]+))', self.arguments)
+        return (self.program, script[1] or script[2]) if script else (self.program,)
+
+
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
-        Acl, Archive, Defender, Directory, Environment, Feature, File, Firewall, Package, Path, Registry, Service,
+        Acl, Archive, Defender, Directory, Environment, Feature, File, Firewall, Package, Path, Registry, Service, Task,
     )
 }  # fmt: skip

@@ -12,7 +12,7 @@ array: IndexOf/4 Sort/2 Reverse/1 Copy/3
 bool: Parse/1
 int: MaxValue
 byte byte[] char double hashtable int[] int64 long object object[] ordered pscustomobject ref scriptblock
-string[] switch uint32 uint64 version
+string[] switch uint32 uint64 version xml
 environment: GetCommandLineArgs/0 TickCount
 guid: NewGuid/0
 convert: ToBase64String/1 FromBase64String/1 ToString/2 ToInt32/2
@@ -71,12 +71,14 @@ net.securityprotocoltype: Tls12
 net.webproxy
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
 security.principal.securityidentifier
+security.securityelement: Escape/1
 security.securestring
 security.securityexception
 text.utf8encoding
 threading.mutex: TryOpenExisting/2
 threading.tasks.task: WaitAll/2 WaitAny/2
 threading.tasks.task[]
+xml.xmlconvert: ToString/1 ToTimeSpan/1
 """
 
 

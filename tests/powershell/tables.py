@@ -13,7 +13,9 @@ def _words(text: str) -> frozenset[str]:
 SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "ansible-win/**/*.psm1")
 
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
-ENTRY_SCRIPTS = frozenset({"start.ps1", "generalise.ps1", "bootstrap.ps1", "start-kubelet.ps1", "first-boot.ps1"})
+ENTRY_SCRIPTS = frozenset(
+    {"start.ps1", "generalise.ps1", "bootstrap.ps1", "start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1"}
+)
 
 # What the grammar misreads, by file and line as written, with the reason why Windows reads it right. Best none.
 FALSE_ALARMS: dict[tuple[str, str], str] = {}

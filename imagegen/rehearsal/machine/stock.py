@@ -93,6 +93,7 @@ SERVICES: tuple[StockService, ...] = (
     ("Dnscache", "DNS Client", HOSTED, AUTOMATIC, ("nsi", "Tcpip")),
     ("mpssvc", "Windows Defender Firewall", HOSTED, AUTOMATIC, ()),
     ("ProfSvc", "User Profile Service", HOSTED, AUTOMATIC, ("RpcSs",)),
+    ("Schedule", "Task Scheduler", HOSTED, AUTOMATIC, ("RpcSs",)),
     ("winmgmt", "Windows Management Instrumentation", HOSTED, AUTOMATIC, ("RpcSs",)),
     ("LanmanServer", "Server", HOSTED, AUTOMATIC, ()),
     ("LanmanWorkstation", "Workstation", HOSTED, AUTOMATIC, ("nsi",)),

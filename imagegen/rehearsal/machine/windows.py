@@ -16,6 +16,7 @@ from imagegen.rehearsal.machine.installer import Installer
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
+from imagegen.rehearsal.machine.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -38,6 +39,7 @@ class Machine:
         self.features = Features(self.registry, features, needing_restart)
         self.services = Services(self.files, self.registry, self.features)
         self.firewall = Firewall()
+        self.tasks = Tasks()
         self.accounts = Accounts()
         self.certificates: set[str] = set()
         r"""The thumbprints in Cert:\LocalMachine\My."""
@@ -91,15 +93,16 @@ class Machine:
     def wait_until(self, is_so: Callable[[], bool], limit_s: float) -> bool:
         """Let time pass until something is so, or up to the limit. Whether it is so."""
         end = self.up_s + limit_s
-        for due, action in sorted(self._later, key=lambda item: item[0]):
-            if is_so() or due > end:
-                break
-            self.up_s = max(self.up_s, due)
-            self._later.remove((due, action))
-            action()
-        if not is_so():
-            self.up_s = end
-        return is_so()
+        while not is_so():
+            # Looked for each time, because an action may have one that follows it.
+            coming = min(self._later, key=lambda item: item[0], default=None)
+            if coming is None or coming[0] > end:
+                self.up_s = end
+                return is_so()
+            self._later.remove(coming)
+            self.up_s = max(self.up_s, coming[0])
+            coming[1]()
+        return True
 
     def need_tool(self, name: str) -> None:
         """Raise an error if a program of Windows is missing."""
@@ -121,6 +124,7 @@ class Machine:
                 if self.features.is_installed(feature) and not self.services.exists(name):
                     self._add_feature_service(name)
         self.services.restarted()
+        self.tasks.start(self)
 
     def _remove_marks(self) -> None:
         for key in (REBOOT_PENDING, REBOOT_REQUIRED):

@@ -72,6 +72,15 @@ class Bench:
         self.artifact(name, data)
         return "file", fields
 
+    def file(self, path: str, data: bytes) -> Fields:
+        """The fields of a file of the bundle."""
+        return {
+            "path": path,
+            "sha256": sha(data),
+            "source": self.text(path.rpartition("\\")[2], data),
+            "artifact": None,
+        }
+
     @staticmethod
     def statuses(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
         return [(event["event"], event.get("status", "")) for event in events]

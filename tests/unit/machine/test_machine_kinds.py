@@ -55,6 +55,7 @@ FIELDS: dict[str, Fields] = {
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
 }
+TASK: Fields = {"program": EXE, "arguments": r'-File "C:\k\a b.ps1" -List C:\k\l.txt', "every_s": 600, "limit_s": 300}
 FACTS: dict[str, Any] = {
     "directory": {"exists": True},
     "file": {"sha256": hashlib.sha256(b"version = 3\n").hexdigest(), "size": 12},
@@ -74,6 +75,15 @@ FACTS: dict[str, Any] = {
     "environment": {"value": "npipe:////./pipe/containerd-containerd"},
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
+    "task": {
+        **TASK,
+        "triggers": "BootTrigger",
+        "actions": "Exec",
+        "account": SYSTEM,
+        "repeats_for_s": None,
+        "parallel": "IgnoreNew",
+        "enabled": True,
+    },
 }
 
 
@@ -100,7 +110,7 @@ def ready(bench: Bench, kind: str) -> Fields:
         bench.artifact("agent", make_msi("Agent", "1.2.3.4", {AGENT_EXE: b"agent"}, [service]))
         asked = {"product": "Agent", "version": "1.2.3", "files": [AGENT_EXE], "services": ["agent"]}
         return {"artifact": "agent", **asked, "arguments": ["PORT=COM 1"]}
-    return FIELDS[kind]
+    return {"name": "rotate-logs", **TASK} if kind == "task" else FIELDS[kind]
 
 
 def set_service(name: str, value: Value) -> Spoil:
@@ -121,6 +131,15 @@ def change_rule(**changes: str | bool) -> Spoil:
         assert rule
         machine.firewall.remove("kubelet")
         machine.firewall.add(dataclasses.replace(rule, **changes))  # type: ignore[arg-type] # fields by name
+
+    return spoil
+
+
+def change_task(**changes: Any) -> Spoil:  # noqa: ANN401 - fields of any type
+    def spoil(machine: Machine) -> None:
+        task = machine.tasks.task("rotate-logs")
+        assert task
+        machine.tasks.register(dataclasses.replace(task, **changes))
 
     return spoil
 
@@ -212,6 +231,17 @@ SPOILS: list[tuple[str, Spoil, str]] = [
         r"C:\k is not on the PATH",
     ),
     ("path", lambda m: m.registry.remove_value(ENVIRONMENT, "Path"), r"C:\k is not on the PATH"),
+    ("task", lambda m: m.tasks.unregister("Rotate-Logs"), "there is no task rotate-logs"),
+    ("task", change_task(program=r"C:\k\other.exe"), "program is C:\\k\\other.exe, not"),
+    ("task", change_task(arguments="-File x.ps1"), "arguments is -File x.ps1, not"),
+    ("task", change_task(account="S-1-5-19"), "account is S-1-5-19, not S-1-5-18"),
+    ("task", change_task(triggers=("BootTrigger", "TimeTrigger")), "triggers is BootTrigger, TimeTrigger, not"),
+    ("task", change_task(actions=("Exec", "Exec")), "actions is Exec, Exec, not Exec"),
+    ("task", change_task(every_s=None), "every_s is None, not 600"),
+    ("task", change_task(repeats_for_s=86400), "repeats_for_s is 86400, not None"),
+    ("task", change_task(limit_s=259200), "limit_s is 259200, not 300"),
+    ("task", change_task(parallel="Parallel"), "parallel is Parallel, not IgnoreNew"),
+    ("task", change_task(enabled=False), "it is not enabled"),
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 

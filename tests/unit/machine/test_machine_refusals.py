@@ -187,6 +187,12 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     ("feature", {"name": "FS-SMB1"}, nothing, "(0x800f081f)"),
     ("feature", {"name": "Containers"}, nothing, "it was set and needs a restart, but the plan has none after phase"),
     ("firewall", RULE, lambda m: m.services.stop("mpssvc"), "service mpssvc is not running"),
+    (
+        "task",
+        {"name": "t", "program": r"C:\c\t.exe", "arguments": "x", "every_s": 60, "limit_s": 60},
+        lambda m: m.services.stop("Schedule"),
+        "the task scheduler does not answer: service Schedule is not running",
+    ),
     ("acl", acl(r"C:\none"), nothing, r"there is no C:\none"),
 ]
 

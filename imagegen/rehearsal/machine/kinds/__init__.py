@@ -15,6 +15,7 @@ from imagegen.rehearsal.machine.kinds import (
     path,
     registry,
     service,
+    task,
 )
 from imagegen.rehearsal.machine.kinds.kind import Kind
 
@@ -31,4 +32,5 @@ BEHAVIOUR: dict[str, Kind] = {
     "path": Kind(path.get, path.test, path.put),
     "registry": Kind(registry.get, registry.test, registry.put),
     "service": Kind(service.get, service.test, service.put),
+    "task": Kind(task.get, task.test, task.put),
 }

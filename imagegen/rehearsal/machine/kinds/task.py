@@ -1,0 +1,48 @@
+"""A scheduled task that runs a program as SYSTEM when Windows starts, and then repeatedly, on the model machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.tasks import SERVICE, Task
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
+    from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.resources import kinds
+
+
+def get(machine: Machine, wanted: kinds.Task) -> Facts | None:
+    _need_service(machine)
+    task = machine.tasks.task(wanted.name)
+    return None if task is None else _facts(task)
+
+
+def test(_machine: Machine, wanted: kinds.Task, facts: Facts | None) -> list[str]:
+    if facts is None:
+        return [f"there is no task {wanted.name}"]
+    expected = {name: value for name, value in _facts(_planned(wanted)).items() if name != "enabled"}
+    reasons = [f"{name} is {facts[name]}, not {value}" for name, value in expected.items() if facts[name] != value]
+    return reasons + ([] if facts["enabled"] else ["it is not enabled"])
+
+
+def put(machine: Machine, wanted: kinds.Task, _supplies: Supplies) -> bool:
+    _need_service(machine)
+    machine.tasks.register(_planned(wanted))
+    return False
+
+
+def _planned(wanted: kinds.Task) -> Task:
+    return Task(wanted.name, wanted.program, wanted.arguments, wanted.every_s, wanted.limit_s)
+
+
+def _facts(task: Task) -> Facts:
+    stored = {name: value for name, value in dataclasses.asdict(task).items() if name != "name"}
+    return {**stored, "triggers": ", ".join(task.triggers), "actions": ", ".join(task.actions)}
+
+
+def _need_service(machine: Machine) -> None:
+    if not machine.services.is_running(SERVICE):
+        raise RefusedByWindows(f"the task scheduler does not answer: service {SERVICE} is not running")

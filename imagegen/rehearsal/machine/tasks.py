@@ -1,0 +1,91 @@
+"""The task scheduler: tasks that run when Windows starts, and then again and again."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.machine.access import SYSTEM
+from imagegen.rehearsal.machine.programs import words
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.rotation import rotate_logs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imagegen.rehearsal.machine.windows import Machine
+
+SERVICE = "Schedule"
+AT_START = "BootTrigger"
+RUNS_PROGRAM = "Exec"
+NO_SECOND = "IgnoreNew"
+# Results as Windows shows them: the program does not exist; PowerShell cannot find its script.
+NO_PROGRAM = 0x80070002
+NO_SCRIPT = 0xFFFD0000
+# What the scripts of the shipped steps do. Scripts of other names do nothing here.
+SCRIPTS: dict[str, Callable[[Machine, Sequence[str]], int]] = {"rotate-logs.ps1": rotate_logs}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A task as Windows stores it. `triggers` and `actions` are the names of their XML elements."""
+
+    name: str
+    program: str
+    arguments: str
+    every_s: int | None
+    limit_s: int | None
+    account: str = SYSTEM
+    triggers: tuple[str, ...] = (AT_START,)
+    actions: tuple[str, ...] = (RUNS_PROGRAM,)
+    repeats_for_s: int | None = None
+    parallel: str = NO_SECOND
+    enabled: bool = True
+
+
+class Tasks:
+    """The tasks by lower-case name, and the result of each one's last run."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task] = {}
+        self.results: dict[str, int] = {}
+
+    def task(self, name: str) -> Task | None:
+        return self._tasks.get(name.lower())
+
+    def register(self, task: Task) -> None:
+        """Add a task. One with the same name is replaced."""
+        self._tasks[task.name.lower()] = task
+
+    def unregister(self, name: str) -> None:
+        if self._tasks.pop(name.lower(), None) is None:
+            raise RefusedByWindows(f"there is no task {name}")
+
+    def start(self, machine: Machine) -> None:
+        """Run the tasks that run when Windows starts, and again after their time."""
+        for name in self._tasks:
+            self._run(machine, name)
+
+    def _run(self, machine: Machine, name: str) -> None:
+        task = self._tasks.get(name)
+        if task is None or not task.enabled or AT_START not in task.triggers:
+            return
+        if machine.services.is_running(SERVICE):
+            self.results[name] = _result(machine, task)
+        if task.every_s is not None:
+            machine.later(task.every_s, functools.partial(self._run, machine, name))
+
+
+def _result(machine: Machine, task: Task) -> int:
+    if not machine.files.is_file(task.program):
+        return NO_PROGRAM
+    given = words(task.arguments)
+    lowered = [word.lower() for word in given]
+    if "-file" not in lowered or len(given) == lowered.index("-file") + 1:
+        return 0
+    script, *arguments = given[lowered.index("-file") + 1 :]
+    if not machine.files.is_file(script):
+        return NO_SCRIPT
+    act = SCRIPTS.get(script.rpartition("\\")[2].lower())
+    return act(machine, arguments) if act else 0

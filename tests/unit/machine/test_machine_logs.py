@@ -1,0 +1,179 @@
+"""The logs of a node's services are kept small: a task rotates those that nothing else rotates."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen import contents
+from imagegen.config.model import ImageConfig
+from imagegen.documents.yaml import Document
+from imagegen.plan.context import evaluate_steps
+from imagegen.rehearsal.machine.programs import log_file
+from imagegen.rehearsal.machine.rotation import rotate_logs
+from imagegen.rehearsal.machine.tasks import NO_PROGRAM, NO_SCRIPT, SERVICE
+from imagegen.settle.spec import settle
+from imagegen.steps.model import load_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imagegen.rehearsal.machine import Machine
+    from tests.unit.machine.conftest import Bench, Fields
+
+STEPS = load_steps(contents.SHIPPED.step_roots)
+TASK = "imagegen-rotate-logs"
+SCRIPT, LIST = r"C:\k\rotate-logs.ps1", r"C:\k\rotated-logs.txt"
+CONTAINERD, KUBELET = r"C:\ProgramData\containerd\containerd.log", r"C:\var\log\kubelet\kubelet.log"
+# So that a test need not write 100 MiB.
+PLANNED_SIZE, SIZE, KEPT = "104857600", 100, 5
+EVERY_S = 600
+
+
+def node(bench: Bench, kubernetes: str, *, without: Sequence[str] = ()) -> dict[str, str]:
+    """A node with the folders, the scripts and the task of the shipped steps, restarted. The logs by service."""
+    asked = {
+        "name": "node",
+        "windows": {"release": "2022"},
+        "kubernetes": {"version": kubernetes},
+        "runtime": {"containerd": {"version": "2.3.4"}},
+        "targets": {"aws": {"region": "us-east-1"}},
+    }
+    steps = evaluate_steps(settle(ImageConfig.model_validate(asked), Document("c.yaml", {}, {}), "aws"), STEPS)
+    drafts = [draft for step in steps for draft in step.drafts]
+    texts = {name: data for step in steps for name, data in step.texts.items()}
+    made: list[tuple[str, Fields]] = []
+    for draft in drafts:
+        fields: dict[str, Any] = dict(draft.fields)
+        if draft.kind in ("directory", "acl", "task") and draft.kind not in without:
+            made.append((draft.kind, fields))
+        elif fields.get("path") in (SCRIPT, LIST):
+            data = texts[fields["source"]]
+            if fields["path"] == LIST:
+                assert data.decode().count(PLANNED_SIZE) == len(data.splitlines()) > 0
+                data = data.replace(PLANNED_SIZE.encode(), str(SIZE).encode())
+            made.append(("file", bench.file(fields["path"], data)))
+    bench.bundle({"phase-1": made})
+    bench.done("phase-1")
+    bench.machine.restart()
+    # Windows finds the end of a path without quotes by looking for the program.
+    bench.machine.files.write(r"C:\k\kube-log-runner.exe", b"MZ")
+    services = {draft.fields["name"]: draft.fields.get("command") for draft in drafts if draft.kind == "service"}
+    logs = {name: log_file(bench.machine.files, command) for name, command in services.items() if command}
+    return {name: log for name, log in logs.items() if log}
+
+
+def write_on(machine: Machine, log: str, text: bytes) -> None:
+    """What the program of a log does, which keeps it open: it appends."""
+    machine.files.write(log, (machine.files.read(log) if machine.files.is_file(log) else b"") + text)
+
+
+def pass_time(machine: Machine, seconds: float) -> None:
+    machine.wait_until(lambda: False, seconds)
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "rotated"),
+    [("1.22.17", {CONTAINERD, KUBELET}), ("1.33.13", {CONTAINERD, KUBELET}), ("1.34.0", {CONTAINERD})],
+)
+def test_every_log_that_nothing_else_rotates_stays_small(bench: Bench, kubernetes: str, rotated: set[str]) -> None:
+    """kube-log-runner rotates kubelet's log itself from 1.34 on, and must find it where it was."""
+    machine = bench.machine
+    assert node(bench, kubernetes) == {"containerd": CONTAINERD, "kubelet": KUBELET}
+    for turn in range(KEPT + 2):
+        for log in (CONTAINERD, KUBELET):
+            write_on(machine, log, b"%d" % turn * (SIZE + 1))
+        pass_time(machine, EVERY_S)
+    for log in (CONTAINERD, KUBELET):
+        write_on(machine, log, b"after")
+        copies = [f"{log}.{number}" for number in range(1, KEPT + 2) if machine.files.is_file(f"{log}.{number}")]
+        assert machine.files.read(log).endswith(b"after")
+        if log in rotated:
+            assert machine.files.read(log) == b"after"
+            assert [machine.files.read(copy)[:1] for copy in copies] == [b"6", b"5", b"4", b"3", b"2"]
+        else:
+            assert copies == []
+    assert machine.tasks.results == {TASK: 0}
+
+
+@pytest.mark.parametrize(("without", "size"), [((), 0), (("task",), 3 * (SIZE + 1))])
+def test_without_the_task_a_log_grows_for_ever(bench: Bench, without: Sequence[str], size: int) -> None:
+    node(bench, "1.33.13", without=without)
+    for _ in range(3):
+        write_on(bench.machine, CONTAINERD, b"x" * (SIZE + 1))
+        pass_time(bench.machine, EVERY_S)
+    assert len(bench.machine.files.read(CONTAINERD)) == size
+
+
+def test_the_task_runs_again_after_every_start(bench: Bench) -> None:
+    machine = bench.machine
+    node(bench, "1.33.13")
+    for _ in range(2):
+        write_on(machine, CONTAINERD, b"x" * (SIZE + 1))
+        pass_time(machine, EVERY_S - 1)
+        assert not machine.files.is_file(CONTAINERD + ".1"), "too early"
+        pass_time(machine, 1)
+        machine.files.remove(CONTAINERD + ".1")
+        write_on(machine, CONTAINERD, b"x" * (SIZE + 1))
+        machine.restart()
+        machine.files.remove(CONTAINERD + ".1")
+
+
+@pytest.mark.parametrize(
+    ("lost", "result"),
+    [
+        (r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe", NO_PROGRAM),
+        (SCRIPT, NO_SCRIPT),
+        (LIST, 1),
+    ],
+)
+def test_a_task_that_cannot_run_says_so(bench: Bench, lost: str, result: int) -> None:
+    node(bench, "1.33.13")
+    bench.machine.files.remove(lost)
+    pass_time(bench.machine, EVERY_S)
+    assert bench.machine.tasks.results == {TASK: result}
+
+
+def test_no_task_runs_without_the_task_scheduler(bench: Bench) -> None:
+    node(bench, "1.33.13")
+    bench.machine.tasks.results.clear()
+    bench.machine.services.stop(SERVICE)
+    pass_time(bench.machine, EVERY_S)
+    assert bench.machine.tasks.results == {}
+
+
+LOG = r"C:\logs\x.log"
+ROTATIONS: list[tuple[str, dict[str, bytes], int, dict[str, bytes]]] = [
+    ("4 3", {"": b"1234"}, 0, {"": b"1234"}),
+    ("4 3", {"": b"12345"}, 0, {"": b"", ".1": b"12345"}),
+    ("4 3", {"": b"123456789"}, 0, {"": b"", ".1": b"23456789"}),
+    ("4 3", {"": b"12345", ".1": b"a", ".2": b"b"}, 0, {"": b"", ".1": b"12345", ".2": b"a", ".3": b"b"}),
+    ("4 3", {"": b"12345", ".2": b"b"}, 0, {"": b"", ".1": b"12345", ".2": b"b"}),
+    ("4 2", {"": b"12345", ".1": b"a", ".2": b"b"}, 0, {"": b"", ".1": b"12345", ".2": b"a"}),
+    ("4 1", {"": b"12345", ".1": b"a"}, 0, {"": b"", ".1": b"12345"}),
+    ("4 3", {}, 0, {}),
+    ("four 3", {"": b"12345"}, 1, {"": b"12345"}),
+    ("4", {"": b"12345"}, 1, {"": b"12345"}),
+]
+
+
+@pytest.mark.parametrize(("numbers", "before", "code", "after"), ROTATIONS)
+def test_rotation(bench: Bench, numbers: str, before: dict[str, bytes], code: int, after: dict[str, bytes]) -> None:
+    """Each line by itself: one that is wrong does not keep the next log from being rotated."""
+    files = bench.machine.files
+    for folder in (r"C:\logs", r"C:\other"):
+        files.make_folder(folder)
+    for ending, data in before.items():
+        files.write(LOG + ending, data)
+    files.write(r"C:\other\y.log", b"too large")
+    files.write(r"C:\list.txt", f"{numbers} {LOG}\n\n4 1 C:\\other\\y.log\n".encode())
+    assert rotate_logs(bench.machine, ["-List", r"C:\list.txt"]) == code
+    assert {name.removeprefix("x.log"): files.read(rf"C:\logs\{name}") for name in files.names(r"C:\logs")} == after
+    assert files.names(r"C:\other") == ["y.log", "y.log.1"]
+
+
+@pytest.mark.parametrize("arguments", [[], ["-List"], ["-Lists", r"C:\list.txt"], ["-List", r"C:\none.txt"]])
+def test_wrong_arguments_are_a_failure(bench: Bench, arguments: list[str]) -> None:
+    bench.machine.files.write(r"C:\list.txt", b"")
+    assert rotate_logs(bench.machine, arguments) == 1
