@@ -26,6 +26,11 @@ class TargetSettings(Strict, abc.ABC):
 
     provider: str
 
+    @property
+    def restricted_address_users(self) -> list[str]:
+        """The accounts of a node that may use the address that the cloud's images restrict, if there is one."""
+        return []
+
     @abc.abstractmethod
     def build_json(self) -> dict[str, object]:
         """The settings that decide how the image is built, for `imagegen plan`."""

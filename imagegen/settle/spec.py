@@ -51,7 +51,7 @@ class CatalogueValue:
         """The value as `imagegen explain` shows it."""
         if isinstance(self.value, tuple):
             return [str(record) for record in self.value]
-        return str(self.value) if isinstance(self.value, AgentConfig) else self.value
+        return str(self.value) if isinstance(self.value, (AgentConfig, RestrictedAddress)) else self.value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,6 +80,23 @@ class AgentConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class RestrictedAddress:
+    """An address of the cloud that only SYSTEM and the members of a local group may use on a node."""
+
+    address: str
+    ports: tuple[int, ...]
+    group: str
+    rule: str
+    """The name of the firewall rule."""
+    members: tuple[str, ...]
+    """The accounts of the image's own services that need the address, and those that the target names."""
+
+    def __str__(self) -> str:
+        ports = " and ".join(map(str, self.ports))
+        return f"{self.address}, TCP {ports}: for SYSTEM and the group {self.group}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
@@ -93,6 +110,7 @@ class Facts:
     containerd_cni_bin_dirs: bool | None
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None
+    restricted_address: RestrictedAddress | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,6 +158,7 @@ def settle(config: ImageConfig, document: Document, target: str) -> Spec:
         *_containerd(config),
         *_network(config),
         *_first_boot(config, settings.provider),
+        _restricted_address(config, settings),
     )
     values = {value.path: value for value in found}
     settled = _fill(config, {path: value.value for path, value in values.items() if path[0] not in (FACTS, "targets")})
@@ -247,6 +266,16 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     )
 
 
+def _restricted_address(config: ImageConfig, settings: TargetSettings) -> CatalogueValue:
+    row = table("machines").get("restricted_address", {}).get(settings.provider)
+    # Without an account of its own, cloudbase-init runs as SYSTEM.
+    services = () if _is_since(config, "joins_as_system") else (table("cloudbase-init")["service_account"],)
+    members = (*services, *settings.restricted_address_users)
+    found = row and RestrictedAddress(row["address"], tuple(row["ports"]), row["group"], row["rule"], members)
+    origin = _origin("machines", settings.provider, row["source"] if row else None)
+    return _fact("restricted_address", found, origin, "The address of the cloud that containers must not use.")
+
+
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
     """The row for a version, and its origin; an empty row if the catalogue does not know the version."""
     found = find_row(table(name)[rows], version)
@@ -256,8 +285,12 @@ def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
 def _since(name: str, config: ImageConfig, what: str, description: str) -> CatalogueValue:
     """Whether this Kubernetes minor is one of those that can do something, which begin with a row of the catalogue."""
     row = table("kubernetes")["since"][what]
-    can = numbers(config.kubernetes.version) >= numbers(row["minor"])
-    return _fact(name, can, _origin("kubernetes", f"since {row['minor']}", row["source"]), description)
+    origin = _origin("kubernetes", f"since {row['minor']}", row["source"])
+    return _fact(name, _is_since(config, what), origin, description)
+
+
+def _is_since(config: ImageConfig, what: str) -> bool:
+    return numbers(config.kubernetes.version) >= numbers(table("kubernetes")["since"][what]["minor"])
 
 
 def _fact(name: str, value: object, origin: Origin, description: str) -> CatalogueValue:

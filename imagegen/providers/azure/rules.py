@@ -11,6 +11,7 @@ from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
+from imagegen.providers.azure.wire_server import azure_wire_server_users as azure_wire_server_users
 from imagegen.providers.shared_rules import (
     BASE_IMAGE_RELEASE,
     DISK_HOLDS_BASE_IMAGE,

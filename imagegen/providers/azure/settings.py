@@ -16,6 +16,8 @@ VmSize = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9]+(_[A-Z
 Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$")]
 TagName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._:=+@-]{0,126}$")]
 ResourceName = Annotated[str, pydantic.StringConstraints(pattern=RESOURCE_NAME)]
+# The names that Windows allows for an account, as far as they are ASCII and need no quoting.
+AccountName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_]([A-Za-z0-9_. -]{0,18}[A-Za-z0-9_-])?$")]
 # Azure ignores upper and lower case in an id, and people copy ids from several places.
 EncryptionSetId = Annotated[
     str,
@@ -254,6 +256,12 @@ class Settings(TargetSettings):
         description="Use your own Windows licence for the builder (Azure Hybrid Benefit). Default: Azure's licence.",
         examples=["Windows_Server"],
     )
+    wire_server_users: list[AccountName] = pydantic.Field(
+        default=[],
+        description="The local accounts of a node that can use Azure's wireserver, in addition to SYSTEM. A name has "
+        "at most 20 letters, digits, dots, dashes, underscores and spaces.",
+        examples=[["monitoring"]],
+    )
     tags: dict[TagName, TagValue] = pydantic.Field(
         default={}, description="Additional tags of the image and the builder.", examples=[{"team": "platform"}]
     )
@@ -262,9 +270,14 @@ class Settings(TargetSettings):
         description="Where finished images are published.", default_factory=Publish.model_construct
     )
 
+    @property
+    def restricted_address_users(self) -> list[str]:
+        return self.wire_server_users
+
     def build_json(self) -> dict[str, object]:
-        """Without the base image, which the lock pins, and without the number of the gallery version."""
-        build = self.model_dump(mode="json", exclude={"base_image", "generation", "gallery", "publish"})
+        """Without the base image, which the lock pins, what is in the image, and the number of the gallery version."""
+        apart = {"base_image", "generation", "wire_server_users", "gallery", "publish"}
+        build = self.model_dump(mode="json", exclude=apart)
         return {
             **build,
             "allowed_cidrs": build["network"].pop("allowed_cidrs"),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 SYSTEM = "S-1-5-18"
 ADMINISTRATORS = "S-1-5-32-544"
 USERS = "S-1-5-32-545"
+EVERYONE = "S-1-1-0"
 
 
 @dataclasses.dataclass(frozen=True)

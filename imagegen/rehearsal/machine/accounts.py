@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import secrets
 
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, USERS
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, SYSTEM, USERS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 GUESTS = "S-1-5-32-546"
@@ -109,6 +109,13 @@ class Accounts:
     def groups_of(self, user: User) -> tuple[Group, ...]:
         return tuple(group for group in self.groups if user.number in group.members)
 
+    def token(self, name: str) -> frozenset[str]:
+        """The SIDs that Windows sees in a process of an account, or of SYSTEM."""
+        if name.lower() == "system":
+            return frozenset({SYSTEM, ADMINISTRATORS, EVERYONE})
+        user = self.need_user(name)
+        return frozenset({self.sid(user), *(group.sid for group in self.groups_of(user)), EVERYONE})
+
     def need_user(self, name: str) -> User:
         user = self.user(name)
         if user is None:
@@ -122,8 +129,12 @@ class Accounts:
         return group
 
     def generalised(self) -> None:
-        """Sysprep gives the machine another SID at its next start. The accounts keep their numbers."""
-        self._machine_sid = _new_machine_sid()
+        """Sysprep gives the machine another SID at its next start. Accounts and groups keep their numbers, and groups
+        their members."""
+        old, self._machine_sid = self._machine_sid, _new_machine_sid()
+        for group in self.groups:
+            if group.sid.startswith(f"{old}-"):
+                group.sid = self._machine_sid + group.sid.removeprefix(old)
 
     def _need_free(self, name: str) -> None:
         if self.user(name) or self.group(name):

@@ -316,6 +316,8 @@ OTHER: dict[str, tuple[Any, str]] = {
     "auth.subscription_id": (SUBSCRIPTION, "build"),
     "auth.client_secret_env": ("IMAGES_SECRET", "build"),
     "licence_type": ("Windows_Server", "build"),
+    # In the image: tests/data/key-effects.json.
+    "wire_server_users": (["monitoring"], ""),
     "tags": ({"team": "platform"}, "build"),
     "gallery.resource_group": ("other", "build"),
     "gallery.name": ("other", "build"),

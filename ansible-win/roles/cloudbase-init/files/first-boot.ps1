@@ -1,4 +1,5 @@
-# Runs once at a node's first boot: removes the builder's firewall rules and WinRM certificates, and closes its account. The listener was removed when the image was sealed.
+# Runs once at a node's first boot: removes the builder's firewall rules and WinRM certificates, closes its account, and restricts an address of the platform.
+# The listener was removed when the image was sealed.
 [CmdletBinding()]
 param()
 Set-StrictMode -Version Latest
@@ -60,11 +61,45 @@ function Close-BuilderAccount {
     $reasons
 }
 
+# Blocks an address of the platform, which containers must not use, for everybody but SYSTEM and the members of a group. Returns a reason for each account that could not be added.
+# It runs at first boot, because the rule holds the SID of the group, and Windows gives the machine and its groups new SIDs after the image was sealed.
+function Limit-Address {
+    [CmdletBinding()]
+    param([string]$File)
+    if (-not [System.IO.File]::Exists($File)) { return }
+    $wanted = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($File))
+    $groups = @(Get-LocalGroup -ErrorAction Stop | Where-Object -FilterScript { $_.Name -eq $wanted.group })
+    if ($groups.Count -eq 0) { $groups = @(New-LocalGroup -Name $wanted.group -Description 'Can use the restricted address of the cloud' -ErrorAction Stop) }
+    $accounts = @(Get-LocalUser -ErrorAction Stop)
+    foreach ($member in @($wanted.members)) {
+        $account = @($accounts | Where-Object -FilterScript { $_.Name -eq $member })
+        if ($account.Count -eq 0) {
+            "account $member could not be added to group $($wanted.group): it does not exist"
+            continue
+        }
+        try { Add-LocalGroupMember -SID $groups[0].SID -Member $account[0] -ErrorAction Stop }
+        catch {
+            # A node that was sealed again has its members already.
+            if ($_.FullyQualifiedErrorId -notlike 'MemberExists,*') { "account $member could not be added to group $($wanted.group): $($_.Exception.Message)" }
+        }
+    }
+    # A rule applies to the accounts that its text allows (A), and not to those that the text denies (D). S-1-1-0 is Everyone.
+    $users = "O:LSD:(D;;CC;;;S-1-5-18)(D;;CC;;;$($groups[0].SID.Value))(A;;CC;;;S-1-1-0)"
+    # A node that was sealed again has a rule with an old SID.
+    $null = Remove-NetFirewallRule -Name $wanted.rule -ErrorAction SilentlyContinue
+    $rule = @{
+        Name = $wanted.rule; DisplayName = "Only SYSTEM and $($wanted.group) can use $($wanted.address)"; Enabled = 'True'; Profile = 'Any'
+        Direction = 'Outbound'; Action = 'Block'; Protocol = 'TCP'; RemoteAddress = $wanted.address; RemotePort = [string[]]@($wanted.ports); LocalUser = $users
+    }
+    $null = New-NetFirewallRule @rule -ErrorAction Stop
+}
+
 $code = 0
 $accounts = [System.IO.Path]::Combine($PSScriptRoot, 'accounts.txt')
 $list = [System.IO.Path]::Combine($PSScriptRoot, 'certificates.txt')
+$address = [System.IO.Path]::Combine($PSScriptRoot, 'restricted-address.json')
 # Each part runs even if another failed.
-foreach ($part in @({ Clear-BuilderRule }, { Clear-BuilderCertificate -List $list }, { Close-BuilderAccount -List $accounts })) {
+foreach ($part in @({ Clear-BuilderRule }, { Clear-BuilderCertificate -List $list }, { Close-BuilderAccount -List $accounts }, { Limit-Address -File $address })) {
     try { $reasons = @(& $part) }
     catch { $reasons = @($_.Exception.Message, $_.ScriptStackTrace) }
     foreach ($reason in $reasons) {
