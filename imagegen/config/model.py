@@ -191,7 +191,7 @@ class Timeouts(Strict):
         default=30, description="Minutes until the new machine answers over WinRM.", examples=[45]
     )
     restart: Minutes = pydantic.Field(default=30, description="Minutes for a restart of the machine.", examples=[60])
-    generalise: Minutes = pydantic.Field(default=45, description="Minutes for sysprep.", examples=[60])
+    generalise: Minutes = pydantic.Field(default=60, description="Minutes for sealing, with sysprep.", examples=[90])
 
 
 class ImageConfig(Strict):

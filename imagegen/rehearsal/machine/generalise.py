@@ -14,6 +14,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.report import REPORT
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.stock import (
+    COMPILERS,
     GENERALISED_BEFORE,
     IMAGE_STATE,
     LISTENERS,
@@ -54,11 +55,13 @@ SYSPREP_CALLS = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Setup\SysPrepE
 def generalise(machine: Machine, *, cloud: str) -> Outcome:
     """`cloud` is a provider's name."""
     agents = guest_agents(cloud)
+    lines: list[str] = []
     try:
         _check_ready(machine)
         agents.check(machine)
         # After a try that failed later, the machine is generalised already.
         if machine.registry.text(IMAGE_STATE, "ImageState") != SEALED:
+            lines += _compile_assemblies(machine)
             _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
             _clear_sysprep_calls(machine)
             if agents.reset is not None:
@@ -67,8 +70,8 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
         _delete(machine, list(_leftovers(machine)))
         _clear_listeners(machine)
     except RefusedByWindows as refusal:
-        return Outcome(1, f"failed: {refusal}\n")
-    return Outcome(0, "")
+        return Outcome(1, "".join(f"{line}\n" for line in (*lines, f"failed: {refusal}")))
+    return Outcome(0, "".join(f"{line}\n" for line in lines))
 
 
 def _check_ready(machine: Machine) -> None:
@@ -84,6 +87,17 @@ def _check_ready(machine: Machine) -> None:
         raise RefusedByWindows("service cloudbase-init must exist with start type manual")
     if services.is_running("cloudbase-init"):
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
+
+
+def _compile_assemblies(machine: Machine) -> Iterator[str]:
+    """Compile what is queued. The line of the log for each compiler; a failure is only such a line."""
+    for name, compiler in COMPILERS.items():
+        ended = "ended with 0"
+        if machine.files.is_file(compiler):
+            machine.uncompiled.discard(name)
+        else:
+            ended = "failed: cannot find the file"
+        yield f"{compiler} executeQueuedItems {ended}"
 
 
 def _clear_sysprep_calls(machine: Machine) -> None:

@@ -41,7 +41,7 @@ def node(bench: Bench, kubernetes: str, *, without: Sequence[str] = ()) -> dict[
         "targets": {"aws": {"region": "us-east-1"}},
     }
     steps = evaluate_steps(settle(ImageConfig.model_validate(asked), Document("c.yaml", {}, {}), "aws"), STEPS)
-    drafts = [draft for step in steps for draft in step.drafts]
+    drafts = [draft for step in steps for draft in step.drafts if step.step.name in ("containerd", "kubernetes")]
     texts = {name: data for step in steps for name, data in step.texts.items()}
     made: list[tuple[str, Fields]] = []
     for draft in drafts:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.catalog.facts import table
+from imagegen.config.model import Timeouts
 from imagegen.contents import PACKER
 from imagegen.rehearsal.clouds.azure.guest import GUEST_AGENT
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
@@ -25,7 +26,7 @@ from imagegen.rehearsal.machine.generalise import (
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
-from imagegen.rehearsal.machine.stock import IMAGE_STATE, LISTENERS, SYSPREP_STATUS
+from imagegen.rehearsal.machine.stock import COMPILERS, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
 from tests.unit.machine.conftest import sha
 
 if TYPE_CHECKING:
@@ -142,6 +143,41 @@ def test_what_sysprep_cannot_call_is_removed(tmp_path: Path, cloud: str) -> None
     assert list(machine.registry.values(SYSPREP_CALLS)) == ["kept"]
 
 
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_the_queued_assemblies_are_compiled(tmp_path: Path, cloud: str) -> None:
+    """PowerShell, which starts kubelet, starts faster at first boot."""
+    machine = built(tmp_path, cloud)
+    assert machine.uncompiled == {"Framework64", "Framework"}
+    outcome = generalise(machine, cloud=cloud)
+    assert outcome.output.splitlines() == [f"{path} executeQueuedItems ended with 0" for path in COMPILERS.values()]
+    assert machine.uncompiled == set()
+
+
+def test_a_compiler_that_fails_does_not_fail_the_seal(tmp_path: Path) -> None:
+    machine = built(tmp_path, "aws")
+    machine.files.remove(COMPILERS["Framework"])
+    outcome = generalise(machine, cloud="aws")
+    assert (outcome.exit_code, machine.uncompiled) == (0, {"Framework"})
+    assert f"{COMPILERS['Framework']} executeQueuedItems failed: " in outcome.output
+
+
+def test_the_script_calls_the_models_compilers() -> None:
+    script = (PACKER / "guest" / "seal.psm1").read_text()
+    folders = re.search(r"foreach \(\$folder in '(\w+)', '(\w+)'\)", script)
+    path = re.search(r"Combine\(\$env:SystemRoot, \"(Microsoft\.NET\\.+)\"\)", script)
+    assert folders
+    assert path
+    assert {name: "C:\\Windows\\" + path[1].replace("$folder", name) for name in folders.groups()} == COMPILERS
+    assert "-ArgumentList 'executeQueuedItems'" in script
+
+
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_sealing_has_time_for_each_of_its_waits(cloud: str) -> None:
+    scripts = (PACKER / "guest" / "seal.psm1").read_text(), (PACKER / cloud / "generalise.ps1").read_text()
+    waits_s = [int(wait) for script in scripts for wait in re.findall(r" -TimeoutSeconds ([0-9]+)", script)]
+    assert sum(waits_s) < 60 * Timeouts().generalise
+
+
 def test_the_script_removes_the_entries_of_the_models_key() -> None:
     script = (PACKER / "guest" / "seal.psm1").read_text()
     key = re.search(r"^\$script:SysprepCalls = '(.+)'$", script, re.MULTILINE)
@@ -192,8 +228,8 @@ def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
 def test_the_script_seals_in_the_models_order() -> None:
     _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
     order = [
-        "Assert-ReadyToSeal", "& $Assert", "Get-AnswerFile", "Clear-SysprepCall", "& $Generalise", "Wait-ImageState",
-        "Clear-Leftover", "Clear-WinRmListener",
+        "Assert-ReadyToSeal", "& $Assert", "Optimize-Assembly", "Get-AnswerFile", "Clear-SysprepCall",
+        "& $Generalise", "Wait-ImageState", "Clear-Leftover", "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order
     for cloud, judged in (
