@@ -22,6 +22,12 @@ try {
         $sysprep = [System.IO.Path]::Combine($env:SystemRoot, 'System32', 'Sysprep', 'sysprep.exe')
         $line = '/oobe /generalize /mode:vm /quiet /quit /unattend:"{0}"' -f $answers
         Invoke-Sysprep -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1400
+    } -Finish {
+        # Extensions with their settings and scripts, and the builder's user data. The agents' own programs are in other folders.
+        Clear-AgentFolder -Parent 'C:\Packages\Plugins' -Name '*'
+        Clear-AgentFolder -Parent 'C:\' -Name 'Packages'
+        Clear-AgentFolder -Parent 'C:\' -Name 'AzureData'
+        Clear-AgentLog -Folder 'C:\WindowsAzure\Logs'
     }
 }
 catch {

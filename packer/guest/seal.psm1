@@ -85,6 +85,41 @@ function Clear-Leftover {
     if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
 }
 
+# The programs of all processes. Windows hides those of some of its own.
+function Get-RunningProgram {
+    [CmdletBinding()]
+    param()
+    foreach ($process in @(Get-Process -ErrorAction Stop)) {
+        try { $program = [string]$process.Path }
+        catch { continue }
+        if ($program -ne '') { $program }
+    }
+}
+
+# Deletes folders that the cloud's agents left. A folder from which a program runs stays whole, and the log names it.
+function Clear-AgentFolder {
+    [CmdletBinding()]
+    param([string]$Parent, [string]$Name)
+    if (-not [System.IO.Directory]::Exists($Parent)) { return }
+    $programs = @(Get-RunningProgram)
+    foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {
+        $running = @($programs | Where-Object -FilterScript { $_.StartsWith($folder + '\', [System.StringComparison]::OrdinalIgnoreCase) })
+        if ($running.Count -eq 0) { Clear-Tree -Path $folder }
+        else { [System.Console]::Out.WriteLine("$folder stays in the image, because $($running[0]) runs") }
+    }
+}
+
+# Deletes the logs of the cloud's agents, except those that an agent has open.
+function Clear-AgentLog {
+    [CmdletBinding()]
+    param([string]$Folder)
+    if (-not [System.IO.Directory]::Exists($Folder)) { return }
+    foreach ($file in @([System.IO.Directory]::GetFiles($Folder, '*', [System.IO.SearchOption]::AllDirectories))) {
+        try { Clear-Path -Path $file }
+        catch { [System.Console]::Out.WriteLine("$file stays in the image: $($_.Exception.Message)") }
+    }
+}
+
 # Waits until a service of the cloud runs: an image that is generalised before does not provision.
 function Wait-CloudService {
     [CmdletBinding()]
@@ -191,10 +226,10 @@ function Optimize-Assembly {
     }
 }
 
-# Seals the image. $Assert holds the cloud's own checks before, $Generalise its own sysprep, and $Verify its own checks after it.
+# Seals the image. $Assert holds the cloud's own checks before, $Generalise its own sysprep, and $Finish its own checks after it and the removal of what its agents left.
 function Invoke-Seal {
     [CmdletBinding()]
-    param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Verify = { })
+    param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Finish = { })
     Assert-ReadyToSeal
     & $Assert
     # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot.
@@ -212,9 +247,9 @@ function Invoke-Seal {
             throw
         }
     }
-    & $Verify
+    & $Finish
     Clear-Leftover
     Clear-WinRmListener
 }
 
-Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Sysprep', 'Wait-CloudService')
+Export-ModuleMember -Function @('Invoke-Seal', 'Invoke-Sysprep', 'Wait-CloudService', 'Clear-AgentFolder', 'Clear-AgentLog')

@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from imagegen.rehearsal.machine.windows import Machine
 
@@ -25,3 +25,12 @@ class Agents:
     """Raises an error if they are not ready for sealing."""
     reset: Callable[[Machine], None] | None = None
     """Resets them when the machine is sealed."""
+    leftovers: tuple[str, ...] = ()
+    """Files that they left on the builder."""
+    left_folders: tuple[tuple[str, str], ...] = ()
+    """The folders of the leftovers that sealing deletes, in order, by the folder above and a pattern. One from which a
+    service runs stays."""
+    logs: str = ""
+    """The folder with their logs, which sealing deletes, except open ones."""
+    open_logs: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The service that has a log open, by the log."""

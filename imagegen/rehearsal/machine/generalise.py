@@ -25,6 +25,7 @@ from imagegen.rehearsal.machine.windows import SYSTEM32
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from imagegen.rehearsal.machine.agents import Agents
     from imagegen.rehearsal.machine.windows import Machine
 
 # Files by folder and pattern. A test compares them, and the engine's folder, with seal.psm1 and the catalogue.
@@ -67,6 +68,7 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
             if agents.reset is not None:
                 agents.reset(machine)
             _sysprep(machine)
+        _clear_agents(machine, agents)
         _delete(machine, list(_leftovers(machine)))
         _clear_listeners(machine)
     except RefusedByWindows as refusal:
@@ -121,6 +123,20 @@ def _sysprep(machine: Machine) -> None:
         raise RefusedByWindows("the machine is not generalised after 600 s: its state is 'IMAGE_STATE_COMPLETE'")
     machine.files.write(CACHED_ANSWERS, b"the answers of a node's first boot")
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
+
+
+def _clear_agents(machine: Machine, agents: Agents) -> None:
+    """Delete what the cloud's agents left, but no folder from which a service runs, and no log that one has open."""
+    for above, pattern in agents.left_folders:
+        above = above.rstrip("\\")
+        names = machine.files.names(above) if machine.files.is_folder(above) else []
+        for folder in (f"{above}\\{name}" for name in names if fnmatch.fnmatchcase(name.lower(), pattern.lower())):
+            running = [file for file in machine.services.programs_in_use() if file.startswith(fold(folder) + "\\")]
+            if machine.files.is_folder(folder) and not running:
+                _delete(machine, [folder])
+    for file in list(machine.files.below(agents.logs)) if agents.logs else []:
+        if not machine.services.is_running(agents.open_logs.get(file, "")):
+            _delete(machine, [file])
 
 
 def _leftovers(machine: Machine) -> Iterator[str]:

@@ -135,6 +135,9 @@ def _fill_disk(machine: Machine, agents: Agents) -> None:
         files.make_folder(folder)
     for program in programs:
         files.write(program, f"{program} of a stock Windows".encode())
+    for path in agents.leftovers:
+        files.make_folder(path.rpartition("\\")[0])
+        files.write(path, b"left by an agent of the cloud")
     owners = [AccessEntry(sid, "FullControl", inherit=True) for sid in (SYSTEM, ADMINISTRATORS)]
     readers = AccessEntry(USERS, "ReadAndExecute", inherit=True)
     write(files, "C:", [*owners, readers], protected=True)

@@ -10,6 +10,7 @@ import pytest
 from imagegen.catalog.facts import table
 from imagegen.config.model import Timeouts
 from imagegen.contents import PACKER
+from imagegen.rehearsal.clouds.azure.guest import AGENTS as AZURE
 from imagegen.rehearsal.clouds.azure.guest import GUEST_AGENT
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
 from imagegen.rehearsal.machine.bundle import TEMP
@@ -209,6 +210,67 @@ def test_the_builders_account_is_listed_where_the_cloud_leaves_it_open(tmp_path:
     assert "[System.IO.Path]::Combine($PSScriptRoot, 'accounts.txt')" in first_boot
 
 
+EXTENSION = r"C:\Packages\Plugins\Microsoft.Compute.CustomScriptExtension"
+OPEN_LOG = r"C:\WindowsAzure\Logs\WaAppAgent.log"
+
+
+def test_nothing_of_an_extension_is_left(tmp_path: Path) -> None:
+    machine = built(tmp_path, "azure")
+    left = [EXTENSION, r"C:\AzureData\CustomData.bin", OPEN_LOG, *AZURE.leftovers]
+    assert [path for path in left if not machine.files.exists(path)] == [], "or this test shows nothing"
+    programs = [path for path in AZURE.files if machine.files.is_file(path)]
+    assert generalise(machine, cloud="azure").exit_code == 0
+    gone = [path for path in (*left, r"C:\Packages", r"C:\AzureData") if not machine.files.exists(path)]
+    assert gone == [path for path in (*left, r"C:\Packages", r"C:\AzureData") if path != OPEN_LOG]
+    assert programs == [path for path in AZURE.files if machine.files.is_file(path)] != []
+    assert all(machine.services.is_running(name) for name in ("RdAgent", GUEST_AGENT))
+
+
+def test_an_extension_that_runs_stays_whole(tmp_path: Path) -> None:
+    """A policy of the subscription may add it to every machine. What it needs is not known, so nothing of it goes."""
+    machine = built(tmp_path, "azure")
+    files = [rf"C:\Packages\Plugins\Monitor\1.0\{name}" for name in ("monitor.exe", "settings.json")]
+    for path in files:
+        machine.files.make_folder(path.rpartition("\\")[0])
+        machine.files.write(path, b"x")
+    machine.services.create("monitor", files[0], "Monitor", AUTOMATIC)
+    machine.services.start("monitor")
+    assert generalise(machine, cloud="azure").exit_code == 0
+    assert [path for path in files if machine.files.is_file(path)] == files
+    assert not machine.files.exists(EXTENSION)
+    machine.services.stop("monitor")
+    machine.services.stop("RdAgent")
+    machine.files.make_folder(HOME + r"\bundle")
+    for path in (rf"{HOME}\report.json", rf"{HOME}\bundle\seal.psm1"):
+        machine.files.write(path, b"x")
+    machine.services.start("RdAgent")
+    assert generalise(machine, cloud="azure").exit_code == 0
+    assert not machine.files.exists(r"C:\Packages")
+
+
+def test_what_agents_left_is_the_same_in_script_model_and_catalogue() -> None:
+    script = (PACKER / "azure" / "generalise.ps1").read_text()
+    folders = re.findall(r"Clear-AgentFolder -Parent '([^']+)' -Name '([^']+)'", script)
+    assert tuple(folders) == AZURE.left_folders
+    assert re.findall(r"Clear-AgentLog -Folder '([^']+)'", script) == [AZURE.logs]
+    own = table("machines")["systems_own"]["azure"]["paths"]
+    assert all(any(path.startswith(f"{folder}\\") for folder in own) for path in AZURE.leftovers)
+    # The agents' programs are in none of these folders.
+    deleted = (r"C:\Packages", r"C:\AzureData", AZURE.logs)
+    assert not [path for path in AZURE.files if path.startswith(tuple(f"{folder}\\" for folder in deleted))]
+    aws = (PACKER / "aws" / "generalise.ps1").read_text()
+    assert "Clear-Agent" not in aws
+
+
+def test_the_script_keeps_what_runs() -> None:
+    seal = (PACKER / "guest" / "seal.psm1").read_text()
+    body = seal.partition("\nfunction Clear-AgentFolder {")[2].partition("\n}\n")[0]
+    assert "$_.StartsWith($folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)" in body
+    assert "if ($running.Count -eq 0) { Clear-Tree -Path $folder }" in body
+    logs = seal.partition("\nfunction Clear-AgentLog {")[2].partition("\n}\n")[0]
+    assert "try { Clear-Path -Path $file }" in logs
+
+
 def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
     machine = built(tmp_path, "aws")
     machine.files.write(r"C:\Windows\Temp\packer-held.exe", b"x")
@@ -229,7 +291,7 @@ def test_the_script_seals_in_the_models_order() -> None:
     _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
     order = [
         "Assert-ReadyToSeal", "& $Assert", "Optimize-Assembly", "Get-AnswerFile", "Clear-SysprepCall",
-        "& $Generalise", "Wait-ImageState", "Clear-Leftover", "Clear-WinRmListener",
+        "& $Generalise", "Wait-ImageState", "& $Finish", "Clear-Leftover", "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order
     for cloud, judged in (

@@ -21,6 +21,10 @@ _PROGRAMS = {
 }
 
 
+_EXTENSION = r"Microsoft.Compute.CustomScriptExtension\1.10.20"
+_LOGS = r"C:\WindowsAzure\Logs"
+
+
 def _check(machine: Machine) -> None:
     if not machine.files.is_file(_UNATTEND):
         raise RefusedByWindows(f"there is no {_UNATTEND}")
@@ -38,7 +42,19 @@ def _list_account(machine: Machine) -> None:
 AGENTS: Final = Agents(
     services=tuple((name, name, program, AUTOMATIC, ()) for name, program in _PROGRAMS.items()),
     files=tuple(_PROGRAMS.values()),
-    folders=(r"C:\WindowsAzure\Logs",),
+    folders=(_LOGS,),
     check=_check,
     reset=_list_account,
+    # As the custom script extension leaves them, which a policy of the subscription can add to every machine.
+    leftovers=(
+        rf"C:\Packages\Plugins\{_EXTENSION}\bin\CustomScriptHandler.exe",
+        rf"C:\Packages\Plugins\{_EXTENSION}\Downloads\0\prepare.ps1",
+        rf"C:\Packages\Plugins\{_EXTENSION}\RuntimeSettings\0.settings",
+        r"C:\AzureData\CustomData.bin",
+        rf"{_LOGS}\Plugins\{_EXTENSION}\CustomScriptHandler.log",
+        rf"{_LOGS}\WaAppAgent.log",
+    ),
+    left_folders=((r"C:\Packages\Plugins", "*"), ("C:\\", "Packages"), ("C:\\", "AzureData")),
+    logs=_LOGS,
+    open_logs={rf"{_LOGS}\WaAppAgent.log": "RdAgent"},
 )
