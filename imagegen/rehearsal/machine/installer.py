@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import secrets
 import uuid
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imagegen.rehearsal.machine.accounts import Accounts
     from imagegen.rehearsal.machine.files import Files
     from imagegen.rehearsal.machine.registry import Registry
     from imagegen.rehearsal.machine.services import Services
@@ -63,10 +65,11 @@ def _parse(arguments: Sequence[str]) -> _Line | None:
 class Installer:
     """Runs one installation at a time. `busy_for_s` is how long another installation still runs."""
 
-    def __init__(self, files: Files, registry: Registry, services: Services) -> None:
+    def __init__(self, files: Files, registry: Registry, services: Services, accounts: Accounts) -> None:
         self._files = files
         self._registry = registry
         self._services = services
+        self._accounts = accounts
         self.busy_for_s = 0
 
     def wait(self, seconds: int) -> None:
@@ -105,7 +108,7 @@ class Installer:
             return NEWER_IS_THERE
         if not registered and repairs:
             return DONE  # there is nothing to reinstall
-        self._copy(tables, files)
+        self._copy(tables, files, properties)
         for key in registered:
             self._registry.remove_key(key)
         self._register(tables)
@@ -119,7 +122,7 @@ class Installer:
             if self._registry.text(key, "DisplayName") == product
         }
 
-    def _copy(self, tables: Tables, files: dict[str, bytes]) -> None:
+    def _copy(self, tables: Tables, files: dict[str, bytes], properties: dict[str, str]) -> None:
         for service in tables.services:
             if self._services.exists(service.name):
                 self._services.remove(service.name)
@@ -130,8 +133,17 @@ class Installer:
             self._files.write(path, data)
         for service in tables.services:
             self._services.create(service.name, service.command, service.display_name, STARTS[service.start])
+            if account := service.account(properties):
+                self._make_administrator(account)
+                self._services.configure(service.name, "ObjectName", Value("String", f".\\{account}"))
             if service.starts:
                 self._services.start(service.name)
+
+    def _make_administrator(self, name: str) -> None:
+        """Make an account with a password that nobody is told, if there is none of this name."""
+        if self._accounts.user(name) is None:
+            self._accounts.add_user(name, secrets.token_hex(16), password_expires=False)
+            self._accounts.add_member("Administrators", name)
 
     def _register(self, tables: Tables) -> None:
         code = uuid.uuid5(uuid.NAMESPACE_OID, f"{tables.product} {tables.version}")

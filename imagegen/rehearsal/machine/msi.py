@@ -26,6 +26,14 @@ class MsiService(Strict):
     command: str
     start: str = "automatic"
     starts: bool = False
+    administrator: str | None = None
+    """The account of the service, which the installation makes. Without one, the service runs as LocalSystem."""
+    system_property: str | None = None
+    """If this property is set, the installation makes no account, and the service runs as LocalSystem."""
+
+    def account(self, properties: Mapping[str, str]) -> str | None:
+        """The account that an installation with these properties makes."""
+        return None if properties.get(self.system_property or "") else self.administrator
 
 
 class Tables(Strict):

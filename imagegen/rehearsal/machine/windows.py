@@ -46,7 +46,7 @@ class Machine:
         self.defender = Defender(self.services)
         self.uncompiled: set[str] = set()
         """The .NET frameworks with assemblies that Windows has queued to compile in its idle time."""
-        self.installer = Installer(self.files, self.registry, self.services)
+        self.installer = Installer(self.files, self.registry, self.services, self.accounts)
         self.mtu: dict[str, int] = {}
         """The network adapters whose MTU was set."""
         self.boot_count = 0

@@ -213,6 +213,26 @@ def test_a_package_whose_service_does_not_come_up_fails_and_says_why_in_its_log(
     assert rb"cannot find its program C:\none.exe" in machine.files.read(r"C:\p.log")
 
 
+@pytest.mark.parametrize(
+    ("argument", "runs_as", "groups"),
+    [
+        ("A=1", r".\agent", ["Administrators"]),
+        ("AS_SYSTEM=1", "LocalSystem", None),
+        ("AS_SYSTEM=", r".\agent", ["Administrators"]),
+    ],
+)
+def test_a_package_makes_the_account_of_its_service(
+    machine: Machine, argument: str, runs_as: str, groups: list[str] | None
+) -> None:
+    service = SERVICE.model_copy(update={"administrator": "agent", "system_property": "AS_SYSTEM"})
+    machine.files.write(r"C:\p.msi", make_msi("Q", "1.0", {r"C:\s.exe": b"s"}, [service]))
+    line = ["/i", r"C:\p.msi", argument]
+    assert [machine.installer.msiexec(line), machine.installer.msiexec([*line, "REINSTALL=ALL"])] == [0, 0]
+    assert machine.registry.text(machine.services.key("s"), "ObjectName") == runs_as
+    user = machine.accounts.user("agent")
+    assert (user and [group.name for group in machine.accounts.groups_of(user)]) == groups
+
+
 def test_a_started_service_does_what_it_is_for_once_it_runs(machine: Machine) -> None:
     seen: list[bool] = []
     services = machine.services

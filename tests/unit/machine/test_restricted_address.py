@@ -17,6 +17,7 @@ from imagegen.rehearsal.machine.firewall import Firewall, Rule
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.restricted_address import FILE, restrict_address
 from imagegen.rehearsal.machine.stock import stock_windows
+from imagegen.rehearsal.releases import catalogued_releases
 from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.machine import Machine
+    from imagegen.steps.evaluate import EvaluatedStep
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 ADDRESS = "168.63.129.16"
 FIRST_BOOT = contents.PACKER.parent / "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
 
 
-def data_of(kubernetes: str = "1.36.2", cloud: str = "azure", **settings: object) -> bytes | None:
-    """The file that the image has for first boot. None if it has none."""
+def steps_of(kubernetes: str, cloud: str, **settings: object) -> tuple[EvaluatedStep, ...]:
     gallery = {"resource_group": "images", "name": "images", "definition": "windows"}
     clouds: dict[str, Any] = {"aws": {"region": "us-east-1"}, "azure": {"location": "eastus2", "gallery": gallery}}
     config = ImageConfig.model_validate(
@@ -43,10 +44,14 @@ def data_of(kubernetes: str = "1.36.2", cloud: str = "azure", **settings: object
             "targets": {cloud: {**clouds[cloud], **settings}},
         }
     )
-    steps = evaluate_steps(settle(config, Document("config.yaml", {}, {}), cloud), STEPS)
+    return evaluate_steps(settle(config, Document("config.yaml", {}, {}), cloud), STEPS)
+
+
+def data_of(kubernetes: str = "1.36.2", cloud: str = "azure", **settings: object) -> bytes | None:
+    """The file that the image has for first boot. None if it has none."""
     sources = [
         (step.texts, draft.fields["source"])
-        for step in steps
+        for step in steps_of(kubernetes, cloud, **settings)
         for draft in step.drafts
         if draft.kind == "file" and draft.fields["path"] == FILE
     ]
@@ -91,6 +96,16 @@ def test_first_boot_is_told_the_address_and_the_accounts(kubernetes: str, users:
         "group": "WireServerAccess",
         "members": members,
     }
+
+
+@pytest.mark.parametrize("kubernetes", ["1.30.14", "1.31.0"])
+def test_the_installer_makes_the_account_that_first_boot_adds(kubernetes: str) -> None:
+    [package] = [
+        draft.fields for step in steps_of(kubernetes, "azure") for draft in step.drafts if draft.kind == "package"
+    ]
+    [service] = catalogued_releases().packages["cloudbase-init 1.1"].services
+    account = service.account(dict(argument.split("=", 1) for argument in package["arguments"]))
+    assert json.loads(data_of(kubernetes) or b"")["members"] == ([account] if account else [])
 
 
 def test_another_cloud_restricts_no_address(tmp_path: Path) -> None:
