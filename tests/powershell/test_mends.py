@@ -5,41 +5,23 @@ The model machine shows what a mend is for; these show that the scripts, which n
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.powershell import mend_words as w
-from tests.powershell.reader import Script
-from tests.powershell.repository import ROOT, script
-from tests.powershell.rules_form import parses
+from tests.powershell.mend import Mend, find_faults, find_unseen
 from tests.powershell.standing import has_no_parameters, in_order, only_at_last, only_where, tried
 from tests.unit.test_docs_faults import rows
 
 if TYPE_CHECKING:
-    from tests.powershell.cases import Rule
+    pass
 
 GUEST = "packer/guest"
 ENTRY, ENGINE, COMMON = f"{GUEST}/start.ps1", f"{GUEST}/engine.psm1", f"{GUEST}/common.psm1"
 DOWNLOAD, SEAL = f"{GUEST}/download.psm1", f"{GUEST}/seal.psm1"
 ARCHIVE, DEFENDER = f"{GUEST}/kinds/archive.ps1", f"{GUEST}/kinds/defender.ps1"
 FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
-
-
-@dataclasses.dataclass(frozen=True)
-class Mend:
-    """A mend in one script: what must be so, and the edits that each alone undo a part of it."""
-
-    id: str
-    path: str
-    checks: tuple[Rule, ...]
-    undone: tuple[tuple[str, str], ...]
-
-    @property
-    def row(self) -> str:
-        """The row of docs/faults.md."""
-        return self.id.partition("-")[0]
 
 
 MENDS = (
@@ -335,33 +317,16 @@ MENDS = (
 )
 
 
-def text_of(mend: Mend) -> str:
-    return (ROOT / mend.path).read_text("ascii")
-
-
 @pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.id)
 def test_script_has_the_mend(mend: Mend) -> None:
-    faults = [fault for check in mend.checks for fault in check(script(mend.path))]
+    faults = find_faults(mend)
 
     assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.id)
 def test_undoing_the_mend_is_seen(mend: Mend) -> None:
-    """By some check; and each check sees some undoing."""
-    text = text_of(mend)
-    unseen = []
-    seen: set[Rule] = set()
-    for old, new in mend.undone:
-        assert text.count(old) == 1, old
-        undone = Script(mend.path, text.replace(old, new).encode("ascii"))
-        assert parses(undone) == [], new
-        failing = {check for check in mend.checks if check(undone)}
-        unseen += [] if failing else [old]
-        seen |= failing
-
-    assert unseen == []
-    assert [number for number, check in enumerate(mend.checks) if check not in seen] == []
+    assert find_unseen(mend) == []
 
 
 def test_every_mend_is_named_in_its_row() -> None:

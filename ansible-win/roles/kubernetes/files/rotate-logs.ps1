@@ -59,6 +59,7 @@ try {
         # Each log by itself: one that cannot be rotated must not keep another from being rotated.
         try {
             $size, $keep, $path = $line -split ' ', 3
+            if ($null -eq $path) { throw 'the line must have a size, a number and a path' }
             Limit-Log -Path $path -Size $size -Keep $keep
         }
         catch {
