@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.artifacts.request import shown_url
 from imagegen.errors import RefusedError
+from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.msi import make_msi
 from imagegen.rehearsal.releases import ArchiveRelease, PackageRelease, fill_version, releases_for
 
@@ -78,6 +79,7 @@ def _content(path: str, version: str = "") -> bytes:
 
 def _msi(release: PackageRelease, version: str, members: dict[str, bytes | None]) -> bytes:
     paths = {f"{release.folder}\\{path}".replace("/", "\\"): data for path, data in members.items()}
+    paths |= make_answer_files(release)
     services = [
         service.model_copy(update={"command": service.command.replace("{folder}", release.folder)})
         for service in release.services
@@ -89,6 +91,14 @@ def _msi(release: PackageRelease, version: str, members: dict[str, bytes | None]
         services,
         [path.rstrip("\\") for path, data in paths.items() if data is None],
     )
+
+
+def make_answer_files(release: PackageRelease) -> dict[str, bytes]:
+    """The answer files of Windows Setup that the package installs, by their path."""
+    return {
+        f"{release.folder}\\{one.member}".replace("/", "\\"): make_answer_file(one.answers(release.folder))
+        for one in release.answer_files
+    }
 
 
 def _tar(members: dict[str, bytes | None]) -> bytes:

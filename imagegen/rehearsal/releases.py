@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
 
 from imagegen.catalog.facts import numbers, table
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError
+from imagegen.rehearsal.machine.answers import AnswerCommand, AnswerFile, WillReboot
 from imagegen.rehearsal.machine.msi import MsiService
 from imagegen.resources.model import Strict, WindowsPath
 
@@ -75,6 +76,27 @@ class FolderRelease(Release):
         return next(_versions([self.address], url.rpartition("/")[0]), None) is not None
 
 
+class AnswerFileRecord(Strict):
+    """The contents of a member that is an answer file of Windows Setup."""
+
+    member: str
+    settings: list[Annotated[str, pydantic.StringConstraints(pattern=r"^\S+ \S+ [^\s=]+=.*$")]]
+    """Each is pass, component, and the path of the element with its value."""
+    command: str
+    """The command of the specialize pass, with the placeholder {folder} for the package's folder."""
+    will_reboot: WillReboot
+
+    def answers(self, folder: str) -> AnswerFile:
+        """What the file says after the installation."""
+        settings: dict[str, dict[str, dict[str, str]]] = {}
+        for line in self.settings:
+            name, component, element = line.split(" ", 2)
+            path, _, value = element.partition("=")
+            settings.setdefault(name, {}).setdefault(component, {})[path] = value
+        command = AnswerCommand(path=self.command.replace("{folder}", folder), will_reboot=self.will_reboot)
+        return AnswerFile(settings=settings, commands=[command])
+
+
 class PackageRelease(Release):
     """A release that is one MSI package, with what it installs. Members are below `folder`."""
 
@@ -83,6 +105,7 @@ class PackageRelease(Release):
     registered_version: str
     folder: WindowsPath
     services: list[MsiService] = []
+    answer_files: list[AnswerFileRecord] = []
 
     def published_files(self) -> list[str]:
         return [self.file]

@@ -61,8 +61,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "boot": {"resources"},
     "rehearsal": {
-        *("artifacts", "boot", "build", "catalog", "console", "documents", "errors", "loading", "manifest", "pipeline"),
-        *("files", "providers", "resources"),
+        *("artifacts", "boot", "build", "catalog", "console", "contents", "documents", "errors", "loading"),
+        *("files", "manifest", "pipeline", "providers", "resources"),
     },
     "cli": {
         *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),

@@ -26,6 +26,8 @@ class User:
     password: str = dataclasses.field(repr=False)
     enabled: bool = True
     password_expires: bool = True
+    must_change_password: bool = False
+    """Whether Windows wants a new password at the next logon."""
 
 
 @dataclasses.dataclass

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from imagegen.rehearsal.boot.model import Ended, Process, Program
+    from imagegen.rehearsal.machine.answers import AnswerFile
     from imagegen.rehearsal.machine.windows import Machine
 
 # name, display name, command, start, depends on
@@ -23,6 +25,8 @@ class Agents:
     folders: tuple[str, ...]
     check: Callable[[Machine], None]
     """Raises an error if they are not ready for sealing."""
+    answer_file: str
+    """The answer file with which sealing calls sysprep."""
     reset: Callable[[Machine], None] | None = None
     """Resets them when the machine is sealed."""
     leftovers: tuple[str, ...] = ()
@@ -34,3 +38,11 @@ class Agents:
     """The folder with their logs, which sealing deletes, except open ones."""
     open_logs: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The service that has a log open, by the log."""
+    answers: AnswerFile | None = None
+    """The contents of the answer file, if the cloud's programs bring it."""
+    administrator: str = "Administrator"
+    """The name that the cloud gives the built-in administrator of the builder."""
+    programs: Mapping[str, Program] = dataclasses.field(default_factory=dict)
+    """The programs that Windows Setup runs, by the name of their file."""
+    run_at_boot: Callable[[Machine, bytes, Callable[[Process], Ended]], list[str]] | None = None
+    """What they do with the user data at every start after Windows Setup. Returns the user data's scripts that ran."""

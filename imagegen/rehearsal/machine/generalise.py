@@ -67,7 +67,7 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
             _clear_sysprep_calls(machine)
             if agents.reset is not None:
                 agents.reset(machine)
-            _sysprep(machine)
+            _sysprep(machine, agents.answer_file)
         _clear_agents(machine, agents)
         _delete(machine, list(_leftovers(machine)))
         _clear_listeners(machine)
@@ -114,14 +114,14 @@ def _sysprep_calls(machine: Machine) -> dict[str, str]:
     return {name: str(value.data).partition(",")[0] for name, value in machine.registry.values(SYSPREP_CALLS).items()}
 
 
-def _sysprep(machine: Machine) -> None:
-    """Store the answer file for the first boot. Fails if the last generalisation of this Windows did not end, or where
+def _sysprep(machine: Machine, answer_file: str) -> None:
+    """Keep the answer file for the first boot. Fails if the last generalisation of this Windows did not end, or where
     a DLL to call does not exist; what it did shows in the image's state, and not in its exit code."""
     absent = [dll for dll in _sysprep_calls(machine).values() if not machine.files.is_file(dll)]
     unfinished = machine.registry.number(SYSPREP_STATUS, "GeneralizationState") != GENERALISED_BEFORE
     if absent or unfinished:
         raise RefusedByWindows("the machine is not generalised after 600 s: its state is 'IMAGE_STATE_COMPLETE'")
-    machine.files.write(CACHED_ANSWERS, b"the answers of a node's first boot")
+    machine.files.write(CACHED_ANSWERS, machine.files.read(answer_file))
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
 
 

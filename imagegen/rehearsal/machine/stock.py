@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
+from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.registry import Value
@@ -71,8 +73,13 @@ RELEASE_FEATURES = {
 NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
 TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
+    "hostname.exe", "net.exe",
     r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys", r"drivers\afd.sys",
 )  # fmt: skip
+PATH = (
+    r"%SystemRoot%\system32;%SystemRoot%;%SystemRoot%\System32\Wbem;%SYSTEMROOT%\System32\WindowsPowerShell\v1.0\;"
+    "%SYSTEMROOT%\\System32\\OpenSSH\\"
+)
 FOLDERS = (
     r"C:\Windows\Temp",
     r"C:\Windows\Panther",
@@ -122,6 +129,7 @@ def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
+    machine.accounts.rename_user("Administrator", agents.administrator)
     machine.set_host_name("WIN-0A1B2C3D4E5")
     machine.uncompiled.update(COMPILERS)
     machine.restart()
@@ -138,6 +146,9 @@ def _fill_disk(machine: Machine, agents: Agents) -> None:
     for path in agents.leftovers:
         files.make_folder(path.rpartition("\\")[0])
         files.write(path, b"left by an agent of the cloud")
+    if agents.answers is not None:
+        files.make_folder(parent(agents.answer_file))
+        files.write(agents.answer_file, make_answer_file(agents.answers))
     owners = [AccessEntry(sid, "FullControl", inherit=True) for sid in (SYSTEM, ADMINISTRATORS)]
     readers = AccessEntry(USERS, "ReadAndExecute", inherit=True)
     write(files, "C:", [*owners, readers], protected=True)
@@ -162,7 +173,7 @@ def _fill_registry(machine: Machine, release: str) -> None:
         (LISTENER, "certThumbprint"): Value("String", _LISTENER_CERTIFICATE),
         (IMAGE_STATE, "ImageState"): Value("String", "IMAGE_STATE_COMPLETE"),
         (SYSPREP_STATUS, "GeneralizationState"): Value("DWord", GENERALISED_BEFORE),
-        (ENVIRONMENT, "Path"): Value("ExpandString", r"%SystemRoot%\system32;%SystemRoot%"),
+        (ENVIRONMENT, "Path"): Value("ExpandString", PATH),
         (ENVIRONMENT, "ComSpec"): Value("ExpandString", r"%SystemRoot%\system32\cmd.exe"),
         (ENVIRONMENT, "NUMBER_OF_PROCESSORS"): Value("String", "2"),
     }

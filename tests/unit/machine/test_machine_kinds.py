@@ -18,6 +18,7 @@ from imagegen.rehearsal.machine.kinds import BEHAVIOUR
 from imagegen.rehearsal.machine.msi import MsiService, make_msi
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, FailureActions
+from imagegen.rehearsal.machine.stock import PATH
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.resources.kinds import KINDS
 from tests.unit.machine.conftest import Bench
@@ -299,7 +300,7 @@ def test_the_registry_keeps_the_values_beside_the_one_it_sets(bench: Bench) -> N
 def test_path_keeps_its_type_and_its_variables(bench: Bench) -> None:
     bench.bundle({"phase-1": [("path", FIELDS["path"])]})
     bench.done("phase-1")
-    expected = Value("ExpandString", r"%SystemRoot%\system32;%SystemRoot%;C:\k")
+    expected = Value("ExpandString", rf"{PATH};C:\k")
     assert bench.machine.registry.value(ENVIRONMENT, "PATH") == expected
 
 

@@ -10,9 +10,11 @@ import pytest
 from imagegen.catalog.facts import table
 from imagegen.config.model import Timeouts
 from imagegen.contents import PACKER
+from imagegen.rehearsal.clouds.aws.launch_agent import ANSWERS as ANSWERS_OF_EC2LAUNCH
 from imagegen.rehearsal.clouds.azure.guest import AGENTS as AZURE
 from imagegen.rehearsal.clouds.azure.guest import GUEST_AGENT
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
+from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.bundle import TEMP
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.generalise import (
@@ -59,6 +61,7 @@ LEFT = (
     rf"{HOME}\bundle\seal.psm1",
 )
 ANSWERS = (PANTHER, r"C:\Windows\Panther\Unattend\unattend.xml", r"C:\Windows\System32\Sysprep\unattend.xml")
+NODE_ANSWERS = b"the answers of a node's first boot"
 KEPT = (r"C:\Windows\Temp\other.log", r"C:\ProgramData\ssh\sshd_config", r"C:\Windows\Temp\packer-1\x.exe")
 
 
@@ -66,7 +69,7 @@ def built(root: Path, cloud: str) -> Machine:
     machine = stock_windows(root, release="2025", cloud=cloud)
     for path in (*LEFT, *ANSWERS, *KEPT, UNATTEND, CLOUDBASE + r"\service.exe"):
         machine.files.make_folder(path.rpartition("\\")[0])
-        machine.files.write(path, b"x")
+        machine.files.write(path, NODE_ANSWERS if path == UNATTEND else b"x")
     machine.files.set_read_only(LEFT[0], on=True)
     machine.services.create("cloudbase-init", f'"{CLOUDBASE}\\service.exe"', "Cloud Initialization", MANUAL)
     return machine
@@ -79,7 +82,8 @@ def test_a_sealed_machine_holds_nothing_of_the_build(tmp_path: Path, cloud: str)
     assert outcome.exit_code == 0, outcome.output
     assert machine.registry.text(IMAGE_STATE, "ImageState") == "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
     assert [path for path in (*LEFT, *ANSWERS, LOOK, HOME, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
-    assert machine.files.read(PANTHER) != b"x", "the one that sysprep keeps for a node's first boot"
+    answers = {"azure": NODE_ANSWERS, "aws": make_answer_file(ANSWERS_OF_EC2LAUNCH)}[cloud]
+    assert machine.files.read(PANTHER) == answers, "the one that sysprep keeps for a node's first boot"
     assert all(machine.files.is_file(path) for path in KEPT)
     assert not machine.registry.subkeys(LISTENERS)
     [thumbprint] = machine.certificates

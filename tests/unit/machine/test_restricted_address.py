@@ -72,7 +72,7 @@ def node(root: Path, data: bytes | None) -> Machine:
 
 
 def blocked(machine: Machine, port: int = 80, address: str = ADDRESS) -> list[str]:
-    names = ("SYSTEM", "cloudbase-init", "monitoring", "someone", "Administrator")
+    names = ("SYSTEM", "cloudbase-init", "monitoring", "someone", "packer")
     return [name for name in names if machine.firewall.blocks(machine.accounts.token(name), address, port)]
 
 
@@ -119,9 +119,9 @@ def test_another_cloud_restricts_no_address(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kubernetes", "users", "others"),
     [
-        ("1.36.2", [], ["cloudbase-init", "monitoring", "someone", "Administrator"]),
-        ("1.30.14", [], ["monitoring", "someone", "Administrator"]),
-        ("1.30.14", ["Monitoring"], ["someone", "Administrator"]),
+        ("1.36.2", [], ["cloudbase-init", "monitoring", "someone", "packer"]),
+        ("1.30.14", [], ["monitoring", "someone", "packer"]),
+        ("1.30.14", ["Monitoring"], ["someone", "packer"]),
     ],
 )
 def test_only_system_and_the_group_can_use_the_address(
@@ -141,7 +141,7 @@ def test_an_account_that_does_not_exist_keeps_nobody_else_out(tmp_path: Path) ->
     assert restrict_address(machine) == [
         "account nobody could not be added to group WireServerAccess: it does not exist"
     ]
-    assert blocked(machine) == ["cloudbase-init", "someone", "Administrator"]
+    assert blocked(machine) == ["cloudbase-init", "someone", "packer"]
 
 
 def test_a_rule_from_before_sysprep_would_lock_the_members_out(tmp_path: Path) -> None:

@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.clouds.aws.launch_agent import (
+    ANSWER_FILE,
+    ANSWERS,
+    DATA,
+    PROGRAM,
+    RUN_ONCE,
+    STATE,
+    run_launch_agent,
+    run_launch_program,
+)
 from imagegen.rehearsal.machine.agents import Agents
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import AUTOMATIC
@@ -11,27 +21,27 @@ from imagegen.rehearsal.machine.services import AUTOMATIC
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
-_PROGRAMS = r"C:\Program Files\Amazon\EC2Launch"
-_PROGRAM = rf"{_PROGRAMS}\EC2Launch.exe"
-_SERVICE = rf"{_PROGRAMS}\service\EC2LaunchService.exe"
-_STATE = r"C:\ProgramData\Amazon\EC2Launch\state"
-_RUN_ONCE = rf"{_STATE}\.run-once"
+_SERVICE = r"C:\Program Files\Amazon\EC2Launch\service\EC2LaunchService.exe"
 
 
 def _check(machine: Machine) -> None:
-    if not machine.files.is_file(_PROGRAM):
-        raise RefusedByWindows(f"there is no {_PROGRAM}")
+    if not machine.files.is_file(PROGRAM):
+        raise RefusedByWindows(f"there is no {PROGRAM}")
 
 
 def _reset(machine: Machine) -> None:
-    if machine.files.exists(_RUN_ONCE):
-        machine.files.remove(_RUN_ONCE)
+    if machine.files.exists(RUN_ONCE):
+        machine.files.remove(RUN_ONCE)
 
 
 AGENTS: Final = Agents(
     services=(("Amazon EC2Launch", "Amazon EC2Launch", f'"{_SERVICE}"', AUTOMATIC, ()),),
-    files=(_PROGRAM, _SERVICE, _RUN_ONCE),
-    folders=(r"C:\ProgramData\Amazon\EC2Launch\config", _STATE),
+    files=(PROGRAM, _SERVICE, RUN_ONCE),
+    folders=(rf"{DATA}\config", STATE),
     check=_check,
+    answer_file=ANSWER_FILE,
+    answers=ANSWERS,
     reset=_reset,
+    programs={"ec2launch.exe": run_launch_program},
+    run_at_boot=run_launch_agent,
 )

@@ -33,8 +33,10 @@ def _check(machine: Machine) -> None:
             raise RefusedByWindows(f"service {name} is not running")
 
 
-def _list_account(machine: Machine) -> None:
-    """The builder's account is the built-in administrator, which first-boot.ps1 closes on a node."""
+def _prepare_account(machine: Machine) -> None:
+    """The builder's account is the built-in administrator: its password no longer expires, and first-boot.ps1 closes
+    the account on a node."""
+    machine.accounts.passwords_expire = False
     machine.files.make_folder(_SETUP_SCRIPTS)
     machine.files.write(rf"{_SETUP_SCRIPTS}\accounts.txt", b"500\r\n")
 
@@ -44,7 +46,6 @@ AGENTS: Final = Agents(
     files=tuple(_PROGRAMS.values()),
     folders=(_LOGS,),
     check=_check,
-    reset=_list_account,
     # As the custom script extension leaves them, which a policy of the subscription can add to every machine.
     leftovers=(
         rf"C:\Packages\Plugins\{_EXTENSION}\bin\CustomScriptHandler.exe",
@@ -57,4 +58,7 @@ AGENTS: Final = Agents(
     left_folders=((r"C:\Packages\Plugins", "*"), ("C:\\", "Packages"), ("C:\\", "AzureData")),
     logs=_LOGS,
     open_logs={rf"{_LOGS}\WaAppAgent.log": "RdAgent"},
+    answer_file=_UNATTEND,
+    administrator="packer",
+    reset=_prepare_account,
 )

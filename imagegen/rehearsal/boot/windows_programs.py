@@ -1,0 +1,134 @@
+"""Programs of Windows, and nssm, in the forms in which first boots and user data call them. Other forms are refused."""
+
+from __future__ import annotations
+
+import ntpath
+import re
+from typing import TYPE_CHECKING
+
+from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from imagegen.rehearsal.boot.model import Process, Program
+    from imagegen.rehearsal.machine.windows import Machine
+
+# Start type, and whether the start is delayed.
+_SC_STARTS = {
+    "auto": (AUTOMATIC, 0),
+    "delayed-auto": (AUTOMATIC, 1),
+    "demand": (MANUAL, 0),
+    "disabled": (DISABLED, 0),
+}
+_NSSM_STARTS = {
+    "service_auto_start": (AUTOMATIC, 0),
+    "service_delayed_auto_start": (AUTOMATIC, 1),
+    "service_demand_start": (MANUAL, 0),
+    "service_disabled": (DISABLED, 0),
+}
+_NET_FAILED = 2
+
+
+def refused(process: Process) -> UnknownCommandError:
+    """The refusal of a known program with unknown arguments."""
+    name = ntpath.basename(process.arguments[0])
+    return UnknownCommandError(f"the rehearsal does not know what '{' '.join((name, *process.arguments[1:]))}' does")
+
+
+def error_code(refusal: RefusedByWindows) -> int:
+    """The number of Windows' error, which the model's messages end with."""
+    found = re.search(r"\(error ([0-9]+)\)", str(refusal))
+    return int(found[1]) if found else 1
+
+
+def _set_start(machine: Machine, name: str, start: tuple[int, int]) -> None:
+    machine.services.configure(name, "Start", Value("DWord", start[0]))
+    machine.services.configure(name, "DelayedAutostart", Value("DWord", start[1]))
+
+
+def run_sc(process: Process) -> Ended:
+    """sc config NAME start= TYPE, sc start NAME, sc stop NAME."""
+    words = [word.lower() for word in process.arguments[1:]]
+    services = process.machine.services
+    if len(words) == 4 and words[0] == "config" and words[2] == "start=" and words[3] in _SC_STARTS:
+        act: Callable[[], None] = lambda: _set_start(process.machine, words[1], _SC_STARTS[words[3]])  # noqa: E731 - one of three acts
+        done = "[SC] ChangeServiceConfig SUCCESS\r\n"
+    elif len(words) == 2 and words[0] in ("start", "stop"):
+        act = lambda: (services.start if words[0] == "start" else services.stop)(words[1])  # noqa: E731 - as above
+        done = f"SERVICE_NAME: {words[1]}\r\n"
+    else:
+        raise refused(process)
+    try:
+        act()
+    except RefusedByWindows as refusal:
+        return Ended(error_code(refusal), f"[SC] {words[0]} FAILED {error_code(refusal)}: {refusal}\r\n")
+    return Ended(0, done)
+
+
+def run_net(process: Process) -> Ended:
+    """net start NAME, net stop NAME, and net user NAME with options."""
+    words = list(process.arguments[1:])
+    verb = words[0].lower() if words else ""
+    services = process.machine.services
+    try:
+        if verb in ("start", "stop") and len(words) == 2:
+            (services.start if verb == "start" else services.stop)(words[1])
+        elif verb == "user" and len(words) > 2:
+            _change_user(process, words[1], words[2:])
+        else:
+            raise refused(process)
+    except RefusedByWindows as refusal:
+        return Ended(_NET_FAILED, f"{refusal}\r\n")
+    return Ended(0, "The command completed successfully.\r\n")
+
+
+def _change_user(process: Process, name: str, options: Sequence[str]) -> None:
+    user = process.machine.accounts.need_user(name)
+    for option in map(str.lower, options):
+        if option in ("/active:yes", "/active:no"):
+            user.enabled = option.endswith("yes")
+        elif option == "/expires:never":
+            pass  # the account, not its password: the model's accounts never expire
+        elif option == "/passwordreq:yes":
+            pass  # every account of the model has a password
+        elif option == "/logonpasswordchg:no":
+            user.must_change_password = False
+        else:
+            raise refused(process)
+
+
+def run_hostname(process: Process) -> Ended:
+    if len(process.arguments) > 1:
+        raise refused(process)
+    return Ended(0, f"{process.machine.host_name}\r\n")
+
+
+def run_nssm(process: Process) -> Ended:
+    """nssm set NAME Start TYPE, and nssm start, stop or restart NAME."""
+    words = [word.lower() for word in process.arguments[1:]]
+    services = process.machine.services
+    try:
+        if len(words) == 4 and (words[0], words[2]) == ("set", "start") and words[3] in _NSSM_STARTS:
+            _set_start(process.machine, words[1], _NSSM_STARTS[words[3]])
+        elif len(words) == 2 and words[0] in ("start", "stop", "restart"):
+            if words[0] != "start":
+                services.stop(words[1])
+            if words[0] != "stop":
+                services.start(words[1])
+        else:
+            raise refused(process)
+    except RefusedByWindows as refusal:
+        return Ended(error_code(refusal), f"{words[1]}: {refusal}\r\n")
+    return Ended(0, f"{words[1]}: {words[0].upper()}: The operation completed successfully.\r\n")
+
+
+WINDOWS_PROGRAMS: Mapping[str, Program] = {
+    "sc.exe": run_sc,
+    "net.exe": run_net,
+    "hostname.exe": run_hostname,
+    "nssm.exe": run_nssm,
+}
