@@ -229,9 +229,9 @@ class Cmd:
             return self._fail(_BAD_SYNTAX)
         for name in names:
             path = full_path(self._folder, name)
-            if self._process.machine.files.exists(path):
-                return self._fail(f"A subdirectory or file {name} already exists.\r\n")
             try:
+                if self._process.machine.files.exists(path):
+                    return self._fail(f"A subdirectory or file {name} already exists.\r\n")
                 self._process.machine.files.make_folder(path)
             except RefusedByWindows as refusal:
                 return self._fail(f"{refusal}\r\n")
@@ -264,7 +264,7 @@ class Cmd:
     def _if(self, rest: str) -> int:
         """`if [not] exist PATH COMMAND`, and nothing else of it."""
         match = re.fullmatch(r'(?i)\s*(not\s+)?exist\s+("[^"]*"|\S+)\s+(.+)', rest)
-        if match is None:
+        if match is None or re.search(r"[*?]", match[2]):
             raise self._refuse("this form of if")
         there = self._process.machine.files.exists(full_path(self._folder, match[2].strip('"')))
         return self._dispatch(match[3]) if there != bool(match[1]) else 0

@@ -12,7 +12,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.model import Process, Program
     from imagegen.rehearsal.machine.windows import Machine
@@ -54,19 +54,16 @@ def run_sc(process: Process) -> Ended:
     """sc config NAME start= TYPE, sc start NAME, sc stop NAME."""
     words = [word.lower() for word in process.arguments[1:]]
     services = process.machine.services
-    if len(words) == 4 and words[0] == "config" and words[2] == "start=" and words[3] in _SC_STARTS:
-        act: Callable[[], None] = lambda: _set_start(process.machine, words[1], _SC_STARTS[words[3]])  # noqa: E731 - one of three acts
-        done = "[SC] ChangeServiceConfig SUCCESS\r\n"
-    elif len(words) == 2 and words[0] in ("start", "stop"):
-        act = lambda: (services.start if words[0] == "start" else services.stop)(words[1])  # noqa: E731 - as above
-        done = f"SERVICE_NAME: {words[1]}\r\n"
-    else:
-        raise refused(process)
     try:
-        act()
+        if len(words) == 4 and (words[0], words[2]) == ("config", "start=") and words[3] in _SC_STARTS:
+            _set_start(process.machine, words[1], _SC_STARTS[words[3]])
+            return Ended(0, "[SC] ChangeServiceConfig SUCCESS\r\n")
+        if len(words) == 2 and words[0] in ("start", "stop"):
+            (services.start if words[0] == "start" else services.stop)(words[1])
+            return Ended(0, f"SERVICE_NAME: {words[1]}\r\n")
     except RefusedByWindows as refusal:
         return Ended(error_code(refusal), f"[SC] {words[0]} FAILED {error_code(refusal)}: {refusal}\r\n")
-    return Ended(0, done)
+    raise refused(process)
 
 
 def run_net(process: Process) -> Ended:

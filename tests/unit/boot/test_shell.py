@@ -64,6 +64,11 @@ BATCHES: dict[str, tuple[str, str, int]] = {
     "exist": ("if exist C:\\Windows echo a\nif not exist C:\\Windows echo b", "a\r\n", 0),
     "a folder that is there": ("md Temp", "A subdirectory or file Temp already exists.\r\n", 1),
     "a folder with slashes": ("mkdir C:/k", "The syntax of the command is incorrect.\r\n", 1),
+    "a folder that Windows does not accept": (
+        "md C:\\nul",
+        "not a path that Windows accepts: C:\\nul\r\n",
+        1,
+    ),
     "output to no folder": ("echo a > C:\\none\\a", "The system cannot find the path specified.\r\n", 1),
     "a program": ("kubeadm join", "done\r\n", 0),
     "a program that is not there": (
@@ -116,6 +121,7 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "delete": ("del /q C:\\x", "the command 'del'"),
     "a loop": ("for %%i in (1) do echo a", "the command 'for'"),
     "if": ('if "%1"=="a" echo a', "this form of if"),
+    "if with a pattern": ("if exist C:\\a* echo a", "this form of if"),
     "set": ("set /a X=1", "this form of set"),
     "exit": ("exit now", "this form of exit"),
     "sc": ("sc.exe failure kubelet", "'sc.exe failure kubelet'"),
@@ -144,6 +150,32 @@ def test_a_join_is_run_from_drive_c_and_marks_its_success(aws: Machine, shell: S
     started.codes = [1]
     assert run_batch(shell, aws, f"{line}\necho joined").exit_code == 1, "echo does not change the exit code"
     assert not aws.files.exists(r"C:\run\cluster-api\done.complete")
+
+
+# What Cluster API's user data runs, as its provider for kubeadm writes it.
+RUNCMD = r"""rem cmd
+hostname
+powershell C:/k/before-join.ps1
+powershell -Command "New-Item -ItemType Directory -Force C:/k/state | Out-Null"
+kubeadm join --config /run/kubeadm/kubeadm-join-config.yaml --v 5 && echo success > /run/cluster-api/success.complete
+powershell -Command "Set-Service kubelet -StartupType Automatic"
+echo joined
+"""
+
+
+def test_the_commands_of_cluster_apis_user_data_have_their_effect(aws: Machine, shell: Shell, started: Started) -> None:
+    aws.services.create("kubelet", r"C:\Windows\System32\tar.exe", "kubelet", MANUAL)
+    aws.files.make_folder(r"C:\run\cluster-api")
+    put_file(aws, r"C:\k\before-join.ps1", b"$ErrorActionPreference = 'Stop'\nWrite-Output \"on $env:COMPUTERNAME\"\n")
+    aws.files.write(SCRIPT, RUNCMD.encode())
+    ended = shell.run(Process(aws, ("cmd.exe", "/c", SCRIPT)))
+    assert ended.exit_code == 0
+    answers = [line for line in ended.output.splitlines() if line and not line.startswith("C:\\")]
+    assert answers == ["WIN-0A1B2C3D4E5", "on WIN-0A1B2C3D4E5", "done", "joined"]
+    assert aws.files.is_folder(r"C:\k\state")
+    assert aws.files.is_file(r"C:\run\cluster-api\success.complete")
+    assert aws.services.start_type("kubelet") == AUTOMATIC
+    assert len(started.lines) == 1
 
 
 def test_the_echo_of_a_batch_file_shows_its_commands(aws: Machine, shell: Shell) -> None:
