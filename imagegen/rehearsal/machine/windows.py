@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import time
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 CURRENT_VERSION = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
@@ -49,6 +50,8 @@ class Machine:
         self.installer = Installer(self.files, self.registry, self.services, self.accounts)
         self.mtu: dict[str, int] = {}
         """The network adapters whose MTU was set."""
+        self.processes: list[str] = []
+        """The names of the processes that run and can be looked up, without .exe."""
         self.boot_count = 0
         self.up_s = 0.0
         """The time since the last start, as far as something waited for it: no wait of the model takes real time."""
@@ -65,7 +68,7 @@ class Machine:
         other = copy.deepcopy(self)
         other.files.copy_to(root)
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
-        other.services.on_start = {}
+        other.services.on_start, other.services.slow_programs = {}, {}
         return other
 
     @staticmethod
@@ -105,6 +108,15 @@ class Machine:
             self.up_s = max(self.up_s, coming[0])
             coming[1]()
         return True
+
+    @contextlib.contextmanager
+    def process(self, name: str) -> Iterator[None]:
+        """A process runs for as long as the block."""
+        self.processes.append(name)
+        try:
+            yield
+        finally:
+            self.processes.remove(name)
 
     def need_tool(self, name: str) -> None:
         """Raise an error if a program of Windows is missing."""

@@ -1,0 +1,47 @@
+"""The facts about kubeadm and kubelet by Kubernetes minor, and the version of a program on the machine's disk."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from imagegen.catalog.facts import numbers
+from imagegen.rehearsal.boot.model import UnknownCommandError
+
+if TYPE_CHECKING:
+    from imagegen.rehearsal.machine.files import Files
+
+# imagegen.rehearsal.artifacts writes it into the stand-in of every program.
+_VERSION = re.compile(rb"a stand-in for [^ ]*?([A-Za-z-]+)\.exe v?([0-9]+\.[0-9]+\.[0-9]+)[^ ]*, made for a rehearsal")
+
+
+@functools.cache
+def read_facts(name: str) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((Path(__file__).parent / f"{name}.json").read_bytes())
+    return facts
+
+
+def reached(minor: str, change: str) -> bool:
+    """Whether kubeadm of a minor has a change of `since` in kubeadm.json."""
+    return numbers(minor) >= numbers(read_facts("kubeadm")["since"][change])
+
+
+def is_within(minor: str, first: str | None, last: str | None) -> bool:
+    return numbers(first or "0") <= numbers(minor) and (last is None or numbers(minor) <= numbers(last))
+
+
+def read_version(files: Files, path: str) -> str:
+    """The version that a program's bytes hold."""
+    found = _VERSION.search(files.read(path))
+    if found is None:
+        raise UnknownCommandError(f"{path} is not a stand-in of this rehearsal, so its version is unknown")
+    return found[2].decode()
+
+
+def pause_image(minor: str) -> str:
+    """The pause image that kubeadm of a minor names."""
+    known: dict[str, str] = read_facts("kubeadm")["pause"]
+    return known[max((since for since in known if numbers(since) <= numbers(minor)), key=numbers)]

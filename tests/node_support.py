@@ -1,0 +1,116 @@
+"""A machine as the steps leave it, a cluster for it, and the user data of a node that joins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imagegen.catalog.facts import minor as minor_of
+from imagegen.catalog.facts import numbers
+from imagegen.contents import ROLES
+from imagegen.rehearsal.boot.model import Ended, Process
+from imagegen.rehearsal.machine import stock_windows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import AUTOMATIC, FailureActions
+from imagegen.rehearsal.machine.windows import ENVIRONMENT
+from imagegen.rehearsal.node import make_kubeadm
+from imagegen.rehearsal.node.kubelet import PIPE_TIMEOUT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.rehearsal.node import Cluster
+
+SCRIPT = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_bytes()
+CONFIG = r"C:\run\kubeadm\kubeadm-join-config.yaml"
+FLAGS = r"C:\var\lib\kubelet\kubeadm-flags.env"
+LOG = r"C:\var\log\kubelet\kubelet.log"
+HOST = "WIN-ABC123"
+
+
+def make_machine(root: Path, version: str, *, script: bytes = SCRIPT) -> Machine:
+    """Services containerd and kubelet with their files, after a restart: kubelet has found no cluster."""
+    machine = stock_windows(root, release="2022", cloud="aws")
+    machine.features.install("Containers")
+    files = machine.files
+    for folder in (
+        *(r"C:\k", r"C:\containerd", r"C:\var\lib\kubelet\pods", r"C:\var\log\kubelet", r"C:\run\kubeadm"),
+        *(r"C:\run\cluster-api", r"C:\etc\kubernetes\manifests", r"C:\etc\kubernetes\pki"),
+    ):
+        files.make_folder(folder)
+    for program in ("kubelet", "kubeadm", "kube-log-runner"):
+        write_program(machine, program, version)
+    files.write(r"C:\k\start-kubelet.ps1", script)
+    files.write(r"C:\containerd\containerd.exe", b"MZ")
+    path = machine.registry.text(ENVIRONMENT, "Path")
+    machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", rf"{path};C:\k"))
+    machine.registry.make_key(PIPE_TIMEOUT[0])
+    machine.registry.write(*PIPE_TIMEOUT, Value("DWord", 120_000))
+    machine.services.create("containerd", r"C:\containerd\containerd.exe --run-service", "containerd", AUTOMATIC)
+    machine.services.create("kubelet", kubelet_command(version), "kubelet", AUTOMATIC, depends_on=["containerd"])
+    recovery = FailureActions(86_400, ((1, 10_000),) * 3)
+    machine.services.configure("kubelet", "FailureActions", Value("Binary", recovery.pack()))
+    machine.set_host_name(HOST)
+    return machine
+
+
+def write_program(machine: Machine, name: str, version: str) -> None:
+    text = f"MZ a stand-in for bin/windows/amd64/{name}.exe {version}, made for a rehearsal\n"
+    machine.files.write(rf"C:\k\{name}.exe", text.encode())
+
+
+def kubelet_command(version: str) -> str:
+    """As the step kubernetes writes it."""
+    rotates = numbers(minor_of(version)) >= (1, 34)
+    return (
+        r"C:\k\kube-log-runner.exe --log-file=C:\var\log\kubelet\kubelet.log"
+        + (" --log-file-size=100Mi --log-file-age=168h " if rotates else " ")
+        + r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
+        r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe -StateFolder C:\var\lib\kubelet"
+        r" -ConfigFolder C:\etc\kubernetes"
+    )
+
+
+def join_config(
+    cluster: Cluster, *, version: str = "v1beta4", name: str = "ip-10-0-0-7.ec2.internal", **changes: str
+) -> str:
+    """The configuration that Cluster API's user data writes. `changes` replace lines of it by their first word."""
+    arguments = {"cloud-provider": "external", "provider-id": "aws:///us-east-1a/i-0123456789abcdef0"}
+    as_list = "".join(f"  - name: {key}\n    value: {value}\n" for key, value in arguments.items())
+    as_map = "".join(f"    {key}: {value}\n" for key, value in arguments.items())
+    text = f"""---
+apiVersion: kubeadm.k8s.io/{version}
+discovery:
+  bootstrapToken:
+    apiServerEndpoint: {cluster.endpoint}
+    caCertHashes:
+    - {cluster.ca_cert_hash}
+    token: {cluster.token}
+kind: JoinConfiguration
+nodeRegistration:
+  criSocket: npipe:////./pipe/containerd-containerd
+  kubeletExtraArgs:
+{as_list if version == "v1beta4" else as_map}  name: {name}
+  taints:
+  - effect: NoSchedule
+    key: os
+    value: windows
+"""
+    for key, line in changes.items():
+        [old] = [known for known in text.splitlines() if known.strip().removeprefix("- ").startswith(key)]
+        text = text.replace(f"{old}\n", f"{line}\n" if line else "")
+    return text
+
+
+def run_kubeadm(
+    machine: Machine,
+    cluster: Cluster,
+    config: str,
+    *arguments: str,
+    user: str = "SYSTEM",
+    folder: str = r"C:\Windows\System32",
+) -> Ended:
+    """`kubeadm join --config` with this configuration, as the user data's command does it."""
+    machine.files.write(CONFIG, config.encode())
+    words = ("kubeadm", "join", "--config", "/run/kubeadm/kubeadm-join-config.yaml", *(arguments or ("--v", "5")))
+    return make_kubeadm(cluster)(Process(machine, words, folder, user))
