@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import configparser
 import dataclasses
+import itertools
+import ntpath
 import re
+import shlex
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, effective
+from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 
 if TYPE_CHECKING:
@@ -40,14 +44,32 @@ _USER_DATA_FOLDER: Final = r"C:\run"
 _TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}")
 
 
-def read_plugins(machine: Machine, conf: str, log: str) -> dict[str, bool]:
-    """The plugins in the configuration, by class name, and whether each ran without a failure."""
+@dataclasses.dataclass(frozen=True)
+class FirstBootFiles:
+    """The configuration with which the service of cloudbase-init runs, and the log that it names."""
+
+    conf: str
+    log: str
+    plugins: tuple[str, ...]
+    """The configured plugins, by class name."""
+
+
+def read_settings(machine: Machine, service: str) -> FirstBootFiles:
+    """Read the configuration that the service's command line names."""
+    following = dict(itertools.pairwise(words(machine.services.command(service))))
+    conf = following.get("--config-file", "")
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    parser.read_string(_text(machine, conf))
-    names = [path.rpartition(".")[2].strip() for path in parser.get("DEFAULT", "plugins", fallback="").split(",")]
-    said = _text(machine, log)
-    ran, failed = ({match["name"] for match in form.finditer(said)} for form in (_RAN, _FAILED))
-    return {name: name in ran and name not in failed for name in names if name}
+    parser.read_string(read_text(machine, conf) if conf else "")
+    values = parser["DEFAULT"]
+    plugins = (path.rpartition(".")[2].strip() for path in values.get("plugins", "").split(","))
+    log = ntpath.join(values.get("logdir", ""), values.get("logfile", ""))
+    return FirstBootFiles(conf, log, tuple(name for name in plugins if name))
+
+
+def judge_plugins(plugins: Iterable[str], log: str) -> dict[str, bool]:
+    """Whether each plugin ran without a failure."""
+    ran, failed = ({match["name"] for match in form.finditer(log)} for form in (_RAN, _FAILED))
+    return {name: name in ran and name not in failed for name in plugins}
 
 
 def find_complaints(log: str, *, has_keys: bool) -> list[str]:
@@ -55,7 +77,8 @@ def find_complaints(log: str, *, has_keys: bool) -> list[str]:
     found = [
         meaning.format(**match.groupdict()) for form, meaning in _COMPLAINTS for match in form.finditer(log)
     ]  # fmt: skip
-    if not has_keys and "UserDataPlugin failed" in found:
+    # The template asks for the public keys, as the plugin for them does.
+    if not has_keys and {"UserDataPlugin failed", "SetUserSSHPublicKeysPlugin failed"} <= set(found):
         found.append("the machine has no key pair, and without one cloudbase-init renders no template (B3)")
     return list(dict.fromkeys(found))
 
@@ -129,8 +152,15 @@ def take_snapshot(machine: Machine, extra: Mapping[str, str]) -> Snapshot:
     return Snapshot(values)
 
 
-def _text(machine: Machine, path: str) -> str:
+def read_text(machine: Machine, path: str) -> str:
+    """The text of a file; empty if there is none."""
     return machine.files.read(path).decode("utf-8", "replace") if machine.files.is_file(path) else ""
+
+
+def read_kubeadm_arguments(machine: Machine, file: str) -> tuple[str, ...]:
+    """kubelet's arguments in the file that kubeadm wrote."""
+    found = re.search(r'KUBELET_KUBEADM_ARGS="?(?P<line>.*?)"?\s*$', read_text(machine, file))
+    return tuple(shlex.split(found["line"])) if found else ()
 
 
 def _below(machine: Machine, folder: str) -> list[str]:

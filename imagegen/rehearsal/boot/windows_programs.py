@@ -31,6 +31,8 @@ _NSSM_STARTS = {
     "service_disabled": (DISABLED, 0),
 }
 _NET_FAILED = 2
+# PLA_E_DCS_NOT_FOUND
+_NO_TRACE = 0x80300002
 
 
 def refused(process: Process) -> UnknownCommandError:
@@ -123,9 +125,18 @@ def run_nssm(process: Process) -> Ended:
     return Ended(0, f"{words[1]}: {words[0].upper()}: The operation completed successfully.\r\n")
 
 
+def run_logman(process: Process) -> Ended:
+    """logman [-ets] stop|delete NAME. The model has no traces: on a new node nothing was traced yet."""
+    words = [word for word in process.arguments[1:] if word.lower() != "-ets"]
+    if len(words) != 2 or words[0].lower() not in ("stop", "delete"):
+        raise refused(process)
+    return Ended(_NO_TRACE, "Data Collector Set was not found.\r\n")
+
+
 WINDOWS_PROGRAMS: Mapping[str, Program] = {
     "sc.exe": run_sc,
     "net.exe": run_net,
     "hostname.exe": run_hostname,
+    "logman.exe": run_logman,
     "nssm.exe": run_nssm,
 }

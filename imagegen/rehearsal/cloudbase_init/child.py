@@ -23,6 +23,7 @@ from imagegen.rehearsal.cloudbase_init import windows
 from imagegen.rehearsal.cloudbase_init.channel import UNKNOWN, Channel
 
 _PACKAGE = "cloudbaseinit"
+_TUPLES = ("execute_", "get_file_version", "get_default_gateway", "get_current_user", "reset_service_password")
 
 
 class _Binding(importlib.abc.MetaPathFinder):
@@ -99,8 +100,8 @@ def _replace(module: str, name: str, function: Callable[..., Any]) -> None:
 
 
 def _results(name: str, value: Any) -> Any:  # noqa: ANN401 - each call's own
-    """Programs' results are a tuple of output, errors and exit code."""
-    return tuple(value) if name.startswith("execute_") and isinstance(value, list) else value
+    """JSON has no tuples: the results of programs, and those that cloudbase-init formats or takes apart."""
+    return tuple(value) if isinstance(value, list) and name.startswith(_TUPLES) else value
 
 
 def _parse_from_machine(call: windows.Call) -> Any:  # noqa: ANN401 - a function

@@ -136,10 +136,15 @@ def sign_detached(content: str, token: str) -> str:
     return f"{header}..{_base64url(hmac.digest(secret.encode(), signed, hashlib.sha256))}"
 
 
-def kubeadm_config(version: str, endpoint: str) -> Json:
+def config_version(version: str) -> str:
+    """The newest version of its configuration that kubeadm reads."""
     known = [config for since, config in _CONFIG_VERSIONS.items() if numbers(since) <= numbers(minor(version))]
+    return known[-1]
+
+
+def kubeadm_config(version: str, endpoint: str) -> Json:
     configuration = {
-        "apiVersion": f"kubeadm.k8s.io/{known[-1]}",
+        "apiVersion": f"kubeadm.k8s.io/{config_version(version)}",
         "clusterName": "kubernetes",
         "controlPlaneEndpoint": endpoint,
         "kind": "ClusterConfiguration",

@@ -1,0 +1,143 @@
+"""A model machine that a cloud starts from the image, from Windows Setup to its second start."""
+
+from __future__ import annotations
+
+import dataclasses
+import ntpath
+from typing import TYPE_CHECKING, Final
+
+from imagegen.rehearsal.boot.first_boot import first_boot_scripts
+from imagegen.rehearsal.boot.model import Ended, Process
+from imagegen.rehearsal.boot.shell import Shell
+from imagegen.rehearsal.boot.windows_setup import run_setup
+from imagegen.rehearsal.cloudbase_init.system import Surroundings
+from imagegen.rehearsal.machine.programs import words
+from imagegen.rehearsal.machine.services import AUTOMATIC
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imagegen.rehearsal.boot.model import Instance, Platform, Program
+    from imagegen.rehearsal.cloudbase_init.run import Runner
+    from imagegen.rehearsal.machine.agents import Agents
+    from imagegen.rehearsal.machine.windows import Machine
+
+CLOUDBASE_INIT: Final = "cloudbase-init"
+_PROGRAM: Final = "cloudbase-init.exe"
+_LOCAL_SYSTEM: Final = "LocalSystem"
+# A node restarts once for its name. One that restarts so often never ends.
+_MOST_RESTARTS: Final = 5
+
+
+class RestartsForeverError(Exception):
+    """cloudbase-init asks for a restart at every start."""
+
+
+@dataclasses.dataclass
+class Runs:
+    """What ran on the machine."""
+
+    cloudbase_init: int = 0
+    """How often its service ran."""
+    version: str = ""
+    started_early: bool = False
+    is_done: bool = False
+    commands: list[tuple[str, Ended]] = dataclasses.field(default_factory=list)
+    """The programs that the user data started, with their ends."""
+    scripts_of_agents: list[str] = dataclasses.field(default_factory=list)
+    """The scripts of the user data that the cloud's own agents ran."""
+    unknown: list[str] = dataclasses.field(default_factory=list)
+    console: dict[str, bytes] = dataclasses.field(default_factory=dict)
+
+
+class Node:
+    """The machine with its surroundings."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        instance: Instance,
+        platform: Platform,
+        *,
+        agents: Agents,
+        programs: Mapping[str, Program],
+        runner: Runner,
+        proxy: str,
+    ) -> None:
+        self.machine = machine
+        self.runs = Runs()
+        self._instance = instance
+        self._platform = platform
+        self._agents = agents
+        self._runner = runner
+        self._proxy = proxy
+        own: dict[str, Program] = {_PROGRAM: self._run_program}
+        recorded = {name: self._record(program) for name, program in programs.items()}
+        self._shell = Shell({**agents.programs, **recorded, **own}, first_boot_scripts())
+        self._service_waits = False
+        machine.services.on_start[CLOUDBASE_INIT] = self._service_started
+
+    def start_first(self) -> None:
+        """Windows Setup, the services, and the restarts that cloudbase-init asks for."""
+        # Windows starts an automatic service at every restart of Setup, long before SetupComplete.cmd.
+        self.runs.started_early = self.machine.services.start_type(CLOUDBASE_INIT) == AUTOMATIC
+        run_setup(self.machine, self._shell)
+        self._run_until_quiet()
+
+    def start_again(self) -> None:
+        """Restart the machine, with everything that runs at every start."""
+        self.machine.restart()
+        self._run_until_quiet()
+
+    def _run_until_quiet(self) -> None:
+        for _ in range(_MOST_RESTARTS):
+            if self._agents.run_at_boot is not None:
+                found = self._agents.run_at_boot(self.machine, self._instance.user_data, self._shell.run)
+                self.runs.scripts_of_agents += found
+            if not self._service_waits:
+                return
+            self._service_waits = False
+            if not self._run_service():
+                return
+            self.machine.restart()
+        raise RestartsForeverError(f"cloudbase-init asked for a restart {_MOST_RESTARTS} times")
+
+    def _service_started(self) -> None:
+        """The service runs beside everything else, and here after it."""
+        self._service_waits = True
+
+    def _run_service(self) -> bool:
+        """Run the service's command line. Whether the machine must restart."""
+        services = self.machine.services
+        account = self.machine.registry.text(services.key(CLOUDBASE_INIT), "ObjectName") or _LOCAL_SYSTEM
+        user = "SYSTEM" if account == _LOCAL_SYSTEM else account.rpartition("\\")[2]
+        # The service's own program is given the name of the service, and then the command line to start.
+        around, code = self._run(words(services.command(CLOUDBASE_INIT))[2:], user)
+        self.runs.cloudbase_init += 1
+        self.runs.version = around.version
+        self.runs.is_done = code == 0 and not around.reboots
+        return around.reboots
+
+    def _run_program(self, process: Process) -> Ended:
+        """The program as Windows Setup starts it by the answer file."""
+        _, code = self._run(process.arguments, process.user)
+        return Ended(code)
+
+    def _run(self, command_line: Sequence[str], user: str) -> tuple[Surroundings, int]:
+        def run_program(arguments: Sequence[str], shell: bool) -> Ended:
+            line = ("cmd.exe", "/c", *arguments) if shell else tuple(arguments)
+            return self._shell.run(Process(self.machine, line, user=user))
+
+        around = Surroundings(self.machine, self._platform, run_program, user=user, console=self.runs.console)
+        code = self._runner.run(around, command_line, self._proxy)
+        self.runs.unknown += around.unknown
+        return around, code
+
+    def _record(self, program: Program) -> Program:
+        def run(process: Process) -> Ended:
+            ended = program(process)
+            name = ntpath.basename(process.arguments[0])
+            self.runs.commands.append((" ".join([name, *process.arguments[1:]]), ended))
+            return ended
+
+        return run
