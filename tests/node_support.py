@@ -26,6 +26,7 @@ CONFIG = r"C:\run\kubeadm\kubeadm-join-config.yaml"
 FLAGS = r"C:\var\lib\kubelet\kubeadm-flags.env"
 LOG = r"C:\var\log\kubelet\kubelet.log"
 HOST = "WIN-ABC123"
+TOKEN = "abcdef.0123456789abcdef"  # noqa: S105 - the one of kubeadm's documentation
 
 
 def make_machine(root: Path, version: str, *, script: bytes = SCRIPT) -> Machine:

@@ -28,13 +28,14 @@ def find_program(process: Process, name: str) -> str | None:
     if "\\" in file or "/" in file:
         candidates = [absolute(file, process.folder)]
     else:
-        candidates = [f"{folder}\\{file}" for folder in [process.folder, *_search_path(process)]]
+        candidates = [rf"{folder}\{file}" for folder in _search_path(process)]
     return next((path for path in candidates if process.machine.files.is_file(path)), None)
 
 
 def _search_path(process: Process) -> list[str]:
     given = next((value for key, value in process.environ.items() if key.lower() == "path"), None)
-    return [folder.rstrip("\\") for folder in (given or _machine_path(process.machine)).split(";") if folder]
+    folders = [process.folder, *(given or _machine_path(process.machine)).split(";")]
+    return [folder.rstrip("\\") for folder in folders if folder]
 
 
 def _machine_path(machine: Machine) -> str:
