@@ -9,8 +9,7 @@ import ipaddress
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -28,14 +27,14 @@ class Authority:
     """Its key never leaves the process."""
 
     def __init__(self) -> None:
-        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._key = Ed25519PrivateKey.generate()
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
         self._certificate = (
             self._builder(self._name, self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(_usage("digital_signature", "key_encipherment", "key_cert_sign"), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
-            .sign(self._key, hashes.SHA256())
+            .sign(self._key, None)
         )
 
     @property
@@ -50,19 +49,19 @@ class Authority:
 
     def issue_server(self, *names: str) -> bytes:
         """Key and certificate of the API server as PEM."""
-        key = ec.generate_private_key(ec.SECP256R1())
+        key = Ed25519PrivateKey.generate()
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kube-apiserver")])
         certificate = (
             self._leaf(subject, key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH)
             .add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False)
-            .sign(self._key, hashes.SHA256())
+            .sign(self._key, None)
         )
         return private_pem(key) + certificate.public_bytes(Encoding.PEM)
 
     def sign(self, request: x509.CertificateSigningRequest) -> bytes:
         """Sign a client's request. Returns the certificate as PEM."""
         builder = self._leaf(request.subject, request.public_key(), ExtendedKeyUsageOID.CLIENT_AUTH)
-        return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
+        return builder.sign(self._key, None).public_bytes(Encoding.PEM)
 
     def _leaf(
         self, subject: x509.Name, key: CertificatePublicKeyTypes, purpose: x509.ObjectIdentifier
@@ -97,17 +96,17 @@ def hash_public_key(certificate: x509.Certificate) -> str:
     return f"sha256:{hashlib.sha256(info).hexdigest()}"
 
 
-def private_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+def private_pem(key: Ed25519PrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def make_client_request(name: str, organisation: str) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
+def make_client_request(name: str, organisation: str) -> tuple[Ed25519PrivateKey, bytes]:
     """A new key, and the request for its certificate as PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
+    key = Ed25519PrivateKey.generate()
     subject = x509.Name(
         [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organisation), x509.NameAttribute(NameOID.COMMON_NAME, name)]
     )
-    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, None)
     return key, request.public_bytes(Encoding.PEM)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from imagegen.catalog.facts import numbers
+from imagegen.catalog.facts import numbers, read_rows
+from imagegen.rehearsal import clouds
 from imagegen.rehearsal.boot.model import UnknownCommandError
 
 if TYPE_CHECKING:
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 _VERSION = re.compile(rb"a stand-in for [^ ]*?([A-Za-z-]+)\.exe v?([0-9]+\.[0-9]+\.[0-9]+)[^ ]*, made for a rehearsal")
 
 
-@functools.cache
 def read_facts(name: str) -> dict[str, Any]:
-    facts: dict[str, Any] = json.loads((Path(__file__).parent / f"{name}.json").read_bytes())
-    return facts
+    """The facts of kubeadm.json or kubelet.json. Rows that name a cloud lie in the folder of its stand-in."""
+    return read_rows(*_files(name))
+
+
+@functools.cache
+def _files(name: str) -> tuple[Path, ...]:
+    here, stand_ins = Path(__file__).parent, Path(clouds.__file__).parent
+    return (here / f"{name}.json", *(stand_ins / cloud / f"{name}.json" for cloud in clouds.cloud_names()))
 
 
 def reached(minor: str, change: str) -> bool:
