@@ -7,7 +7,7 @@ import datetime
 import os
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -140,6 +140,11 @@ def make_run_facts(labels: Sequence[str]) -> RunFacts:
     )
 
 
+def list_flags(switches: Mapping[str, bool], on_error: str) -> list[str]:
+    """The options that a rehearsal passes on to the build in its sandbox."""
+    return [*(flag for flag, is_on in switches.items() if is_on), "--on-error", on_error]
+
+
 def rehearse_build(
     request: ConfigRequest,
     target: str,
@@ -148,6 +153,8 @@ def rehearse_build(
     flags: Sequence[str],
     faults: Sequence[str],
     console: Console,
+    *,
+    boot: bool,
 ) -> ImageManifest:
     """Rehearse the build of one target."""
     if _MARK in parse_labels(labels):
@@ -161,6 +168,7 @@ def rehearse_build(
         labels=labels,
         flags=flags,
         faults=faults,
+        boot=boot,
         environ=os.environ,
         console=console,
     )
@@ -189,6 +197,12 @@ def check_faults(names: Sequence[str], clouds: Sequence[str], *, rehearse: bool)
 
     for cloud in clouds:
         find_faults(names, cloud)
+
+
+def check_no_boot(*, no_boot: bool, rehearse: bool) -> None:
+    """Reject --no-boot without --rehearse."""
+    if no_boot and not rehearse:
+        raise ConfigError("--no-boot can only be used together with --rehearse", hint="leave --no-boot out")
 
 
 def import_rehearsal() -> ModuleType:

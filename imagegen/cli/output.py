@@ -107,12 +107,16 @@ def _report_line(report: Any) -> str:  # noqa: ANN401 - JSON whose form docs/gue
     return f"{counted(len(resources), 'resource')}, {changed} changed by the build, {verdict}"
 
 
+def _short(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def _note_lines(note: object) -> Iterator[str]:
     for name, value in note.items() if isinstance(note, dict) else [("", note)]:
         if isinstance(value, list):
             yield f"    {name}:"
             yield from (f"      - {item}" for item in value)
         elif isinstance(value, dict):
-            yield f"    {name}: {', '.join(f'{key} {item}' for key, item in value.items())}"
+            yield f"    {name}: {', '.join(f'{key} {_short(item)}' for key, item in value.items())}"
         else:
             yield f"    {name}: {value}"

@@ -22,11 +22,14 @@ from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
+from imagegen.catalog.facts import paths
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
-from imagegen.files import scratch_folder
+from imagegen.files import scratch_folder, write_file
 from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
+from imagegen.rehearsal.boot.boot import Image, boot_image
+from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.selection import SelectedFaults
 from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
@@ -40,21 +43,29 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
+    from imagegen.rehearsal.winrm.observations import Cost
+    from imagegen.settle.spec import Spec
 
 LABEL = "rehearsal=true"
 _SCRATCH = "imagegen-rehearsal-"
 _NOT_CHECKED = (
     "that the PowerShell scripts do the same on Windows as the model machine",
     "that the published artifacts have the contents that `imagegen catalog releases` lists: stand-ins were used",
-    "sysprep, {agents} and the first boot of a node",
+    "sysprep, Windows Setup and {agents}, of which the model machine knows what is recorded",
+    "{boot}",
     "the permissions, quotas and networks of the account",
 )
+_NOT_CHECKED_OF_BOOT = {
+    True: "kubeadm, kubelet and containerd, of which the booted model machine knows what is recorded",
+    False: "the first boot of a node",
+}
 _TIMEOUT_S = 900.0
 # Of one config and target, with the new one: enough to compare a failure with earlier rehearsals.
 _KEPT_REHEARSALS = 5
 # main prints this line when it is interrupted. Both processes are interrupted, and one line is enough.
 _INTERRUPTED = "interrupted"
 _LOCK = "lock.json"
+_BOOT_LOG = "cloudbase-init.log"
 # The child process runs Packer, and ends it at a second SIGINT. Stand-ins need no clean-up, and if this process is
 # gone, its network is gone too.
 _GRACE = Grace(least_s=60, quiet_s=20)
@@ -73,10 +84,14 @@ def rehearse_build(
     labels: Sequence[str],
     flags: Sequence[str],
     faults: Sequence[str],
+    boot: bool,
     environ: Mapping[str, str],
     console: Console,
 ) -> ImageManifest:
-    """Rehearse a build. Returns its manifest, with its duration, its WinRM traffic and what it did not check."""
+    """Rehearse a build, and with `boot` the first boot of a node from its image.
+
+    Returns the manifest, with what was rehearsed, how long it took, and what was not checked.
+    """
     loaded = loading.load(request)
     selected = SelectedFaults.from_names(faults, loaded, target)
     reject_unsupported(loaded, target)
@@ -98,19 +113,56 @@ def rehearse_build(
                     console.say(f"{target}  {line}")
         _check_result(sandbox, code, folder, selected.untriggered())
         cost = sandbox.cost
+        booted = _boot(sandbox, loaded.specs[target], scratch, folder, environ, console) if boot else None
     duration = time.monotonic() - started
     store = LocalStore(folder / "manifests")
-    note: dict[str, JsonValue] = {
-        "seconds": round(duration, 1),
-        "winrm": dataclasses.asdict(cost),
-        "not_checked": [text.format(agents=stand_in(provider_name).agents) for text in _NOT_CHECKED],
-    }
+    note = _make_note(provider_name, duration, cost, booted)
     if faults:
         note["faults"] = dict(selected.trigger_counts())
     manifest = store.annotate(store.list().records[0], "rehearsal", note)
     command = f"imagegen manifest list {shlex.quote(str(folder))}"
     console.say(f"{target}  rehearsal passed in {seconds(duration)}: `{command}` shows its manifest")
     return manifest
+
+
+def _make_note(
+    provider_name: str, duration: float, cost: Cost, booted: dict[str, JsonValue] | None
+) -> dict[str, JsonValue]:
+    """What the manifest says of the rehearsal."""
+    words = {"agents": stand_in(provider_name).agents, "boot": _NOT_CHECKED_OF_BOOT[booted is not None]}
+    note: dict[str, JsonValue] = {
+        "seconds": round(duration, 1),
+        "winrm": dataclasses.asdict(cost),
+        "not_checked": [text.format(**words) for text in _NOT_CHECKED],
+    }
+    if booted is not None:
+        note["boot"] = booted
+    return note
+
+
+def _boot(
+    sandbox: Sandbox, spec: Spec, scratch: Path, folder: Path, environ: Mapping[str, str], console: Console
+) -> dict[str, JsonValue]:
+    """Start a node from the captured machine. Returns what the manifest says of it."""
+    captured = sandbox.captured
+    if captured is None:
+        raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
+    config = spec.config
+    layout = {**paths(), "kubernetes": config.kubernetes.install_path}
+    image = Image(captured, spec.provider, config.kubernetes.version, config.cloudbase_init.version, layout)
+    with console.task(f"starting a node from the image for {spec.target}", None):
+        booted = boot_image(image, Runner(scratch, environ))
+    log = folder / _BOOT_LOG
+    write_file(log, booted.log.encode())
+    for line in booted.lines:
+        console.say(f"{spec.target}  boot: {line}")
+    if booted.faults:
+        raise BuildError(
+            "the image was built, and no node comes up from it",
+            details=booted.faults,
+            hint=f"docs/reality.md explains what is in brackets; the log of cloudbase-init is {log}",
+        )
+    return booted.record()
 
 
 def rehearse_lock(request: loading.ConfigRequest, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:

@@ -67,6 +67,7 @@ class Sandbox:
         self._lock = threading.Lock()
         self._faults: list[str] = []
         self._guests: list[tuple[RehearsedGuest, WinRMServer]] = []
+        self._captured: Machine | None = None
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
@@ -114,6 +115,12 @@ class Sandbox:
             return [step for guest, _ in self._guests for step in guest.missing()]
 
     @property
+    def captured(self) -> Machine | None:
+        """The machine whose disk is the image: the one that was sealed last."""
+        with self._lock:
+            return self._captured
+
+    @property
     def cost(self) -> Cost:
         """The WinRM traffic of all machines."""
         with self._lock:
@@ -142,6 +149,8 @@ class Sandbox:
             losses = find_sealing_losses(machine, plan) if outcome.exit_code == 0 else []
             with self._lock:
                 self._faults += losses
+                if outcome.exit_code == 0:
+                    self._captured = machine
             return _write_output(outcome, write)
 
         effects = Effects(

@@ -83,7 +83,7 @@ MAY_NAME: dict[str, set[str]] = {
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
     "loading": {"documents"},
-    "rehearsal": {"steps"},
+    "rehearsal": {"settle", "steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.
 EXCEPTIONS = {("catalog", "imagegen.providers.registry"), ("providers", "imagegen.build.toolchain")}

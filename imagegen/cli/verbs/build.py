@@ -28,6 +28,11 @@ from imagegen.pipeline import PreparedTarget
     metavar="NAME",
     help="With --rehearse: cause this fault; may be repeated. `imagegen catalog faults` lists the names.",
 )
+@click.option(
+    "--no-boot",
+    is_flag=True,
+    help="With --rehearse: stop when the image exists. Otherwise a node is started from it, and must join a cluster.",
+)
 @click.option("--no-publish", is_flag=True, help="Stop when the image exists in the build region.")
 @click.option("--rebuild", is_flag=True, help="Build even if the cloud has an image with this identity.")
 @click.option(
@@ -56,6 +61,7 @@ def build(
     labels: tuple[str, ...],
     rehearse: bool,
     faults: tuple[str, ...],
+    no_boot: bool,
     no_publish: bool,
     rebuild: bool,
     on_error: str,
@@ -76,14 +82,14 @@ def build(
     loaded = loading.load(request) if rehearse else options.load_config(config, sets)
     targets = arguments.choose_targets(loaded, target)
     arguments.check_faults(faults, [one.spec.provider for one in targets], rehearse=rehearse)
-    switches = {"--no-publish": no_publish, "--rebuild": rebuild, "--quiet": quiet}
-    flags = [*(flag for flag, is_on in switches.items() if is_on), "--on-error", on_error]
+    arguments.check_no_boot(no_boot=no_boot, rehearse=rehearse)
+    flags = arguments.list_flags({"--no-publish": no_publish, "--rebuild": rebuild, "--quiet": quiet}, on_error)
     if rehearse:
         arguments.reject_lock_file(lock_file)
 
     def process(one: PreparedTarget) -> ImageManifest:
         if rehearse:
-            return arguments.rehearse_build(request, one.name, out, labels, flags, faults, console)
+            return arguments.rehearse_build(request, one.name, out, labels, flags, faults, console, boot=not no_boot)
         return pipeline.build_and_publish(
             one,
             lock_file=arguments.find_lock_file(config, lock_file, labels),

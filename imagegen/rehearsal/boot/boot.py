@@ -21,6 +21,8 @@ from imagegen.rehearsal.node.objects import config_version
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pydantic import JsonValue
+
     from imagegen.rehearsal.boot.model import Ended, Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
@@ -36,24 +38,48 @@ class Image:
     machine: Machine
     provider: str
     kubernetes: str
+    cloudbase_init: str
     layout: Mapping[str, str]
     """The image's folders by name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Boot:
-    """The verdicts, and which cloudbase-init gave them."""
+    """The verdicts on a node that was started from an image."""
 
+    image: Image
     verdicts: tuple[Verdict, ...]
     cloudbase_init: str
-    restarts: int
+    """The version that ran. Empty if none ran."""
+    starts: int
+    """How often Windows started, Setup's own restarts included."""
     unknown: tuple[str, ...]
     """What the rehearsal does not know of the programs that ran."""
+    log: str
+    """The log of cloudbase-init."""
+
+    @property
+    def lines(self) -> list[str]:
+        """One line for each check that passed, and for the cloudbase-init that ran."""
+        version = f"cloudbase-init {self.cloudbase_init} ran"
+        other = (
+            "" if self.cloudbase_init == self.image.cloudbase_init else f": the image has {self.image.cloudbase_init}"
+        )
+        return [version + other, *(verdict.line for verdict in self.verdicts if verdict.passed)]
 
     @property
     def faults(self) -> list[str]:
-        unknown = [f"the rehearsal does not know {what}" for what in dict.fromkeys(self.unknown)]
-        return [verdict.line for verdict in self.verdicts if not verdict.passed] + unknown
+        unknown = [f"the rehearsal does not know {what}" for what in self.unknown]
+        return [*(verdict.line for verdict in self.verdicts if not verdict.passed), *unknown]
+
+    def record(self) -> dict[str, JsonValue]:
+        """What the manifest keeps."""
+        return {
+            "starts": self.starts,
+            "cloudbase_init": self.cloudbase_init,
+            "cloudbase_init_in_image": self.image.cloudbase_init,
+            "passed": [verdict.check.name for verdict in self.verdicts if verdict.passed],
+        }
 
 
 def boot_image(image: Image, runner: Runner, user_data: bytes | None = None) -> Boot:
@@ -89,12 +115,9 @@ def _boot(image: Image, cluster: Cluster, user_data: UserData, runner: Runner) -
         changed = [*before.changes(observed.snapshot()), *(line for line, _ in node.runs.commands[commands:])]
         strange = [*link.journal.faults, *(f"{entry.host}{entry.path}" for entry in link.unknown), *node.runs.unknown]
     found = found.model_copy(update={"changed_by_restart": tuple(changed)})
-    return Boot(
-        tuple(judge(found, list_guarded(image.layout))),
-        node.runs.version,
-        machine.boot_count,
-        tuple(dict.fromkeys(strange)),
-    )
+    log = observe.read_text(machine, observe.read_settings(machine, CLOUDBASE_INIT).log)
+    verdicts = tuple(judge(found, list_guarded(image.layout)))
+    return Boot(image, verdicts, node.runs.version, machine.boot_count, tuple(dict.fromkeys(strange)), log)
 
 
 @dataclasses.dataclass(frozen=True)
