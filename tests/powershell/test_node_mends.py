@@ -18,6 +18,7 @@ EMPTIED = "$emptied = $true"
 DELETE_COPY = '[System.IO.File]::Delete("$Path.1")'
 LIMIT = "Limit-Log -Path $path -Size $size -Keep $keep"
 SAY = '[System.Console]::Error.WriteLine("rotate-logs: ${line}: $($_.Exception.Message)")'
+END_ONLY = "$null = $log.Seek([System.Math]::Max([long]0, $log.Length - 2 * $Size), 'Begin')"
 SHIFT = '[System.IO.File]::Move("$Path.$($number - 1)", "$Path.$number")'
 DELETE_OLDEST = '[System.IO.File]::Delete("$Path.$free")'
 COMPILE = "Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems'"
@@ -32,6 +33,7 @@ MENDS = (
                 SHARED,
                 "if ($log.Length -le $Size) { return }",
                 "Move-Copy -Path $Path -Keep $Keep",
+                END_ONLY,
                 "Clear-Log -Log $log",
             ),
             in_order(COPY, WRITTEN, EMPTY, EMPTIED, within="Clear-Log"),
@@ -44,6 +46,7 @@ MENDS = (
         (
             ("'Open', 'ReadWrite', 'ReadWrite'", "'Open', 'ReadWrite', 'None'"),
             ("        if ($log.Length -le $Size) { return }\n", ""),
+            (f"        {END_ONLY}\n", ""),
             (f"        {WRITTEN}\n        {EMPTY}\n", f"        {EMPTY}\n        {WRITTEN}\n"),
             (f"        {COPY}\n", ""),
             ("if (-not $emptied) {", "if ($emptied) {"),
