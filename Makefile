@@ -44,7 +44,7 @@ $(STAMP): pyproject.toml requirements-dev.lock
 	@touch $@
 
 .PHONY: demo
-demo: $(STAMP) ## Rehearse a build on both clouds: build, publish, print the manifests. No account needed.
+demo: $(STAMP) ## Rehearse a build on both clouds: build, publish, boot a node, print the manifests. No account needed.
 	@$(IMAGEGEN) tools
 	@$(MAKE) --no-print-directory --jobs=2 demo-aws demo-azure
 
