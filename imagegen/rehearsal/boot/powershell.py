@@ -260,6 +260,6 @@ class PowerShell:
 
         pattern = (
             r'`(?P<escaped>.)|(?P<quote>"")|\$\{(?P<braced>[^}]+)\}|\$\(\$(?P<inner>(?:env:)?[A-Za-z_]\w*)\)'
-            r"|\$(?P<plain>(?:env:)?[A-Za-z_]\w*)|\$\("
+            r"|\$(?P<plain>(?:env:)?[A-Za-z_]\w*|\?)|\$\("
         )
         return re.sub(pattern, replaced, text, flags=re.DOTALL)

@@ -8,6 +8,7 @@ import string
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.model import Process, UnknownCommandError
+from imagegen.rehearsal.machine.accounts import BUILT_IN_ADMINISTRATOR
 from imagegen.rehearsal.machine.answers import OOBE, SPECIALISE, read_answer_file
 from imagegen.rehearsal.machine.generalise import ANSWER_FILES, CACHED_ANSWERS, SEALED, SETUP_SCRIPTS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -107,10 +108,10 @@ def _write_state(machine: Machine, state: str) -> None:
 
 
 def _expire_password(machine: Machine) -> None:
-    """Windows may take the password of the image for one that has expired: here it always does."""
+    """Windows may take the built-in administrator's password for one that has expired: here it always does."""
     for user in machine.accounts.users:
-        if user.enabled and user.password_expires and machine.accounts.passwords_expire:
-            user.must_change_password = True
+        if user.number == BUILT_IN_ADMINISTRATOR and user.enabled:
+            user.must_change_password = user.password_expires and machine.accounts.passwords_expire
 
 
 def _specialise(machine: Machine, shell: Shell, answers: AnswerFile) -> tuple[tuple[str, int], ...]:

@@ -9,7 +9,7 @@ import pytest
 from imagegen.contents import ROLES
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.boot.windows_setup import run_setup
-from imagegen.rehearsal.clouds.aws.launch_agent import CONFIG, RUN_ONCE, SCRIPTS, run_launch_agent
+from imagegen.rehearsal.clouds.aws.launch_agent import CONFIG, PROGRAM, RUN_ONCE, SCRIPTS, run_launch_agent
 from tests.unit.boot.conftest import put_file
 
 if TYPE_CHECKING:
@@ -66,6 +66,17 @@ def test_without_its_service_it_does_nothing(node: Machine, shell: Shell) -> Non
     node.services.stop("Amazon EC2Launch")
     assert run_launch_agent(node, SCRIPTED, shell.run) == []
     assert not node.files.exists(RUN_ONCE)
+
+
+@pytest.mark.parametrize("line", ["internal other --username Administrator", "internal randomize-password", "run"])
+def test_its_program_does_nothing_else(node: Machine, shell: Shell, line: str) -> None:
+    with pytest.raises(UnknownCommandError, match=line):
+        shell.run_line(node, f'"{PROGRAM}" {line}')
+
+
+def test_its_program_needs_the_account(node: Machine, shell: Shell) -> None:
+    ended = shell.run_line(node, f'"{PROGRAM}" internal randomize-password --username nobody')
+    assert (ended.exit_code, "there is no account nobody" in ended.output) == (1, True)
 
 
 @pytest.mark.parametrize(

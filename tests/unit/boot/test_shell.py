@@ -52,6 +52,10 @@ BATCHES: dict[str, tuple[str, str, int]] = {
     "the machine's variable": ("echo %ComSpec% %SystemDrive%", "C:\\Windows\\system32\\cmd.exe C:\r\n", 0),
     "an unknown variable": ("echo [%NONE%]", "[]\r\n", 0),
     "set": ('set NAME=a b\nset "OTHER=c"\necho %name%-%OTHER%', "a b-c\r\n", 0),
+    "set to nothing": ("set NAME=a\nset NAME=\necho [%NAME%]", "[]\r\n", 0),
+    "a line of several commands": ("cd \\none 2> nul & echo b", "b\r\n", 1),
+    "where it is": ("cd", "C:\\Windows\\System32\r\n", 0),
+    "no folder to make": ("mkdir", "The syntax of the command is incorrect.\r\n", 1),
     "the current folder": ("cd /d C:\\Windows\\Temp\necho %CD%", "C:\\Windows\\Temp\r\n", 0),
     "the end of a batch file": ("echo a\nexit /b 3\necho b", "a\r\n", 3),
     "a failure before the end stays": (
@@ -125,16 +129,18 @@ REFUSALS: dict[str, tuple[str, str]] = {
     "set": ("set /a X=1", "this form of set"),
     "exit": ("exit now", "this form of exit"),
     "sc": ("sc.exe failure kubelet", "'sc.exe failure kubelet'"),
+    "nssm": ("C:\\k\\nssm.exe status kubelet", "'nssm.exe status kubelet'"),
     "net": ("net share a=b", "'net.exe share a=b'"),
     "a user's option": ("net user Administrator /delete", "/delete"),
     "cmd": ("cmd /k echo", "'cmd.exe /k echo'"),
-    "powershell's option": ("powershell -EncodedCommand AA==", "-EncodedCommand"),
+    "powershell's option": ("powershell -EncodedCommand AA==", "the option -EncodedCommand of powershell"),
     "powershell's cmdlet": ('powershell -Command "Get-Service kubelet"', "line 1: Get-Service"),
 }
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSALS.values(), ids=REFUSALS)
 def test_an_unknown_command_is_refused_by_name(aws: Machine, shell: Shell, text: str, message: str) -> None:
+    put_file(aws, r"C:\k\nssm.exe", b"MZ")
     with pytest.raises(UnknownCommandError, match=re.escape(message)):
         run_batch(shell, aws, text)
 
@@ -277,6 +283,19 @@ SCRIPTS: dict[str, tuple[str, str, int]] = {
         0,
     ),
     "a program's code": ("kubeadm reset -f\nif ($LASTEXITCODE -ne 0) { exit $LASTEXITCODE }", "done\r\n", 7),
+    "a program's success": ('kubeadm reset\n"$?"\nkubeadm version\n"$?"', "done\r\nFalse\r\ndone\r\nTrue\r\n", 0),
+    "an item that is there": (
+        "New-Item C:\\k\\script.ps1\nNew-Item C:\\k -ItemType Directory",
+        "New-Item : The file 'C:\\k\\script.ps1' already exists.\r\n"
+        "New-Item : An item with the specified name C:\\k already exists.\r\n",
+        0,
+    ),
+    "an item in a folder that is not there": (
+        "New-Item -Force C:\\k\\deep\\a.txt -Value one | Out-Null\n"
+        "if (Test-Path C:\\k\\deep\\a.txt -PathType Leaf) { 'a' }",
+        "a\r\n",
+        0,
+    ),
     "a program by its path": ("& 'C:\\Program Files\\kubernetes\\kubeadm.exe' version | Out-Null\nexit 0", "", 0),
     "a program that is not there": (
         "kubectl get nodes\nWrite-Output b",
@@ -300,6 +319,7 @@ UNKNOWN_POWERSHELL = (
     *("Get-ChildItem C:\\", "$a = Get-Date", "$a.Length", '"$(Get-Date)"', "[System.IO.File]::Delete('x')"),
     *("foreach ($x in 1) { }", "try { } catch { }", "function f { }", "& { exit 1 }", "if (Test-Path C:\\) { exit 1"),
     *("if (1 -gt 0) { exit 1 }", "exit now", "Write-Output a > C:\\x", "Write-Output a, b", "Write-Output a b"),
+    *('Write-Output a"b"', "$ErrorActionPreference = 'Inquire'"),
     *("Set-Service kubelet -Credential x", "Set-Service kubelet -StartupType Automatic -PassThru"),
     "New-NetFirewallRule -DisplayName a -Direction up",
 )
@@ -330,6 +350,19 @@ Start-Sleep -Seconds 30
     assert rule is not None
     assert (rule.direction, rule.action, rule.protocol, rule.port) == ("in", "allow", "TCP", "10250")
     assert aws.up_s - before == 30
+
+
+def test_a_line_may_be_the_quoted_name_of_one_program(aws: Machine, shell: Shell, started: Started) -> None:
+    shell.run_line(aws, f'cmd.exe /c "{KUBEADM}"')
+    shell.run_line(aws, f'"{KUBEADM}" version')
+    shell.run_line(aws, f'cmd.exe /c ""{KUBEADM}" join"')
+    assert started.lines == [(KUBEADM,), (KUBEADM, "version"), (KUBEADM, "join")]
+
+
+def test_a_failed_program_fails_the_powershell_that_ran_it(aws: Machine, shell: Shell, started: Started) -> None:
+    started.codes = [7]
+    assert run_batch(shell, aws, "powershell kubeadm join").exit_code == 1
+    assert run_batch(shell, aws, "powershell kubeadm join").exit_code == 0
 
 
 def test_powershell_runs_a_script_by_its_path_and_keeps_its_code_to_itself(aws: Machine, shell: Shell) -> None:

@@ -83,6 +83,13 @@ def test_awss_machine_gives_its_administrator_another_password(aws: Machine, she
     assert started.lines == []
 
 
+def test_only_the_built_in_administrator_is_asked_for_a_password(azure: Machine, shell: Shell) -> None:
+    azure.accounts.add_user("someone", "x")
+    azure.accounts.passwords_expire = True
+    built_in(azure).password_expires = False
+    assert run_setup(azure, shell).setup_complete is not None
+
+
 def test_setup_complete_starts_cloudbase_init_when_setup_is_at_its_end(azure: Machine, shell: Shell) -> None:
     seen: list[str | None] = []
     azure.services.on_start["cloudbase-init"] = lambda: seen.append(azure.registry.text(IMAGE_STATE, "ImageState"))
