@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
+_ENCODINGS = {"ascii": "utf-8", "default": "utf-8", "unicode": "utf-16", "utf8": "utf-8-sig"}
 STARTS = {"automatic": AUTOMATIC, "manual": MANUAL, "disabled": DISABLED}
 
 
@@ -70,7 +71,7 @@ def _new_item(given: Given) -> list[str]:
             files.make_folder(parent(path))
         files.write(path, given.parameters.get("value", "").encode())
     else:
-        raise RefusedByWindows(f"the item type {kind} is unknown")
+        raise ValueError(f"the item type {kind}")
     return [path]
 
 
@@ -88,8 +89,9 @@ def _append_file(given: Given) -> list[str]:
 def _content(given: Given) -> bytes:
     lines = [given.text("value", "inputobject")] if {"value", "inputobject"} & set(given.parameters) else given.lines
     ending = "" if "nonewline" in given.parameters else "\r\n"
-    encoding = {"unicode": "utf-16", "utf8": "utf-8-sig"}.get(given.parameters.get("encoding", "").lower(), "utf-8")
-    return "".join(f"{line}{ending}" for line in lines).encode(encoding)
+    return "".join(f"{line}{ending}" for line in lines).encode(
+        _ENCODINGS[given.parameters.get("encoding", "ascii").lower()]
+    )
 
 
 def _out_file(given: Given) -> list[str]:
@@ -108,16 +110,12 @@ def _test_path(given: Given) -> list[str]:
 def _set_service(given: Given) -> list[str]:
     services, name = given.machine.services, given.text("name")
     if "startuptype" in given.parameters:
-        start = given.parameters["startuptype"].lower()
-        if start not in STARTS:
-            raise RefusedByWindows(f"the start type {start} is unknown")
-        services.configure(name, "Start", Value("DWord", STARTS[start]))
+        start = STARTS[given.parameters["startuptype"].lower()]
+        services.configure(name, "Start", Value("DWord", start))
         services.configure(name, "DelayedAutostart", Value("DWord", 0))
-    status = given.parameters.get("status", "").lower()
-    if status == "running":
-        services.start(name)
-    elif status == "stopped":
-        services.stop(name)
+    if "status" in given.parameters:
+        acts = {"running": services.start, "stopped": services.stop}
+        acts[given.parameters["status"].lower()](name)
     return []
 
 
@@ -152,6 +150,7 @@ def _new_firewall_rule(given: Given) -> list[str]:
         protocol=given.parameters.get("protocol", "any").upper(),
         port=given.parameters.get("localport" if direction == "in" else "remoteport", "Any"),
         profile=given.parameters.get("profile", "Any"),
+        enabled={"true": True, "false": False}[given.parameters.get("enabled", "true").lower()],
     )
     given.machine.firewall.add(rule)
     return []
@@ -166,9 +165,7 @@ CMDLETS: Mapping[str, Cmdlet] = {
     "new-item": Cmdlet(_new_item, ("path",), ("itemtype", "value"), ("force",)),
     "set-content": Cmdlet(_write_file, ("path", "value"), (*_PATH, *_ENCODING), ("force", "nonewline")),
     "add-content": Cmdlet(_append_file, ("path", "value"), (*_PATH, *_ENCODING), ("force", "nonewline")),
-    "out-file": Cmdlet(
-        _out_file, ("filepath", "encoding"), (*_PATH, "inputobject"), ("force", "append", "nonewline", "noclobber")
-    ),
+    "out-file": Cmdlet(_out_file, ("filepath", "encoding"), (*_PATH, "inputobject"), ("force", "append", "nonewline")),
     "test-path": Cmdlet(_test_path, ("path",), ("literalpath", "pathtype")),
     "set-service": Cmdlet(_set_service, ("name",), ("startuptype", "status")),
     "start-service": Cmdlet(_start_service, ("name",)),

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.boot.powershell_syntax import Condition, Expression, Statement
     from imagegen.rehearsal.boot.programs import Programs
 
-_SWITCHES = ("-noprofile", "-noninteractive", "-nologo", "-noexit", "-sta", "-mta")
+_SWITCHES = ("-noprofile", "-noninteractive", "-nologo", "-sta", "-mta")
 _WITH_VALUE = ("-executionpolicy", "-ep", "-windowstyle")
 _COMMAND, _FILE = ("-command", "-c"), ("-file", "-f")
 # What a cmdlet may be given besides its own parameters.

@@ -97,6 +97,7 @@ BATCHES: dict[str, tuple[str, str, int]] = {
         1060,
     ),
     "net": ("net start none", "there is no service none (error 1060)\r\n", 2),
+    "a variable that powershell inherits": ("set NAME=a\npowershell Write-Output $env:name", "a\r\n", 0),
     "powershell's code": ('powershell -Command "exit 4"', "", 4),
     "powershell's last command": ('powershell -Command "Start-Service none -ErrorAction SilentlyContinue"', "", 1),
 }
@@ -283,6 +284,7 @@ SCRIPTS: dict[str, tuple[str, str, int]] = {
         0,
     ),
     "a program's code": ("kubeadm reset -f\nif ($LASTEXITCODE -ne 0) { exit $LASTEXITCODE }", "done\r\n", 7),
+    "quotes in quotes": ("\"a \"\"b\"\" `\"c`\"\"", 'a "b" "c"\r\n', 0),
     "a program's success": ('kubeadm reset\n"$?"\nkubeadm version\n"$?"', "done\r\nFalse\r\ndone\r\nTrue\r\n", 0),
     "an item that is there": (
         "New-Item C:\\k\\script.ps1\nNew-Item C:\\k -ItemType Directory",
@@ -319,7 +321,13 @@ UNKNOWN_POWERSHELL = (
     *("Get-ChildItem C:\\", "$a = Get-Date", "$a.Length", '"$(Get-Date)"', "[System.IO.File]::Delete('x')"),
     *("foreach ($x in 1) { }", "try { } catch { }", "function f { }", "& { exit 1 }", "if (Test-Path C:\\) { exit 1"),
     *("if (1 -gt 0) { exit 1 }", "exit now", "Write-Output a > C:\\x", "Write-Output a, b", "Write-Output a b"),
-    *('Write-Output a"b"', "$ErrorActionPreference = 'Inquire'"),
+    *(
+        "New-Item C:\\k\\a -ItemType SymbolicLink",
+        "Set-Content a b -Encoding Byte",
+        "Set-Service W32Time -Status Paused",
+    ),
+    *("Set-Service W32Time -StartupType Boot", "New-NetFirewallRule -DisplayName a -Enabled Perhaps"),
+    *('Write-Output a"b"', "Write-Output =", "exit =", "$ErrorActionPreference = 'Inquire'"),
     *("Set-Service kubelet -Credential x", "Set-Service kubelet -StartupType Automatic -PassThru"),
     "New-NetFirewallRule -DisplayName a -Direction up",
 )
