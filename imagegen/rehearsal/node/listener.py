@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import logging
+import socket
 import socketserver
 import ssl
 import tempfile
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# A client of the model machine sends its request at once. After this time `close` no longer waits for it.
+# A client of the model machine sends its request at once.
 _IDLE_S = 10.0
 _POLL_S = 0.05
 _MAX_BODY = 1024 * 1024
@@ -43,6 +45,9 @@ class Listener(socketserver.ThreadingTCPServer):
         self._context = _server_context(server_pem, authority)
         self.answer = answer
         self._refuse = refuse
+        self._open: set[ssl.SSLSocket] = set()
+        self._closing = False
+        self._lock = threading.Lock()
         super().__init__(("127.0.0.1", 0), _Connection)
         self._thread = threading.Thread(
             target=self.serve_forever, kwargs={"poll_interval": _POLL_S}, name="rehearsal-cluster", daemon=True
@@ -56,26 +61,43 @@ class Listener(socketserver.ThreadingTCPServer):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and wait for every thread."""
+        """Stop listening, cut every connection and wait for its thread."""
         self.shutdown()
         self._thread.join()
+        with self._lock:
+            self._closing = True
+            connections = list(self._open)
+        for connection in connections:
+            # SSLSocket's own shutdown would take TLS away under a thread that reads.
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
         self.server_close()
 
     def finish_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # the base class's own types
         request.settimeout(_IDLE_S)
-        try:
-            tls = self._context.wrap_socket(request, server_side=True)
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError, ConnectionError, TimeoutError):
-            _log.debug("a client went away before TLS was up", exc_info=True)
-            return
-        except ssl.SSLError as error:
-            self._refuse(f"TLS: {error.reason or error}")
-            return
-        with tls:
+        # The handshake comes after `close` can see the connection.
+        with self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as tls:
+            with self._lock:
+                self._open.add(tls)
             try:
-                super().finish_request(tls, client_address)
+                if not self._closing and self._shake_hands(tls):
+                    super().finish_request(tls, client_address)
             except OSError:
                 _log.debug("a connection ended in the middle of a request", exc_info=True)
+            finally:
+                with self._lock:
+                    self._open.discard(tls)
+
+    def _shake_hands(self, tls: ssl.SSLSocket) -> bool:
+        try:
+            tls.do_handshake()
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            _log.debug("a client went away before TLS was up", exc_info=True)
+        except ssl.SSLError as error:
+            self._refuse(f"TLS: {error.reason or error}")
+        else:
+            return True
+        return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002  # the base class's own types
         """The base class would write to standard error."""

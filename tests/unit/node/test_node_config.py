@@ -63,6 +63,7 @@ def test_a_minor_reads_the_versions_that_its_kubeadm_has(
         assert expected in found, number
 
 
+PORT = "controlPlane: {localAPIEndpoint: {bindPort: true}}"
 # What is wrong; kubeadm's minor; the lines that replace others; kubeadm's words.
 REFUSED: list[Any] = [
     ("template left in the name", "1.34", {"name: ip": "  name: '{{ ds.meta_data.local_hostname }}'"}, "RFC 1123"),
@@ -73,6 +74,7 @@ REFUSED: list[Any] = [
     ("list before v1beta4", "1.34", {"apiVersion": "apiVersion: kubeadm.k8s.io/v1beta3"}, "cannot unmarshal array"),
     ("number as a value", "1.34", {"value: external": "    value: 5"}, "cannot unmarshal number"),
     ("argument without name", "1.34", {"name: cloud-provider": '  - name: ""'}, "argument has no name"),
+    ("boolean as a number", "1.34", {"kind": f"kind: JoinConfiguration\n{PORT}"}, "cannot unmarshal bool"),
     ("kind missing", "1.34", {"kind": ""}, "kind and apiVersion is mandatory"),
     ("other kind", "1.34", {"kind": "kind: InitConfiguration"}, "no JoinConfiguration found"),
     ("no YAML", "1.34", {"kind": "kind: [JoinConfiguration"}, "error converting YAML to JSON"),
