@@ -13,7 +13,7 @@ import pytest
 from imagegen.rehearsal.node import Cluster, Kubelet, Node
 from imagegen.rehearsal.node.authority import Authority, make_client_request, private_pem, read_request
 from imagegen.rehearsal.node.client import ApiClient, ApiError
-from tests.node_support import FLAGS, HOST, LOG, SCRIPT, TOKEN, join_config, make_machine, run_kubeadm
+from tests.node_support import CONFIG, FLAGS, HOST, LOG, SCRIPT, TOKEN, join_config, make_machine, run_kubeadm
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -191,6 +191,18 @@ def test_another_token_for_the_requests_is_refused(tmp_path: Path) -> None:
         joined = join(tmp_path, cluster, config=config)
     assert "failed to get config map: Unauthorized" in joined.output
     assert "401" in cluster.refusals[0]
+
+
+def test_kubeadm_started_from_another_drive_does_not_join(tmp_path: Path) -> None:
+    """Its own paths have no drive: with a configuration that it finds, it would write to the other drive."""
+    with Cluster("1.34.2") as cluster:
+        machine = make_machine(tmp_path, "1.34.2")
+        machine.restart()
+        machine.services.stop("kubelet")
+        ended = run_kubeadm(machine, cluster, join_config(cluster), "--config", CONFIG, folder="D:\\")
+    assert ended.exit_code == 1
+    assert "error execution phase kubelet-start: cannot find drive D:" in ended.output
+    assert cluster.nodes == {}
 
 
 @pytest.mark.parametrize(("is_ready", "exit_code"), [(True, 1), (False, 0)])
