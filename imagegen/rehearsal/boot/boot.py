@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.windows import Machine
 
-_NETBIOS_LENGTH: Final = 15
+# How long kubelet's service may take to come up, with restarts after failures.
+_KUBELET_S: Final = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,10 +110,13 @@ def _boot(image: Image, cluster: Cluster, user_data: UserData, runner: Runner) -
         kubelet = Kubelet(machine, cluster)
         observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet)
         node.start_first()
+        machine.wait_until(lambda: kubelet.is_running, _KUBELET_S)
         found = observed.collect()
         before, commands = observed.snapshot(), len(node.runs.commands)
         node.start_again()
+        came_back = machine.wait_until(lambda: kubelet.is_running, _KUBELET_S) or not found.kubelet.is_running
         changed = [*before.changes(observed.snapshot()), *(line for line, _ in node.runs.commands[commands:])]
+        changed += [] if came_back else ["that kubelet runs"]
         strange = [*link.journal.faults, *(f"{entry.host}{entry.path}" for entry in link.unknown), *node.runs.unknown]
     found = found.model_copy(update={"changed_by_restart": tuple(changed)})
     log = observe.read_text(machine, observe.read_settings(machine, CLOUDBASE_INIT).log)
