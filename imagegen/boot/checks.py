@@ -56,7 +56,7 @@ def _cloudbase_init(facts: NodeFacts) -> Iterator[str]:
     if found.started_early:
         yield "cloudbase-init was started before Windows Setup had ended: its service is automatic in the image"
     if not found.is_done:
-        yield "cloudbase-init did not come to its end"
+        yield f"cloudbase-init did not come to its end{f': {found.crash}' if found.crash else ''}"
     undone = [name for name, done in found.plugins.items() if not done]
     if undone:
         yield f"plugins that did not do their work: {', '.join(undone)}"

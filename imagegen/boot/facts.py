@@ -20,6 +20,8 @@ class CloudbaseInit(Strict):
     """Whether it was started before Windows Setup had ended."""
     is_done: bool
     """Whether it ended, and asks for no further restart."""
+    crash: str
+    """The error that ended it before. Empty if there was none."""
     plugins: dict[str, bool]
     """The configured plugins, by class name, and whether each has done its work on this machine."""
     complaints: tuple[str, ...]

@@ -172,6 +172,7 @@ class _Observed:
             version=runs.version,
             started_early=runs.started_early,
             is_done=runs.is_done,
+            crash=runs.crashes[-1] if runs.crashes else "",
             plugins=observe.judge_plugins(settings.plugins, log),
             complaints=(*complaints, *agents),
         )

@@ -47,6 +47,8 @@ class Runs:
     scripts_of_agents: list[str] = dataclasses.field(default_factory=list)
     """The scripts of the user data that the cloud's own agents ran."""
     unknown: list[str] = dataclasses.field(default_factory=list)
+    crashes: list[str] = dataclasses.field(default_factory=list)
+    """The errors that ended cloudbase-init before its end."""
     console: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
 
@@ -75,6 +77,7 @@ class Node:
         recorded = {name: self._record(program) for name, program in programs.items()}
         self._shell = Shell({**agents.programs, **recorded, **own}, first_boot_scripts())
         self._service_waits = False
+        self._must_restart = False
         machine.services.on_start[CLOUDBASE_INIT] = self._service_started
 
     def start_first(self) -> None:
@@ -111,26 +114,29 @@ class Node:
         services = self.machine.services
         account = self.machine.registry.text(services.key(CLOUDBASE_INIT), "ObjectName") or _LOCAL_SYSTEM
         user = "SYSTEM" if account == _LOCAL_SYSTEM else account.rpartition("\\")[2]
+        self._must_restart = False
         # The service's own program is given the name of the service, and then the command line to start.
         around, code = self._run(words(services.command(CLOUDBASE_INIT))[2:], user)
         self.runs.cloudbase_init += 1
         self.runs.version = around.version
-        self.runs.is_done = code == 0 and not around.reboots
-        return around.reboots
+        self.runs.is_done = code == 0 and not self._must_restart
+        return self._must_restart
 
     def _run_program(self, process: Process) -> Ended:
-        """The program as Windows Setup starts it by the answer file."""
+        """The program as Windows Setup starts it by the answer file, or the one that runs starts it as its account."""
         _, code = self._run(process.arguments, process.user)
         return Ended(code)
 
     def _run(self, command_line: Sequence[str], user: str) -> tuple[Surroundings, int]:
-        def run_program(arguments: Sequence[str], shell: bool) -> Ended:
+        def run_program(arguments: Sequence[str], shell: bool, user: str) -> Ended:
             line = ("cmd.exe", "/c", *arguments) if shell else tuple(arguments)
             return self._shell.run(Process(self.machine, line, user=user))
 
         around = Surroundings(self.machine, self._platform, run_program, user=user, console=self.runs.console)
         code = self._runner.run(around, command_line, self._proxy)
         self.runs.unknown += around.unknown
+        self.runs.crashes += [around.crash] if around.crash else []
+        self._must_restart = self._must_restart or around.reboots
         return around, code
 
     def _record(self, program: Program) -> Program:

@@ -27,7 +27,8 @@ class Channel:
     def receive(self) -> Value:
         """The next value, or None when the other end is closed."""
         line = self._lines.readline()
-        return _from_json(json.loads(line)) if line else None
+        # The other end may close, or be killed, in the middle of a line.
+        return _from_json(json.loads(line)) if line.endswith(b"\n") else None
 
     def close(self) -> None:
         self._lines.close()

@@ -6,7 +6,9 @@ Windows would start, as JSON.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import datetime
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -23,6 +25,7 @@ from imagegen.rehearsal.cloudbase_init import windows
 from imagegen.rehearsal.cloudbase_init.channel import UNKNOWN, Channel
 
 _PACKAGE = "cloudbaseinit"
+_LIBRARIES = ("oslo_log.log", "requests", "serial")
 _TUPLES = ("execute_", "get_file_version", "get_default_gateway", "get_current_user", "reset_service_password")
 
 
@@ -95,6 +98,15 @@ def _bind_system(call: windows.Call) -> None:
     _replace("utils.windows.storage.factory", "get_storage_manager", lambda: storage)
 
 
+def _older_modules(call: windows.Call) -> dict[str, types.ModuleType]:
+    """What cloudbase-init before 1.1.7 imports, and the installed one does not bring.
+
+    `netifaces` asks the host for its network, and `imp` is gone from Python 3.12.
+    """
+    known: dict[str, dict[str, object]] = {"netifaces": {}, "imp": {}, "pytz": {"utc": datetime.UTC}}
+    return {name: windows.Namespace(call, name, **names) for name, names in known.items()}
+
+
 def _replace(module: str, name: str, function: Callable[..., Any]) -> None:
     setattr(importlib.import_module(f"{_PACKAGE}.{module}"), name, function)
 
@@ -117,7 +129,7 @@ def _parse_from_machine(call: windows.Call) -> Any:  # noqa: ANN401 - a function
 
 def _need_plugins(conf: Any, call: windows.Call) -> None:  # noqa: ANN401 - oslo's
     """cloudbase-init only logs a class that cannot be imported. Here it may be one that exists on Windows only."""
-    for path in (*conf.plugins, *conf.metadata_services):
+    for path in (*conf.plugins, *conf.metadata_services, *conf.user_data_plugins):
         module, _, _name = path.rpartition(".")
         try:
             importlib.import_module(module)
@@ -127,22 +139,28 @@ def _need_plugins(conf: Any, call: windows.Call) -> None:  # noqa: ANN401 - oslo
                 raise windows.report(call, f"{path}: it needs {missing or error}") from error
 
 
-def main() -> None:
-    path, command_line = sys.argv[1], json.loads(sys.argv[2])
-    end = socket.socket(socket.AF_UNIX)
-    end.connect(path)
-    call = _make_call(Channel(end))
-    call("started", importlib.metadata.version("cloudbase-init"))
+def _bind_python(call: windows.Call, command_line: list[str]) -> None:
+    """Replace what cloudbase-init's modules see of Python and of the libraries that it brings."""
     environ = call("environment")
-    sys.modules["winreg"] = windows.make_winreg(call)
+    # Libraries look for what only Windows has when they are imported: these are on the host.
+    for library in _LIBRARIES:
+        importlib.import_module(library)
+    sys.modules |= {"winreg": windows.make_winreg(call), **_older_modules(call)}
+    # cloudbase-init before 1.1.7 asks for `winreg` under a name that exists on Windows only.
+    with contextlib.suppress(ImportError):
+        six = importlib.import_module("six")
+        six.add_move(six.MovedModule("winreg", "_winreg"))
     libraries = windows.Libraries(call)
     # Windows' own, and the C library that only Windows has under this name.
     setattr(ctypes, "windll", libraries)  # noqa: B010 - exists on Windows only
     setattr(ctypes.cdll, "msvcrt", libraries.msvcrt)  # noqa: B010 - the same
-    importlib.import_module("serial")
     known = windows.substitutes(call, environ, command_line)
     known["untangle"] = windows.Namespace(call, "untangle", parse=_parse_from_machine(call))
     sys.meta_path.insert(0, _Binding(known))
+
+
+def _configure_host(call: windows.Call, command_line: list[str]) -> None:
+    """What cloudbase-init's own `main` does, with its files where the host keeps them."""
     init = importlib.import_module(f"{_PACKAGE}.init")
     logging = importlib.import_module(f"{_PACKAGE}.utils.log")
     conf = importlib.import_module(f"{_PACKAGE}.conf").CONF
@@ -154,7 +172,25 @@ def main() -> None:
         conf.set_override("log_dir", call("host_path", conf.log_dir or "C:\\Windows\\System32"))
     logging.setup(_PACKAGE)
     _need_plugins(conf, call)
-    init.InitManager().configure_host()
+    try:
+        init.InitManager().configure_host()
+    except Exception as error:
+        logging.log.getLogger(_PACKAGE).exception(error)
+        raise
+
+
+def main() -> None:
+    path, command_line = sys.argv[1], json.loads(sys.argv[2])
+    end = socket.socket(socket.AF_UNIX)
+    end.connect(path)
+    call = _make_call(Channel(end))
+    call("started", importlib.metadata.version("cloudbase-init"))
+    try:
+        _bind_python(call, command_line)
+        _configure_host(call, command_line)
+    except Exception as error:
+        call("report_crash", f"{type(error).__name__}: {error}")
+        raise
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import secrets
 import string
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine import access
 from imagegen.rehearsal.machine.accounts import BUILT_IN_ADMINISTRATOR
 from imagegen.rehearsal.machine.firewall import Rule
@@ -290,8 +291,19 @@ class OsLayer:
         """Owners change nothing here: SYSTEM and administrators have every right already."""
 
     def execute_process(self, args: Sequence[str], shell: bool = True, decode_output: bool = False) -> list[object]:  # noqa: ARG002
-        ended = self._around.run_program(args, shell)
+        ended = self._around.run_program(args, shell, self._around.user)
         return [ended.output.encode(), b"", ended.exit_code]
+
+    def execute_process_as_user(
+        self,
+        token: str,
+        args: Sequence[str],
+        wait: bool = True,
+        new_console: bool = False,  # noqa: ARG002 - nobody sees it
+    ) -> int:
+        if not wait:
+            raise UnknownCommandError("a program that cloudbase-init starts and does not wait for")
+        return self._around.run_program(args, False, token).exit_code
 
     def execute_system32_process(
         self,

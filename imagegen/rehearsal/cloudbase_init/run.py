@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
+import inspect
 import itertools
 import json
 import socket
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.cloudbase_init.system import Surroundings
 
 _CHILD = "imagegen.rehearsal.cloudbase_init.child"
-# In real time: all waits on the machine are skipped.
-_TIMEOUT_S = 120.0
 _POLL_S = 0.1
 _OS = "os_"
 # Where the child finds its own modules.
@@ -44,6 +43,8 @@ class Runner:
     environ: Mapping[str, str]
     modules: tuple[Path, ...] = ()
     """Folders with another cloudbase-init than the installed one."""
+    timeout_s: float = 120.0
+    """In real time: all waits on the machine are skipped."""
 
     def run(self, around: Surroundings, command_line: Sequence[str], proxy: str) -> int:
         """Run `command_line`, as a service of the machine has it, and return the exit code.
@@ -54,19 +55,26 @@ class Runner:
         ended = threading.Event()
         with contextlib.ExitStack() as closing:
             listener = closing.enter_context(socket.socket(socket.AF_UNIX))
-            listener.bind(str(path))
+            _bind(listener, path)
             closing.callback(path.unlink)
             listener.listen(1)
             answering = closing.enter_context(concurrent.futures.ThreadPoolExecutor(1))
             closing.callback(ended.set)
             answers = answering.submit(_answer_calls, listener, around, ended)
             argv = [sys.executable, "-m", _CHILD, str(path), json.dumps(list(command_line))]
-            completed = process.run(argv, environ=self._child_environ(proxy), timeout=_TIMEOUT_S)
+            try:
+                completed = process.run(argv, environ=self._child_environ(proxy), timeout=self.timeout_s)
+            except TimeoutError as overdue:
+                raise BuildError(
+                    f"cloudbase-init did not end within {self.timeout_s:g} s in the rehearsal"
+                ) from overdue
             ended.set()
             answers.result()
         if not around.version:
             lines = (completed.stdout + completed.stderr).splitlines()[-5:]
             raise BuildError("cloudbase-init could not be started in the rehearsal", details=lines)
+        if completed.returncode < 0:
+            around.crash = f"it was killed by signal {-completed.returncode}"
         return completed.returncode
 
     def _child_environ(self, proxy: str) -> dict[str, str]:
@@ -77,6 +85,14 @@ class Runner:
             **dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), proxy),
             **dict.fromkeys(("no_proxy", "NO_PROXY"), ""),
         }
+
+
+def _bind(listener: socket.socket, path: Path) -> None:
+    try:
+        listener.bind(str(path))
+    except OSError as error:
+        # A socket's path may have about 100 characters.
+        raise BuildError(f"cannot make the socket {path}: {error}", hint="set TMPDIR to a shorter path") from error
 
 
 def _answer_calls(listener: socket.socket, around: Surroundings, ended: threading.Event) -> None:
@@ -90,8 +106,10 @@ def _answer_calls(listener: socket.socket, around: Surroundings, ended: threadin
         channel = Channel(end)
         with contextlib.closing(channel):
             system, layer = SystemCalls(around), OsLayer(around)
-            while (call := channel.receive()) is not None:
-                channel.send(_answer(call, system, layer, around))
+            # A child that is killed reads no answer.
+            with contextlib.suppress(ConnectionError):
+                while (call := channel.receive()) is not None:
+                    channel.send(_answer(call, system, layer, around))
         return
 
 
@@ -104,6 +122,10 @@ def _answer(call: Any, system: SystemCalls, layer: OsLayer, around: Surroundings
     try:
         if function is None:
             raise UnknownCommandError(f"{method} of cloudbase-init's layer for Windows")
+        try:
+            inspect.signature(function).bind(*arguments, **named)
+        except TypeError as error:
+            raise UnknownCommandError(f"{method} of cloudbase-init's layer for Windows: {error}") from error
         return {"value": function(*arguments, **named)}
     except NoSuchFile as error:
         return {"kind": "missing", "error": str(error)}

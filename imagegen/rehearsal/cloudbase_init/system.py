@@ -28,8 +28,8 @@ class Surroundings:
 
     machine: Machine
     platform: Platform
-    run_program: Callable[[Sequence[str], bool], Ended]
-    """Runs a command line on the machine, with the shell or without it."""
+    run_program: Callable[[Sequence[str], bool, str], Ended]
+    """Runs a command line on the machine, with the shell or without it, as an account."""
     user: str = "SYSTEM"
     """The account that it runs as."""
     console: dict[str, bytes] = dataclasses.field(default_factory=dict)
@@ -40,6 +40,8 @@ class Surroundings:
     """The calls whose effect on Windows the rehearsal does not know."""
     version: str = ""
     """The version of cloudbase-init that ran."""
+    crash: str = ""
+    """The error that ended it. Empty if it came to its end."""
 
 
 class SystemCalls:
@@ -56,6 +58,9 @@ class SystemCalls:
 
     def report_unknown(self, what: str) -> None:
         self._around.unknown.append(what)
+
+    def report_crash(self, error: str) -> None:
+        self._around.crash = error
 
     def environment(self) -> dict[str, str]:
         return {"SystemDrive": "C:", "SystemRoot": r"C:\Windows", "TEMP": TEMP, "TMP": TEMP, "COMSPEC": "cmd.exe"}

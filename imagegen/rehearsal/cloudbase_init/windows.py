@@ -19,9 +19,6 @@ from typing import Any
 Call = Callable[..., Any]
 
 _FOLDER = "C:\\Windows\\System32"
-# Everything that a module of Python's for the system has and that is the same on every system.
-_SAME_EVERYWHERE = frozenset({"__name__", "__doc__", "__spec__", "__loader__", "__package__", "__file__", "__path__"})
-
 _PURE = ("join", "dirname", "basename", "split", "splitext", "isabs", "normpath", "normcase", "splitdrive", "sep")
 
 
@@ -29,14 +26,15 @@ class UnknownCall(Exception):
     """The rehearsal does not know this call."""
 
 
-class Namespace:
+class Namespace(types.ModuleType):
     """Some names of a module. Another name is reported, and then missing."""
 
     def __init__(self, call: Call, title: str, /, **known: Any) -> None:  # noqa: ANN401 - as a module's names
+        super().__init__(title)
         self.__dict__.update(known, _call=call, _title=title)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as a module's names
-        if name in _SAME_EVERYWHERE or name.startswith("__"):
+        if name.startswith("__"):
             raise AttributeError(name)
         raise report(self._call, f"{self._title}.{name}")
 
@@ -153,9 +151,8 @@ def make_os(call: Call, environ: dict[str, str]) -> Namespace:
     )
 
 
-def make_winreg(call: Call) -> types.ModuleType:
+def make_winreg(call: Call) -> Namespace:
     """Python's `winreg`, for HKEY_LOCAL_MACHINE."""
-    module = types.ModuleType("winreg")
 
     class Key:
         def __init__(self, path: str) -> None:
@@ -189,9 +186,9 @@ def make_winreg(call: Call) -> types.ModuleType:
             raise FileNotFoundError(2, "The system cannot find the file specified", name)
         return found, 4 if isinstance(found, int) else 1
 
-    module.__dict__.update(HKEY_LOCAL_MACHINE="HKLM:", REG_SZ=1, REG_DWORD=4, KEY_READ=0x20019, KEY_ALL_ACCESS=0xF003F)
-    module.__dict__.update(CreateKey=create_key, OpenKey=open_key, SetValueEx=set_value, QueryValueEx=query_value)
-    return module
+    numbers = {"REG_SZ": 1, "REG_DWORD": 4, "KEY_READ": 0x20019, "KEY_ALL_ACCESS": 0xF003F}
+    functions = {"CreateKey": create_key, "OpenKey": open_key, "SetValueEx": set_value, "QueryValueEx": query_value}
+    return Namespace(call, "winreg", HKEY_LOCAL_MACHINE="HKLM:", **numbers, **functions)
 
 
 class Libraries:
