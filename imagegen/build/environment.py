@@ -44,6 +44,14 @@ def go_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {**_choose(environ, _GO, _GO_PREFIXES), "GOWORK": "off"}
 
 
+def pip_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """For `pip install --target`, with the user's package indexes. Without a network it gives up soon."""
+    patience = {"PIP_RETRIES": "1", "PIP_DEFAULT_TIMEOUT": "10"}
+    # Settings of the user that would contradict --target.
+    ours = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    return {**patience, **_choose(environ, frozenset({"NETRC"}), ("PIP_",)), **ours}
+
+
 def build_environment(
     environ: Mapping[str, str],
     tools: Mapping[str, str],

@@ -30,6 +30,7 @@ from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.boot.boot import Image, boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.selection import SelectedFaults
 from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
@@ -95,9 +96,11 @@ def rehearse_build(
     loaded = loading.load(request)
     selected = SelectedFaults.from_names(faults, loaded, target)
     reject_unsupported(loaded, target)
-    # Before the sandbox opens: building the tools needs the user's network.
-    provider_name = loaded.specs[target].provider
-    find_tools(environ=environ, console=console, needed=[provider(provider_name).plugin])
+    # Before the sandbox opens: building the tools, and another cloudbase-init, need the user's network.
+    spec = loaded.specs[target]
+    wanted = spec.config.cloudbase_init.version
+    choice = choose_version(wanted, environ=environ, console=console) if boot else None
+    find_tools(environ=environ, console=console, needed=[provider(spec.provider).plugin])
     started = time.monotonic()
     folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")
     arguments = [*("--out", str(folder), "--format", "none"), *_repeat_option("--label", labels), *flags]
@@ -113,10 +116,11 @@ def rehearse_build(
                     console.say(f"{target}  {line}")
         _check_result(sandbox, code, folder, selected.untriggered())
         cost = sandbox.cost
-        booted = _boot(sandbox, loaded.specs[target], scratch, folder, environ, console) if boot else None
+        runner = Runner(scratch, environ, choice.modules, choice.reason) if choice else None
+        booted = _boot(sandbox, spec, runner, folder, console) if runner else None
     duration = time.monotonic() - started
     store = LocalStore(folder / "manifests")
-    note = _make_note(provider_name, duration, cost, booted)
+    note = _make_note(spec.provider, duration, cost, booted)
     if faults:
         note["faults"] = dict(selected.trigger_counts())
     manifest = store.annotate(store.list().records[0], "rehearsal", note)
@@ -140,9 +144,7 @@ def _make_note(
     return note
 
 
-def _boot(
-    sandbox: Sandbox, spec: Spec, scratch: Path, folder: Path, environ: Mapping[str, str], console: Console
-) -> dict[str, JsonValue]:
+def _boot(sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: Console) -> dict[str, JsonValue]:
     """Start a node from the captured machine. Returns what the manifest says of it."""
     captured = sandbox.captured
     if captured is None:
@@ -151,7 +153,7 @@ def _boot(
     layout = {**paths(), "kubernetes": config.kubernetes.install_path}
     image = Image(captured, spec.provider, config.kubernetes.version, config.cloudbase_init.version, layout)
     with console.task(f"starting a node from the image for {spec.target}", None):
-        booted = boot_image(image, Runner(scratch, environ))
+        booted = boot_image(image, runner)
     log = folder / _BOOT_LOG
     write_file(log, booted.log.encode())
     for line in booted.lines:

@@ -52,6 +52,8 @@ class Boot:
     verdicts: tuple[Verdict, ...]
     cloudbase_init: str
     """The version that ran. Empty if none ran."""
+    reason: str
+    """Why it is not the image's. Empty if it is."""
     starts: int
     """How often Windows started, Setup's own restarts included."""
     unknown: tuple[str, ...]
@@ -62,11 +64,11 @@ class Boot:
     @property
     def lines(self) -> list[str]:
         """One line for each check that passed, and for the cloudbase-init that ran."""
-        version = f"cloudbase-init {self.cloudbase_init} ran"
-        other = (
-            "" if self.cloudbase_init == self.image.cloudbase_init else f": the image has {self.image.cloudbase_init}"
-        )
-        return [version + other, *(verdict.line for verdict in self.verdicts if verdict.passed)]
+        ran, wanted = self.cloudbase_init, self.image.cloudbase_init
+        version = f"cloudbase-init {ran} ran"
+        if ran != wanted:
+            version += f", and the image has {wanted}{f': {self.reason}' if self.reason else ''}"
+        return [version, *(verdict.line for verdict in self.verdicts if verdict.passed)]
 
     @property
     def faults(self) -> list[str]:
@@ -75,12 +77,15 @@ class Boot:
 
     def record(self) -> dict[str, JsonValue]:
         """What the manifest keeps."""
-        return {
+        note: dict[str, JsonValue] = {
             "starts": self.starts,
             "cloudbase_init": self.cloudbase_init,
             "cloudbase_init_in_image": self.image.cloudbase_init,
             "passed": [verdict.check.name for verdict in self.verdicts if verdict.passed],
         }
+        if self.reason:
+            note["cloudbase_init_reason"] = self.reason
+        return note
 
 
 def boot_image(image: Image, runner: Runner, user_data: bytes | None = None) -> Boot:
@@ -121,7 +126,9 @@ def _boot(image: Image, cluster: Cluster, user_data: UserData, runner: Runner) -
     found = found.model_copy(update={"changed_by_restart": tuple(changed)})
     log = observe.read_text(machine, observe.read_settings(machine, CLOUDBASE_INIT).log)
     verdicts = tuple(judge(found, list_guarded(image.layout)))
-    return Boot(image, verdicts, node.runs.version, machine.boot_count, tuple(dict.fromkeys(strange)), log)
+    return Boot(
+        image, verdicts, node.runs.version, runner.reason, machine.boot_count, tuple(dict.fromkeys(strange)), log
+    )
 
 
 @dataclasses.dataclass(frozen=True)

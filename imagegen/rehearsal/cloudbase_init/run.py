@@ -43,6 +43,8 @@ class Runner:
     environ: Mapping[str, str]
     modules: tuple[Path, ...] = ()
     """Folders with another cloudbase-init than the installed one."""
+    reason: str = ""
+    """Why this cloudbase-init is not the image's version. Empty if it is."""
     timeout_s: float = 120.0
     """In real time: all waits on the machine are skipped."""
 

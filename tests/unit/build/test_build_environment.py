@@ -6,6 +6,7 @@ from imagegen.build.environment import (
     build_environment,
     go_environment,
     packer_probe_environment,
+    pip_environment,
     secret_values,
 )
 from imagegen.providers.provider import provider
@@ -57,6 +58,13 @@ def test_a_cloud_names_its_credentials_and_no_others(cloud: str, own: set[str]) 
 
 def test_go_sees_no_credentials_and_no_workspace() -> None:
     assert go_environment(_ENVIRON) == {**_COMMON, "GOPROXY": "off", "GOWORK": "off"}
+
+
+def test_pip_sees_the_users_indexes_and_no_setting_that_contradicts_a_folder_of_ours() -> None:
+    own = {"PIP_INDEX_URL": "https://mirror.example/simple", "PIP_RETRIES": "7"}
+    ours = {"PIP_USER": "0", "PIP_REQUIRE_VIRTUALENV": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    expected = {**_COMMON, **own, **ours, "PIP_DEFAULT_TIMEOUT": "10"}
+    assert pip_environment({**_ENVIRON, **own, "PIP_USER": "1", "PIP_REQUIRE_VIRTUALENV": "1"}) == expected
 
 
 def test_a_probe_sees_the_users_own_packer_settings() -> None:
