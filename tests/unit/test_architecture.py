@@ -105,6 +105,8 @@ MONOPOLIES = {
 }
 # `validate` must start fast (see `make bench`), and not every machine has Sequoia.
 LAZY = {("imagegen.loading", "imagegen.plan.context"), ("imagegen.build.release", "imagegen.build.openpgp")}
+# Programs of their own, beside the command line.
+PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
 # What makes a value harmless to print, and the texts that are made of such values only. Exports are for a shell, which
 # has to have them as they are; the schema and the reference hold nothing but imagegen's own words.
@@ -275,6 +277,7 @@ def environment_reads(module: Module) -> list[str]:
         and node.value.id == "os"
         and node.attr in ("environ", "getenv", "environb", "putenv")
         and module.room != "cli"
+        and module.name not in PROGRAMS
     ]
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final
 Value = Any
 
 UNKNOWN: Final = "unknown"
+# The variable with the port on loopback, and with the secret that the child sends first.
+ADDRESS: Final = "IMAGEGEN_CHANNEL"
 _BYTES: Final = "$bytes"
 
 

@@ -1,7 +1,7 @@
 """The child: cloudbase-init as it is installed for this Python, with the model machine as its operating system.
 
-It needs cloudbase-init and Python only. Its arguments are the path of the channel's socket, and the command line that
-Windows would start, as JSON.
+It needs cloudbase-init and Python only. Its argument is the command line that Windows would start, as JSON; where the
+channel is, and the secret that opens it, are in its environment, which other users cannot read.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import importlib.machinery
 import importlib.metadata
 import io
 import json
+import os
 import socket
 import sys
 import types
@@ -22,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from imagegen.rehearsal.cloudbase_init import windows
-from imagegen.rehearsal.cloudbase_init.channel import UNKNOWN, Channel
+from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, UNKNOWN, Channel
 
 _PACKAGE = "cloudbaseinit"
 _LIBRARIES = ("oslo_log.log", "requests", "serial")
@@ -180,10 +181,11 @@ def _configure_host(call: windows.Call, command_line: list[str]) -> None:
 
 
 def main() -> None:
-    path, command_line = sys.argv[1], json.loads(sys.argv[2])
-    end = socket.socket(socket.AF_UNIX)
-    end.connect(path)
-    call = _make_call(Channel(end))
+    command_line = json.loads(sys.argv[1])
+    port, _, secret = os.environ.pop(ADDRESS).partition(" ")
+    channel = Channel(socket.create_connection(("127.0.0.1", int(port))))
+    channel.send(secret)
+    call = _make_call(channel)
     call("started", importlib.metadata.version("cloudbase-init"))
     try:
         _bind_python(call, command_line)

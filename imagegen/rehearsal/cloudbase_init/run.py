@@ -6,8 +6,8 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import inspect
-import itertools
 import json
+import secrets
 import socket
 import sys
 import threading
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from imagegen.build import process
 from imagegen.errors import BuildError
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.cloudbase_init.channel import UNKNOWN, Channel
+from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, UNKNOWN, Channel
 from imagegen.rehearsal.cloudbase_init.os_layer import CONSTANTS, OsLayer
 from imagegen.rehearsal.cloudbase_init.system import SystemCalls
 from imagegen.rehearsal.machine.refusal import NoSuchFile, RefusedByWindows
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 _CHILD = "imagegen.rehearsal.cloudbase_init.child"
 _POLL_S = 0.1
+_HANDSHAKE_S = 5.0
 _OS = "os_"
 # Where the child finds its own modules.
 _OWN = (Path(__file__).parents[3],)
-_numbers = itertools.count(1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Runner:
-    """How a child is started: in which folder its channel lies, and with which variables and modules it runs."""
+    """How a child is started: with which variables and modules it runs. `scratch` is for the booted machine's disk."""
 
     scratch: Path
     environ: Mapping[str, str]
@@ -53,19 +53,17 @@ class Runner:
 
         Its HTTP requests go through `proxy`, which is the machine's network.
         """
-        path = self.scratch / f"channel-{next(_numbers)}"
-        ended = threading.Event()
+        ended, secret = threading.Event(), secrets.token_hex(32)
         with contextlib.ExitStack() as closing:
-            listener = closing.enter_context(socket.socket(socket.AF_UNIX))
-            _bind(listener, path)
-            closing.callback(path.unlink)
-            listener.listen(1)
+            # Not a socket in a folder: the system limits such a path to about 100 characters.
+            listener = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
             answering = closing.enter_context(concurrent.futures.ThreadPoolExecutor(1))
             closing.callback(ended.set)
-            answers = answering.submit(_answer_calls, listener, around, ended)
-            argv = [sys.executable, "-m", _CHILD, str(path), json.dumps(list(command_line))]
+            answers = answering.submit(_answer_calls, listener, secret, around, ended)
+            argv = [sys.executable, "-m", _CHILD, json.dumps(list(command_line))]
+            environ = self._child_environ(proxy) | {ADDRESS: f"{listener.getsockname()[1]} {secret}"}
             try:
-                completed = process.run(argv, environ=self._child_environ(proxy), timeout=self.timeout_s)
+                completed = process.run(argv, environ=environ, timeout=self.timeout_s)
             except TimeoutError as overdue:
                 raise BuildError(
                     f"cloudbase-init did not end within {self.timeout_s:g} s in the rehearsal"
@@ -89,16 +87,8 @@ class Runner:
         }
 
 
-def _bind(listener: socket.socket, path: Path) -> None:
-    try:
-        listener.bind(str(path))
-    except OSError as error:
-        # A socket's path may have about 100 characters.
-        raise BuildError(f"cannot make the socket {path}: {error}", hint="set TMPDIR to a shorter path") from error
-
-
-def _answer_calls(listener: socket.socket, around: Surroundings, ended: threading.Event) -> None:
-    """Answer the calls of one child, until it closes its end or ends without having opened it."""
+def _answer_calls(listener: socket.socket, secret: str, around: Surroundings, ended: threading.Event) -> None:
+    """Answer the calls of the child with the secret, until it closes its end or ends without having opened it."""
     listener.settimeout(_POLL_S)
     while not ended.is_set():
         try:
@@ -107,12 +97,25 @@ def _answer_calls(listener: socket.socket, around: Surroundings, ended: threadin
             continue
         channel = Channel(end)
         with contextlib.closing(channel):
+            if not _knows_secret(end, channel, secret):
+                continue
             system, layer = SystemCalls(around), OsLayer(around)
             # A child that is killed reads no answer.
             with contextlib.suppress(ConnectionError):
                 while (call := channel.receive()) is not None:
                     channel.send(_answer(call, system, layer, around))
         return
+
+
+def _knows_secret(end: socket.socket, channel: Channel, secret: str) -> bool:
+    """Whether the other end is the child, and not another program of this machine."""
+    end.settimeout(_HANDSHAKE_S)
+    try:
+        return secrets.compare_digest(str(channel.receive()), secret)
+    except (OSError, ValueError):
+        return False
+    finally:
+        end.settimeout(None)
 
 
 def _answer(call: Any, system: SystemCalls, layer: OsLayer, around: Surroundings) -> dict[str, Any]:  # noqa: ANN401 - JSON
