@@ -33,13 +33,14 @@ def source(file: Path) -> str:
 
 
 def is_there(name: str) -> bool:
-    """A test function of that file; a case of it is a file or folder beside it, or stands in its text."""
+    """A test function of that file; a case of it is a file or folder beside it, or stands in its text or its data."""
     place, _, test = name.partition("::")
     function, _, case = test.removesuffix("]").partition("[")
     file = REPOSITORY / place
     if not file.is_file() or (function and f"def {function}(" not in source(file)):
         return False
-    return not case or any(file.parent.rglob(f"{case}*")) or case in source(file)
+    texts = (source(file), source(REPOSITORY / "tests" / "data" / "key-effects.json"))
+    return not case or any(file.parent.rglob(f"{case}*")) or any(case in text for text in texts)
 
 
 def test_every_fault_has_a_row_with_tests() -> None:
