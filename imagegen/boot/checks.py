@@ -1,26 +1,39 @@
-"""What must be so on a machine that came up as a node. Each check judges one thing and names what it belongs to."""
+"""What must be so on a machine that came up as a node. Each check judges one thing, and each of its reasons names the
+row of docs/reality.md that explains it, where there is one.
+
+The checks are in the order in which a node comes up, and so are the reasons of a check: a cause is before its effects.
+"""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from imagegen.boot.facts import NodeFacts
+from imagegen.boot.facts import Finding, NodeFacts
 from imagegen.boot.guarded import Guarded, find_open
+from imagegen.boot.log import USER_DATA
 
 # How many of many findings a reason names.
 _NAMED: Final = 3
+_HOST_NAME: Final = "SetHostNamePlugin"
+# What kubeadm and kubelet say, and its row.
+_ROWS_OF_MESSAGES: Final = (
+    (re.compile(r"The user name could not be found"), "B10"),
+    (re.compile(r"depends on features that are disabled"), "N7"),
+    (re.compile(r"unknown flag"), "N8"),
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """One check. `rows` are the rows of docs/reality.md that it keeps."""
+    """One check."""
 
     name: str
     passes: str
     """What is so, in a few words."""
-    rows: tuple[str, ...]
-    find: Callable[[NodeFacts], Iterable[str]]
+    find: Callable[[NodeFacts], Iterable[Finding]]
     """The reasons why it is not so."""
+    applies: Callable[[NodeFacts], bool] = lambda _: True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +41,7 @@ class Verdict:
     """The result of one check: passed if there are no reasons."""
 
     check: Check
-    reasons: tuple[str, ...]
+    reasons: tuple[Finding, ...]
 
     @property
     def passed(self) -> bool:
@@ -37,96 +50,189 @@ class Verdict:
     @property
     def line(self) -> str:
         if self.passed:
-            return f"{self.check.passes}"
-        rows = f" ({', '.join(self.check.rows)})" if self.check.rows else ""
-        return f"{self.check.name}{rows}: {'; '.join(self.reasons)}"
+            return self.check.passes
+        texts = [f"{one.text} ({one.row})" if one.row else one.text for one in self.reasons]
+        return f"{self.check.name}: {'; '.join(texts)}"
 
 
 def judge(facts: NodeFacts, guarded: tuple[Guarded, ...]) -> list[Verdict]:
-    """Make every check."""
-    closed = Check("closed-folders", "the node's folders are closed to Users", ("B9",), _open_folders(guarded))
-    return [Verdict(check, tuple(check.find(facts))) for check in (*CHECKS, closed)]
+    """Make every check that applies. If Windows Setup did not end, nothing else can be judged."""
+    checks = CHECKS[:1] if facts.setup.failure else (*CHECKS, make_folder_check(guarded))
+    return [Verdict(check, tuple(check.find(facts))) for check in checks if check.applies(facts)]
 
 
-def _cloudbase_init(facts: NodeFacts) -> Iterator[str]:
+def make_folder_check(guarded: tuple[Guarded, ...]) -> Check:
+    return Check("closed-folders", "the node's folders are closed to Users", _open_folders(guarded))
+
+
+def _say(text: str, row: str = "") -> Finding:
+    return Finding(text=text, row=row)
+
+
+def _setup(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.setup
+    if found.failure:
+        yield found.failure
+    elif not found.ran_complete_script:
+        yield _say(
+            "the image has no SetupComplete.cmd, so Windows Setup starts neither first-boot.ps1 nor cloudbase-init"
+        )
+    elif found.first_boot is None:
+        yield _say("SetupComplete.cmd did not start first-boot.ps1")
+    elif found.first_boot:
+        yield _say(f"first-boot.ps1 could not do everything: {_some(found.first_boot)}")
+
+
+def _cloudbase_init(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cloudbase_init
     if not found.version:
-        yield "cloudbase-init did not run: nothing started its service"
+        yield _say("cloudbase-init did not run: nothing started its service")
         return
     if found.started_early:
-        yield "cloudbase-init was started before Windows Setup had ended: its service is automatic in the image"
-    if not found.is_done:
-        yield f"cloudbase-init did not come to its end{f': {found.crash}' if found.crash else ''}"
-    undone = [name for name, done in found.plugins.items() if not done]
-    if undone:
-        yield f"plugins that did not do their work: {', '.join(undone)}"
-
-
-def _user_data(facts: NodeFacts) -> Iterator[str]:
-    if facts.cloudbase_init.version and "UserDataPlugin" not in facts.cloudbase_init.plugins:
-        yield "the list of plugins has no UserDataPlugin, so no user data runs"
-    yield from facts.cloudbase_init.complaints
-    for path in facts.unrendered:
-        yield f"a template in {path} was not rendered: cloudbase-init renders templates only in user data of one part"
-
-
-def _ready(facts: NodeFacts) -> Iterator[str]:
-    if facts.cloud.refusal:
-        yield facts.cloud.refusal
-
-
-def _host_name(facts: NodeFacts) -> Iterator[str]:
-    if facts.host_name.lower() != facts.wanted_host_name.lower():
-        yield f"the host name is {facts.host_name}, and the cloud gave {facts.wanted_host_name}"
-
-
-def _kubelet(facts: NodeFacts) -> Iterator[str]:
-    if not facts.kubelet.is_running:
-        yield "kubelet does not run"
+        yield _say("cloudbase-init was started before Windows Setup had ended: its service is automatic in the image")
+    yield from found.complaints
+    if not found.has_metadata:
+        answers = f". The cloud refused its requests: {_some(facts.cloud.unanswered)}" if facts.cloud.unanswered else ""
+        configured = ", ".join(found.services) or "none"
+        yield _say(f"cloudbase-init found no metadata service that answers. Configured: {configured}{answers}")
         return
-    missing = [argument for argument in facts.kubelet.kubeadm_arguments if argument not in facts.kubelet.arguments]
+    if found.restarts_forever:
+        yield _say("cloudbase-init asks for a restart at every start")
+    elif not found.is_done:
+        yield _say(f"cloudbase-init did not come to its end{f': {found.crash}' if found.crash else ''}")
+    named = " ".join(one.text for one in found.complaints)
+    for name, end in found.plugins.items():
+        # The check of user data judges this one.
+        if end != "done" and name != USER_DATA and name not in named:
+            yield _say(f"{name} failed" if end == "failed" else f"{name} did not run")
+
+
+def _user_data(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.cloudbase_init
+    reasons = [
+        _say(
+            f"a template in {path} was not rendered: cloudbase-init renders templates in user data of one part only",
+            "B2",
+        )
+        for path in facts.unrendered
+    ]
+    reasons += [
+        _say(f"the <{tag}> script of the user data ran twice: the cloud's own agent runs such a script too", "B5")
+        for tag in facts.scripts_of_agents
+    ]
+    reasons += found.user_data_complaints
+    yield from reasons
+    end = found.plugins.get(USER_DATA)
+    if not found.version:
+        yield _say("no user data ran, because cloudbase-init did not run")
+    elif end is None:
+        yield _say(f"no user data ran: the list of plugins has no {USER_DATA}")
+    elif end == "not run" or (end == "failed" and not reasons):
+        yield _say(f"{USER_DATA} failed" if end == "failed" else f"no user data ran: {USER_DATA} did not run")
+
+
+def _ready(facts: NodeFacts) -> Iterator[Finding]:
+    refusal, off = facts.cloud.refusal, facts.cloudbase_init.unreported
+    if refusal and off:
+        yield _say(f"cloudbase-init does not report to the cloud: {' and '.join(off)} must be true", "B1")
+    if refusal:
+        yield _say(f"the cloud says: {refusal}")
+
+
+def _host_name(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.host_name.lower() == facts.wanted_host_name.lower():
+        return
+    if facts.cloudbase_init.version and _HOST_NAME not in facts.cloudbase_init.plugins:
+        yield _say(f"the list of plugins has no {_HOST_NAME}")
+    yield _say(f"the host name is {facts.host_name}, and the cloud gave {facts.wanted_host_name}")
+
+
+def _join(facts: NodeFacts) -> Iterator[Finding]:
+    if not facts.join.runs:
+        yield _say("kubeadm did not run")
+    elif facts.join.failure:
+        # Once kubelet has its arguments, kubeadm waits for it.
+        waited = facts.kubelet.kubeadm_arguments and not facts.kubelet.is_running
+        why = f"kubelet ended: {facts.kubelet.failure}. " if waited and facts.kubelet.failure else ""
+        yield _say(f"{why}kubeadm failed: {facts.join.failure}", _row_of_message(why + facts.join.failure))
+
+
+def _kubelet(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.kubelet
+    if not found.is_running:
+        why = f": {found.failure}" if found.failure else ""
+        yield _say(f"kubelet does not run{why}", _row_of_message(found.failure))
+        return
+    missing = [argument for argument in found.kubeadm_arguments if argument not in found.arguments]
     if missing:
-        yield f"kubelet runs without the arguments that kubeadm wrote: {' '.join(missing)}"
+        yield _say(f"kubelet runs without the arguments that kubeadm wrote: {' '.join(missing)}", "N4")
 
 
-def _node(facts: NodeFacts) -> Iterator[str]:
+def _node(facts: NodeFacts) -> Iterator[Finding]:
     if facts.nodes == (facts.wanted_node,):
         return
-    if facts.nodes:
-        yield f"the cluster has node {', '.join(facts.nodes)}, expected {facts.wanted_node}"
-    else:
-        yield f"no node registered with the cluster{f': {facts.join}' if facts.join else ''}"
+    if not facts.nodes:
+        yield _say("no node registered with the cluster")
+        return
+    order = list(facts.cloudbase_init.plugins)
+    if _HOST_NAME in order and USER_DATA in order and order.index(USER_DATA) < order.index(_HOST_NAME):
+        yield _say(
+            f"the machine joined before it had its name: {USER_DATA} is before {_HOST_NAME} in the list of plugins"
+        )
+    yield _say(f"the cluster has node {', '.join(facts.nodes)}, expected {facts.wanted_node}")
 
 
-def _secrets(facts: NodeFacts) -> Iterator[str]:
-    if facts.leaks:
-        yield f"a secret of the user data is in {_some(facts.leaks)}"
+def _reached(facts: NodeFacts) -> Iterator[Finding]:
+    for reach in facts.reached:
+        place = f"{reach.address}, TCP port {reach.port}"
+        if reach.can and not reach.may:
+            yield _say(f"{reach.account} can connect to {place}", "N1")
+        elif reach.may and not reach.can:
+            yield _say(f"{reach.account} cannot connect to {place}", "N1")
 
 
-def _builder(facts: NodeFacts) -> Iterator[str]:
+def _secrets(facts: NodeFacts) -> Iterator[Finding]:
+    if not facts.leaks:
+        return
+    found = facts.cloudbase_init
+    in_log = found.log.lower() in map(str.lower, facts.leaks)
+    if in_log and found.debug:
+        yield _say("cloudbase-init writes user data into its log, because debug is true", "B7")
+    elif in_log:
+        yield _say("cloudbase-init writes user data that it cannot use into its log", "B8")
+    yield _say(f"a secret of the user data is in {_some(facts.leaks)}")
+
+
+def _builder(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.builder
-    for what, names in (
-        ("a WinRM listener", found.listeners),
-        ("a certificate of the builder", found.certificates),
-        ("a firewall rule for WinRM", found.rules),
-        ("an account of the builder that can log on", found.accounts),
+    for what, names, row in (
+        ("a WinRM listener", found.listeners, ""),
+        ("a certificate of the builder", found.certificates, ""),
+        ("a firewall rule for WinRM", found.rules, ""),
+        ("an account of the builder that can log on", found.accounts, "B12"),
     ):
         if names:
-            yield f"{what} is left: {_some(names)}"
+            yield _say(f"{what} is left: {_some(names)}", row)
 
 
-def _second_boot(facts: NodeFacts) -> Iterator[str]:
+def _second_boot(facts: NodeFacts) -> Iterator[Finding]:
     if facts.changed_by_restart:
-        yield f"a second boot changed {_some(facts.changed_by_restart)}"
+        yield _say(f"a second boot changed {_some(facts.changed_by_restart)}")
 
 
-def _open_folders(guarded: tuple[Guarded, ...]) -> Callable[[NodeFacts], Iterator[str]]:
-    def find(facts: NodeFacts) -> Iterator[str]:
-        found = [f"{access.path} ({access.sid}: {access.rights})" for access in find_open(guarded, facts.access)]
-        if found:
-            yield f"others than administrators may read or write {_some(found)}"
+def _open_folders(guarded: tuple[Guarded, ...]) -> Callable[[NodeFacts], Iterator[Finding]]:
+    def find(facts: NodeFacts) -> Iterator[Finding]:
+        by_row: dict[str, list[str]] = {}
+        for row, access in find_open(guarded, facts.access):
+            by_row.setdefault(row, []).append(f"{access.path} ({access.sid}: {access.rights})")
+        for row, found in by_row.items():
+            yield _say(f"others than administrators may read or write {_some(found)}", row)
 
     return find
+
+
+def _row_of_message(message: str) -> str:
+    return next((row for form, row in _ROWS_OF_MESSAGES if form.search(message)), "")
 
 
 def _some(names: Iterable[str]) -> str:
@@ -136,13 +242,21 @@ def _some(names: Iterable[str]) -> str:
 
 
 CHECKS: Final = (
-    Check("cloudbase-init", "cloudbase-init ran once and ended", (), _cloudbase_init),
-    Check("user-data", "the user data ran", ("B2", "B3", "B4"), _user_data),
-    Check("ready", "the cloud takes the machine for ready", ("B1",), _ready),
-    Check("host-name", "the host name is the cloud's", (), _host_name),
-    Check("kubelet", "kubelet runs with kubeadm's arguments", ("N4",), _kubelet),
-    Check("node", "the node registered", ("B10", "N6"), _node),
-    Check("secrets", "no secret of the user data is in a log", ("B7", "B8"), _secrets),
-    Check("builder", "nothing of the builder's access is left", ("B12",), _builder),
-    Check("second-boot", "a second boot changes nothing", (), _second_boot),
+    Check("setup", "Windows Setup ended, and first-boot.ps1 did everything", _setup),
+    Check("cloudbase-init", "cloudbase-init ran once and ended", _cloudbase_init),
+    Check("user-data", "the user data ran", _user_data),
+    Check("ready", "the cloud takes the machine for ready", _ready),
+    Check("host-name", "the host name is the cloud's", _host_name),
+    Check("join", "kubeadm joined the machine to the cluster", _join),
+    Check("kubelet", "kubelet runs with kubeadm's arguments", _kubelet),
+    Check("node", "the node registered", _node),
+    Check(
+        "cloud-address",
+        "the cloud's own address is closed to containers, and open to cloudbase-init",
+        _reached,
+        lambda facts: bool(facts.reached),
+    ),
+    Check("secrets", "no secret of the user data is in a log", _secrets),
+    Check("builder", "nothing of the builder's access is left", _builder),
+    Check("second-boot", "a second boot changes nothing", _second_boot),
 )

@@ -1,6 +1,18 @@
 """What was found on a machine that was started from an image, after its first boot and after a second one."""
 
+from typing import Literal
+
 from imagegen.resources.model import Strict
+
+PluginEnd = Literal["done", "failed", "not run"]
+
+
+class Finding(Strict):
+    """Something that is wrong."""
+
+    text: str
+    row: str = ""
+    """The row of docs/reality.md that explains it."""
 
 
 class Access(Strict):
@@ -9,6 +21,17 @@ class Access(Strict):
     path: str
     sid: str
     rights: str
+
+
+class Setup(Strict):
+    """What Windows Setup did at the first start."""
+
+    failure: Finding | None
+    """Why it did not end."""
+    ran_complete_script: bool
+    """Whether it found and ran SetupComplete.cmd."""
+    first_boot: tuple[str, ...] | None
+    """The lines in the log of first-boot.ps1, which is silent if it did everything. None if there is no such log."""
 
 
 class CloudbaseInit(Strict):
@@ -22,16 +45,40 @@ class CloudbaseInit(Strict):
     """Whether it ended, and asks for no further restart."""
     crash: str
     """The error that ended it before. Empty if there was none."""
-    plugins: dict[str, bool]
-    """The configured plugins, by class name, and whether each has done its work on this machine."""
-    complaints: tuple[str, ...]
-    """The lines of its log about user data that it could not use, and about plugins that failed."""
+    restarts_forever: bool
+    """Whether it asks for a restart at every start."""
+    has_metadata: bool
+    """Whether it found its cloud at each of its starts."""
+    services: tuple[str, ...]
+    """The configured metadata services, by class name."""
+    plugins: dict[str, PluginEnd]
+    """The configured plugins in their order, by class name, and what each has done on this machine."""
+    unreported: tuple[str, ...]
+    """The options for reports to the cloud that are off."""
+    debug: bool
+    """Whether its log has lines of the level debug, among them the output of user data's scripts."""
+    log: str
+    """The path of its log."""
+    complaints: tuple[Finding, ...]
+    """What its log says about itself that is wrong."""
+    user_data_complaints: tuple[Finding, ...]
+    """What its log says about user data that it could not use."""
+
+
+class Join(Strict):
+    """What kubeadm did."""
+
+    runs: int
+    failure: str
+    """What it said last when it failed. Empty if it did not."""
 
 
 class Kubelet(Strict):
     """The running kubelet."""
 
     is_running: bool
+    failure: str
+    """What it, or its service's program, said when it ended. Empty if it did not."""
     arguments: tuple[str, ...]
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
@@ -54,23 +101,38 @@ class Cloud(Strict):
     reports: tuple[str, ...]
     refusal: str | None
     """Why the cloud takes the machine for one that failed, in the cloud's words."""
+    unanswered: tuple[str, ...]
+    """The cloud's reasons for requests that it did not answer."""
+
+
+class Reach(Strict):
+    """Whether the processes of an account can connect to an address of the cloud that only some accounts may use."""
+
+    account: str
+    address: str
+    port: int
+    may: bool
+    can: bool
 
 
 class NodeFacts(Strict):
     """Everything that the checks look at."""
 
+    setup: Setup
     cloud: Cloud
     host_name: str
     wanted_host_name: str
     cloudbase_init: CloudbaseInit
     unrendered: tuple[str, ...]
     """The files of user data in which a template was left as it is."""
-    join: str
-    """The last line of what kubeadm said, if it failed. Empty if the machine joined, or did not try."""
+    scripts_of_agents: tuple[str, ...]
+    """The scripts in the user data that the cloud's own agents ran, by their tag."""
+    join: Join
     kubelet: Kubelet
     nodes: tuple[str, ...]
     """The names of the nodes that registered with the cluster."""
     wanted_node: str
+    reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data, without those that are closed to all others."""
     access: tuple[Access, ...]

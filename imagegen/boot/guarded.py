@@ -1,7 +1,7 @@
 """The folders of a node that are closed, and the rights in them that an image gives on purpose."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from imagegen.boot.facts import Access
@@ -9,45 +9,63 @@ from imagegen.boot.facts import Access
 _READ: Final = frozenset({"Read", "ReadAndExecute"})
 _MODIFY: Final = _READ | {"Write", "Modify"}
 _NONE: Final = frozenset[str]()
+_TOKENS: Final = "B9"
+_CONTAINERD_LOG: Final = "N2"
+_DEBUG: Final = "B7"
 
 
 @dataclasses.dataclass(frozen=True)
 class Guarded:
-    """A folder with everything in it, and the rights that others than SYSTEM and the administrators may have there."""
+    """A file, or a folder with everything in it, and the rights that others than SYSTEM and the administrators may have
+    there. It need not exist."""
 
     path: str
     rights: frozenset[str]
+    row: str = ""
+    """The row of docs/reality.md that says why."""
+
+    def contains(self, path: str) -> bool:
+        return f"{path.lower()}\\".startswith(f"{self.path.lower()}\\")
 
 
-# Folders by their name in the image's layout, and the folder in it. A program that everybody may run is open for
+# By the name of the folder in the image's layout, and what is in it. A program that everybody may run is open for
 # reading. Containers run as members of Users and mount volumes from `pods` (docs/guest.md).
 _LAYOUT: Final = (
-    ("etc_kubernetes", "", _NONE),
-    ("kubelet", "", _NONE),
-    ("kubelet", r"\pods", _MODIFY),
-    ("kubelet_logs", "", _NONE),
-    ("run_kubeadm", "", _NONE),
-    ("run_cluster_api", "", _NONE),
-    ("kubernetes", "", _NONE),
-    ("containerd", "", _READ),
-    ("containerd_data", "", _NONE),
-    ("cloudbase_init", "", _READ),
-    ("cloudbase_init", r"\conf", _NONE),
-    ("cloudbase_init", r"\log", _NONE),
+    ("etc_kubernetes", "", _NONE, ""),
+    ("kubelet", "", _NONE, ""),
+    ("kubelet", r"\pods", _MODIFY, ""),
+    ("kubelet_logs", "", _NONE, ""),
+    ("run_kubeadm", "", _NONE, _TOKENS),
+    ("run_cluster_api", "", _NONE, _TOKENS),
+    ("kubernetes", "", _NONE, ""),
+    ("containerd", "", _READ, ""),
+    ("containerd_data", "", _NONE, _CONTAINERD_LOG),
+    ("cloudbase_init", "", _READ, ""),
+    ("cloudbase_init", r"\conf", _NONE, ""),
+    ("cloudbase_init", r"\log", _NONE, _DEBUG),
 )
+# OpenSSH's own folder: everybody may read its configuration and its public keys.
+_SSH: Final = r"C:\ProgramData\ssh"
+_SSH_SECRETS: Final = (
+    "administrators_authorized_keys",
+    *(f"ssh_host_{kind}_key" for kind in ("dsa", "ecdsa", "ed25519", "rsa")),
+)
+_ELSEWHERE: Final = (Guarded(_SSH, _READ), *(Guarded(rf"{_SSH}\{name}", _NONE) for name in _SSH_SECRETS))
 
 
 def list_guarded(layout: Mapping[str, str]) -> tuple[Guarded, ...]:
-    """The guarded folders of an image with this layout. For a path the longest folder that contains it decides."""
-    return tuple(Guarded(layout[name] + inside, rights) for name, inside, rights in _LAYOUT)
+    """The guarded folders of an image with this layout. For a path the longest one that contains it decides."""
+    return (*(Guarded(layout[name] + inside, rights, row) for name, inside, rights, row in _LAYOUT), *_ELSEWHERE)
 
 
-def find_open(guarded: Iterable[Guarded], found: Iterable[Access]) -> list[Access]:
-    """The rights that nobody gave on purpose."""
-    longest_first = sorted(guarded, key=lambda folder: len(folder.path), reverse=True)
-    return [access for access in found if access.rights not in _allowed(longest_first, access.path)]
+def find_guard(guarded: Iterable[Guarded], path: str) -> Guarded | None:
+    """What decides about a path."""
+    return max((one for one in guarded if one.contains(path)), key=lambda one: len(one.path), default=None)
 
 
-def _allowed(longest_first: Iterable[Guarded], path: str) -> frozenset[str]:
-    whole = path.lower() + "\\"
-    return next((folder.rights for folder in longest_first if whole.startswith(folder.path.lower() + "\\")), _MODIFY)
+def find_open(guarded: tuple[Guarded, ...], found: Iterable[Access]) -> Iterator[tuple[str, Access]]:
+    """The rights that nobody gave on purpose, each with its row of docs/reality.md."""
+    for access in found:
+        guard = find_guard(guarded, access.path)
+        if guard is not None and access.rights not in guard.rights:
+            yield guard.row, access

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 from imagegen.boot import facts
 from imagegen.boot.checks import Verdict, judge
 from imagegen.boot.guarded import list_guarded
+from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, judge_plugins
 from imagegen.rehearsal.boot import observe
-from imagegen.rehearsal.boot.link_local import LinkLocal
+from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.clouds import guest_agents, stand_in
@@ -19,7 +20,7 @@ from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from pydantic import JsonValue
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.windows import Machine
 
+# An HTTP status from here on is an error.
+_ERRORS: Final = 400
 # How long kubelet's service may take to come up, with restarts after failures.
 _KUBELET_S: Final = 300.0
 
@@ -72,8 +75,8 @@ class Boot:
 
     @property
     def faults(self) -> list[str]:
-        unknown = [f"the rehearsal does not know {what}" for what in self.unknown]
-        return [*(verdict.line for verdict in self.verdicts if not verdict.passed), *unknown]
+        """What failed, causes first: where a program's effect is unknown, what comes after it proves nothing."""
+        return [*self.unknown, *(verdict.line for verdict in self.verdicts if not verdict.passed)]
 
     def record(self) -> dict[str, JsonValue]:
         """What the manifest keeps."""
@@ -88,18 +91,28 @@ class Boot:
         return note
 
 
-def boot_image(image: Image, runner: Runner, user_data: bytes | None = None) -> Boot:
-    """Start a node from the image. Without user data it gets that of a rehearsed cluster."""
+def boot_image(
+    image: Image,
+    runner: Runner,
+    make_data: Callable[[Join], UserData] = make_user_data,
+    change_instance: Callable[[Instance], Instance] = lambda instance: instance,
+) -> Boot:
+    """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
+    `change_instance` changes what its creator gave it."""
     with Cluster(image.kubernetes) as cluster:
         join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, config_version(image.kubernetes))
-        own = make_user_data(join)
-        given = own if user_data is None else dataclasses.replace(own, text=user_data)
-        return _boot(image, cluster, given, runner)
+        return _boot(image, cluster, make_data(join), change_instance, runner)
 
 
-def _boot(image: Image, cluster: Cluster, user_data: UserData, runner: Runner) -> Boot:
+def _boot(
+    image: Image,
+    cluster: Cluster,
+    user_data: UserData,
+    change_instance: Callable[[Instance], Instance],
+    runner: Runner,
+) -> Boot:
     cloud = stand_in(image.provider)
-    instance = cloud.make_instance(user_data.text)
+    instance = change_instance(cloud.make_instance(user_data.text))
     platform = cloud.make_platform(instance)
     machine = image.machine.copy(runner.scratch / "node")
     with LinkLocal(platform.hosts) as link:
@@ -113,22 +126,32 @@ def _boot(image: Image, cluster: Cluster, user_data: UserData, runner: Runner) -
             proxy=link.url,
         )
         kubelet = Kubelet(machine, cluster)
-        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet)
+        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link)
         node.start_first()
-        machine.wait_until(lambda: kubelet.is_running, _KUBELET_S)
+        if not node.runs.setup_failure:
+            node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
         found = observed.collect()
-        before, commands = observed.snapshot(), len(node.runs.commands)
-        node.start_again()
-        came_back = machine.wait_until(lambda: kubelet.is_running, _KUBELET_S) or not found.kubelet.is_running
-        changed = [*before.changes(observed.snapshot()), *(line for line, _ in node.runs.commands[commands:])]
-        changed += [] if came_back else ["that kubelet runs"]
-        strange = [*link.journal.faults, *(f"{entry.host}{entry.path}" for entry in link.unknown), *node.runs.unknown]
-    found = found.model_copy(update={"changed_by_restart": tuple(changed)})
+        if not node.runs.setup_failure:
+            found = found.model_copy(update={"changed_by_restart": tuple(_start_again(observed))})
+        unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in link.unknown)
+        strange = [*node.runs.unknown, *link.journal.faults, *unknown]
     log = observe.read_text(machine, observe.read_settings(machine, CLOUDBASE_INIT).log)
-    verdicts = tuple(judge(found, list_guarded(image.layout)))
+    # What was interrupted proves nothing of what comes after it.
+    verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
     return Boot(
         image, verdicts, node.runs.version, runner.reason, machine.boot_count, tuple(dict.fromkeys(strange)), log
     )
+
+
+def _start_again(observed: _Observed) -> list[str]:
+    """Start the machine again. Returns what that changed."""
+    node, kubelet, had_kubelet = observed.node, observed.kubelet, observed.kubelet.is_running
+    before, commands, restarts = observed.snapshot(), len(node.runs.commands), node.runs.restarts_forever
+    node.start_again()
+    came_back = node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
+    changed = [*before.changes(observed.snapshot()), *(line for line, _ in node.runs.commands[commands:])]
+    changed += ["that kubelet runs"] if had_kubelet and not came_back else []
+    return [*changed, *(["that cloudbase-init ends"] if node.runs.restarts_forever and not restarts else [])]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,27 +165,46 @@ class _Observed:
     user_data: UserData
     node: Node
     kubelet: Kubelet
+    link: LinkLocal
 
     def collect(self) -> facts.NodeFacts:
-        machine, runs = self.node.machine, self.node.runs
+        machine, runs, platform = self.node.machine, self.node.runs, self.platform
         guarded = list_guarded(self.image.layout)
-        first_label = self.instance.host_name.partition(".")[0]
         return facts.NodeFacts(
+            setup=self._setup(),
             cloud=facts.Cloud(
-                reports=tuple(report.state for report in self.platform.reports), refusal=self.platform.refusal()
+                reports=tuple(report.state for report in platform.reports),
+                refusal=platform.refusal(),
+                unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
             host_name=machine.host_name,
-            wanted_host_name=first_label,
+            wanted_host_name=self.instance.host_name.partition(".")[0],
             cloudbase_init=self._cloudbase_init(),
             unrendered=tuple(observe.find_unrendered(machine)),
-            join=_last_line(runs.commands),
+            scripts_of_agents=tuple(dict.fromkeys(runs.scripts_of_agents)),
+            join=facts.Join(runs=len(runs.commands), failure=_read_failure(runs.commands)),
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
-            wanted_node=self.instance.host_name if b"{{" in self.user_data.text else first_label.lower(),
+            wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name),
+            reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=tuple(observe.find_leaks(machine, self.user_data.secrets, runs.console, guarded)),
             access=tuple(observe.list_access(machine, guarded)),
             builder=observe.look_for_builder(machine, self.image.machine),
             changed_by_restart=(),
+        )
+
+    def _unanswered(self) -> Iterator[str]:
+        for entry in self.link.journal.entries:
+            if entry.status >= _ERRORS and entry.note and entry.note != UNKNOWN:
+                yield entry.note
+
+    def _setup(self) -> facts.Setup:
+        runs = self.node.runs
+        failure = runs.setup_failure
+        return facts.Setup(
+            failure=facts.Finding(text=str(failure), row=failure.row) if failure else None,
+            ran_complete_script=runs.ran_complete_script,
+            first_boot=observe.read_first_boot_log(self.node.machine),
         )
 
     def snapshot(self) -> observe.Snapshot:
@@ -173,26 +215,34 @@ class _Observed:
         machine, runs = self.node.machine, self.node.runs
         settings = observe.read_settings(machine, CLOUDBASE_INIT)
         log = observe.read_text(machine, settings.log)
-        agents = [f"the cloud's agent ran {script} too (B5)" for script in dict.fromkeys(runs.scripts_of_agents)]
-        complaints = observe.find_complaints(log, has_keys=bool(self.instance.public_keys))
         return facts.CloudbaseInit(
             version=runs.version,
             started_early=runs.started_early,
             is_done=runs.is_done,
             crash=runs.crashes[-1] if runs.crashes else "",
-            plugins=observe.judge_plugins(settings.plugins, log),
-            complaints=(*complaints, *agents),
+            restarts_forever=runs.restarts_forever,
+            has_metadata=has_metadata(log),
+            services=settings.services,
+            plugins=judge_plugins(settings.plugins, log),
+            unreported=settings.unreported,
+            debug=settings.debug,
+            log=settings.log,
+            complaints=find_complaints(log, has_keys=bool(self.instance.public_keys)),
+            user_data_complaints=find_user_data_complaints(log),
         )
 
     def _kubelet(self) -> facts.Kubelet:
         flags = observe.read_kubeadm_arguments(self.node.machine, self.image.layout["kubelet"] + r"\kubeadm-flags.env")
         return facts.Kubelet(
-            is_running=self.kubelet.is_running, arguments=tuple(self.kubelet.arguments), kubeadm_arguments=flags
+            is_running=self.kubelet.is_running,
+            failure=self.kubelet.ends[-1] if self.kubelet.ends else "",
+            arguments=tuple(self.kubelet.arguments),
+            kubeadm_arguments=flags,
         )
 
 
-def _last_line(commands: list[tuple[str, Ended]]) -> str:
-    """What the last program that failed said last."""
-    failed = [ended.output for _, ended in commands if ended.exit_code]
-    lines = [line for line in (failed[-1].splitlines() if failed else []) if line.strip()]
-    return lines[-1].strip() if lines else ""
+def _read_failure(commands: list[tuple[str, Ended]]) -> str:
+    """What the last command said, if it failed: its errors, and without any its last line."""
+    lines = [line.strip() for _, ended in commands[-1:] if ended.exit_code for line in ended.output.splitlines()]
+    errors = [line for line in lines if line.startswith("[ERROR ")]
+    return " ".join(errors or [line for line in lines if line][-1:])

@@ -54,6 +54,10 @@ class Platform(Protocol):
         r"""The files of the drives that the cloud attaches for this boot: `E:` -> relative path with `\\` -> bytes."""
 
     @property
+    def restricted(self) -> Mapping[str, Sequence[int]]:
+        """The addresses that containers must not reach, with their TCP ports."""
+
+    @property
     def reports(self) -> Sequence[Report]:
         """What the machine has reported so far, in order."""
 

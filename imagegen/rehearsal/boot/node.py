@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import ntpath
 from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.boot.first_boot import first_boot_scripts
-from imagegen.rehearsal.boot.model import Ended, Process
+from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
 from imagegen.rehearsal.boot.shell import Shell
-from imagegen.rehearsal.boot.windows_setup import run_setup
+from imagegen.rehearsal.boot.windows_setup import SetupFailedError, run_setup
 from imagegen.rehearsal.cloudbase_init.system import Surroundings
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.services import AUTOMATIC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from imagegen.rehearsal.boot.model import Instance, Platform, Program
     from imagegen.rehearsal.cloudbase_init.run import Runner
@@ -29,24 +30,24 @@ _LOCAL_SYSTEM: Final = "LocalSystem"
 _MOST_RESTARTS: Final = 5
 
 
-class RestartsForeverError(Exception):
-    """cloudbase-init asks for a restart at every start."""
-
-
 @dataclasses.dataclass
 class Runs:
     """What ran on the machine."""
 
-    cloudbase_init: int = 0
-    """How often its service ran."""
+    setup_failure: SetupFailedError | None = None
+    ran_complete_script: bool = False
     version: str = ""
+    """Of cloudbase-init. Empty if its service did not run."""
     started_early: bool = False
     is_done: bool = False
+    restarts_forever: bool = False
     commands: list[tuple[str, Ended]] = dataclasses.field(default_factory=list)
     """The programs that the user data started, with their ends."""
     scripts_of_agents: list[str] = dataclasses.field(default_factory=list)
     """The scripts of the user data that the cloud's own agents ran."""
     unknown: list[str] = dataclasses.field(default_factory=list)
+    was_interrupted: bool = False
+    """Whether something unknown ended what the machine was doing, outside cloudbase-init."""
     crashes: list[str] = dataclasses.field(default_factory=list)
     """The errors that ended cloudbase-init before its end."""
     console: dict[str, bytes] = dataclasses.field(default_factory=dict)
@@ -80,30 +81,62 @@ class Node:
         self._must_restart = False
         machine.services.on_start[CLOUDBASE_INIT] = self._service_started
 
-    def start_first(self) -> None:
-        """Windows Setup, the services, and the restarts that cloudbase-init asks for."""
+    @property
+    def account(self) -> str:
+        """The account of cloudbase-init's service."""
+        services = self.machine.services
+        account = self.machine.registry.text(services.key(CLOUDBASE_INIT), "ObjectName") or _LOCAL_SYSTEM
+        return "SYSTEM" if account == _LOCAL_SYSTEM else account.rpartition("\\")[2]
+
+    def start_first(self) -> bool:
+        """Windows Setup, the services, and the restarts that cloudbase-init asks for. Whether all of it ended."""
         # Windows starts an automatic service at every restart of Setup, long before SetupComplete.cmd.
         self.runs.started_early = self.machine.services.start_type(CLOUDBASE_INIT) == AUTOMATIC
-        run_setup(self.machine, self._shell)
-        self._run_until_quiet()
+        with self._unknown_is_recorded():
+            try:
+                setup = run_setup(self.machine, self._shell)
+            except SetupFailedError as failure:
+                self.runs.setup_failure = failure
+                return False
+            self.runs.ran_complete_script = setup.setup_complete is not None
+            return self._run_until_quiet()
+        return False
 
-    def start_again(self) -> None:
-        """Restart the machine, with everything that runs at every start."""
-        self.machine.restart()
-        self._run_until_quiet()
+    def start_again(self) -> bool:
+        """Restart the machine, with everything that runs at every start. Whether all of it ended."""
+        with self._unknown_is_recorded():
+            self.machine.restart()
+            return self._run_until_quiet()
+        return False
 
-    def _run_until_quiet(self) -> None:
+    def pass_time(self, is_so: Callable[[], bool], limit_s: float) -> bool:
+        """Let the machine run until something is so, or up to the limit. Whether it is so."""
+        with self._unknown_is_recorded():
+            return self.machine.wait_until(is_so, limit_s)
+        return False
+
+    @contextlib.contextmanager
+    def _unknown_is_recorded(self) -> Iterator[None]:
+        """A command whose effect nobody knows ends what the machine was doing, and fails the boot by name."""
+        try:
+            yield
+        except UnknownCommandError as error:
+            self.runs.was_interrupted = True
+            self.runs.unknown.append(str(error))
+
+    def _run_until_quiet(self) -> bool:
         for _ in range(_MOST_RESTARTS):
             if self._agents.run_at_boot is not None:
                 found = self._agents.run_at_boot(self.machine, self._instance.user_data, self._shell.run)
                 self.runs.scripts_of_agents += found
             if not self._service_waits:
-                return
+                return True
             self._service_waits = False
             if not self._run_service():
-                return
+                return True
             self.machine.restart()
-        raise RestartsForeverError(f"cloudbase-init asked for a restart {_MOST_RESTARTS} times")
+        self.runs.restarts_forever = True
+        return False
 
     def _service_started(self) -> None:
         """The service runs beside everything else, and here after it."""
@@ -111,13 +144,9 @@ class Node:
 
     def _run_service(self) -> bool:
         """Run the service's command line. Whether the machine must restart."""
-        services = self.machine.services
-        account = self.machine.registry.text(services.key(CLOUDBASE_INIT), "ObjectName") or _LOCAL_SYSTEM
-        user = "SYSTEM" if account == _LOCAL_SYSTEM else account.rpartition("\\")[2]
         self._must_restart = False
         # The service's own program is given the name of the service, and then the command line to start.
-        around, code = self._run(words(services.command(CLOUDBASE_INIT))[2:], user)
-        self.runs.cloudbase_init += 1
+        around, code = self._run(words(self.machine.services.command(CLOUDBASE_INIT))[2:], self.account)
         self.runs.version = around.version
         self.runs.is_done = code == 0 and not self._must_restart
         return self._must_restart

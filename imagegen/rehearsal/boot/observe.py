@@ -11,7 +11,9 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, effective
+from imagegen.boot.guarded import find_guard
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, SYSTEM, USERS, effective
+from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 
@@ -25,23 +27,16 @@ if TYPE_CHECKING:
 # Windows gives rights in a new file or folder to the one who made it, which for SYSTEM is itself.
 _CREATOR_OWNER: Final = "S-1-3-0"
 _OWNERS: Final = frozenset({SYSTEM, ADMINISTRATORS, _CREATOR_OWNER})
-# What the log says of a plugin, at any level.
-_RAN: Final = re.compile(r"Executing plugin '(?P<name>\w+)'")
-_FAILED: Final = re.compile(r"plugin '(?P<name>\w+)' failed with error")
-# What cloudbase-init says when it cannot use something: (text in the log, what that means).
-_COMPLAINTS: Final = (
-    (re.compile(r"text/cloud-boothook content is currently not supported"), "cloudbase-init runs no boothook (B4)"),
-    (re.compile(r"No metadata service found"), "cloudbase-init found no metadata service that answers"),
-    (re.compile(r"Could not import plugin module '(?P<what>[^']*)'"), "there is no plugin {what}"),
-    (re.compile(r"Unsupported user_data format"), "cloudbase-init does not know the form of the user data"),
-    (re.compile(r"Userdata plugin not found for content type: (?P<what>\S+)"), "no part of type {what} can run"),
-    (re.compile(r"Processing plugin (?P<what>\S+) failed"), "the user data's {what} failed"),
-    (re.compile(r"Missing required keys from file information"), "a file of the user data has no path or no content"),
-    (re.compile(r"Exception during multipart part handling: (?P<what>\S+),"), "a part of type {what} failed"),
-    (re.compile(r"plugin '(?P<what>\w+)' failed with error"), "{what} failed"),
-)
+# The SIDs in a process of a container, whose account is in Users only.
+_CONTAINER: Final = frozenset({USERS, EVERYONE})
+_REPORTS: Final = ("metadata_report_provisioning_started", "metadata_report_provisioning_completed")
+_SETUP_LOG: Final = rf"{SETUP_SCRIPTS}\first-boot.log"
+# Folders and files with logs, also rotated ones.
+_LOG: Final = re.compile(r"(?i)\\logs?\\|\.log(\.[^\\]*)?$")
 _USER_DATA_FOLDER: Final = r"C:\run"
 _TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}")
+# The key `name` of a mapping: items of the lists in user data have names of other things.
+_NODE_NAME: Final = re.compile(rb"(?m)^ +name: *['\"]?(?P<name>[^\n]*?)['\"]?[ \r]*$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +47,11 @@ class FirstBootFiles:
     log: str
     plugins: tuple[str, ...]
     """The configured plugins, by class name."""
+    services: tuple[str, ...]
+    """The configured metadata services, by class name."""
+    unreported: tuple[str, ...]
+    """The options for reports to the cloud that are off."""
+    debug: bool
 
 
 def read_settings(machine: Machine, service: str) -> FirstBootFiles:
@@ -61,26 +61,34 @@ def read_settings(machine: Machine, service: str) -> FirstBootFiles:
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     parser.read_string(read_text(machine, conf) if conf else "")
     values = parser["DEFAULT"]
-    plugins = (path.rpartition(".")[2].strip() for path in values.get("plugins", "").split(","))
-    log = ntpath.join(values.get("logdir", ""), values.get("logfile", ""))
-    return FirstBootFiles(conf, log, tuple(name for name in plugins if name))
+    return FirstBootFiles(
+        conf=conf,
+        log=ntpath.join(values.get("logdir", ""), values.get("logfile", "")),
+        plugins=_class_names(values.get("plugins", "")),
+        services=_class_names(values.get("metadata_services", "")),
+        unreported=tuple(name for name in _REPORTS if not values.getboolean(name, fallback=False)),
+        debug=values.getboolean("debug", fallback=False),
+    )
 
 
-def judge_plugins(plugins: Iterable[str], log: str) -> dict[str, bool]:
-    """Whether each plugin ran without a failure."""
-    ran, failed = ({match["name"] for match in form.finditer(log)} for form in (_RAN, _FAILED))
-    return {name: name in ran and name not in failed for name in plugins}
+def _class_names(paths: str) -> tuple[str, ...]:
+    return tuple(name for path in paths.split(",") if (name := path.rpartition(".")[2].strip()))
 
 
-def find_complaints(log: str, *, has_keys: bool) -> list[str]:
-    """What cloudbase-init could not do, once each."""
-    found = [
-        meaning.format(**match.groupdict()) for form, meaning in _COMPLAINTS for match in form.finditer(log)
-    ]  # fmt: skip
-    # The template asks for the public keys, as the plugin for them does.
-    if not has_keys and {"UserDataPlugin failed", "SetUserSSHPublicKeysPlugin failed"} <= set(found):
-        found.append("the machine has no key pair, and without one cloudbase-init renders no template (B3)")
-    return list(dict.fromkeys(found))
+def read_first_boot_log(machine: Machine) -> tuple[str, ...] | None:
+    """The lines in the log of first-boot.ps1. None if there is no log."""
+    if not machine.files.is_file(_SETUP_LOG):
+        return None
+    lines = (line.strip() for line in read_text(machine, _SETUP_LOG).splitlines())
+    return tuple(line.removeprefix("failed: ") for line in lines if line)
+
+
+def find_wanted_node(user_data: bytes, host_name: str) -> str:
+    """The name under which the machine has to join: that of the user data, and without one its own."""
+    found = _NODE_NAME.search(user_data)
+    if found is None:
+        return host_name.partition(".")[0].lower()
+    return host_name if b"{{" in found["name"] else found["name"].decode()
 
 
 def find_unrendered(machine: Machine) -> list[str]:
@@ -92,17 +100,25 @@ def find_leaks(
     machine: Machine, secrets: Iterable[str], consoles: Mapping[str, bytes], closed: Sequence[Guarded]
 ) -> list[str]:
     """The files and consoles with a secret of the user data, but for those in folders that nobody else can read."""
-    marks = [secret.encode() for secret in secrets]
-    private = tuple(f"{folder.path.lower()}\\" for folder in closed if not folder.rights)
-    logs = (r"\log" + "\\", ".log")
+    # Windows PowerShell writes UTF-16 where nobody says otherwise.
+    marks = [secret.encode(encoding) for secret in secrets for encoding in ("utf-8", "utf-16-le")]
 
     def may_hold_it(path: str) -> bool:
-        lower = path.lower()
-        return lower.startswith(private) and not (logs[0] in lower or lower.endswith(logs[1]))
+        guard = find_guard(closed, path)
+        return guard is not None and not guard.rights and not _LOG.search(path)
 
     paths = [path for path in _below(machine, "C:") if not may_hold_it(path)]
     leaking = [path for path in paths if any(mark in machine.files.read(path) for mark in marks)]
     return leaking + [f"the console on {port}" for port, said in consoles.items() if any(one in said for one in marks)]
+
+
+def look_at_address(machine: Machine, restricted: Mapping[str, Sequence[int]], account: str) -> Iterator[facts.Reach]:
+    """Whether `account`, in which cloudbase-init runs, and containers can connect to the cloud's own addresses."""
+    users = (("cloudbase-init's account", machine.accounts.token(account), True), ("a container", _CONTAINER, False))
+    for address, ports in restricted.items():
+        for port, (name, sids, may) in itertools.product(ports, users):
+            can = not machine.firewall.blocks(sids, address, port)
+            yield facts.Reach(account=name, address=address, port=port, may=may, can=can)
 
 
 def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.Access]:
@@ -116,7 +132,11 @@ def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.
 def look_for_builder(machine: Machine, image: Machine) -> facts.Builder:
     """What is left of the ways into the machine that `image` was captured from."""
     before = {user.number: user for user in image.accounts.users}
-    rules = [rule for rule in machine.firewall.rules if rule.port == WINRM_PORT and rule.direction == "in"]
+    rules = [
+        rule
+        for rule in machine.firewall.rules
+        if (rule.direction, rule.action) == ("in", "allow") and WINRM_PORT in rule.port.split(",")
+    ]
     return facts.Builder(
         listeners=tuple(machine.registry.subkeys(LISTENERS)),
         certificates=tuple(sorted(machine.certificates & image.certificates)),

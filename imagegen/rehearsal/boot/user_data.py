@@ -32,7 +32,10 @@ class UserData:
 
 
 def make_user_data(join: Join) -> UserData:
-    """Files, commands before and after the join, and an account: one part, with a template for the node's name."""
+    """Files, and commands before and after the join: one part, with a template for the node's name.
+
+    One of its scripts prints a secret, as people's scripts do: it may reach no log.
+    """
     key = secrets.token_hex(16)
     text = f"""## template: jinja
 #cloud-config
@@ -51,7 +54,7 @@ write_files:
     permissions: '0744'
     content: |
       $ErrorActionPreference = 'Stop'
-      Write-Output "joining: $env:COMPUTERNAME"
+      Write-Output "joining: $env:COMPUTERNAME {key}"
 -   path: /etc/kubernetes/cloud.conf
     encoding: base64
     owner: root:root

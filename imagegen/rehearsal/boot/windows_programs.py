@@ -7,6 +7,10 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
+from imagegen.rehearsal.boot.programs import full_path
+from imagegen.rehearsal.machine.access import EVERYONE, NOTHING_WRITTEN, USERS, AccessEntry
+from imagegen.rehearsal.machine.access import write as write_access
+from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
@@ -33,6 +37,10 @@ _NSSM_STARTS = {
 _NET_FAILED = 2
 # PLA_E_DCS_NOT_FOUND
 _NO_TRACE = 0x80300002
+_NO_FILE = 2
+_GROUPS = {"users": USERS, "everyone": EVERYONE}
+_GRANT = re.compile(r"(?i)(?P<who>[^:]+):(?P<flags>(?:\(OI\)\(CI\))?)\(?(?P<rights>F|M|RX|R|W)\)?")
+_RIGHTS = {"F": "FullControl", "M": "Modify", "RX": "ReadAndExecute", "R": "Read", "W": "Write"}
 
 
 def refused(process: Process) -> UnknownCommandError:
@@ -133,10 +141,43 @@ def run_logman(process: Process) -> Ended:
     return Ended(_NO_TRACE, "Data Collector Set was not found.\r\n")
 
 
+def run_icacls(process: Process) -> Ended:
+    """icacls PATH /grant WHO:RIGHTS, with a well-known group and one of the simple rights."""
+    words = process.arguments[1:]
+    given = _GRANT.fullmatch(words[2]) if len(words) == 3 and words[1].lower() == "/grant" else None
+    sid = _GROUPS.get(given["who"].lower(), given["who"].removeprefix("*")) if given else ""
+    if given is None or sid not in _GROUPS.values():
+        raise refused(process)
+    files, path = process.machine.files, full_path(process.folder, words[0])
+    if not files.exists(path):
+        return Ended(_NO_FILE, f"{words[0]}: The system cannot find the file specified.\r\n")
+    own = files.access_lists.get(fold(path), NOTHING_WRITTEN)
+    entry = AccessEntry(sid, _RIGHTS[given["rights"].upper()], inherit="(oi)(ci)" in given["flags"].lower())
+    write_access(files, path, (*own.entries, entry), protected=own.protected)
+    return Ended(0, f"processed file: {words[0]}\r\n")
+
+
+def run_reg(process: Process) -> Ended:
+    """reg delete KEY /f."""
+    words = process.arguments[1:]
+    if len(words) != 3 or (words[0].lower(), words[2].lower()) != ("delete", "/f"):
+        raise refused(process)
+    root, _, rest = words[1].partition("\\")
+    if root.upper() not in ("HKLM", "HKEY_LOCAL_MACHINE"):
+        raise refused(process)
+    try:
+        process.machine.registry.remove_key(rf"HKLM:\{rest}")
+    except RefusedByWindows:
+        return Ended(1, "ERROR: The system was unable to find the specified registry key or value.\r\n")
+    return Ended(0, "The operation completed successfully.\r\n")
+
+
 WINDOWS_PROGRAMS: Mapping[str, Program] = {
     "sc.exe": run_sc,
     "net.exe": run_net,
     "hostname.exe": run_hostname,
     "logman.exe": run_logman,
+    "icacls.exe": run_icacls,
+    "reg.exe": run_reg,
     "nssm.exe": run_nssm,
 }

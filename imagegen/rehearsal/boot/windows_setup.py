@@ -51,7 +51,11 @@ _KNOWN: Mapping[tuple[str, str], frozenset[str]] = {
 
 
 class SetupFailedError(Exception):
-    """Windows Setup fails, or waits for somebody who is not there."""
+    """Windows Setup fails, or waits for somebody who is not there. `row` is the row of docs/reality.md about that."""
+
+    def __init__(self, message: str, row: str = "") -> None:
+        super().__init__(message)
+        self.row = row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,4 +162,5 @@ def _check_oobe(machine: Machine, answers: AnswerFile) -> None:
         raise SetupFailedError("Windows Setup waits at its licence page: the answer file neither skips nor hides it")
     waiting = [user.name for user in machine.accounts.users if user.enabled and user.must_change_password]
     if waiting:
-        raise SetupFailedError(f"Windows Setup waits for a new password of {', '.join(waiting)}: the old one expired")
+        message = f"Windows Setup waits for a new password of {', '.join(waiting)}: the old one expired"
+        raise SetupFailedError(message, "B12")

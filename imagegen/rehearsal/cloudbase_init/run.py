@@ -126,11 +126,13 @@ def _answer(call: Any, system: SystemCalls, layer: OsLayer, around: Surroundings
     function = getattr(owner, method, None) if not method.startswith("_") else None
     try:
         if function is None:
-            raise UnknownCommandError(f"{method} of cloudbase-init's layer for Windows")
+            raise UnknownCommandError(f"the rehearsal does not know {method} of cloudbase-init's layer for Windows")
         try:
             inspect.signature(function).bind(*arguments, **named)
         except TypeError as error:
-            raise UnknownCommandError(f"{method} of cloudbase-init's layer for Windows: {error}") from error
+            raise UnknownCommandError(
+                f"the rehearsal does not know this call of {method} of cloudbase-init's layer for Windows: {error}"
+            ) from error
         return {"value": function(*arguments, **named)}
     except NoSuchFile as error:
         return {"kind": "missing", "error": str(error)}

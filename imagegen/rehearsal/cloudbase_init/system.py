@@ -57,7 +57,7 @@ class SystemCalls:
         self._around.version = version
 
     def report_unknown(self, what: str) -> None:
-        self._around.unknown.append(what)
+        self._around.unknown.append(f"the rehearsal does not know {what}")
 
     def report_crash(self, error: str) -> None:
         self._around.crash = error

@@ -44,6 +44,7 @@ class Ec2Platform:
         self.hosts: Mapping[str, Host] = {ADDRESS: InstanceMetadata(instance)}
         self.dhcp_options: Mapping[int, bytes] = {_INTERFACE_MTU: struct.pack("!H", 9001)}
         self.drives: Mapping[str, Mapping[str, bytes]] = {}
+        self.restricted: Mapping[str, Sequence[int]] = {}
         self.reports: Sequence[Report] = ()
 
     def refusal(self) -> str | None:

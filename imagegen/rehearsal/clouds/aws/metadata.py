@@ -6,6 +6,7 @@ subnet without an instance profile. A category that such an instance does not ha
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import secrets
 import time
@@ -33,6 +34,7 @@ _VERSIONS = (
     *("2016-06-30", "2016-09-02", "2018-03-28", "2018-08-17", "2018-09-24", "2019-10-01", "2020-10-27", "2021-01-03"),
     *("2021-03-23", "2021-07-15", "2022-09-24", "2024-04-11", _LATEST),
 )
+_UNAUTHORISED = "this instance requires metadata tokens, and cloudbase-init sends none: set its httpTokens to optional"
 _TOKEN_PATH = "/latest/api/token"  # noqa: S105 - the path of tokens
 _TOKEN = "x-aws-ec2-metadata-token"  # noqa: S105 - the name of a header
 _TOKEN_LIFETIME = "X-Aws-Ec2-Metadata-Token-Ttl-Seconds"  # noqa: S105 - the name of a header
@@ -78,7 +80,7 @@ class InstanceMetadata:
         if request.method not in ("GET", "HEAD"):
             return _error(405, ("Allow", "GET, HEAD"))
         if not self._may_read(request.headers.get(_TOKEN)):
-            return _error(401)
+            return dataclasses.replace(_error(401), note=_UNAUTHORISED)
         version, _, rest = path.removeprefix("/").partition("/")
         if not version:
             return _text("\n".join(_VERSIONS))

@@ -58,6 +58,7 @@ class AzurePlatform:
             _WIRESERVER_OPTION: ipaddress.IPv4Address(wireserver.ADDRESS).packed,
         }
         self.drives: Mapping[str, Mapping[str, bytes]] = {DRIVE: make_dvd(instance)}
+        self.restricted: Mapping[str, Sequence[int]] = {wireserver.ADDRESS: wireserver.SECRET_PORTS}
 
     @property
     def reports(self) -> Sequence[Report]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.network.messages import Request
 
 ADDRESS: Final = "168.63.129.16"
+# Both give the settings of extensions, and their secrets, to every process that asks (CVE-2021-27075).
+SECRET_PORTS: Final = (80, 32526)
 READY: Final = "Ready"
 NOT_READY: Final = "NotReady"
 FAILED: Final = "ProvisioningFailed"
