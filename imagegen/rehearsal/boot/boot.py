@@ -209,7 +209,7 @@ class _Observed:
 
     def snapshot(self) -> observe.Snapshot:
         nodes = {f"node {name}": str(sorted(node.labels.items())) for name, node in self.cluster.nodes.items()}
-        return observe.take_snapshot(self.node.machine, nodes)
+        return observe.take_snapshot(self.node.machine, CLOUDBASE_INIT, nodes)
 
     def _cloudbase_init(self) -> facts.CloudbaseInit:
         machine, runs = self.node.machine, self.node.runs

@@ -160,11 +160,14 @@ class Snapshot:
         return [name for name in names if self.values.get(name) != later.values.get(name)]
 
 
-def take_snapshot(machine: Machine, extra: Mapping[str, str]) -> Snapshot:
+def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str]) -> Snapshot:
     """Accounts, groups, the name and what user data wrote; `extra` is what the caller adds."""
+    # cloudbase-init gives the account of its service a new password at every start.
+    own = (machine.registry.text(machine.services.key(service), "ObjectName") or "").rpartition("\\")[2].lower()
     values = dict(extra) | {"the host name": machine.host_name}
     for user in machine.accounts.users:
-        values[f"account {user.name}"] = f"{user.number} {user.enabled} {user.password}"
+        password = "" if user.name.lower() == own else user.password
+        values[f"account {user.name}"] = f"{user.number} {user.enabled} {password}"
     for group in machine.accounts.groups:
         values[f"group {group.name}"] = " ".join(map(str, sorted(group.members)))
     for path in _below(machine, _USER_DATA_FOLDER):

@@ -1,0 +1,64 @@
+"""Shared code of the tests that run the real cloudbase-init: its versions side by side, and a node that it sets up."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import os
+from typing import TYPE_CHECKING
+
+from imagegen.console import Console
+from imagegen.rehearsal.boot import observe
+from imagegen.rehearsal.boot.link_local import LinkLocal
+from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
+from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.cloudbase_init.versions import choose_version
+from imagegen.rehearsal.clouds import guest_agents, stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from imagegen.rehearsal.boot.boot import Image
+    from imagegen.rehearsal.machine.windows import Machine
+
+# The oldest that people still install, the one that the catalogue calls the newest, and the newest on PyPI.
+VERSIONS = ("1.1.4", "1.1.8", "1.1.9")
+
+
+def make_runner(version: str, cache: Path, scratch: Path) -> Runner:
+    """A runner of a version, from PyPI where it is not the installed one."""
+    environ = {**os.environ, "XDG_CACHE_HOME": str(cache)}
+    choice = choose_version(version, environ=environ, console=Console(io.StringIO(), plain=True))
+    assert (choice.version, choice.reason) == (version, "")
+    return Runner(scratch, os.environ, choice.modules)
+
+
+@dataclasses.dataclass(frozen=True)
+class Configured:
+    """A machine after its first boot, without a cluster."""
+
+    machine: Machine
+    log: str
+    console: Mapping[str, bytes]
+    unknown: tuple[str, ...]
+
+
+def configure(image: Image, runner: Runner, user_data: bytes, **options: str) -> Configured:
+    """Boot a node with this user data; `options` are added to the configuration of cloudbase-init's service."""
+    cloud = stand_in(image.provider)
+    instance = cloud.make_instance(user_data)
+    platform = cloud.make_platform(instance)
+    machine = image.machine.copy(runner.scratch / "node")
+    settings = observe.read_settings(machine, CLOUDBASE_INIT)
+    changed = "".join(f"{name}={value}\n" for name, value in options.items())
+    section = b"[DEFAULT]\n"
+    conf = machine.files.read(settings.conf).replace(b"\r\n", b"\n")
+    assert section in conf
+    machine.files.write(settings.conf, conf.replace(section, section + changed.encode()))
+    agents = guest_agents(image.provider)
+    with LinkLocal(platform.hosts) as link:
+        node = Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy=link.url)
+        node.start_first()
+    log = observe.read_text(machine, settings.log)
+    return Configured(machine, log, node.runs.console, tuple(node.runs.unknown))
