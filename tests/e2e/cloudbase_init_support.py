@@ -45,17 +45,17 @@ class Configured:
 
 
 def configure(image: Image, runner: Runner, user_data: bytes, **options: str) -> Configured:
-    """Boot a node with this user data; `options` are added to the configuration of cloudbase-init's service."""
+    """Boot a node with this user data, and with these `options` for cloudbase-init's service."""
     cloud = stand_in(image.provider)
     instance = cloud.make_instance(user_data)
     platform = cloud.make_platform(instance)
     machine = image.machine.copy(runner.scratch / "node")
     settings = observe.read_settings(machine, CLOUDBASE_INIT)
-    changed = "".join(f"{name}={value}\n" for name, value in options.items())
-    section = b"[DEFAULT]\n"
-    conf = machine.files.read(settings.conf).replace(b"\r\n", b"\n")
-    assert section in conf
-    machine.files.write(settings.conf, conf.replace(section, section + changed.encode()))
+    conf = machine.files.read(settings.conf).decode().splitlines()
+    kept = [line for line in conf if line.partition("=")[0].strip() not in options]
+    changed = [f"{name}={value}" for name, value in options.items()]
+    at = kept.index("[DEFAULT]") + 1
+    machine.files.write(settings.conf, "\n".join([*kept[:at], *changed, *kept[at:]]).encode())
     agents = guest_agents(image.provider)
     with LinkLocal(platform.hosts) as link:
         node = Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy=link.url)
