@@ -151,7 +151,14 @@ def _boot(sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: C
         raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
     config = spec.config
     layout = {**paths(), "kubernetes": config.kubernetes.install_path}
-    image = Image(captured, spec.provider, config.kubernetes.version, config.cloudbase_init.version, layout)
+    image = Image(
+        captured,
+        spec.provider,
+        config.kubernetes.version,
+        config.cloudbase_init.version,
+        layout,
+        config.host_names.netbios_compatible,
+    )
     with console.task(f"starting a node from the image for {spec.target}", None):
         booted = boot_image(image, runner)
     log = folder / _BOOT_LOG

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _ERRORS: Final = 400
 # How long kubelet's service may take to come up, with restarts after failures.
 _KUBELET_S: Final = 300.0
+_NETBIOS_LENGTH: Final = 15
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Image:
     cloudbase_init: str
     layout: Mapping[str, str]
     """The image's folders by name."""
+    cuts_host_names: bool = True
+    """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,6 +173,8 @@ class _Observed:
     def collect(self) -> facts.NodeFacts:
         machine, runs, platform = self.node.machine, self.node.runs, self.platform
         guarded = list_guarded(self.image.layout)
+        first_label = self.instance.host_name.partition(".")[0]
+        host_name = first_label[:_NETBIOS_LENGTH] if self.image.cuts_host_names else first_label
         return facts.NodeFacts(
             setup=self._setup(),
             cloud=facts.Cloud(
@@ -178,14 +183,14 @@ class _Observed:
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
             host_name=machine.host_name,
-            wanted_host_name=self.instance.host_name.partition(".")[0],
+            wanted_host_name=host_name,
             cloudbase_init=self._cloudbase_init(),
             unrendered=tuple(observe.find_unrendered(machine)),
             scripts_of_agents=tuple(dict.fromkeys(runs.scripts_of_agents)),
             join=facts.Join(runs=len(runs.commands), failure=_read_failure(runs.commands)),
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
-            wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name),
+            wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=tuple(observe.find_leaks(machine, self.user_data.secrets, runs.console, guarded)),
             access=tuple(observe.list_access(machine, guarded)),

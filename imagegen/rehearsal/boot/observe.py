@@ -83,11 +83,14 @@ def read_first_boot_log(machine: Machine) -> tuple[str, ...] | None:
     return tuple(line.removeprefix("failed: ") for line in lines if line)
 
 
-def find_wanted_node(user_data: bytes, host_name: str) -> str:
-    """The name under which the machine has to join: that of the user data, and without one its own."""
+def find_wanted_node(user_data: bytes, host_name: str, machine_name: str) -> str:
+    """The name under which the machine has to join: that of the user data, and without one its own.
+
+    `host_name` is the cloud's, and `machine_name` what Windows makes of it.
+    """
     found = _NODE_NAME.search(user_data)
     if found is None:
-        return host_name.partition(".")[0].lower()
+        return machine_name.lower()
     return host_name if b"{{" in found["name"] else found["name"].decode()
 
 
