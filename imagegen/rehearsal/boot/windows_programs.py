@@ -34,6 +34,11 @@ _NSSM_STARTS = {
     "service_demand_start": (MANUAL, 0),
     "service_disabled": (DISABLED, 0),
 }
+# What starts and stops a service, by its type and action in the registry.
+_SC_TRIGGERS: Mapping[str, Sequence[tuple[int, int]]] = {
+    "delete": (),
+    "start/networkon stop/networkoff": ((2, 1), (2, 2)),
+}
 _NET_FAILED = 2
 # PLA_E_DCS_NOT_FOUND
 _NO_TRACE = 0x80300002
@@ -61,7 +66,7 @@ def _set_start(machine: Machine, name: str, start: tuple[int, int]) -> None:
 
 
 def run_sc(process: Process) -> Ended:
-    """sc config NAME start= TYPE, sc start NAME, sc stop NAME."""
+    """sc config NAME start= TYPE, sc start NAME, sc stop NAME, sc triggerinfo NAME with its triggers."""
     words = [word.lower() for word in process.arguments[1:]]
     services = process.machine.services
     try:
@@ -71,9 +76,25 @@ def run_sc(process: Process) -> Ended:
         if len(words) == 2 and words[0] in ("start", "stop"):
             (services.start if words[0] == "start" else services.stop)(words[1])
             return Ended(0, f"SERVICE_NAME: {words[1]}\r\n")
+        if words[:1] == ["triggerinfo"] and (triggers := _SC_TRIGGERS.get(" ".join(words[2:]))) is not None:
+            _set_triggers(process.machine, words[1], triggers)
+            return Ended(0, "[SC] ChangeServiceConfig2 SUCCESS\r\n")
     except RefusedByWindows as refusal:
         return Ended(error_code(refusal), f"[SC] {words[0]} FAILED {error_code(refusal)}: {refusal}\r\n")
     raise refused(process)
+
+
+def _set_triggers(machine: Machine, name: str, triggers: Sequence[tuple[int, int]]) -> None:
+    """A list of triggers replaces the one before."""
+    if not machine.services.exists(name):
+        raise RefusedByWindows(f"there is no service {name} (error 1060)")
+    key = rf"{machine.services.key(name)}\TriggerInfo"
+    if machine.registry.has_key(key):
+        machine.registry.remove_key(key)
+    for number, (kind, action) in enumerate(triggers):
+        machine.registry.make_key(rf"{key}\{number}")
+        machine.registry.write(rf"{key}\{number}", "Type", Value("DWord", kind))
+        machine.registry.write(rf"{key}\{number}", "Action", Value("DWord", action))
 
 
 def run_net(process: Process) -> Ended:
