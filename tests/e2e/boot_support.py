@@ -61,6 +61,7 @@ def make_image(target: str, folder: Path, config: loading.Loaded | None = None) 
         spec.config.kubernetes.version,
         spec.config.cloudbase_init.version,
         {**paths(), "kubernetes": spec.config.kubernetes.install_path},
+        spec.config.host_names.netbios_compatible,
     )
 
 

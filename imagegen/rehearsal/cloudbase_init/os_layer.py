@@ -302,7 +302,7 @@ class OsLayer:
         new_console: bool = False,  # noqa: ARG002 - nobody sees it
     ) -> int:
         if not wait:
-            raise UnknownCommandError("the rehearsal does not know a program that cloudbase-init starts and does not wait for")
+            raise UnknownCommandError("what a program does that cloudbase-init starts and does not wait for")
         return self._around.run_program(args, False, token).exit_code
 
     def execute_system32_process(

@@ -1,0 +1,177 @@
+"""A node comes up from every kind of image that imagegen can build: each shipped config, Kubernetes minor, containerd
+line and Windows release, and each setting that changes what is on the disk or how it is read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.catalog.facts import is_compatible, is_listed, numbers, table
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.cloudbase_init.run import Runner
+from tests.conftest import REPOSITORY, load_today
+from tests.e2e.boot_support import make_image
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.model import Instance
+
+pytestmark = pytest.mark.e2e
+
+# One target on each cloud.
+BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
+CONFIGS = REPOSITORY / "configs"
+CLOUDS = ("aws", "azure")
+NEWEST = "1.36.3"
+# In these minors kubeadm, kubelet or what the image brings for them changes: both clouds are tested.
+CHANGES = ("1.15", "1.22", "1.23", "1.24", "1.26", "1.28", "1.30", "1.31", "1.34")
+PROXY = "http://proxy.example.com:3128"
+_PLUGINS = (
+    "cloudbaseinit.plugins.windows.createuser.CreateUserPlugin",
+    "cloudbaseinit.plugins.windows.ntpclient.NTPClientPlugin",
+    "cloudbaseinit.plugins.common.userdata.UserDataPlugin",
+    "cloudbaseinit.plugins.common.sethostname.SetHostNamePlugin",
+)
+_ORDER = f"[{', '.join(_PLUGINS)}]"
+_EAST = "{provider: aws, region: us-east-2, network: {allowed_cidrs: [192.0.2.0/24]}}"
+# (what it is, its targets, what it sets)
+SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("install path", CLOUDS, (r"kubernetes.install_path=C:\kubernetes\bin",)),
+    (
+        "gates and flags",
+        CLOUDS,
+        (
+            "kubernetes.feature_gates={WindowsGracefulNodeShutdown: false}",
+            'kubernetes.kubelet_flags={image-gc-high-threshold: "85", node-labels: "pool=windows,tier=gold", v: "4"}',
+        ),
+    ),
+    ("proxy", CLOUDS, (f"proxy={{http: '{PROXY}', https: '{PROXY}', no_proxy: [169.254.169.254, 168.63.129.16]}}",)),
+    ("serial port", CLOUDS, ('cloudbase_init.logging={file: first-boot.log, serial_port: "COM1,115200,N,8"}',)),
+    (
+        "plugins in another order",
+        CLOUDS,
+        (
+            *(f"cloudbase_init.plugins.{cloud}={_ORDER}" for cloud in CLOUDS),
+            "cloudbase_init.real_time_clock_utc=true",
+        ),
+    ),
+    ("user and groups", CLOUDS, ("cloudbase_init.user=operator", "cloudbase_init.groups=[Users, Nodes]")),
+    ("users of the wireserver", ("azure",), ("targets.azure.wire_server_users=[monitoring, backup agent]",)),
+    (
+        "users of the wireserver beside cloudbase-init's account",
+        ("azure",),
+        ("targets.azure.wire_server_users=[monitoring]", "kubernetes.version=1.30.14", "allow_eol=true"),
+    ),
+    (
+        "containerd's settings",
+        ("aws",),
+        (
+            "runtime.containerd.registry_mirrors={docker.io: ['https://mirror.example.com/']}",
+            "runtime.containerd.max_concurrent_downloads=5",
+            "runtime.containerd.discard_unpacked_layers=false",
+            "runtime.containerd.settings=\"[debug]\\nlevel = 'info'\\n\"",
+        ),
+    ),
+    ("pause image", ("azure",), ("kubernetes.pause_image=registry.example.com/pause:3.10.2",)),
+    ("desktop", ("azure",), ("windows.edition=full",)),
+    ("another target of a cloud", ("east",), (f"targets.east={_EAST}",)),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An image, and what is different from the base config."""
+
+    name: str
+    target: str
+    sets: tuple[str, ...] = ()
+    file: Path = BASE
+
+
+def _boot(case: Case, folder: Path, host_name: str = "") -> Boot:
+    def change(instance: Instance) -> Instance:
+        return dataclasses.replace(instance, host_name=host_name or instance.host_name)
+
+    image = make_image(case.target, folder / "image", load_today(case.file, *case.sets))
+    return boot_image(image, Runner(folder, os.environ), change_instance=change)
+
+
+def _shipped() -> Iterator[Case]:
+    # The reference has every key, most of them as comments, and Docker is not implemented yet.
+    for file in sorted(set(CONFIGS.glob("*.yaml")) - {CONFIGS / "reference.yaml", CONFIGS / "docker.yaml"}):
+        for target in CLOUDS:
+            if f"\n  {target}:" in file.read_text():
+                yield Case(file.stem, target, file=file)
+
+
+def _minors() -> Iterator[Case]:
+    """Each minor on the newest Windows release and with the newest containerd that it runs with."""
+    minors = table("kubernetes")["minors"]
+    known = [name for name in minors if numbers(name) >= numbers(CHANGES[0])]
+    for at, name in enumerate(known):
+        row = minors[name]
+        release = [release for release, found in row["windows"].items() if found["verdict"] != "refused"]
+        version = row["latest_patch"]
+        sets = (
+            f"kubernetes.version={version}",
+            f"windows.release={max(set(release) - {'annual'})}",
+            f"runtime.containerd.version={_containerd(version)[-1]}",
+            "allow_eol=true",
+        )
+        both = name in CHANGES or name == known[-1]
+        yield from (Case(f"Kubernetes {name}", target, sets) for target in (CLOUDS if both else [CLOUDS[at % 2]]))
+
+
+def _containerd(kubernetes: str) -> list[str]:
+    """The newest patch of each containerd line that works with a Kubernetes version."""
+    lines = table("containerd")["lines"].values()
+    return [
+        row["newest_patch"]
+        for row in lines
+        if is_compatible(row, kubernetes) and is_listed(row["newest_patch"], kubernetes)
+    ]
+
+
+def _lines() -> Iterator[Case]:
+    """Each containerd line with the newest Kubernetes minor that it works with."""
+    minors = table("kubernetes")["minors"].values()
+    for at, row in enumerate(table("containerd")["lines"].values()):
+        patch = row["newest_patch"]
+        *_, version = (known["latest_patch"] for known in minors if patch in _containerd(known["latest_patch"]))
+        sets = (f"runtime.containerd.version={patch}", f"kubernetes.version={version}", "allow_eol=true")
+        yield Case(f"containerd {patch}", CLOUDS[at % 2], sets)
+
+
+def _settings() -> Iterator[Case]:
+    for name, targets, sets in SETTINGS:
+        yield from (Case(name, target, sets) for target in targets)
+
+
+CASES = [*_shipped(), *_minors(), *_lines(), *_settings()]
+
+
+@pytest.mark.parametrize("case", CASES, ids=[f"{case.name}-{case.target}" for case in CASES])
+def test_a_node_comes_up(tmp_path: Path, case: Case) -> None:
+    assert _boot(case, tmp_path).faults == []
+
+
+@pytest.mark.parametrize("netbios", ["true", "false"])
+def test_a_node_with_a_long_name_comes_up(tmp_path: Path, netbios: str) -> None:
+    """EC2 gives such names to instances with long addresses. Windows' own name may be shorter than the node's."""
+    case = Case("long name", "aws", (f"host_names.netbios_compatible={netbios}",))
+    assert _boot(case, tmp_path, "ip-10-100-200-150.us-east-2.compute.internal").faults == []
+
+
+def test_every_kind_is_there() -> None:
+    """The cases come from the catalogue and the shipped configs: an empty list would pass."""
+    names = {case.name for case in CASES}
+    assert {"windows-2019-containerd", "windows-2025-containerd", "annual-channel", "air-gapped"} <= names
+    assert {f"Kubernetes {minor}" for minor in CHANGES} | {"containerd 1.6.39", "containerd 2.4.2"} <= names
+    assert {case.target for case in CASES} == {*CLOUDS, "east"}
