@@ -96,10 +96,13 @@ def _cloudbase_init(facts: NodeFacts) -> Iterator[Finding]:
         configured = ", ".join(found.services) or "none"
         yield _say(f"cloudbase-init found no metadata service that answers. Configured: {configured}{answers}")
         return
+    if found.crash:
+        yield _say(f"cloudbase-init did not come to its end: {found.crash}")
+        return
     if found.restarts_forever:
         yield _say("cloudbase-init asks for a restart at every start")
     elif not found.is_done:
-        yield _say(f"cloudbase-init did not come to its end{f': {found.crash}' if found.crash else ''}")
+        yield _say("cloudbase-init did not come to its end")
     named = " ".join(one.text for one in found.complaints)
     for name, end in found.plugins.items():
         # The check of user data judges this one.
@@ -111,7 +114,8 @@ def _user_data(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cloudbase_init
     reasons = [
         _say(
-            f"a template in {path} was not rendered: cloudbase-init renders templates in user data of one part only",
+            f"a template in {path} was not rendered: cloudbase-init renders templates in user data of one part "
+            "only. Write the values out",
             "B2",
         )
         for path in facts.unrendered
@@ -216,6 +220,8 @@ def _builder(facts: NodeFacts) -> Iterator[Finding]:
 
 
 def _second_boot(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.commands_of_restart:
+        yield _say(f"a second boot ran {_some(facts.commands_of_restart)}")
     if facts.changed_by_restart:
         yield _say(f"a second boot changed {_some(facts.changed_by_restart)}")
 

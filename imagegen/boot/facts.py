@@ -96,9 +96,8 @@ class Builder(Strict):
 
 
 class Cloud(Strict):
-    """What the machine told its cloud, and what the cloud made of it."""
+    """What the cloud made of the machine."""
 
-    reports: tuple[str, ...]
     refusal: str | None
     """Why the cloud takes the machine for one that failed, in the cloud's words."""
     unanswered: tuple[str, ...]
@@ -138,5 +137,7 @@ class NodeFacts(Strict):
     access: tuple[Access, ...]
     """The rights on the guarded folders, and on everything in them."""
     builder: Builder
+    commands_of_restart: tuple[str, ...]
+    """The commands of the user data that the second boot ran."""
     changed_by_restart: tuple[str, ...]
     """What the second boot changed that it must not change."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,18 +14,25 @@ from imagegen.files import write_tree
 from imagegen.pipeline import prepare_target
 from imagegen.rehearsal import guest
 from imagegen.rehearsal.artifacts import make_artifacts
-from imagegen.rehearsal.boot.boot import Image, boot_image
+from imagegen.rehearsal.boot.boot import Boot, Image, boot_image
+from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.generalise import generalise
 from imagegen.rehearsal.machine.stock import stock_windows
-from tests.conftest import make_test_lock
+from tests.conftest import REPOSITORY, make_test_lock
 from tests.e2e.rehearsal_support import loaded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imagegen import loading
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.model import Instance
+    from imagegen.rehearsal.boot.user_data import Join, UserData
     from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.settle.spec import Spec
+
+CLUSTER_DATA = REPOSITORY / "tests" / "data" / "capi-userdata"
 
 
 def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> Machine:
@@ -54,17 +62,55 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
 def make_image(target: str, folder: Path, config: loading.Loaded | None = None) -> Image:
     """The captured machine of a config, with what `--rehearse` takes from the config."""
     config = config or loaded()
-    spec = config.specs[target]
+    return _describe(capture(target, folder, config), config.specs[target])
+
+
+def _describe(machine: Machine, spec: Spec) -> Image:
+    config = spec.config
     return Image(
-        capture(target, folder, config),
+        machine,
         spec.provider,
-        spec.config.kubernetes.version,
-        spec.config.cloudbase_init.version,
-        {**paths(), "kubernetes": spec.config.kubernetes.install_path},
-        spec.config.host_names.netbios_compatible,
+        config.kubernetes.version,
+        config.cloudbase_init.version,
+        {**paths(), "kubernetes": config.kubernetes.install_path},
+        config.host_names.netbios_compatible,
     )
 
 
 def boot_config(config: loading.Loaded, target: str, folder: Path) -> Boot:
     """Build an image of a config, and start a node from it."""
     return boot_image(make_image(target, folder / "image", config), Runner(folder, os.environ))
+
+
+def boot(
+    image: Machine,
+    target: str,
+    folder: Path,
+    make_data: Callable[[Join], UserData] = make_user_data,
+    change_instance: Callable[[Instance], Instance] = lambda instance: instance,
+) -> Boot:
+    """Start a node of the shipped config from a captured machine, as `--rehearse` does."""
+    spec = loaded().specs[target]
+    found = _describe(image, spec)
+    return boot_image(found, Runner(folder, os.environ), make_data, change_instance)
+
+
+def change_text(machine: Machine, path: str, old: str, new: str) -> None:
+    """Change a file of the image; a change that changes nothing is a defect of the test."""
+    text = machine.files.read(path).decode()
+    assert old in text, f"{path} has no {old!r}"
+    machine.files.write(path, text.replace(old, new).encode())
+
+
+def read_cluster_data(name: str, join: Join) -> str:
+    """User data that Cluster API's kubeadm bootstrap provider wrote, for another cluster to join."""
+    text = (CLUSTER_DATA / f"{name}.yaml").read_text(encoding="utf-8")
+    for form, value in (
+        (r"apiServerEndpoint: \S+", f"apiServerEndpoint: {join.endpoint}"),
+        (r"sha256:[0-9a-f]{64}", join.ca_cert_hash),
+        (r"token: \S+", f"token: {join.token}"),
+        (r"kubeadm\.k8s\.io/\w+", f"kubeadm.k8s.io/{join.api_version}"),
+    ):
+        text, count = re.subn(form, value, text)
+        assert count == 1, f"{name}.yaml holds {form} {count} times"
+    return text

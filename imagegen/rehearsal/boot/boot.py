@@ -135,7 +135,7 @@ def _boot(
             node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
         found = observed.collect()
         if not node.runs.setup_failure:
-            found = found.model_copy(update={"changed_by_restart": tuple(_start_again(observed))})
+            found = found.model_copy(update=_start_again(observed))
         unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in link.unknown)
         strange = [*node.runs.unknown, *link.journal.faults, *unknown]
     log = observe.read_text(machine, observe.read_settings(machine, CLOUDBASE_INIT).log)
@@ -146,15 +146,17 @@ def _boot(
     )
 
 
-def _start_again(observed: _Observed) -> list[str]:
-    """Start the machine again. Returns what that changed."""
+def _start_again(observed: _Observed) -> dict[str, tuple[str, ...]]:
+    """Start the machine again. Returns the facts about that."""
     node, kubelet, had_kubelet = observed.node, observed.kubelet, observed.kubelet.is_running
     before, commands, restarts = observed.snapshot(), len(node.runs.commands), node.runs.restarts_forever
     node.start_again()
     came_back = node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
-    changed = [*before.changes(observed.snapshot()), *(line for line, _ in node.runs.commands[commands:])]
+    changed = before.changes(observed.snapshot())
     changed += ["that kubelet runs"] if had_kubelet and not came_back else []
-    return [*changed, *(["that cloudbase-init ends"] if node.runs.restarts_forever and not restarts else [])]
+    changed += ["that cloudbase-init ends"] if node.runs.restarts_forever and not restarts else []
+    ran = tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:]))
+    return {"commands_of_restart": ran, "changed_by_restart": tuple(changed)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,7 +180,6 @@ class _Observed:
         return facts.NodeFacts(
             setup=self._setup(),
             cloud=facts.Cloud(
-                reports=tuple(report.state for report in platform.reports),
                 refusal=platform.refusal(),
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
@@ -195,6 +196,7 @@ class _Observed:
             leaks=tuple(observe.find_leaks(machine, self.user_data.secrets, runs.console, guarded)),
             access=tuple(observe.list_access(machine, guarded)),
             builder=observe.look_for_builder(machine, self.image.machine),
+            commands_of_restart=(),
             changed_by_restart=(),
         )
 

@@ -9,6 +9,8 @@ from typing import Final
 
 # Before this version kubeadm reads arguments as a mapping, and from it on as a list.
 _LIST_SINCE: Final = "v1beta4"
+# kubeadm writes its files while the service kubelet, which was started with the machine, looks for them.
+_BEFORE_JOIN_S: Final = 4
 _CONFIG: Final = "/run/kubeadm/kubeadm-join-config.yaml"
 
 
@@ -55,6 +57,7 @@ write_files:
     content: |
       $ErrorActionPreference = 'Stop'
       Write-Output "joining: $env:COMPUTERNAME {key}"
+      Start-Sleep -Seconds {_BEFORE_JOIN_S}
 -   path: /etc/kubernetes/cloud.conf
     encoding: base64
     owner: root:root
