@@ -86,7 +86,7 @@ def _setup(facts: NodeFacts) -> Iterator[Finding]:
 def _cloudbase_init(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.cloudbase_init
     if not found.version:
-        yield _say("cloudbase-init did not run: nothing started its service")
+        yield _say(f"cloudbase-init did not run: {found.crash or 'nothing started its service'}")
         return
     if found.started_early:
         yield _say("cloudbase-init was started before Windows Setup had ended: its service is automatic in the image")

@@ -44,7 +44,7 @@ class CloudbaseInit(Strict):
     is_done: bool
     """Whether it ended, and asks for no further restart."""
     crash: str
-    """The error that ended it before. Empty if there was none."""
+    """The error that ended it, or why it could not start. Empty if there was none."""
     restarts_forever: bool
     """Whether it asks for a restart at every start."""
     has_metadata: bool

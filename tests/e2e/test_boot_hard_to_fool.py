@@ -7,6 +7,7 @@ cloudbase-init then runs on a copy of that machine.
 from __future__ import annotations
 
 import dataclasses
+import gzip
 from typing import TYPE_CHECKING
 
 import pytest
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
+LOG_FOLDER = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log"
+PROGRAM = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\Python\Scripts\cloudbase-init.exe"
 CONF = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\cloudbase-init.conf"
 SETUP_COMPLETE = rf"{SETUP_SCRIPTS}\SetupComplete.cmd"
 KUBELET_SCRIPT = r"C:\k\start-kubelet.ps1"
@@ -135,6 +138,11 @@ def with_name(text: str, name: str) -> str:
     return text.replace("'{{ v1.local_hostname }}'", name).replace("## template: jinja\n", "")
 
 
+def compressed(join: Join) -> UserData:
+    own = make_user_data(join)
+    return dataclasses.replace(own, text=gzip.compress(own.text))
+
+
 def without_name(text: str, _join: Join) -> str:
     line = """        name: '{{ ds.meta_data["local_hostname"] }}'\n"""
     return text.replace(line, "")
@@ -159,6 +167,10 @@ def _leave_rule(machine: Machine) -> None:
 
 def _make_automatic(machine: Machine) -> None:
     machine.services.configure("cloudbase-init", "Start", Value("DWord", AUTOMATIC))
+
+
+def _run_as_nobody(machine: Machine) -> None:
+    machine.services.configure("cloudbase-init", "ObjectName", Value("String", r".\cloudbase-init"))
 
 
 def _remove_answers(machine: Machine) -> None:
@@ -291,6 +303,48 @@ CASES = (
         "user-data: a file of the user data has no path or no content (B8)",
         ("secrets: cloudbase-init writes user data that it cannot use into its log (B8)",),
         make_data=data(lambda text, join: text.replace("runcmd:", f"-   content: {join.token}\nruncmd:")),
+    ),
+    Case(
+        "conf-is-missing",
+        "aws",
+        r"cloudbase-init: cloudbase-init did not come to its end: ",
+        (CONF, "user-data: no user data ran", *_NOT_JOINED),
+        remove(CONF),
+    ),
+    Case(
+        "conf-with-a-byte-order-mark",
+        "azure",
+        "cloudbase-init: cloudbase-init did not come to its end: ",
+        ("OSProvisioningTimedOut", *_NOT_JOINED),
+        edit(CONF, ("[DEFAULT]", "\ufeff[DEFAULT]")),
+    ),
+    Case(
+        "program-is-missing",
+        "aws",
+        rf"cloudbase-init: cloudbase-init did not run: its service cannot find its program {PROGRAM}",
+        _NOT_JOINED,
+        remove(PROGRAM),
+    ),
+    Case(
+        "service-is-missing",
+        "azure",
+        "cloudbase-init: cloudbase-init did not run: nothing started its service",
+        _NOT_JOINED,
+        lambda machine: machine.services.remove("cloudbase-init"),
+    ),
+    Case(
+        "account-of-the-service-is-missing",
+        "aws",
+        "cloudbase-init: cloudbase-init did not run: the account of its service, cloudbase-init, does not exist",
+        _NOT_JOINED,
+        _run_as_nobody,
+    ),
+    Case(
+        "log-folder-is-missing",
+        "azure",
+        "setup: Windows Setup restarts for ever: ",
+        (rf"fails at every try: FileNotFoundError: cannot find {LOG_FOLDER}",),
+        remove(LOG_FOLDER),
     ),
     Case(
         "another-metadata-service",
@@ -504,6 +558,7 @@ PASSING: dict[str, tuple[str, MakeData]] = {
     "join-after-kubelet-gave-up": ("aws", _sleep(8)),
     "join-while-kubelet-starts-again": ("azure", _sleep(16)),
     "join-while-kubelet-looks-again": ("azure", _sleep(19)),
+    "compressed": ("aws", compressed),
     "name-from-the-machine": ("azure", data(without_name)),
 }
 

@@ -208,8 +208,10 @@ class _Observed:
     def _setup(self) -> facts.Setup:
         runs = self.node.runs
         failure = runs.setup_failure
+        # The answer file can start cloudbase-init.
+        text = f"{failure}{f': {runs.crashes[-1]}' if runs.crashes else ''}"
         return facts.Setup(
-            failure=facts.Finding(text=str(failure), row=failure.row) if failure else None,
+            failure=facts.Finding(text=text, row=failure.row) if failure else None,
             ran_complete_script=runs.ran_complete_script,
             first_boot=observe.read_first_boot_log(self.node.machine),
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.boot.first_boot import first_boot_scripts
 from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
+from imagegen.rehearsal.boot.programs import is_file
 from imagegen.rehearsal.boot.shell import Shell
 from imagegen.rehearsal.boot.windows_setup import SetupFailedError, run_setup
 from imagegen.rehearsal.cloudbase_init.system import Surroundings
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 CLOUDBASE_INIT: Final = "cloudbase-init"
 _PROGRAM: Final = "cloudbase-init.exe"
 _LOCAL_SYSTEM: Final = "LocalSystem"
+_SYSTEM: Final = "SYSTEM"
 # A node restarts once for its name. One that restarts so often never ends.
 _MOST_RESTARTS: Final = 5
 
@@ -86,7 +88,7 @@ class Node:
         """The account of cloudbase-init's service."""
         services = self.machine.services
         account = self.machine.registry.text(services.key(CLOUDBASE_INIT), "ObjectName") or _LOCAL_SYSTEM
-        return "SYSTEM" if account == _LOCAL_SYSTEM else account.rpartition("\\")[2]
+        return _SYSTEM if account == _LOCAL_SYSTEM else account.rpartition("\\")[2]
 
     def start_first(self) -> bool:
         """Windows Setup, the services, and the restarts that cloudbase-init asks for. Whether all of it ended."""
@@ -146,7 +148,14 @@ class Node:
         """Run the service's command line. Whether the machine must restart."""
         self._must_restart = False
         # The service's own program is given the name of the service, and then the command line to start.
-        around, code = self._run(words(self.machine.services.command(CLOUDBASE_INIT))[2:], self.account)
+        command_line = words(self.machine.services.command(CLOUDBASE_INIT))[2:]
+        if not command_line or not is_file(self.machine, command_line[0]):
+            self.runs.crashes.append(f"its service cannot find its program {' '.join(command_line[:1])}")
+            return False
+        if self.account != _SYSTEM and self.machine.accounts.user(self.account) is None:
+            self.runs.crashes.append(f"the account of its service, {self.account}, does not exist")
+            return False
+        around, code = self._run(command_line, self.account)
         self.runs.version = around.version
         self.runs.is_done = code == 0 and not self._must_restart
         return self._must_restart

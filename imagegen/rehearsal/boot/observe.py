@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import contextlib
 import dataclasses
+import gzip
 import itertools
 import ntpath
 import re
@@ -15,6 +17,7 @@ from imagegen.boot.guarded import find_guard
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, SYSTEM, USERS, effective
 from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
 from imagegen.rehearsal.machine.programs import words
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 
 if TYPE_CHECKING:
@@ -30,10 +33,13 @@ _OWNERS: Final = frozenset({SYSTEM, ADMINISTRATORS, _CREATOR_OWNER})
 # The SIDs in a process of a container, whose account is in Users only.
 _CONTAINER: Final = frozenset({USERS, EVERYONE})
 _REPORTS: Final = ("metadata_report_provisioning_started", "metadata_report_provisioning_completed")
+# What cloudbase-init reads as true.
+_ON: Final = ("true", "1", "on", "yes")
 _SETUP_LOG: Final = rf"{SETUP_SCRIPTS}\first-boot.log"
 # Folders and files with logs, also rotated ones.
 _LOG: Final = re.compile(r"(?i)\\logs?\\|\.log(\.[^\\]*)?$")
 _USER_DATA_FOLDER: Final = r"C:\run"
+_GZIP: Final = b"\x1f\x8b"
 _TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}")
 # The key `name` of a mapping: items of the lists in user data have names of other things.
 _NODE_NAME: Final = re.compile(rb"(?m)^ +name: *['\"]?(?P<name>[^\n]*?)['\"]?[ \r]*$")
@@ -59,15 +65,21 @@ def read_settings(machine: Machine, service: str) -> FirstBootFiles:
     following = dict(itertools.pairwise(words(machine.services.command(service))))
     conf = following.get("--config-file", "")
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    parser.read_string(read_text(machine, conf) if conf else "")
+    # cloudbase-init itself ends with an error at a file that cannot be parsed.
+    with contextlib.suppress(configparser.Error):
+        parser.read_string(read_text(machine, conf))
     values = parser["DEFAULT"]
+
+    def is_on(name: str) -> bool:
+        return values.get(name, "").strip().lower() in _ON
+
     return FirstBootFiles(
         conf=conf,
         log=ntpath.join(values.get("logdir", ""), values.get("logfile", "")),
         plugins=_class_names(values.get("plugins", "")),
         services=_class_names(values.get("metadata_services", "")),
-        unreported=tuple(name for name in _REPORTS if not values.getboolean(name, fallback=False)),
-        debug=values.getboolean("debug", fallback=False),
+        unreported=tuple(name for name in _REPORTS if not is_on(name)),
+        debug=is_on("debug"),
     )
 
 
@@ -88,7 +100,8 @@ def find_wanted_node(user_data: bytes, host_name: str, machine_name: str) -> str
 
     `host_name` is the cloud's, and `machine_name` what Windows makes of it.
     """
-    found = _NODE_NAME.search(user_data)
+    plain = gzip.decompress(user_data) if user_data.startswith(_GZIP) else user_data
+    found = _NODE_NAME.search(plain)
     if found is None:
         return machine_name.lower()
     return host_name if b"{{" in found["name"] else found["name"].decode()
@@ -117,7 +130,10 @@ def find_leaks(
 
 def look_at_address(machine: Machine, restricted: Mapping[str, Sequence[int]], account: str) -> Iterator[facts.Reach]:
     """Whether `account`, in which cloudbase-init runs, and containers can connect to the cloud's own addresses."""
-    users = (("cloudbase-init's account", machine.accounts.token(account), True), ("a container", _CONTAINER, False))
+    users = [("a container", _CONTAINER, False)]
+    # A service whose account does not exist does not run.
+    with contextlib.suppress(RefusedByWindows):
+        users.append(("cloudbase-init's account", machine.accounts.token(account), True))
     for address, ports in restricted.items():
         for port, (name, sids, may) in itertools.product(ports, users):
             can = not machine.firewall.blocks(sids, address, port)
@@ -180,7 +196,7 @@ def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str]) -> S
 
 def read_text(machine: Machine, path: str) -> str:
     """The text of a file; empty if there is none."""
-    return machine.files.read(path).decode("utf-8", "replace") if machine.files.is_file(path) else ""
+    return machine.files.read(path).decode("utf-8", "replace") if path and machine.files.is_file(path) else ""
 
 
 def read_kubeadm_arguments(machine: Machine, file: str) -> tuple[str, ...]:
