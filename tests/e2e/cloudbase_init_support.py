@@ -42,6 +42,7 @@ class Configured:
     log: str
     console: Mapping[str, bytes]
     unknown: tuple[str, ...]
+    crashes: tuple[str, ...]
 
 
 def configure(image: Image, runner: Runner, user_data: bytes, **options: str) -> Configured:
@@ -61,4 +62,4 @@ def configure(image: Image, runner: Runner, user_data: bytes, **options: str) ->
         node = Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy=link.url)
         node.start_first()
     log = observe.read_text(machine, settings.log)
-    return Configured(machine, log, node.runs.console, tuple(node.runs.unknown))
+    return Configured(machine, log, node.runs.console, tuple(node.runs.unknown), tuple(node.runs.crashes))
