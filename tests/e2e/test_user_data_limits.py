@@ -41,6 +41,7 @@ write_files:
   content: {ZIPPED}
 - path: C:\\k\\owned.txt
   owner: capi:Users
+  permissions: '0600'
   content: text
 - path: C:\\k\\template.txt
   content: '{{{{ ds.meta_data["local_hostname"] }}}}'
@@ -48,6 +49,10 @@ users:
 - name: operator
   lock_passwd: true
   sudo: ALL=(ALL) NOPASSWD:ALL
+runcmd:
+- cd C:\\none
+- echo after> C:\\Windows\\Temp\\after.txt
+- exit 5
 """
 PARTS = {
     "text/cloud-config": CLOUD_CONFIG,
@@ -127,11 +132,21 @@ def test_bootcmd_owner_lock_passwd_and_sudo_are_not_done(configured: Callable[[s
     files, accounts = found.machine.files, found.machine.accounts
     assert "Plugin 'bootcmd' is currently not supported" in found.log
     assert not files.exists(r"C:\Windows\Temp\early.txt")
-    # It has the rights of its folder, as a file without `owner` has.
+    # It has the rights of its folder, as a file without `owner` and `permissions` has.
     assert effective(files, r"C:\k\owned.txt").entries == effective(files, r"C:\k\unzipped.txt").entries
     operator = accounts.need_user("operator")
     assert operator.enabled
     assert ADMINISTRATORS not in accounts.token("operator")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_command_that_fails_stops_nothing_and_fails_nothing(
+    configured: Callable[[str], Configured], version: str
+) -> None:
+    found = configured(version)
+    assert found.machine.files.exists(r"C:\Windows\Temp\after.txt")
+    assert "User_data script ended with return code: 5" in found.log
+    assert "Plugins execution done" in found.log
 
 
 @pytest.mark.parametrize("version", VERSIONS)
