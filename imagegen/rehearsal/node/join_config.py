@@ -29,6 +29,8 @@ PIPES = {
     "npipe:////./pipe/docker_engine": "docker",
 }
 CONTAINERD, CRI_DOCKERD, DOCKER = PIPES
+# kubeadm 1.14 knew Docker's API only by this address.
+DOCKER_OF_1_14 = "tcp://localhost:2375"
 # The settings of real kubeadm that the rehearsal has no model of.
 _NOT_MODELLED = ("controlPlane", "skipPhases", "patches", "dryRun")
 
@@ -113,9 +115,11 @@ def _fill_socket(given: str, minor: str, machine: Machine) -> tuple[str, tuple[s
 
 def _detect_socket(minor: str, machine: Machine) -> str:
     """The pipe that something answers. Without one kubeadm takes the default, and fails later."""
+    if not reached(minor, "socket_has_scheme_npipe"):
+        return DOCKER_OF_1_14
     if not reached(minor, "no_dockershim"):
         is_containerd = not machine.services.is_running("docker") and machine.services.is_running("containerd")
-        return CONTAINERD.removeprefix("npipe:") if is_containerd else DOCKER
+        return CONTAINERD.removeprefix("npipe://") if is_containerd else DOCKER
     found = [pipe for pipe in (CONTAINERD, CRI_DOCKERD) if machine.services.is_running(PIPES[pipe])]
     if len(found) > 1:
         raise KubeadmError(
@@ -167,7 +171,8 @@ def _find_registration_faults(configuration: JoinConfiguration, minor: str) -> I
     supported = "npipe" if reached(minor, "socket_has_scheme_npipe") else "tcp"
     if colon and scheme != supported:
         yield f'nodeRegistration.criSocket: Invalid value: "{socket}": URL scheme {scheme} is not supported'
-    elif not colon and not socket.startswith(("//", "\\\\")):
+    elif not colon:
+        # Go takes no path of a pipe for an absolute one.
         yield f'nodeRegistration.criSocket: Invalid value: "{socket}": path is not absolute: {socket}'
     if any(not name for name, _ in configuration.extra_args):
         yield 'nodeRegistration.kubeletExtraArgs: Invalid value: "": argument has no name'

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.node.facts import pause_image, reached
-from imagegen.rehearsal.node.join_config import DOCKER
+from imagegen.rehearsal.node.join_config import DOCKER, DOCKER_OF_1_14
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.node.join_config import JoinConfiguration
-
-# kubeadm 1.14 knew Docker's API only by this address.
-_DOCKER_OF_1_14 = "tcp://localhost:2375"
 
 
 def flags_file(
@@ -27,7 +24,7 @@ def flags_file(
 
 def is_docker(socket: str, minor: str) -> bool:
     """Whether kubeadm takes the socket for that of Docker, which kubelet had built in."""
-    named = DOCKER if reached(minor, "socket_has_scheme_npipe") else _DOCKER_OF_1_14
+    named = DOCKER if reached(minor, "socket_has_scheme_npipe") else DOCKER_OF_1_14
     return socket == named and not reached(minor, "no_dockershim")
 
 

@@ -162,6 +162,9 @@ def _check_files(machine: Machine, config: Mapping[str, Any]) -> None:
 
 
 def _check_runtime(machine: Machine, endpoint: str) -> None:
+    if endpoint and "://" not in endpoint:
+        message = f'Using "{endpoint}" as endpoint is deprecated, please consider using full url format'
+        raise KubeletError(f"failed to run Kubelet: {message}")
     service = runtime_service(endpoint)
     if service is None or not machine.services.is_running(service):
         raise KubeletError(f'failed to run Kubelet: validate service connection: no service answers "{endpoint}"')

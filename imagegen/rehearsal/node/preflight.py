@@ -59,7 +59,7 @@ def find_warnings(process: Process) -> Iterator[Finding]:
 
 def runtime_service(socket: str) -> str | None:
     """The service that answers a pipe; None if the rehearsal knows none."""
-    return PIPES.get(socket if socket.startswith("npipe:") else f"npipe:{socket}".replace("\\", "/"))
+    return PIPES.get(socket)
 
 
 def _find_runtime_faults(process: Process, configuration: JoinConfiguration, minor: str) -> Iterator[Finding]:

@@ -95,6 +95,10 @@ def test_kubeadm_refuses(machine: Machine, minor: str, changes: dict[str, str], 
         ("1.14", "v1beta1", CONTAINERD, "URL scheme npipe is not supported"),
         ("1.22", "v1beta3", "unix:///run/containerd.sock", "URL scheme unix is not supported"),
         ("1.22", "v1beta3", "containerd-containerd", "path is not absolute"),
+        ("1.23", "v1beta3", "//./pipe/containerd-containerd", "path is not absolute"),
+        ("1.23", "v1beta3", r"\\.\pipe\containerd-containerd", "path is not absolute"),
+        # What it finds by itself, while containerd runs and Docker does not.
+        ("1.23", "v1beta3", '""', '"//./pipe/containerd-containerd": path is not absolute'),
     ],
 )
 def test_a_socket_is_refused(machine: Machine, minor: str, version: str, socket: str, words: str) -> None:

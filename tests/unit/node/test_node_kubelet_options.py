@@ -74,6 +74,11 @@ def test_the_gates_are_known_where_the_catalogue_says() -> None:
         ("1.34", "--register-with-taints=os=windows", "invalid taint spec"),
         ("1.34", "--node-labels=node-role.kubernetes.io/worker=", "unknown 'kubernetes.io' or 'k8s.io' labels"),
         ("1.34", "--container-runtime-endpoint=npipe:////./pipe/dockershim", "no service answers"),
+        (
+            "1.34",
+            "--container-runtime-endpoint=//./pipe/containerd-containerd",
+            "please consider using full url format",
+        ),
         ("1.34", r"--config=C:\none.yaml", "cannot find the file"),
     ],
 )
