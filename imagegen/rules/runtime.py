@@ -97,7 +97,9 @@ def containerd_kubernetes(given: RuleInput) -> Iterator[Finding]:
         yield Finding(
             ("runtime", "containerd", "version"),
             found.row["kubernetes"]["reason"],
-            f"with Kubernetes {minor(version)} choose one of {', '.join(others)}",
+            f"with Kubernetes {minor(version)} choose one of {', '.join(others)}"
+            if others
+            else f"no containerd works with Kubernetes {minor(version)}: choose a newer Kubernetes",
         )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.catalog.facts import is_compatible, is_listed, numbers, table
+from imagegen.catalog.facts import is_compatible, is_listed, table
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from tests.conftest import REPOSITORY, load_today
@@ -29,7 +29,6 @@ pytestmark = pytest.mark.e2e
 BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 CONFIGS = REPOSITORY / "configs"
 CLOUDS = ("aws", "azure")
-NEWEST = "1.36.3"
 # In these minors kubeadm, kubelet or what the image brings for them changes: both clouds are tested.
 CHANGES = ("1.15", "1.22", "1.23", "1.24", "1.26", "1.28", "1.30", "1.31", "1.34")
 PROXY = "http://proxy.example.com:3128"
@@ -114,7 +113,7 @@ def _shipped() -> Iterator[Case]:
 def _minors() -> Iterator[Case]:
     """Each minor on the newest Windows release and with the newest containerd that it runs with."""
     minors = table("kubernetes")["minors"]
-    known = [name for name in minors if numbers(name) >= numbers(CHANGES[0])]
+    known = [name for name, row in minors.items() if _containerd(row["latest_patch"])]
     for at, name in enumerate(known):
         row = minors[name]
         release = [release for release, found in row["windows"].items() if found["verdict"] != "refused"]
