@@ -12,6 +12,10 @@ from imagegen.resources.model import ArtifactForm, Name, Resource, Sha256, Stric
 
 Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
 Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
+# XML keeps no control characters, and Windows no blanks around it.
+CommandLine = Annotated[
+    str, pydantic.StringConstraints(pattern=r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$")
+]
 RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/*?]+)+$")]
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
@@ -213,11 +217,11 @@ class Defender(Resource):
 
 
 class Task(Resource):
-    """A scheduled task that runs a program as SYSTEM when Windows starts, and then repeatedly."""
+    """A scheduled task that runs a program as SYSTEM again and again."""
 
     name: Name
     program: WindowsPath
-    arguments: Text
+    arguments: CommandLine
     every_s: Annotated[int, pydantic.Field(ge=60, le=86400)]
     """Windows accepts no shorter time than a minute."""
     limit_s: Seconds

@@ -78,7 +78,7 @@ text.utf8encoding
 threading.mutex: TryOpenExisting/2
 threading.tasks.task: WaitAll/2 WaitAny/2
 threading.tasks.task[]
-xml.xmlconvert: ToString/1 ToTimeSpan/1
+xml.xmlconvert: ToDateTimeOffset/1 ToString/1 ToTimeSpan/1
 """
 
 

@@ -10,54 +10,106 @@ from tests.unit.test_docs_faults import REALITY, rows
 
 ROTATE = "ansible-win/roles/kubernetes/files/rotate-logs.ps1"
 SEAL = "packer/guest/seal.psm1"
+TASK = "packer/guest/kinds/task.ps1"
 SHARED = "-ArgumentList $Path, 'Open', 'ReadWrite', 'ReadWrite'"
 COPY = "$Log.CopyTo($copy)"
-WRITTEN = "$copy.Flush()"
-EMPTY = "$Log.SetLength(0)"
-EMPTIED = "$emptied = $true"
-DELETE_COPY = '[System.IO.File]::Delete("$Path.1")'
+ON_DISK = "$copy.Flush($true)"
+COPY_FIRST = "Copy-Rest -Log $log -Path $copy -Mode 'Create'"
+SHIFT_ALL = "Move-Copy -Path $Path -Keep $Keep"
+COPY_THEN = "Copy-Rest -Log $log -Path $copy -Mode 'Append'"
+EMPTY = "$log.SetLength(0)"
+DELETE_COPY = "[System.IO.File]::Delete($copy)"
+FREE = "$freed = Clear-Space -Log $log"
 LIMIT = "Limit-Log -Path $path -Size $size -Keep $keep"
-SAY = '[System.Console]::Error.WriteLine("rotate-logs: ${line}: $($_.Exception.Message)")'
+NO_PATH = "if (-not $path) { throw 'the line must have a size, a number and a path' }"
+SAY = '$failures += "${line}: $($_.Exception.Message)"'
+KEEP_FAILURE = "[System.IO.File]::WriteAllLines($failed, [string[]]$failures)"
+FORGET = "[System.IO.File]::Delete($failed)"
 END_ONLY = "$null = $log.Seek([System.Math]::Max([long]0, $log.Length - 2 * $Size), 'Begin')"
 SHIFT = '[System.IO.File]::Move("$Path.$($number - 1)", "$Path.$number")'
 DELETE_OLDEST = '[System.IO.File]::Delete("$Path.$free")'
+NAME_COPY = '[System.IO.File]::Move("${Path}.new", "$Path.1")'
 COMPILE = "Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems'"
 COMPILE_FAILED = '$line = "$ngen executeQueuedItems failed: $($_.Exception.Message)"'
 
 MENDS = (
     Mend(
-        "N2-a-log-is-emptied-in-place-when-its-copy-is-written",
+        "N2-a-log-is-emptied-in-place-when-its-copy-is-on-the-disk",
         ROTATE,
         (
-            in_order(
-                SHARED,
-                "if ($log.Length -le $Size) { return }",
-                "Move-Copy -Path $Path -Keep $Keep",
-                END_ONLY,
-                "Clear-Log -Log $log",
-            ),
-            in_order(COPY, WRITTEN, EMPTY, EMPTIED, within="Clear-Log"),
-            only_where("-not $emptied", DELETE_COPY, within="Clear-Log"),
-            tried("$copy.Dispose()", within="Clear-Log", at_last=DELETE_COPY),
+            in_order(SHARED, "if ($log.Length -le $Size) { return }", END_ONLY, COPY_FIRST),
+            in_order(COPY_FIRST, SHIFT_ALL, '$copy = "$Path.1"', COPY_THEN, EMPTY, within="Limit-Log"),
+            in_order(COPY, ON_DISK, within="Copy-Rest"),
+            tried(COPY, within="Copy-Rest", at_last="$copy.Dispose()"),
+            tried(EMPTY, within="Limit-Log", catch=DELETE_COPY),
             in_order(DELETE_OLDEST, SHIFT, within="Move-Copy"),
+            in_order(DELETE_OLDEST, NAME_COPY, within="Move-Copy"),
             tried(LIMIT, catch=SAY),
-            in_order("$code = 1", SAY),
+            in_order(NO_PATH, LIMIT),
         ),
         (
             ("'Open', 'ReadWrite', 'ReadWrite'", "'Open', 'ReadWrite', 'None'"),
             ("        if ($log.Length -le $Size) { return }\n", ""),
             (f"        {END_ONLY}\n", ""),
-            (f"        {WRITTEN}\n        {EMPTY}\n", f"        {EMPTY}\n        {WRITTEN}\n"),
+            (f"            {COPY_THEN}\n            {EMPTY}\n", f"            {EMPTY}\n            {COPY_THEN}\n"),
+            (f"            {COPY_FIRST}\n", ""),
             (f"        {COPY}\n", ""),
-            ("if (-not $emptied) {", "if ($emptied) {"),
-            (
-                f"        try {{ $copy.Dispose() }}\n        finally {{ if (-not $emptied) {{ {DELETE_COPY} }} }}\n",
-                f"        $copy.Dispose()\n        if (-not $emptied) {{ {DELETE_COPY} }}\n",
-            ),
+            (ON_DISK, "$copy.Flush()"),
+            ("    finally { $copy.Dispose() }", "    finally { $null = $copy }"),
+            (f"            {DELETE_COPY}\n", ""),
             (f"    {DELETE_OLDEST}\n", ""),
-            (f"            {SAY}\n", ""),
-            ("            $code = 1\n", ""),
+            (f"    {NAME_COPY}\n", ""),
+            (SAY, "$null = $_"),
+            (f"            {NO_PATH}\n", ""),
         ),
+    ),
+    Mend(
+        "N2-a-full-disk-does-not-stop-the-rotation",
+        ROTATE,
+        (
+            in_order("if ($script:DiskFull -notcontains $cause.HResult) { throw }", FREE, within="Limit-Log"),
+            in_order(FREE, 'throw "$($cause.Message) $freed"', within="Limit-Log"),
+            in_order("$script:DiskFull = @(-2147024857, -2147024784)", LIMIT),
+            in_order("for ($number = $Keep; $number -ge 1; $number--) {", "$Log.SetLength(0)", within="Clear-Space"),
+            in_order(
+                'if (-not [System.IO.File]::Exists("$Path.$number")) { continue }',
+                '[System.IO.File]::Delete("$Path.$number")',
+                'return "Its oldest copy',
+                within="Clear-Space",
+            ),
+        ),
+        (
+            ("            if ($script:DiskFull -notcontains $cause.HResult) { throw }\n", "            throw\n"),
+            ('            throw "$($cause.Message) $freed"\n', ""),
+            ("@(-2147024857, -2147024784)", "@(112, 39)"),
+            ("$number = $Keep; $number -ge 1; $number--", "$number = 1; $number -le $Keep; $number++"),
+            ('        return "Its oldest copy', '        "Its oldest copy'),
+            ("    $Log.SetLength(0)\n    return", "    return"),
+        ),
+    ),
+    Mend(
+        "N2-the-last-failure-of-the-rotation-is-kept",
+        ROTATE,
+        (
+            tried(LIMIT, catch=SAY),
+            only_where("$failures.Count -eq 0", FORGET),
+            in_order("$failures = @()", "$failed = $List + '.failed'", KEEP_FAILURE),
+            tried(KEEP_FAILURE, catch='$failures += "${failed}: $($_.Exception.Message)"'),
+            in_order("$failed = $List", "$code = [int]($failures.Count -gt 0)", "exit $code"),
+        ),
+        (
+            (SAY, "$null = $_"),
+            (f"if ($failures.Count -eq 0) {{ {FORGET} }}", f"if ($failures.Count -gt 0) {{ {FORGET} }}"),
+            (KEEP_FAILURE, "$null = $failures"),
+            ('catch { $failures += "${failed}: $($_.Exception.Message)" }', "catch { throw }"),
+            ("$code = [int]($failures.Count -gt 0)", "$code = 0"),
+        ),
+    ),
+    Mend(
+        "N2-only-a-task-that-is-not-found-is-none",
+        TASK,
+        (in_order("-notlike 'CmdletizationQuery_NotFound*') { throw }", "\n            return $null"),),
+        (("-notlike 'CmdletizationQuery_NotFound*'", "-notlike '*'"),),
     ),
     Mend(
         "N5-a-compiler-that-fails-does-not-fail-the-seal",

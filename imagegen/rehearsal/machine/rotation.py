@@ -13,33 +13,55 @@ if TYPE_CHECKING:
 
 
 def rotate_logs(machine: Machine, arguments: Sequence[str]) -> int:
-    """The exit code. `arguments` are -List and the path of the list."""
+    """The exit code. `arguments` are -List and the path of the list, beside which the failures of a run are written."""
     if len(arguments) != 2 or arguments[0].lower() != "-list":
         return 1
+    failures = []
     try:
-        lines = machine.files.read(arguments[1]).decode().splitlines()
-    except RefusedByWindows:
-        return 1
-    failed = [line for line in lines if line and not _rotate(machine, line)]
-    return int(bool(failed))
+        for line in machine.files.read(arguments[1]).decode().splitlines():
+            if line and (reason := _rotate(machine, line)):
+                failures.append(f"{line}: {reason}")
+    except RefusedByWindows as refusal:
+        failures.append(str(refusal))
+    file = arguments[1] + ".failed"
+    if failures:
+        machine.files.write(file, "".join(f"{failure}\r\n" for failure in failures).encode())
+    elif machine.files.is_file(file):
+        machine.files.remove(file)
+    return int(bool(failures))
 
 
-def _rotate(machine: Machine, line: str) -> bool:
-    """Whether the log of this line is as it must be. A log that does not exist yet is."""
+def _rotate(machine: Machine, line: str) -> str:
+    """Why the log of this line is not as it must be, or an empty string. A log that does not exist yet is."""
+    size, _, rest = line.partition(" ")
+    keep, _, path = rest.partition(" ")
+    if not path:
+        return "the line must have a size, a number and a path"
+    try:
+        _limit(machine, path, int(size), int(keep))
+    except (RefusedByWindows, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _limit(machine: Machine, path: str, size: int, keep: int) -> None:
     files = machine.files
+    data = files.read(path) if files.is_file(path) else b""
+    if len(data) <= size:
+        return
+    copy = f"{path}.new"
     try:
-        size, keep, path = line.split(" ", 2)
-        data = files.read(path) if files.is_file(path) else b""
-        if len(data) <= int(size):
-            return True
-        free = next((number for number in range(1, int(keep)) if not files.exists(f"{path}.{number}")), int(keep))
-        if files.exists(f"{path}.{free}"):
+        files.write(copy, data[-2 * size :])
+        free = next((number for number in range(1, keep) if not files.is_file(f"{path}.{number}")), keep)
+        if files.is_file(f"{path}.{free}"):
             files.remove(f"{path}.{free}")
         for number in range(free, 1, -1):
             files.move(f"{path}.{number - 1}", f"{path}.{number}")
-        files.write(f"{path}.1", data[-2 * int(size) :])
+        files.move(copy, f"{path}.1")
+        copy = f"{path}.1"
         # Its program keeps the file open and appends to it: it is emptied and never replaced.
         files.write(path, b"")
-    except (RefusedByWindows, ValueError):
-        return False
-    return True
+    except RefusedByWindows:
+        if files.is_file(copy):
+            files.remove(copy)
+        raise

@@ -1,4 +1,4 @@
-"""The task scheduler: tasks that run when Windows starts, and then again and again."""
+"""The task scheduler: tasks that run again and again."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 SERVICE = "Schedule"
-AT_START = "BootTrigger"
+AT_TIMES = "TimeTrigger"
 RUNS_PROGRAM = "Exec"
 NO_SECOND = "IgnoreNew"
+# A time that has passed: each run is a multiple of the interval after it.
+START = "2020-01-01T00:00:00Z"
+NORMAL_IO = 6
 # Results as Windows shows them: the program does not exist; PowerShell cannot find its script.
 NO_PROGRAM = 0x80070002
 NO_SCRIPT = 0xFFFD0000
@@ -35,12 +38,16 @@ class Task:
     program: str
     arguments: str
     every_s: int | None
-    limit_s: int | None
+    limit_s: int
     account: str = SYSTEM
-    triggers: tuple[str, ...] = (AT_START,)
-    actions: tuple[str, ...] = (RUNS_PROGRAM,)
+    triggers: tuple[str, ...] = (AT_TIMES,)
+    start: str = START
+    ends: str = ""
+    delay_s: int = 0
     repeats_for_s: int | None = None
+    actions: tuple[str, ...] = (RUNS_PROGRAM,)
     parallel: str = NO_SECOND
+    priority: int = NORMAL_IO
     enabled: bool = True
 
 
@@ -49,32 +56,41 @@ class Tasks:
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task] = {}
+        self._waiting: set[str] = set()
         self.results: dict[str, int] = {}
 
     def task(self, name: str) -> Task | None:
         return self._tasks.get(name.lower())
 
-    def register(self, task: Task) -> None:
+    def register(self, machine: Machine, task: Task) -> None:
         """Add a task. One with the same name is replaced."""
         self._tasks[task.name.lower()] = task
+        self._wait(machine, task.name.lower())
 
     def unregister(self, name: str) -> None:
         if self._tasks.pop(name.lower(), None) is None:
             raise RefusedByWindows(f"there is no task {name}")
 
-    def start(self, machine: Machine) -> None:
-        """Run the tasks that run when Windows starts, and again after their time."""
+    def restarted(self, machine: Machine) -> None:
+        """Windows has started: nothing waits any more for the runs of before."""
+        self._waiting.clear()
         for name in self._tasks:
-            self._run(machine, name)
+            self._wait(machine, name)
+
+    def _wait(self, machine: Machine, name: str) -> None:
+        """Wait for the next run. The clock of the model has no date, so this is the longest time it can take."""
+        task = self._tasks.get(name)
+        if task is None or name in self._waiting or AT_TIMES not in task.triggers or task.every_s is None:
+            return
+        self._waiting.add(name)
+        machine.later(task.every_s, functools.partial(self._run, machine, name))
 
     def _run(self, machine: Machine, name: str) -> None:
+        self._waiting.discard(name)
         task = self._tasks.get(name)
-        if task is None or not task.enabled or AT_START not in task.triggers:
-            return
-        if machine.services.is_running(SERVICE):
+        if task is not None and task.enabled and machine.services.is_running(SERVICE):
             self.results[name] = _result(machine, task)
-        if task.every_s is not None:
-            machine.later(task.every_s, functools.partial(self._run, machine, name))
+        self._wait(machine, name)
 
 
 def _result(machine: Machine, task: Task) -> int:

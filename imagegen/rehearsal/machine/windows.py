@@ -138,7 +138,7 @@ class Machine:
                 if self.features.is_installed(feature) and not self.services.exists(name):
                     self._add_feature_service(name)
         self.services.restarted()
-        self.tasks.start(self)
+        self.tasks.restarted(self)
 
     def _remove_marks(self) -> None:
         for key in (REBOOT_PENDING, REBOOT_REQUIRED):

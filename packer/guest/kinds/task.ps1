@@ -1,5 +1,5 @@
-# A scheduled task that runs a program as SYSTEM when Windows starts, and then repeatedly. A second instance never starts beside a running one.
-# Registered as XML: no cmdlet makes a trigger that repeats from the start of Windows on.
+# A scheduled task that runs a program as SYSTEM again and again. A second instance never starts beside a running one.
+# Its trigger begins at a time that has passed, and has no end: Windows derives each run from that time, so the task also runs after the clock was set, as at a node's first boot.
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -9,7 +9,8 @@ $ProgressPreference = 'SilentlyContinue'
         param($Resource)
         try { $found = @(Get-ScheduledTask -TaskName $Resource.name -TaskPath '\' -ErrorAction Stop) }
         catch {
-            if ($_.CategoryInfo.Category -ne [System.Management.Automation.ErrorCategory]::ObjectNotFound) { throw }
+            # Not by its category: a missing module is an ObjectNotFound too.
+            if ($_.FullyQualifiedErrorId -notlike 'CmdletizationQuery_NotFound*') { throw }
             return $null
         }
         if ($found.Count -eq 0) { return $null }
@@ -17,23 +18,31 @@ $ProgressPreference = 'SilentlyContinue'
         # Without its namespace, so that the paths below need no prefixes.
         $task = [xml]($text -replace '\sxmlns="[^"]*"', '')
         $reader = $task.CreateNavigator()
-        # Windows may leave out a value that is its default, and writes the same time in several ways: 60 minutes are PT60M and PT1H.
+        # Windows may leave out a value that is its default, which comes last, and writes the same time in several ways: 60 minutes are PT60M and PT1H.
         $seconds = @{}
-        foreach ($pair in @(
-                @('every_s', '/Task/Triggers/BootTrigger/Repetition/Interval'), @('repeats_for_s', '/Task/Triggers/BootTrigger/Repetition/Duration'),
-                @('limit_s', '/Task/Settings/ExecutionTimeLimit'))) {
-            $time = [string]$reader.Evaluate("string($($pair[1]))")
-            $seconds[$pair[0]] = $null
-            if ($time -ne '') { $seconds[$pair[0]] = [long][System.Xml.XmlConvert]::ToTimeSpan($time).TotalSeconds }
+        foreach ($time in @(
+                @('every_s', '/Task/Triggers/*/Repetition/Interval', $null), @('repeats_for_s', '/Task/Triggers/*/Repetition/Duration', $null),
+                @('delay_s', '/Task/Triggers/*/*[self::Delay or self::RandomDelay]', 0), @('limit_s', '/Task/Settings/ExecutionTimeLimit', 259200))) {
+            $given = [string]$reader.Evaluate("string($($time[1]))")
+            $seconds[$time[0]] = $time[2]
+            if ($given -ne '') { $seconds[$time[0]] = [long][System.Xml.XmlConvert]::ToTimeSpan($given).TotalSeconds }
         }
-        $parallel = [string]$reader.Evaluate('string(/Task/Settings/MultipleInstancesPolicy)')
-        if ($parallel -eq '') { $parallel = 'IgnoreNew' }
+        $texts = @{}
+        foreach ($value in @(
+                @('start', '/Task/Triggers/*/StartBoundary', ''), @('ends', '/Task/Triggers/*/EndBoundary', ''),
+                @('parallel', '/Task/Settings/MultipleInstancesPolicy', 'IgnoreNew'), @('priority', '/Task/Settings/Priority', '7'))) {
+            $texts[$value[0]] = [string]$reader.Evaluate("string($($value[1]))")
+            if ($texts[$value[0]] -eq '') { $texts[$value[0]] = $value[2] }
+        }
+        # In UTC, in whatever zone Windows gives it.
+        if ($texts.start -ne '') { $texts.start = [System.Xml.XmlConvert]::ToDateTimeOffset($texts.start).UtcDateTime.ToString('s') + 'Z' }
         [ordered]@{
             triggers = @(foreach ($node in $task.SelectNodes('/Task/Triggers/*')) { $node.LocalName }) -join ', '
-            every_s = $seconds.every_s; repeats_for_s = $seconds.repeats_for_s
+            start = $texts.start; ends = $texts.ends; delay_s = $seconds.delay_s; every_s = $seconds.every_s; repeats_for_s = $seconds.repeats_for_s
             actions = @(foreach ($node in $task.SelectNodes('/Task/Actions/*')) { $node.LocalName }) -join ', '
             program = [string]$reader.Evaluate('string(/Task/Actions/Exec/Command)'); arguments = [string]$reader.Evaluate('string(/Task/Actions/Exec/Arguments)')
-            account = [string]$reader.Evaluate('string(/Task/Principals/Principal/UserId)'); limit_s = $seconds.limit_s; parallel = $parallel
+            account = [string]$reader.Evaluate('string(/Task/Principals/Principal/UserId)'); limit_s = $seconds.limit_s
+            parallel = $texts.parallel; priority = [int]$texts.priority
             enabled = [bool]$reader.Evaluate("not(/Task/Settings/Enabled = 'false' or /Task/Triggers/*/Enabled = 'false')")
         }
     }
@@ -41,8 +50,9 @@ $ProgressPreference = 'SilentlyContinue'
         param($Resource, $Now)
         if ($null -eq $Now) { return "there is no task $($Resource.name)" }
         foreach ($pair in @(
-                @('triggers', 'BootTrigger'), @('every_s', $Resource.every_s), @('repeats_for_s', $null), @('actions', 'Exec'), @('program', $Resource.program),
-                @('arguments', $Resource.arguments), @('account', 'S-1-5-18'), @('limit_s', $Resource.limit_s), @('parallel', 'IgnoreNew'))) {
+                @('triggers', 'TimeTrigger'), @('start', '2020-01-01T00:00:00Z'), @('ends', ''), @('delay_s', 0), @('every_s', $Resource.every_s), @('repeats_for_s', $null),
+                @('actions', 'Exec'), @('program', $Resource.program), @('arguments', $Resource.arguments), @('account', 'S-1-5-18'), @('limit_s', $Resource.limit_s),
+                @('parallel', 'IgnoreNew'), @('priority', 6))) {
             if (-not (Test-SameText -Left $Now[$pair[0]] -Right $pair[1])) { "$($pair[0]) is '$($Now[$pair[0]])', not '$($pair[1])'" }
         }
         if (-not $Now.enabled) { 'it is not enabled' }
@@ -51,13 +61,13 @@ $ProgressPreference = 'SilentlyContinue'
         param($Resource)
         $times = @($Resource.every_s, $Resource.limit_s | ForEach-Object -Process { [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($_)) })
         $texts = @($Resource.program, $Resource.arguments | ForEach-Object -Process { [System.Security.SecurityElement]::Escape($_) })
-        # By SID, because the name of the account is localised. Without a Duration the repetition has no end.
+        # By SID, because the name of the account is localised. Without a Duration the repetition has no end. With the default priority, 7, its reads and writes come after those of all others.
         $xml = (@(
                 '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">'
-                '<Triggers><BootTrigger><Repetition><Interval>{0}</Interval></Repetition></BootTrigger></Triggers>'
+                '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>'
                 '<Principals><Principal id="Author"><UserId>S-1-5-18</UserId><RunLevel>HighestAvailable</RunLevel></Principal></Principals>'
                 '<Settings><MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy><DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>'
-                '<StopIfGoingOnBatteries>false</StopIfGoingOnBatteries><ExecutionTimeLimit>{1}</ExecutionTimeLimit></Settings>'
+                '<StopIfGoingOnBatteries>false</StopIfGoingOnBatteries><ExecutionTimeLimit>{1}</ExecutionTimeLimit><Priority>6</Priority></Settings>'
                 '<Actions Context="Author"><Exec><Command>{2}</Command><Arguments>{3}</Arguments></Exec></Actions></Task>'
             ) -join '') -f ($times + $texts)
         $null = Register-ScheduledTask -TaskName $Resource.name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop

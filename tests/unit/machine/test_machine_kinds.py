@@ -78,11 +78,15 @@ FACTS: dict[str, Any] = {
     "defender": {"process": EXE},
     "task": {
         **TASK,
-        "triggers": "BootTrigger",
+        "triggers": "TimeTrigger",
+        "start": "2020-01-01T00:00:00Z",
+        "ends": "",
+        "delay_s": 0,
+        "repeats_for_s": None,
         "actions": "Exec",
         "account": SYSTEM,
-        "repeats_for_s": None,
         "parallel": "IgnoreNew",
+        "priority": 6,
         "enabled": True,
     },
 }
@@ -140,7 +144,7 @@ def change_task(**changes: Any) -> Spoil:  # noqa: ANN401 - fields of any type
     def spoil(machine: Machine) -> None:
         task = machine.tasks.task("rotate-logs")
         assert task
-        machine.tasks.register(dataclasses.replace(task, **changes))
+        machine.tasks.register(machine, dataclasses.replace(task, **changes))
 
     return spoil
 
@@ -236,7 +240,12 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("task", change_task(program=r"C:\k\other.exe"), "program is C:\\k\\other.exe, not"),
     ("task", change_task(arguments="-File x.ps1"), "arguments is -File x.ps1, not"),
     ("task", change_task(account="S-1-5-19"), "account is S-1-5-19, not S-1-5-18"),
+    ("task", change_task(triggers=("BootTrigger",)), "triggers is BootTrigger, not TimeTrigger"),
     ("task", change_task(triggers=("BootTrigger", "TimeTrigger")), "triggers is BootTrigger, TimeTrigger, not"),
+    ("task", change_task(start="2099-01-01T00:00:00Z"), "start is 2099-01-01T00:00:00Z, not 2020-"),
+    ("task", change_task(ends="2026-01-01T00:00:00"), "ends is 2026-01-01T00:00:00, not"),
+    ("task", change_task(delay_s=3600), "delay_s is 3600, not 0"),
+    ("task", change_task(priority=7), "priority is 7, not 6"),
     ("task", change_task(actions=("Exec", "Exec")), "actions is Exec, Exec, not Exec"),
     ("task", change_task(every_s=None), "every_s is None, not 600"),
     ("task", change_task(repeats_for_s=86400), "repeats_for_s is 86400, not None"),

@@ -107,6 +107,7 @@ def test_without_the_task_a_log_grows_for_ever(bench: Bench, without: Sequence[s
 
 
 def test_the_task_runs_again_after_every_start(bench: Bench) -> None:
+    """It needs no start of Windows either: it runs on the builder too, where no log is large."""
     machine = bench.machine
     node(bench, "1.33.13")
     for _ in range(2):
@@ -115,9 +116,24 @@ def test_the_task_runs_again_after_every_start(bench: Bench) -> None:
         assert not machine.files.is_file(CONTAINERD + ".1"), "too early"
         pass_time(machine, 1)
         machine.files.remove(CONTAINERD + ".1")
-        write_on(machine, CONTAINERD, b"x" * (SIZE + 1))
         machine.restart()
-        machine.files.remove(CONTAINERD + ".1")
+
+
+def test_a_task_runs_once_in_its_time_however_often_it_is_registered(bench: Bench) -> None:
+    machine, runs = bench.machine, []
+    node(bench, "1.33.13")
+    task = machine.tasks.task(TASK)
+    assert task
+    machine.tasks.register(machine, task)
+    for _ in range(3):
+        machine.tasks.results.clear()
+        pass_time(machine, EVERY_S)
+        runs.append(dict(machine.tasks.results))
+    assert runs == [{TASK: 0}] * 3
+    machine.tasks.unregister(TASK)
+    machine.tasks.results.clear()
+    pass_time(machine, 2 * EVERY_S)
+    assert machine.tasks.results == {}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +159,7 @@ def test_no_task_runs_without_the_task_scheduler(bench: Bench) -> None:
     assert bench.machine.tasks.results == {}
 
 
-LOG = r"C:\logs\x.log"
+LOG, FAILED = r"C:\logs\x.log", r"C:\list.txt.failed"
 ROTATIONS: list[tuple[str, dict[str, bytes], int, dict[str, bytes]]] = [
     ("4 3", {"": b"1234"}, 0, {"": b"1234"}),
     ("4 3", {"": b"12345"}, 0, {"": b"", ".1": b"12345"}),
@@ -153,6 +169,7 @@ ROTATIONS: list[tuple[str, dict[str, bytes], int, dict[str, bytes]]] = [
     ("4 2", {"": b"12345", ".1": b"a", ".2": b"b"}, 0, {"": b"", ".1": b"12345", ".2": b"a"}),
     ("4 1", {"": b"12345", ".1": b"a"}, 0, {"": b"", ".1": b"12345"}),
     ("4 3", {}, 0, {}),
+    ("4 3", {"": b"12345", ".new": b"of a run that was ended"}, 0, {"": b"", ".1": b"12345"}),
     ("four 3", {"": b"12345"}, 1, {"": b"12345"}),
     ("4", {"": b"12345"}, 1, {"": b"12345"}),
 ]
@@ -168,9 +185,35 @@ def test_rotation(bench: Bench, numbers: str, before: dict[str, bytes], code: in
         files.write(LOG + ending, data)
     files.write(r"C:\other\y.log", b"too large")
     files.write(r"C:\list.txt", f"{numbers} {LOG}\n\n4 1 C:\\other\\y.log\n".encode())
+    files.write(FAILED, b"of the run before")
     assert rotate_logs(bench.machine, ["-List", r"C:\list.txt"]) == code
+    assert files.is_file(FAILED) is bool(code)
+    assert not code or files.read(FAILED).startswith(f"{numbers} {LOG}: ".encode())
     assert {name.removeprefix("x.log"): files.read(rf"C:\logs\{name}") for name in files.names(r"C:\logs")} == after
     assert files.names(r"C:\other") == ["y.log", "y.log.1"]
+
+
+def test_a_log_that_cannot_be_emptied_keeps_its_copies(bench: Bench) -> None:
+    """Whoever holds it, however often the task runs: no copy makes way for another of the same lines."""
+    files = bench.machine.files
+    files.make_folder(r"C:\logs")
+    for ending, data in (("", b"12345"), (".1", b"a"), (".2", b"b")):
+        files.write(LOG + ending, data)
+    files.set_read_only(LOG, on=True)
+    files.write(r"C:\list.txt", f"4 3 {LOG}".encode())
+    for _ in range(3):
+        assert rotate_logs(bench.machine, ["-List", r"C:\list.txt"]) == 1
+    assert b"read-only" in files.read(FAILED)
+    assert {name: files.read(rf"C:\logs\{name}") for name in files.names(r"C:\logs")} == {
+        "x.log": b"12345",
+        "x.log.2": b"a",
+        "x.log.3": b"b",
+    }
+
+
+def test_a_line_without_a_path_is_a_failure(bench: Bench) -> None:
+    bench.machine.files.write(r"C:\list.txt", b"4 3 \n")
+    assert rotate_logs(bench.machine, ["-List", r"C:\list.txt"]) == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["-List"], ["-Lists", r"C:\list.txt"], ["-List", r"C:\none.txt"]])

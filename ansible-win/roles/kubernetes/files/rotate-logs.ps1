@@ -1,13 +1,29 @@
 # Rotates the logs of a list. Each line of it has the maximum size in bytes, the number of copies to keep, and the path of a log. A scheduled task runs this script.
 # The program that writes a log keeps it open, so that others cannot rename it. Therefore the log is copied and then emptied. Its program only appends, and
 # continues at the new end. What it writes between the end of the copy and the emptying is lost.
+# The task scheduler may end this script anywhere. Therefore a log is emptied only when its copy is on the disk and has its final name.
 [CmdletBinding(PositionalBinding = $false)]
 param([string]$List = 'C:\k\rotated-logs.txt')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Moves <path>.1 to <path>.2 and so on, up to the first free number. If no number is free, the oldest copy is deleted.
+# ERROR_HANDLE_DISK_FULL and ERROR_DISK_FULL as .NET's exceptions have them: 0x80070027 and 0x80070070.
+$script:DiskFull = @(-2147024857, -2147024784)
+
+# Copies the rest of an open log to a file, and returns when the copy is on the disk: a power cut would take what is only in Windows' cache.
+function Copy-Rest {
+    [CmdletBinding()]
+    param($Log, [string]$Path, [string]$Mode)
+    $copy = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, $Mode, 'Write', 'Read'
+    try {
+        $Log.CopyTo($copy)
+        $copy.Flush($true)
+    }
+    finally { $copy.Dispose() }
+}
+
+# Moves <path>.1 to <path>.2 and so on, up to the first free number, and <path>.new to <path>.1. If no number is free, the oldest copy is deleted.
 function Move-Copy {
     [CmdletBinding()]
     param([string]$Path, [int]$Keep)
@@ -15,25 +31,20 @@ function Move-Copy {
     while ($free -lt $Keep -and [System.IO.File]::Exists("$Path.$free")) { $free++ }
     [System.IO.File]::Delete("$Path.$free")
     for ($number = $free; $number -gt 1; $number--) { [System.IO.File]::Move("$Path.$($number - 1)", "$Path.$number") }
+    [System.IO.File]::Move("${Path}.new", "$Path.1")
 }
 
-# Copies the rest of an open log to <path>.1 and empties the log. If either fails, the log is as before, and the copy is deleted.
-function Clear-Log {
+# Frees space on a full disk: deletes the oldest copy of an open log, or empties the log if it has no copy. Returns what it did.
+function Clear-Space {
     [CmdletBinding()]
-    param($Log, [string]$Path)
-    $emptied = $false
-    $copy = New-Object -TypeName System.IO.FileStream -ArgumentList "$Path.1", 'CreateNew', 'Write', 'Read'
-    try {
-        $Log.CopyTo($copy)
-        $copy.Flush()
-        $Log.SetLength(0)
-        $emptied = $true
+    param($Log, [string]$Path, [int]$Keep)
+    for ($number = $Keep; $number -ge 1; $number--) {
+        if (-not [System.IO.File]::Exists("$Path.$number")) { continue }
+        [System.IO.File]::Delete("$Path.$number")
+        return "Its oldest copy, $Path.$number, was deleted."
     }
-    finally {
-        # Closing fails too if the disk is full.
-        try { $copy.Dispose() }
-        finally { if (-not $emptied) { [System.IO.File]::Delete("$Path.1") } }
-    }
+    $Log.SetLength(0)
+    return 'It was emptied without a copy.'
 }
 
 function Limit-Log {
@@ -44,32 +55,50 @@ function Limit-Log {
     $log = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'ReadWrite', 'ReadWrite'
     try {
         if ($log.Length -le $Size) { return }
-        Move-Copy -Path $Path -Keep $Keep
         # Of a log that grew much too fast, only the end is kept: the copies must not fill the disk.
         $null = $log.Seek([System.Math]::Max([long]0, $log.Length - 2 * $Size), 'Begin')
-        Clear-Log -Log $log -Path $Path
+        $copy = "${Path}.new"
+        try {
+            Copy-Rest -Log $log -Path $copy -Mode 'Create'
+            Move-Copy -Path $Path -Keep $Keep
+            $copy = "$Path.1"
+            # What the program wrote meanwhile.
+            Copy-Rest -Log $log -Path $copy -Mode 'Append'
+            $log.SetLength(0)
+        }
+        catch {
+            # The log still has everything.
+            [System.IO.File]::Delete($copy)
+            $cause = $_.Exception.GetBaseException()
+            if ($script:DiskFull -notcontains $cause.HResult) { throw }
+            $freed = Clear-Space -Log $log -Path $Path -Keep $Keep
+            throw "$($cause.Message) $freed"
+        }
     }
     finally { $log.Dispose() }
 }
 
-$code = 0
+$failures = @()
 try {
     foreach ($line in [System.IO.File]::ReadAllLines($List)) {
         if ($line -eq '') { continue }
         # Each log by itself: one that cannot be rotated must not keep another from being rotated.
         try {
             $size, $keep, $path = $line -split ' ', 3
-            if ($null -eq $path) { throw 'the line must have a size, a number and a path' }
+            if (-not $path) { throw 'the line must have a size, a number and a path' }
             Limit-Log -Path $path -Size $size -Keep $keep
         }
-        catch {
-            $code = 1
-            [System.Console]::Error.WriteLine("rotate-logs: ${line}: $($_.Exception.Message)")
-        }
+        catch { $failures += "${line}: $($_.Exception.Message)" }
     }
 }
-catch {
-    $code = 1
-    [System.Console]::Error.WriteLine("rotate-logs: $($_.Exception.Message)")
+catch { $failures += $_.Exception.Message }
+# The task scheduler discards what this script writes to its console. The file has the access rights of its folder.
+$failed = $List + '.failed'
+try {
+    if ($failures.Count -eq 0) { [System.IO.File]::Delete($failed) }
+    else { [System.IO.File]::WriteAllLines($failed, [string[]]$failures) }
 }
+catch { $failures += "${failed}: $($_.Exception.Message)" }
+foreach ($failure in $failures) { [System.Console]::Error.WriteLine("rotate-logs: $failure") }
+$code = [int]($failures.Count -gt 0)
 exit $code

@@ -1,4 +1,4 @@
-"""A scheduled task that runs a program as SYSTEM when Windows starts, and then repeatedly, on the model machine."""
+"""A scheduled task that runs a program as SYSTEM again and again, on the model machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test(_machine: Machine, wanted: kinds.Task, facts: Facts | None) -> list[str
 
 def put(machine: Machine, wanted: kinds.Task, _supplies: Supplies) -> bool:
     _need_service(machine)
-    machine.tasks.register(_planned(wanted))
+    machine.tasks.register(machine, _planned(wanted))
     return False
 
 

@@ -1,0 +1,51 @@
+"""A scheduled task: the script and the model make the same one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from imagegen.contents import PACKER
+from imagegen.resources.kinds import KINDS
+from tests.unit.machine.test_machine_kinds import FACTS, TASK
+
+
+def test_the_script_makes_the_models_task() -> None:
+    """Of these alone the model says that a task is as planned. The name is how it is found."""
+    script = (PACKER / "guest" / "kinds" / "task.ps1").read_text("ascii")
+    get, test, put = re.split(r"\n    (?:Test =|Set  =) ", script)
+    task: dict[str, Any] = {name: value for name, value in FACTS["task"].items() if name != "enabled"}
+    fixed = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in task.items()}
+    planned = {**fixed, "repeats_for_s": "$null", **{name: f"$Resource.{name}" for name in TASK}}
+    assert dict(re.findall(r"@\('(\w+)', ([^()]+)\)", test)) == planned
+    assert set(re.findall(r"(?<![/\w])(\w+) = ", get.partition("[ordered]@{")[2])) == {*task, "enabled"}
+    defaults = {"delay_s": "0", "limit_s": str(3 * 86400), "parallel": "'IgnoreNew'", "priority": "'7'"}
+    assert defaults.items() <= dict(re.findall(r"@\('(\w+)', '[^']+', ([^()]+)\)", get)).items()
+    xml = {"StartBoundary": "start", "MultipleInstancesPolicy": "parallel", "Priority": "priority", "UserId": "account"}
+    assert [name for name in xml if f"<{name}>{task[xml[name]]}</{name}>" not in put] == []
+    assert f"<Triggers><{task['triggers']}><Repetition>" in put
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_valid"),
+    [
+        ("x", True),
+        ("-a  b", True),
+        ("", False),
+        (" x", False),
+        ("x ", False),
+        ("a\nb", False),
+        ("a\tb", False),
+        ("\x01", False),
+    ],
+)
+def test_a_task_has_arguments_that_windows_returns_as_they_are(arguments: str, *, is_valid: bool) -> None:
+    fields = {**TASK, "name": "t", "arguments": arguments}
+    if is_valid:
+        assert dict(KINDS["task"].model_validate(fields))["arguments"] == arguments
+    else:
+        with pytest.raises(ValidationError, match="arguments"):
+            KINDS["task"].model_validate(fields)
