@@ -23,10 +23,10 @@ try {
         $line = '/oobe /generalize /mode:vm /quiet /quit /unattend:"{0}"' -f $answers
         Invoke-Sysprep -FilePath $sysprep -ArgumentLine $line -TimeoutSeconds 1400
     } -Finish {
-        # Extensions with their settings and scripts, and the builder's user data. The agents' own programs are in other folders.
-        Clear-AgentFolder -Parent 'C:\Packages\Plugins' -Name '*'
-        Clear-AgentFolder -Parent 'C:\' -Name 'Packages'
-        Clear-AgentFolder -Parent 'C:\' -Name 'AzureData'
+        # Extensions with their settings and scripts, and the builder's custom data. The agents' own programs are in other folders.
+        Clear-AgentFolder -Parent 'C:\Packages\Plugins' -Name '*' -TimeoutSeconds 60
+        Clear-AgentFolder -Parent 'C:\' -Name 'Packages' -TimeoutSeconds 60
+        Clear-AgentFolder -Parent 'C:\' -Name 'AzureData' -TimeoutSeconds 60
         Clear-AgentLog -Folder 'C:\WindowsAzure\Logs'
     }
 }

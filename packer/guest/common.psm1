@@ -129,22 +129,31 @@ function Copy-IntoPlace {
     }
 }
 
-# Deletes a folder with its content. Retries, because a virus scanner may hold a file for a moment.
-function Clear-Tree {
+# Everything below a folder, except what is behind a link: that belongs to another folder, and a link to a folder above it has no end.
+function Get-TreeEntry {
     [CmdletBinding()]
     param([string]$Path)
+    if ([System.IO.File]::GetAttributes($Path).HasFlag([System.IO.FileAttributes]::ReparsePoint)) { return }
+    foreach ($entry in [System.IO.Directory]::GetFileSystemEntries($Path)) {
+        $entry
+        if ([System.IO.Directory]::Exists($entry)) { Get-TreeEntry -Path $entry }
+    }
+}
+
+# Deletes a folder with its content. Retries, because a virus scanner may hold a file for a moment, and because .NET Framework may delete a link and then say that it failed.
+function Clear-Tree {
+    [CmdletBinding()]
+    param([string]$Path, [int]$TimeoutSeconds = 30)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
             # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
-            foreach ($entry in [System.IO.Directory]::GetFileSystemEntries($Path, '*', [System.IO.SearchOption]::AllDirectories)) {
-                [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)
-            }
+            foreach ($entry in @(Get-TreeEntry -Path $Path)) { [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal) }
             [System.IO.Directory]::Delete($Path, $true)
             return
         }
         catch {
-            if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
+            if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw }
             Start-Sleep -Milliseconds 250
         }
     }

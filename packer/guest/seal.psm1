@@ -96,16 +96,23 @@ function Get-RunningProgram {
     }
 }
 
-# Deletes folders that the cloud's agents left. A folder from which a program runs stays whole, and the log names it.
+# Deletes folders that the cloud's agents left. A folder from which a program runs stays whole. Windows is generalised already, so nothing that stays fails the seal: it is a line in the log.
 function Clear-AgentFolder {
     [CmdletBinding()]
-    param([string]$Parent, [string]$Name)
+    param([string]$Parent, [string]$Name, [int]$TimeoutSeconds)
     if (-not [System.IO.Directory]::Exists($Parent)) { return }
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
     $programs = @(Get-RunningProgram)
     foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {
         $running = @($programs | Where-Object -FilterScript { $_.StartsWith($folder + '\', [System.StringComparison]::OrdinalIgnoreCase) })
-        if ($running.Count -eq 0) { Clear-Tree -Path $folder }
-        else { [System.Console]::Out.WriteLine("$folder stays in the image, because $($running[0]) runs") }
+        if ($running.Count -gt 0) {
+            [System.Console]::Out.WriteLine("$folder stays in the image, because $($running[0]) runs")
+            continue
+        }
+        # The time is for all folders together. A second is enough for a second try.
+        $left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)
+        try { Clear-Tree -Path $folder -TimeoutSeconds $left }
+        catch { [System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
     }
 }
 
@@ -114,9 +121,14 @@ function Clear-AgentLog {
     [CmdletBinding()]
     param([string]$Folder)
     if (-not [System.IO.Directory]::Exists($Folder)) { return }
-    foreach ($file in @([System.IO.Directory]::GetFiles($Folder, '*', [System.IO.SearchOption]::AllDirectories))) {
+    try { $entries = @(Get-TreeEntry -Path $Folder) }
+    catch {
+        [System.Console]::Out.WriteLine("the logs in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")
+        return
+    }
+    foreach ($file in @($entries | Where-Object -FilterScript { [System.IO.File]::Exists($_) })) {
         try { Clear-Path -Path $file }
-        catch { [System.Console]::Out.WriteLine("$file stays in the image: $($_.Exception.Message)") }
+        catch { [System.Console]::Out.WriteLine("$file stays in the image: $(Get-Cause -ErrorRecord $_)") }
     }
 }
 
@@ -208,22 +220,18 @@ function Clear-WinRmListener {
     finally { $parent.Dispose() }
 }
 
-# Compiles the .NET assemblies that Windows has queued for its idle time, so that PowerShell starts faster at first boot: kubelet's service waits for it.
-# Whatever goes wrong is only a line in the log, because nodes also start without.
+# Compiles the .NET assemblies that Windows has queued for its idle time. Updates queue PowerShell's own, which kubelet's service waits for at first boot; whatever is not queued stays as it is.
+# Whatever goes wrong is only a line in the log, because nodes also start without. Nothing at first boot is a 32-bit program.
 function Optimize-Assembly {
     [CmdletBinding()]
     param([int]$TimeoutSeconds)
-    $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    foreach ($folder in 'Framework64', 'Framework') {
-        $ngen = [System.IO.Path]::Combine($env:SystemRoot, "Microsoft.NET\$folder\v4.0.30319\ngen.exe")
-        $left = [int][System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)
-        try {
-            $done = Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -GoodExitCode @() -TimeoutSeconds $left
-            $line = "$ngen executeQueuedItems ended with $($done.ExitCode)"
-        }
-        catch { $line = "$ngen executeQueuedItems failed: $($_.Exception.Message)" }
-        [System.Console]::Out.WriteLine($line)
+    $ngen = [System.IO.Path]::Combine($env:SystemRoot, 'Microsoft.NET\Framework64\v4.0.30319\ngen.exe')
+    try {
+        $done = Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems', '/nologo', '/silent' -GoodExitCode @() -TimeoutSeconds $TimeoutSeconds
+        $line = "$ngen executeQueuedItems ended with $($done.ExitCode)"
     }
+    catch { $line = "$ngen executeQueuedItems failed: $($_.Exception.Message)" }
+    [System.Console]::Out.WriteLine($line)
 }
 
 # Seals the image. $Assert holds the cloud's own checks before, $Generalise its own sysprep, and $Finish its own checks after it and the removal of what its agents left.
@@ -234,7 +242,7 @@ function Invoke-Seal {
     & $Assert
     # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot.
     if ((Get-ImageState) -ne $script:Generalised) {
-        Optimize-Assembly -TimeoutSeconds 900
+        Optimize-Assembly -TimeoutSeconds 600
         # Before sysprep, which stores that answer file in the same place.
         Clear-Path -Path @(Get-AnswerFile)
         Clear-SysprepCall

@@ -34,6 +34,9 @@ NEEDS_RESTART = (
 MAY_RESTART = "$Session.MayRestart = [bool]$phases[$index].restart"
 OLDER_TLS = "[int]$script:Protocol -ne 0"
 ADD_TLS = "[System.Net.ServicePointManager]::SecurityProtocol = $script:Protocol -bor"
+NEW_REASONS = "$reasons = New-Object -TypeName 'System.Collections.Generic.List[string]'"
+TAKE_REASONS = "& $part | ForEach-Object -Process { $null = $reasons.Add($_) }"
+TAKE_ERROR = "$null = $reasons.AddRange([string[]]@($_.Exception.Message, $_.ScriptStackTrace))"
 NEW_FOLDER = "$null = New-Item -ItemType Directory -Path $root"
 HOLD = '$held = New-Object -TypeName System.Threading.Mutex -ArgumentList $false, "Global\\$name"'
 NO = "{ return $false }"

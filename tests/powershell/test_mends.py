@@ -209,18 +209,16 @@ MENDS = (
         "R2-what-stays-after-first-boot-is-told",
         FIRST_BOOT,
         (
-            tried("$reasons = @(& $part)", catch="$reasons = @($_.Exception.Message, $_.ScriptStackTrace)"),
-            in_order("\n    try { $reasons = @(& $part) }", "foreach ($reason in $reasons) {"),
+            tried(w.TAKE_REASONS, catch=w.TAKE_ERROR),
+            in_order(w.NEW_REASONS, f"\n    try {{ {w.TAKE_REASONS} }}", "foreach ($reason in $reasons) {"),
             in_order("$code = 1", '[System.Console]::Out.WriteLine("failed: $reason")'),
             in_order("$code = 0", "foreach ($part in", "exit $code"),
         ),
         (
             ("        $code = 1\n", ""),
             ("exit $code", "exit 0"),
-            (
-                "try { $reasons = @(& $part) }\n    catch { $reasons = @($_.Exception.Message, $_.ScriptStackTrace) }",
-                "$reasons = @(& $part)",
-            ),
+            (w.TAKE_REASONS, "$reasons = @(& $part)"),
+            (f"try {{ {w.TAKE_REASONS} }}\n    catch {{ {w.TAKE_ERROR} }}", w.TAKE_REASONS),
         ),
     ),
     Mend(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.powershell.mend import Mend, find_faults, find_unseen
+from tests.powershell.mend_words import IS_LINK
 from tests.powershell.standing import in_order, only_where, tried
 from tests.unit.test_docs_faults import REALITY, rows
 
 ROTATE = "ansible-win/roles/kubernetes/files/rotate-logs.ps1"
 SEAL = "packer/guest/seal.psm1"
+COMMON = "packer/guest/common.psm1"
 TASK = "packer/guest/kinds/task.ps1"
 SHARED = "-ArgumentList $Path, 'Open', 'ReadWrite', 'ReadWrite'"
 COPY = "$Log.CopyTo($copy)"
@@ -29,6 +31,11 @@ END_ONLY = "$null = $log.Seek([System.Math]::Max([long]0, $log.Length - 2 * $Siz
 SHIFT = '[System.IO.File]::Move("$Path.$($number - 1)", "$Path.$number")'
 DELETE_OLDEST = '[System.IO.File]::Delete("$Path.$free")'
 NAME_COPY = '[System.IO.File]::Move("${Path}.new", "$Path.1")'
+STAYS = '[System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)")'
+LOG_STAYS = '[System.Console]::Out.WriteLine("$file stays in the image: $(Get-Cause -ErrorRecord $_)")'
+LOGS_STAY = '[System.Console]::Out.WriteLine("the logs in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")'
+TIME_LEFT = "$left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)"
+DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
 COMPILE = "Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems'"
 COMPILE_FAILED = '$line = "$ngen executeQueuedItems failed: $($_.Exception.Message)"'
 
@@ -116,13 +123,51 @@ MENDS = (
         SEAL,
         (
             tried(COMPILE, within="Optimize-Assembly", catch=COMPILE_FAILED),
-            in_order("$left = [int]", "[System.Console]::Out.WriteLine($line)", within="Optimize-Assembly"),
-            in_order("Optimize-Assembly -TimeoutSeconds 900", "& $Generalise", within="Invoke-Seal"),
+            in_order("    try {", "[System.Console]::Out.WriteLine($line)", within="Optimize-Assembly"),
+            in_order("Optimize-Assembly -TimeoutSeconds 600", "& $Generalise", within="Invoke-Seal"),
         ),
         (
             (f"catch {{ {COMPILE_FAILED} }}", "catch { throw }"),
-            ("        [System.Console]::Out.WriteLine($line)\n", ""),
-            ("        Optimize-Assembly -TimeoutSeconds 900\n", ""),
+            ("    [System.Console]::Out.WriteLine($line)\n", ""),
+            ("        Optimize-Assembly -TimeoutSeconds 600\n", ""),
+        ),
+    ),
+    Mend(
+        "G4-what-cannot-be-deleted-fails-no-seal",
+        SEAL,
+        (
+            tried("Clear-Tree -Path $folder -TimeoutSeconds $left", within="Clear-AgentFolder", catch=STAYS),
+            in_order("$clock = ", TIME_LEFT, "Clear-Tree -Path $folder", within="Clear-AgentFolder"),
+            only_where("$running.Count -gt 0", "\n            continue", within="Clear-AgentFolder"),
+            tried("$entries = @(Get-TreeEntry", within="Clear-AgentLog", catch=LOGS_STAY),
+            tried("Clear-Path -Path $file", within="Clear-AgentLog", catch=LOG_STAYS),
+        ),
+        (
+            (f"catch {{ {STAYS} }}", "catch { throw }"),
+            (f"        {TIME_LEFT}\n", ""),
+            ("            continue\n        }\n        # The time", "        }\n        # The time"),
+            (f"        {LOGS_STAY}\n", "        throw\n"),
+            (f"catch {{ {LOG_STAYS} }}", "catch { throw }"),
+        ),
+    ),
+    Mend(
+        "G4-nothing-behind-a-link-is-touched",
+        COMMON,
+        (
+            in_order(f"if ({IS_LINK}) {{ return }}", "{ Get-TreeEntry -Path $entry }", within="Get-TreeEntry"),
+            in_order("foreach ($entry in @(Get-TreeEntry -Path $Path)) {", DELETE_TREE, within="Clear-Tree"),
+            tried(DELETE_TREE, within="Clear-Tree", catch="-gt $TimeoutSeconds) { throw }"),
+        ),
+        (
+            (f"if ({IS_LINK}) {{ return }}", f"if ({IS_LINK}) {{ $Path }}"),
+            (
+                "in @(Get-TreeEntry -Path $Path))",
+                "in [System.IO.Directory]::GetFileSystemEntries($Path, '*', 'AllDirectories'))",
+            ),
+            (
+                "-gt $TimeoutSeconds) { throw }\n            Start-Sleep -Milliseconds 250",
+                "-gt 30) { throw }\n            Start-Sleep -Milliseconds 250",
+            ),
         ),
     ),
 )

@@ -13,13 +13,13 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.restricted_address import restrict_address
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from imagegen.contents import Contents
     from imagegen.rehearsal.boot.model import Process, Program
     from imagegen.rehearsal.machine.windows import Machine
 
-    Part = Callable[[Machine, str], list[str]]
+    Part = Callable[[Machine, str], Iterable[str]]
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 BUILDER_PORT = "5986"
@@ -38,7 +38,8 @@ def run_first_boot(process: Process) -> Ended:
     reasons: list[str] = []
     for part in PARTS.values():
         try:
-            reasons += part(process.machine, folder)
+            # One by one: what a part did before it failed is told too.
+            reasons.extend(part(process.machine, folder))
         except RefusedByWindows as refusal:
             reasons.append(str(refusal))
     return Ended(int(bool(reasons)), "".join(f"failed: {reason}\r\n" for reason in reasons))

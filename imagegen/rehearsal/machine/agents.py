@@ -36,8 +36,8 @@ class Agents:
     service runs stays."""
     logs: str = ""
     """The folder with their logs, which sealing deletes, except open ones."""
-    open_logs: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """The service that has a log open, by the log."""
+    open_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The service that has a file open, by the file."""
     answers: AnswerFile | None = None
     """The contents of the answer file, if the cloud's programs bring it."""
     administrator: str = "Administrator"

@@ -14,7 +14,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.report import REPORT
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.stock import (
-    COMPILERS,
+    COMPILER,
     GENERALISED_BEFORE,
     IMAGE_STATE,
     LISTENERS,
@@ -62,13 +62,13 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
         agents.check(machine)
         # After a try that failed later, the machine is generalised already.
         if machine.registry.text(IMAGE_STATE, "ImageState") != SEALED:
-            lines += _compile_assemblies(machine)
+            lines.append(_compile_assemblies(machine))
             _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
             _clear_sysprep_calls(machine)
             if agents.reset is not None:
                 agents.reset(machine)
             _sysprep(machine, agents.answer_file)
-        _clear_agents(machine, agents)
+        lines += _clear_agents(machine, agents)
         _delete(machine, list(_leftovers(machine)))
         _clear_listeners(machine)
     except RefusedByWindows as refusal:
@@ -91,15 +91,12 @@ def _check_ready(machine: Machine) -> None:
         raise RefusedByWindows("service cloudbase-init is running, not Stopped")
 
 
-def _compile_assemblies(machine: Machine) -> Iterator[str]:
-    """Compile what is queued. The line of the log for each compiler; a failure is only such a line."""
-    for name, compiler in COMPILERS.items():
-        ended = "ended with 0"
-        if machine.files.is_file(compiler):
-            machine.uncompiled.discard(name)
-        else:
-            ended = "failed: cannot find the file"
-        yield f"{compiler} executeQueuedItems {ended}"
+def _compile_assemblies(machine: Machine) -> str:
+    """Compile what is queued. The line of the log; a failure is only such a line."""
+    if not machine.files.is_file(COMPILER):
+        return f"{COMPILER} executeQueuedItems failed: cannot find the file"
+    machine.assemblies_queued = False
+    return f"{COMPILER} executeQueuedItems ended with 0"
 
 
 def _clear_sysprep_calls(machine: Machine) -> None:
@@ -125,18 +122,36 @@ def _sysprep(machine: Machine, answer_file: str) -> None:
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
 
 
-def _clear_agents(machine: Machine, agents: Agents) -> None:
-    """Delete what the cloud's agents left, but no folder from which a service runs, and no log that one has open."""
+def _clear_agents(machine: Machine, agents: Agents) -> Iterator[str]:
+    """Delete what the cloud's agents left, but no folder from which a service runs, and no file that one has open.
+    A line of the log for each that stays."""
     for above, pattern in agents.left_folders:
         above = above.rstrip("\\")
         names = machine.files.names(above) if machine.files.is_folder(above) else []
         for folder in (f"{above}\\{name}" for name in names if fnmatch.fnmatchcase(name.lower(), pattern.lower())):
             running = [file for file in machine.services.programs_in_use() if file.startswith(fold(folder) + "\\")]
-            if machine.files.is_folder(folder) and not running:
-                _delete(machine, [folder])
+            if machine.files.is_folder(folder) and running:
+                yield f"{folder} stays in the image, because {running[0]} runs"
+            elif machine.files.is_folder(folder):
+                yield from _clear_agent_folder(machine, agents, folder)
     for file in list(machine.files.below(agents.logs)) if agents.logs else []:
-        if not machine.services.is_running(agents.open_logs.get(file, "")):
+        if _is_open(machine, agents, file):
+            yield f"{file} stays in the image: another process has it open"
+        else:
             _delete(machine, [file])
+
+
+def _clear_agent_folder(machine: Machine, agents: Agents, folder: str) -> Iterator[str]:
+    """Windows deletes what it can of a folder."""
+    files = list(machine.files.below(folder))
+    stay = [file for file in files if _is_open(machine, agents, file)]
+    _delete(machine, [file for file in files if file not in stay] if stay else [folder])
+    if stay:
+        yield f"{folder} stays in the image, at least in part: another process has {stay[0]} open"
+
+
+def _is_open(machine: Machine, agents: Agents, file: str) -> bool:
+    return machine.services.is_running(agents.open_files.get(file, ""))
 
 
 def _leftovers(machine: Machine) -> Iterator[str]:

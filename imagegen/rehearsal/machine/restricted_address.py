@@ -11,23 +11,24 @@ from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from imagegen.rehearsal.machine.windows import Machine
 
 FILE = SETUP_SCRIPTS + r"\restricted-address.json"
 
 
-def restrict_address(machine: Machine) -> list[str]:
-    """Make the group and the rule of the file, if there is one. Return a reason for each account that was not added."""
+def restrict_address(machine: Machine) -> Iterator[str]:
+    """Make the group and the rule of the file, if there is one. A reason for each account that was not added."""
     if not machine.files.is_file(FILE):
-        return []
+        return
     wanted = json.loads(machine.files.read(FILE))
     accounts, name = machine.accounts, wanted["group"]
     group = accounts.group(name) or accounts.add_group(name)
-    reasons = []
     for member in wanted["members"]:
         user = accounts.user(member)
         if user is None:
-            reasons.append(f"account {member} could not be added to group {name}: it does not exist")
+            yield f"account {member} could not be added to group {name}: it does not exist"
         elif user.number not in group.members:
             accounts.add_member(name, member)
     if not machine.services.is_running("mpssvc"):
@@ -46,4 +47,3 @@ def restrict_address(machine: Machine) -> list[str]:
             local_user=f"O:LSD:(D;;CC;;;{SYSTEM})(D;;CC;;;{group.sid})(A;;CC;;;{EVERYONE})",
         )
     )
-    return reasons

@@ -89,8 +89,8 @@ FOLDERS = (
     r"C:\Users",
 )
 DEFENDER = r"C:\Program Files\Windows Defender\MsMpEng.exe"
-# The .NET compiler of each framework. Updates and features queue assemblies for it.
-COMPILERS = {name: rf"C:\Windows\Microsoft.NET\{name}\v4.0.30319\ngen.exe" for name in ("Framework64", "Framework")}
+# The compiler of .NET for 64-bit programs. Updates and features queue assemblies for it.
+COMPILER = r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\ngen.exe"
 HOSTED = r"%SystemRoot%\System32\svchost.exe -k netsvcs -p"
 SERVICES: tuple[StockService, ...] = (
     ("Tcpip", "TCP/IP Protocol Driver", r"System32\drivers\tcpip.sys", BOOT, ()),
@@ -131,14 +131,14 @@ def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
     machine.accounts.rename_user("Administrator", agents.administrator)
     machine.set_host_name("WIN-0A1B2C3D4E5")
-    machine.uncompiled.update(COMPILERS)
+    machine.assemblies_queued = True
     machine.restart()
     return machine
 
 
 def _fill_disk(machine: Machine, agents: Agents) -> None:
     files = machine.files
-    programs = [f"{SYSTEM32}\\{tool}" for tool in TOOLS] + [DEFENDER, *COMPILERS.values(), *agents.files]
+    programs = [f"{SYSTEM32}\\{tool}" for tool in TOOLS] + [DEFENDER, COMPILER, *agents.files]
     for folder in (*FOLDERS, *agents.folders, *(program.rpartition("\\")[0] for program in programs)):
         files.make_folder(folder)
     for program in programs:

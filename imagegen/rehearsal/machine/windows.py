@@ -45,8 +45,8 @@ class Machine:
         self.certificates: set[str] = set()
         r"""The thumbprints in Cert:\LocalMachine\My."""
         self.defender = Defender(self.services)
-        self.uncompiled: set[str] = set()
-        """The .NET frameworks with assemblies that Windows has queued to compile in its idle time."""
+        self.assemblies_queued = False
+        """Windows has queued assemblies of .NET to compile in its idle time."""
         self.installer = Installer(self.files, self.registry, self.services, self.accounts)
         self.mtu: dict[str, int] = {}
         """The network adapters whose MTU was set."""

@@ -254,6 +254,14 @@ def test_the_clouds_address_is_restricted_at_first_boot(azure: Machine, shell: S
     assert log == b"failed: account packer could not be added to group Address: it does not exist\r\n"
 
 
+def test_what_a_part_did_before_it_failed_is_told(azure: Machine, shell: Shell) -> None:
+    wanted = {"group": "Address", "members": ["nobody"], "rule": "address", "address": "192.0.2.1", "ports": ["80"]}
+    azure.files.write(RESTRICTED_ADDRESS, json.dumps(wanted).encode())
+    azure.services.stop("mpssvc")
+    ended = shell.run(Process(azure, ("powershell.exe", "-File", FIRST_BOOT)))
+    assert [line.split(" ")[-1] for line in ended.output.splitlines()[-2:]] == ["exist", "running"]
+
+
 def test_the_model_has_every_part_of_the_script() -> None:
     text = (FILES / "first-boot.ps1").read_text()
     parts = re.search(r"foreach \(\$part in @\((.+)\)\) \{", text)

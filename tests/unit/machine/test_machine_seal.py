@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +31,7 @@ from imagegen.rehearsal.machine.generalise import (
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
-from imagegen.rehearsal.machine.stock import COMPILERS, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
+from imagegen.rehearsal.machine.stock import COMPILER, IMAGE_STATE, LISTENERS, SYSPREP_STATUS
 from tests.unit.machine.conftest import sha
 
 if TYPE_CHECKING:
@@ -152,27 +154,24 @@ def test_what_sysprep_cannot_call_is_removed(tmp_path: Path, cloud: str) -> None
 def test_the_queued_assemblies_are_compiled(tmp_path: Path, cloud: str) -> None:
     """PowerShell, which starts kubelet, starts faster at first boot."""
     machine = built(tmp_path, cloud)
-    assert machine.uncompiled == {"Framework64", "Framework"}
-    outcome = generalise(machine, cloud=cloud)
-    assert outcome.output.splitlines() == [f"{path} executeQueuedItems ended with 0" for path in COMPILERS.values()]
-    assert machine.uncompiled == set()
+    assert machine.assemblies_queued
+    assert generalise(machine, cloud=cloud).output.splitlines()[0] == f"{COMPILER} executeQueuedItems ended with 0"
+    assert not machine.assemblies_queued
 
 
 def test_a_compiler_that_fails_does_not_fail_the_seal(tmp_path: Path) -> None:
     machine = built(tmp_path, "aws")
-    machine.files.remove(COMPILERS["Framework"])
+    machine.files.remove(COMPILER)
     outcome = generalise(machine, cloud="aws")
-    assert (outcome.exit_code, machine.uncompiled) == (0, {"Framework"})
-    assert f"{COMPILERS['Framework']} executeQueuedItems failed: " in outcome.output
+    assert (outcome.exit_code, machine.assemblies_queued) == (0, True)
+    assert f"{COMPILER} executeQueuedItems failed: " in outcome.output
 
 
-def test_the_script_calls_the_models_compilers() -> None:
+def test_the_script_calls_the_models_compiler() -> None:
     script = (PACKER / "guest" / "seal.psm1").read_text()
-    folders = re.search(r"foreach \(\$folder in '(\w+)', '(\w+)'\)", script)
-    path = re.search(r"Combine\(\$env:SystemRoot, \"(Microsoft\.NET\\.+)\"\)", script)
-    assert folders
+    path = re.search(r"Combine\(\$env:SystemRoot, '(Microsoft\.NET\\.+)'\)", script)
     assert path
-    assert {name: "C:\\Windows\\" + path[1].replace("$folder", name) for name in folders.groups()} == COMPILERS
+    assert rf"C:\Windows\{path[1]}" == COMPILER
     assert "-ArgumentList 'executeQueuedItems'" in script
 
 
@@ -252,9 +251,26 @@ def test_an_extension_that_runs_stays_whole(tmp_path: Path) -> None:
     assert not machine.files.exists(r"C:\Packages")
 
 
+def test_a_file_that_is_open_stays_and_fails_no_seal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows is generalised already: another build would find the same file open."""
+    machine = built(tmp_path, "azure")
+    held = AZURE.leftovers[2]
+    agents = dataclasses.replace(AZURE, open_files={**AZURE.open_files, held: "RdAgent"})
+    module = importlib.import_module("imagegen.rehearsal.machine.generalise")
+    monkeypatch.setattr(module, "guest_agents", lambda _: agents)
+    outcome = generalise(machine, cloud="azure")
+    assert outcome.exit_code == 0
+    assert [path for path in AZURE.leftovers if machine.files.exists(path)] == [held, OPEN_LOG]
+    assert [line.partition(" stays in the image")[0] for line in outcome.output.splitlines()[1:]] == [
+        EXTENSION,
+        r"C:\Packages",
+        OPEN_LOG,
+    ]
+
+
 def test_what_agents_left_is_the_same_in_script_model_and_catalogue() -> None:
     script = (PACKER / "azure" / "generalise.ps1").read_text()
-    folders = re.findall(r"Clear-AgentFolder -Parent '([^']+)' -Name '([^']+)'", script)
+    folders = re.findall(r"Clear-AgentFolder -Parent '([^']+)' -Name '([^']+)' -TimeoutSeconds \d+\n", script)
     assert tuple(folders) == AZURE.left_folders
     assert re.findall(r"Clear-AgentLog -Folder '([^']+)'", script) == [AZURE.logs]
     own = table("machines")["systems_own"]["azure"]["paths"]
@@ -270,7 +286,6 @@ def test_the_script_keeps_what_runs() -> None:
     seal = (PACKER / "guest" / "seal.psm1").read_text()
     body = seal.partition("\nfunction Clear-AgentFolder {")[2].partition("\n}\n")[0]
     assert "$_.StartsWith($folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)" in body
-    assert "if ($running.Count -eq 0) { Clear-Tree -Path $folder }" in body
     logs = seal.partition("\nfunction Clear-AgentLog {")[2].partition("\n}\n")[0]
     assert "try { Clear-Path -Path $file }" in logs
 

@@ -57,7 +57,7 @@ AGENTS: Final = Agents(
     ),
     left_folders=((r"C:\Packages\Plugins", "*"), ("C:\\", "Packages"), ("C:\\", "AzureData")),
     logs=_LOGS,
-    open_logs={rf"{_LOGS}\WaAppAgent.log": "RdAgent"},
+    open_files={rf"{_LOGS}\WaAppAgent.log": "RdAgent"},
     answer_file=_UNATTEND,
     administrator="packer",
     reset=_prepare_account,
