@@ -52,7 +52,7 @@ write_files:
     owner: root:root
     permissions: '0640'
     content: "keeps the folder"
--   path: C:/k/before-join.ps1
+-   path: /run/cluster-api/before-join.ps1
     permissions: '0744'
     content: |
       $ErrorActionPreference = 'Stop'
@@ -65,7 +65,7 @@ write_files:
     content: {_base64(f"key={key}")}
 runcmd:
   - "hostname"
-  - "powershell C:/k/before-join.ps1"
+  - "powershell /run/cluster-api/before-join.ps1"
   - kubeadm join --config {_CONFIG} --v 5 && echo success > /run/cluster-api/bootstrap-success.complete
   - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
 """
