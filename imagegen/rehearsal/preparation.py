@@ -72,4 +72,5 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
         cloud_options=cloud.options(spec.settings, folder),
         user_data=cloud.user_data,
         proxy=config.proxy.https if config.proxy else None,
+        accounts=spec.settings.restricted_address_users,
     )

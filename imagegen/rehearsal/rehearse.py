@@ -22,13 +22,12 @@ from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
-from imagegen.catalog.facts import paths
 from imagegen.console import seconds
 from imagegen.errors import BuildError, ExitCode
 from imagegen.files import scratch_folder, write_file
 from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
-from imagegen.rehearsal.boot.boot import Image, boot_image
+from imagegen.rehearsal.boot.boot import boot_image, describe_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import stand_in
@@ -149,18 +148,8 @@ def _boot(sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: C
     captured = sandbox.captured
     if captured is None:
         raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
-    config = spec.config
-    layout = {**paths(), "kubernetes": config.kubernetes.install_path}
-    image = Image(
-        captured,
-        spec.provider,
-        config.kubernetes.version,
-        config.cloudbase_init.version,
-        layout,
-        config.host_names.netbios_compatible,
-    )
     with console.task(f"starting a node from the image for {spec.target}", None):
-        booted = boot_image(image, runner)
+        booted = boot_image(describe_image(captured, spec), runner)
     log = folder / _BOOT_LOG
     write_file(log, booted.log.encode())
     for line in booted.lines:

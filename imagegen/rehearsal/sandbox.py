@@ -56,6 +56,8 @@ class SandboxSetup:
     """The file of the tree with which the cloud must start its machines."""
     proxy: str | None = None
     """The proxy of the config, the only one that machines can reach."""
+    accounts: Sequence[str] = ()
+    """The accounts that the config expects in its base image."""
 
 
 class Sandbox:
@@ -138,7 +140,9 @@ class Sandbox:
             return None
         disk = self._scratch / f"disk-{identity.address}"
         disk.mkdir()
-        machine = stock_windows(disk, release=self._setup.release, cloud=self._setup.cloud)
+        machine = stock_windows(
+            disk, release=self._setup.release, cloud=self._setup.cloud, accounts=self._setup.accounts
+        )
 
         def run_phase(arguments: Sequence[str], write: Write) -> int:
             return _write_output(run_entry(machine, arguments, self._fetch), write)

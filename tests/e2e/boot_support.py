@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imagegen import pipeline
-from imagegen.catalog.facts import paths
 from imagegen.files import write_tree
 from imagegen.pipeline import prepare_target
 from imagegen.rehearsal import guest
 from imagegen.rehearsal.artifacts import make_artifacts
-from imagegen.rehearsal.boot.boot import Boot, Image, boot_image
+from imagegen.rehearsal.boot.boot import Boot, Image, boot_image, describe_image
 from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.engine import run_entry
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.boot.model import Instance
     from imagegen.rehearsal.boot.user_data import Join, UserData
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.settle.spec import Spec
 
 CLUSTER_DATA = REPOSITORY / "tests" / "data" / "capi-userdata"
 
@@ -43,7 +41,8 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
     config = config or loaded()
     prepared, spec = prepare_target(config, target), config.specs[target]
     artifacts = make_artifacts(prepared.steps)
-    machine = stock_windows(folder, release=spec.config.windows.release, cloud=spec.provider)
+    accounts = spec.settings.restricted_address_users
+    machine = stock_windows(folder, release=spec.config.windows.release, cloud=spec.provider, accounts=accounts)
     tree = pipeline.render_tree(pipeline.decide(prepared, make_test_lock(config, target)))
     with tempfile.TemporaryDirectory() as scratch:
         write_tree(tree, Path(scratch) / "tree")
@@ -62,19 +61,7 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
 def make_image(target: str, folder: Path, config: loading.Loaded | None = None) -> Image:
     """The captured machine of a config, with what `--rehearse` takes from the config."""
     config = config or loaded()
-    return _describe(capture(target, folder, config), config.specs[target])
-
-
-def _describe(machine: Machine, spec: Spec) -> Image:
-    config = spec.config
-    return Image(
-        machine,
-        spec.provider,
-        config.kubernetes.version,
-        config.cloudbase_init.version,
-        {**paths(), "kubernetes": config.kubernetes.install_path},
-        config.host_names.netbios_compatible,
-    )
+    return describe_image(capture(target, folder, config), config.specs[target])
 
 
 def boot_config(config: loading.Loaded, target: str, folder: Path) -> Boot:
@@ -91,7 +78,7 @@ def boot(
 ) -> Boot:
     """Start a node of the shipped config from a captured machine, as `--rehearse` does."""
     spec = loaded().specs[target]
-    found = _describe(image, spec)
+    found = describe_image(image, spec)
     return boot_image(found, Runner(folder, os.environ), make_data, change_instance)
 
 

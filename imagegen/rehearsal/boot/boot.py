@@ -9,6 +9,7 @@ from imagegen.boot import facts
 from imagegen.boot.checks import Verdict, judge
 from imagegen.boot.guarded import list_guarded
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, judge_plugins
+from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -20,7 +21,7 @@ from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.settle.spec import Spec
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
@@ -48,6 +50,22 @@ class Image:
     """The image's folders by name."""
     cuts_host_names: bool = True
     """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
+    accounts: Sequence[str] = ()
+    """The accounts that the config expects on a node. They may log on as they could before."""
+
+
+def describe_image(machine: Machine, spec: Spec) -> Image:
+    """The image that a target's captured machine is."""
+    config = spec.config
+    return Image(
+        machine,
+        spec.provider,
+        config.kubernetes.version,
+        config.cloudbase_init.version,
+        {**paths(), "kubernetes": config.kubernetes.install_path},
+        config.host_names.netbios_compatible,
+        spec.settings.restricted_address_users,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,7 +213,7 @@ class _Observed:
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=tuple(observe.find_leaks(machine, self.user_data.secrets, runs.console, guarded)),
             access=tuple(observe.list_access(machine, guarded)),
-            builder=observe.look_for_builder(machine, self.image.machine),
+            builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
             commands_of_restart=(),
             changed_by_restart=(),
         )

@@ -148,9 +148,10 @@ def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.
                 yield facts.Access(path=path, sid=entry.sid, rights=entry.rights)
 
 
-def look_for_builder(machine: Machine, image: Machine) -> facts.Builder:
-    """What is left of the ways into the machine that `image` was captured from."""
-    before = {user.number: user for user in image.accounts.users}
+def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) -> facts.Builder:
+    """What is left of the ways into the machine that `image` was captured from, without the `expected` accounts."""
+    names = {name.lower() for name in expected}
+    before = {user.number: user for user in image.accounts.users if user.name.lower() not in names}
     rules = [
         rule
         for rule in machine.firewall.rules

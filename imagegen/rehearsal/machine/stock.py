@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import secrets
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.clouds import guest_agents
@@ -18,6 +19,7 @@ from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
 from imagegen.rehearsal.machine.windows import CURRENT_VERSION, ENVIRONMENT, SYSTEM32, Machine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from imagegen.rehearsal.machine.agents import Agents, StockService
@@ -114,10 +116,13 @@ SERVICES: tuple[StockService, ...] = (
 )
 
 
-def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True) -> Machine:
+def stock_windows(
+    root: Path, *, release: str, cloud: str, defender: bool = True, accounts: Iterable[str] = ()
+) -> Machine:
     """A fresh machine, booted once. `release` is a key of RELEASES, `cloud` a provider's name.
 
-    Without `defender` its feature was removed, as hardened base images have it.
+    Without `defender` its feature was removed, as hardened base images have it. `accounts` are those of the base image
+    beside Windows' own.
     """
     features = {**FEATURES, **RELEASE_FEATURES[release], **({} if defender else {"Windows-Defender": "Available"})}
     machine = Machine(root, features=features, needing_restart=NEEDING_RESTART)
@@ -130,6 +135,8 @@ def stock_windows(root: Path, *, release: str, cloud: str, defender: bool = True
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
     machine.accounts.rename_user("Administrator", agents.administrator)
+    for name in accounts:
+        machine.accounts.add_user(name, secrets.token_hex(16), password_expires=False)
     machine.set_host_name("WIN-0A1B2C3D4E5")
     machine.assemblies_queued = True
     machine.restart()

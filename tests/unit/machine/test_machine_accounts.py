@@ -75,6 +75,13 @@ def test_a_copy_has_a_disk_and_a_state_of_its_own(tmp_path: Path) -> None:
     assert machine.services.is_running("Dnscache")
 
 
+def test_a_base_image_has_the_accounts_that_a_config_expects(tmp_path: Path) -> None:
+    machine = stock_windows(tmp_path, release="2022", cloud="azure", accounts=["monitoring", "backup agent"])
+    monitoring, agent = (machine.accounts.need_user(name) for name in ("Monitoring", "backup agent"))
+    assert monitoring.enabled
+    assert not agent.password_expires
+
+
 def test_another_name_is_in_force_after_the_next_start(tmp_path: Path) -> None:
     machine = stock_windows(tmp_path, release="2022", cloud="aws")
     before = machine.host_name
