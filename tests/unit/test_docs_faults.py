@@ -33,14 +33,18 @@ def source(file: Path) -> str:
 
 
 def is_there(name: str) -> bool:
-    """A test function of that file; a case of it is a file or folder beside it, or stands in its text or its data."""
+    """A test function of that file; a case of it is a file or folder beside it, or stands in its text or its data.
+
+    The text may have only the beginning of its name, to which a test adds the rest: `f"{name}-{target}"`.
+    """
     place, _, test = name.partition("::")
     function, _, case = test.removesuffix("]").partition("[")
     file = REPOSITORY / place
     if not file.is_file() or (function and f"def {function}(" not in source(file)):
         return False
     texts = (source(file), source(REPOSITORY / "tests" / "data" / "key-effects.json"))
-    return not case or any(file.parent.rglob(f"{case}*")) or any(case in text for text in texts)
+    forms = [case, *(f'"{case[: dash.start()]}{end}' for dash in re.finditer("-", case) for end in ("-{", '"'))]
+    return not case or any(file.parent.rglob(f"{case}*")) or any(form in text for form in forms for text in texts)
 
 
 def test_every_fault_has_a_row_with_tests() -> None:
