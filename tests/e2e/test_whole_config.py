@@ -92,11 +92,18 @@ _PLAYED = {
         # A security group for the occasion, in the operator's own network, that admits few.
         "targets.aws.network.security_group_ids=[]",
         "targets.aws.network.allowed_cidrs=[10.20.7.16/28]",
+        # A node that comes up has its cloud's metadata.
+        "cloudbase_init.metadata_services.aws=[cloudbaseinit.metadata.services.ec2service.EC2Service]",
     ),
     "azure": (
         "targets.azure.auth={}",
         # From inside of the operator's own network.
         "targets.azure.network.public_address=false",
+        # A node that comes up has its cloud's name for it.
+        "cloudbase_init.plugins.azure=[cloudbaseinit.plugins.windows.createuser.CreateUserPlugin, "
+        "cloudbaseinit.plugins.windows.ntpclient.NTPClientPlugin, cloudbaseinit.plugins.common.mtu.MTUPlugin, "
+        "cloudbaseinit.plugins.common.sethostname.SetHostNamePlugin, "
+        "cloudbaseinit.plugins.common.userdata.UserDataPlugin]",
     ),
 }
 
@@ -150,6 +157,7 @@ def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) ->
     }
     assert [image["region"] for image in published["images"]] == _PLACES[target]
     assert published["version"].startswith(_VERSIONS[target])
+    assert manifest["notes"]["rehearsal"]["boot"]["cloudbase_init"] == "1.1.7"
     assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished", "finished"]
     facts = {each["id"]: each["facts"] for each in manifest["report"]["resources"]}
     assert {name: facts[name] for name in _FOUND} == _FOUND
