@@ -92,7 +92,8 @@ _PLAYED = {
         # A security group for the occasion, in the operator's own network, that admits few.
         "targets.aws.network.security_group_ids=[]",
         "targets.aws.network.allowed_cidrs=[10.20.7.16/28]",
-        # A node that comes up has its cloud's metadata.
+        # A node that comes up has its cloud's metadata, which cloudbase-init reads without a token.
+        "targets.aws.require_imds_tokens=false",
         "cloudbase_init.metadata_services.aws=[cloudbaseinit.metadata.services.ec2service.EC2Service]",
     ),
     "azure": (
