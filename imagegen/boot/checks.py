@@ -224,6 +224,8 @@ def _second_boot(facts: NodeFacts) -> Iterator[Finding]:
         yield _say(f"a second boot ran {_some(facts.commands_of_restart)}")
     if facts.changed_by_restart:
         yield _say(f"a second boot changed {_some(facts.changed_by_restart)}")
+    if facts.user_data_of_restart and not facts.commands_of_restart:
+        yield _say("a second boot ran the user data again")
 
 
 def _open_folders(guarded: tuple[Guarded, ...]) -> Callable[[NodeFacts], Iterator[Finding]]:

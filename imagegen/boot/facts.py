@@ -16,11 +16,12 @@ class Finding(Strict):
 
 
 class Access(Strict):
-    """A right on a file or folder that somebody other than SYSTEM and the administrators has."""
+    """An entry that gives somebody rights on a file or folder, also an inherited one."""
 
     path: str
     sid: str
     rights: str
+    """Windows' own word for all of them: `Read`, `ReadAndExecute`, `Write`, `Modify`, `FullControl` or another one."""
 
 
 class Setup(Strict):
@@ -129,7 +130,7 @@ class NodeFacts(Strict):
     join: Join
     kubelet: Kubelet
     nodes: tuple[str, ...]
-    """The names of the nodes that registered with the cluster."""
+    """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
@@ -137,7 +138,9 @@ class NodeFacts(Strict):
     access: tuple[Access, ...]
     """The rights on the guarded folders, and on everything in them."""
     builder: Builder
+    user_data_of_restart: bool
+    """Whether cloudbase-init ran the user data at the second boot."""
     commands_of_restart: tuple[str, ...]
-    """The commands of the user data that the second boot ran."""
+    """The commands of the user data that the second boot ran, as far as they are known."""
     changed_by_restart: tuple[str, ...]
     """What the second boot changed that it must not change."""

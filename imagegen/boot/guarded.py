@@ -1,6 +1,7 @@
 """The folders of a node that are closed, and the rights in them that an image gives on purpose."""
 
 import dataclasses
+import ntpath
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -12,6 +13,16 @@ _NONE: Final = frozenset[str]()
 _TOKENS: Final = "B9"
 _CONTAINERD_LOG: Final = "N2"
 _DEBUG: Final = "B7"
+# SYSTEM, the administrators, the service of Windows that installs updates, and CREATOR OWNER. The last one stands for
+# whoever makes a file, and in a closed folder only the others of this list can.
+_TRUSTED: Final = frozenset(
+    {
+        "S-1-5-18",
+        "S-1-5-32-544",
+        "S-1-5-80-956008885-3418522649-1831038044-1853292631-2271478464",
+        "S-1-3-0",
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,9 +34,12 @@ class Guarded:
     rights: frozenset[str]
     row: str = ""
     """The row of docs/reality.md that says why."""
+    only_inside: bool = False
+    """Whether the folder itself may be open: others then see the names in it."""
 
     def contains(self, path: str) -> bool:
-        return f"{path.lower()}\\".startswith(f"{self.path.lower()}\\")
+        here, folder = path.lower(), self.path.lower()
+        return here.startswith(f"{folder}\\") or (here == folder and not self.only_inside)
 
 
 # By the name of the folder in the image's layout, and what is in it. A program that everybody may run is open for
@@ -35,8 +49,6 @@ _LAYOUT: Final = (
     ("kubelet", "", _NONE, ""),
     ("kubelet", r"\pods", _MODIFY, ""),
     ("kubelet_logs", "", _NONE, ""),
-    ("run_kubeadm", "", _NONE, _TOKENS),
-    ("run_cluster_api", "", _NONE, _TOKENS),
     ("kubernetes", "", _NONE, ""),
     ("containerd", "", _READ, ""),
     ("containerd_data", "", _NONE, _CONTAINERD_LOG),
@@ -44,6 +56,8 @@ _LAYOUT: Final = (
     ("cloudbase_init", r"\conf", _NONE, ""),
     ("cloudbase_init", r"\log", _NONE, _DEBUG),
 )
+# User data writes secrets to these, and may make other folders beside them.
+_OF_USER_DATA: Final = ("run_kubeadm", "run_cluster_api")
 # OpenSSH's own folder: everybody may read its configuration and its public keys.
 _SSH: Final = r"C:\ProgramData\ssh"
 _SSH_SECRETS: Final = (
@@ -55,7 +69,12 @@ _ELSEWHERE: Final = (Guarded(_SSH, _READ), *(Guarded(rf"{_SSH}\{name}", _NONE) f
 
 def list_guarded(layout: Mapping[str, str]) -> tuple[Guarded, ...]:
     """The guarded folders of an image with this layout. For a path the longest one that contains it decides."""
-    return (*(Guarded(layout[name] + inside, rights, row) for name, inside, rights, row in _LAYOUT), *_ELSEWHERE)
+    folders = dict.fromkeys(ntpath.dirname(layout[name]) for name in _OF_USER_DATA)
+    return (
+        *(Guarded(layout[name] + inside, rights, row) for name, inside, rights, row in _LAYOUT),
+        *(Guarded(folder, _NONE, _TOKENS, only_inside=True) for folder in folders),
+        *_ELSEWHERE,
+    )
 
 
 def find_guard(guarded: Iterable[Guarded], path: str) -> Guarded | None:
@@ -66,6 +85,6 @@ def find_guard(guarded: Iterable[Guarded], path: str) -> Guarded | None:
 def find_open(guarded: tuple[Guarded, ...], found: Iterable[Access]) -> Iterator[tuple[str, Access]]:
     """The rights that nobody gave on purpose, each with its row of docs/reality.md."""
     for access in found:
-        guard = find_guard(guarded, access.path)
+        guard = None if access.sid in _TRUSTED else find_guard(guarded, access.path)
         if guard is not None and access.rights not in guard.rights:
             yield guard.row, access

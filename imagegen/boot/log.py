@@ -27,11 +27,25 @@ _ABOUT_USER_DATA: Final = (
     (r"Userdata plugin not found for content type: (?P<what>\S+)", "a part of type {what} cannot run", ""),
     (r"Could not process part type", "the cloud-config of the user data could not be read", ""),
     (r"Processing plugin (?P<what>\S+) failed", "{what} of the user data failed", ""),
-    (r"An error occurred during (?:runcmd|user_data) execution", "a script of the user data could not be started", ""),
+    (r"Unknown encoding, assuming plain text", "a file of the user data has an unknown encoding", "B8"),
+    (
+        r"An error occurred during (?:runcmd|user_data|file|part) execution",
+        "a script of the user data could not be started",
+        "",
+    ),
+    (r"Missing name key from user information|Username cannot be empty", "a user of the user data has no name", ""),
+    (r"Group name cannot be empty", "a group of the user data has no name", ""),
+    (r"An error occurred during user '(?P<what>[^']*)' creation", "user {what} could not be created", ""),
+    (r"Cannot add user \"(?P<what>[^\"]*)\" to group", "user {what} could not be added to its groups", ""),
     # These three codes ask for a restart, or for another run at the next start.
     (
-        r"User_data script ended with return code: (?!(?:0|100[123])$)(?P<what>-?\d+)$",
+        r"User_data script ended with return code: (?!(?:0|100[123])\b)(?P<what>-?\d+)",
         "a script of the user data ended with code {what}",
+        "",
+    ),
+    (
+        r"Script \"(?P<path>[^\"]*)\" ended with exit code: (?!(?:0|100[123])\b)(?P<what>-?\d+)",
+        "script {path} ended with code {what}",
         "",
     ),
 )
@@ -41,6 +55,11 @@ def judge_plugins(plugins: Iterable[str], log: str) -> dict[str, PluginEnd]:
     """What each plugin has done. One failure counts, even if the plugin ran again later."""
     ran, failed = ({match["name"] for match in form.finditer(log)} for form in (_RAN, _FAILED))
     return {name: "failed" if name in failed else "done" if name in ran else "not run" for name in plugins}
+
+
+def has_run_user_data(log: str) -> bool:
+    """Whether the plugin of user data ran in this part of the log."""
+    return any(match["name"] == USER_DATA for match in _RAN.finditer(log))
 
 
 def has_metadata(log: str) -> bool:
@@ -69,6 +88,6 @@ def _find(table: Iterable[tuple[str, str, str]], log: str) -> tuple[Finding, ...
     found = [
         Finding(text=meaning.format(**match.groupdict()), row=row)
         for form, meaning, row in table
-        for match in re.finditer(form, log, re.MULTILINE)
+        for match in re.finditer(form, log)
     ]
     return tuple(dict.fromkeys(found))

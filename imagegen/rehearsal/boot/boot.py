@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen.boot import facts
 from imagegen.boot.checks import Verdict, judge
 from imagegen.boot.guarded import list_guarded
-from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, judge_plugins
+from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
@@ -156,7 +156,7 @@ def _boot(
             found = found.model_copy(update=_start_again(observed))
         unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in link.unknown)
         strange = [*node.runs.unknown, *link.journal.faults, *unknown]
-    log = observe.read_text(machine, observe.read_settings(machine, CLOUDBASE_INIT).log)
+    log = observed.read_log()
     # What was interrupted proves nothing of what comes after it.
     verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
     return Boot(
@@ -164,17 +164,22 @@ def _boot(
     )
 
 
-def _start_again(observed: _Observed) -> dict[str, tuple[str, ...]]:
+def _start_again(observed: _Observed) -> dict[str, tuple[str, ...] | bool]:
     """Start the machine again. Returns the facts about that."""
     node, kubelet, had_kubelet = observed.node, observed.kubelet, observed.kubelet.is_running
     before, commands, restarts = observed.snapshot(), len(node.runs.commands), node.runs.restarts_forever
+    logged = len(observed.read_log())
     node.start_again()
     came_back = node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
     changed = before.changes(observed.snapshot())
     changed += ["that kubelet runs"] if had_kubelet and not came_back else []
     changed += ["that cloudbase-init ends"] if node.runs.restarts_forever and not restarts else []
     ran = tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:]))
-    return {"commands_of_restart": ran, "changed_by_restart": tuple(changed)}
+    return {
+        "user_data_of_restart": has_run_user_data(observed.read_log()[logged:]),
+        "commands_of_restart": ran,
+        "changed_by_restart": tuple(changed),
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -214,6 +219,7 @@ class _Observed:
             leaks=tuple(observe.find_leaks(machine, self.user_data.secrets, runs.console, guarded)),
             access=tuple(observe.list_access(machine, guarded)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
+            user_data_of_restart=False,
             commands_of_restart=(),
             changed_by_restart=(),
         )
@@ -234,14 +240,19 @@ class _Observed:
             first_boot=observe.read_first_boot_log(self.node.machine),
         )
 
+    def read_log(self) -> str:
+        """The log of cloudbase-init, of all its starts."""
+        return observe.read_text(self.node.machine, observe.read_settings(self.node.machine, CLOUDBASE_INIT).log)
+
     def snapshot(self) -> observe.Snapshot:
         nodes = {f"node {name}": str(sorted(node.labels.items())) for name, node in self.cluster.nodes.items()}
-        return observe.take_snapshot(self.node.machine, CLOUDBASE_INIT, nodes)
+        folders = [self.image.layout[name] for name in ("etc_kubernetes", "kubelet")]
+        return observe.take_snapshot(self.node.machine, CLOUDBASE_INIT, nodes, folders)
 
     def _cloudbase_init(self) -> facts.CloudbaseInit:
         machine, runs = self.node.machine, self.node.runs
         settings = observe.read_settings(machine, CLOUDBASE_INIT)
-        log = observe.read_text(machine, settings.log)
+        log = self.read_log()
         return facts.CloudbaseInit(
             version=runs.version,
             started_early=runs.started_early,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import configparser
 import contextlib
 import dataclasses
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
 from imagegen.boot.guarded import find_guard
-from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, SYSTEM, USERS, effective
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, effective
 from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.accounts import User
     from imagegen.rehearsal.machine.windows import Machine
 
-# Windows gives rights in a new file or folder to the one who made it, which for SYSTEM is itself.
-_CREATOR_OWNER: Final = "S-1-3-0"
-_OWNERS: Final = frozenset({SYSTEM, ADMINISTRATORS, _CREATOR_OWNER})
-# The SIDs in a process of a container, whose account is in Users only.
-_CONTAINER: Final = frozenset({USERS, EVERYONE})
+# The SIDs in a process of a container. Its administrator counts as one of the node.
+_CONTAINERS: Final = (
+    ("a container", frozenset({USERS, EVERYONE})),
+    ("a container's administrator", frozenset({ADMINISTRATORS, USERS, EVERYONE})),
+)
 _REPORTS: Final = ("metadata_report_provisioning_started", "metadata_report_provisioning_completed")
 # What cloudbase-init reads as true.
 _ON: Final = ("true", "1", "on", "yes")
@@ -39,6 +40,9 @@ _SETUP_LOG: Final = rf"{SETUP_SCRIPTS}\first-boot.log"
 # Folders and files with logs, also rotated ones.
 _LOG: Final = re.compile(r"(?i)\\logs?\\|\.log(\.[^\\]*)?$")
 _USER_DATA_FOLDER: Final = r"C:\run"
+_FOLDERS_OF_KEYS: Final = (r"C:\Users", r"C:\ProgramData\ssh")
+# The SSH keys of accounts, and of administrators.
+_KEYS: Final = re.compile(r"(?i)\\\.?ssh\\")
 _GZIP: Final = b"\x1f\x8b"
 _TEMPLATE: Final = re.compile(rb"\{\{.*?\}\}")
 # The key `name` of a mapping: items of the lists in user data have names of other things.
@@ -116,8 +120,7 @@ def find_leaks(
     machine: Machine, secrets: Iterable[str], consoles: Mapping[str, bytes], closed: Sequence[Guarded]
 ) -> list[str]:
     """The files and consoles with a secret of the user data, but for those in folders that nobody else can read."""
-    # Windows PowerShell writes UTF-16 where nobody says otherwise.
-    marks = [secret.encode(encoding) for secret in secrets for encoding in ("utf-8", "utf-16-le")]
+    marks = [mark for secret in secrets for mark in _spellings(secret)]
 
     def may_hold_it(path: str) -> bool:
         guard = find_guard(closed, path)
@@ -128,23 +131,36 @@ def find_leaks(
     return leaking + [f"the console on {port}" for port, said in consoles.items() if any(one in said for one in marks)]
 
 
+def _spellings(secret: str) -> Iterator[bytes]:
+    """The bytes by which a secret is known in a file."""
+    plain = secret.encode()
+    # Windows PowerShell writes UTF-16 where nobody says otherwise.
+    yield from (plain, secret.encode("utf-16-le"))
+    # User data may be base64, in which three bytes become four letters: what comes out depends on the bytes before.
+    # A letter at the edge belongs to what is beside the secret too.
+    for before, edge in ((0, 0), (1, 2), (2, 3)):
+        letters = base64.b64encode(bytes(before) + plain).rstrip(b"=")
+        whole = (before + len(plain)) % 3 == 0
+        yield letters[edge : None if whole else -1]
+
+
 def look_at_address(machine: Machine, restricted: Mapping[str, Sequence[int]], account: str) -> Iterator[facts.Reach]:
     """Whether `account`, in which cloudbase-init runs, and containers can connect to the cloud's own addresses."""
-    users = [("a container", _CONTAINER, False)]
+    users = [(name, sids, False) for name, sids in _CONTAINERS]
     # A service whose account does not exist does not run.
     with contextlib.suppress(RefusedByWindows):
         users.append(("cloudbase-init's account", machine.accounts.token(account), True))
     for address, ports in restricted.items():
-        for port, (name, sids, may) in itertools.product(ports, users):
+        for (name, sids, may), port in itertools.product(users, ports):
             can = not machine.firewall.blocks(sids, address, port)
             yield facts.Reach(account=name, address=address, port=port, may=may, can=can)
 
 
 def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.Access]:
-    """The rights of others on each guarded folder and on everything in it."""
+    """The rights on each guarded folder and on everything in it. What an entry denies nobody else gets by it."""
     for path in dict.fromkeys(path for folder in guarded for path in _everything(machine, folder.path)):
         for entry in effective(machine.files, path).entries:
-            if entry.sid not in _OWNERS and not entry.deny:
+            if not entry.deny:
                 yield facts.Access(path=path, sid=entry.sid, rights=entry.rights)
 
 
@@ -180,8 +196,9 @@ class Snapshot:
         return [name for name in names if self.values.get(name) != later.values.get(name)]
 
 
-def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str]) -> Snapshot:
-    """Accounts, groups, the name and what user data wrote; `extra` is what the caller adds."""
+def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str], folders: Iterable[str]) -> Snapshot:
+    """Accounts, groups, SSH keys, the name, what user data wrote and what is in `folders`; `extra` is what the caller
+    adds."""
     # cloudbase-init gives the account of its service a new password at every start.
     own = (machine.registry.text(machine.services.key(service), "ObjectName") or "").rpartition("\\")[2].lower()
     values = dict(extra) | {"the host name": machine.host_name}
@@ -190,7 +207,8 @@ def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str]) -> S
         values[f"account {user.name}"] = f"{user.number} {user.enabled} {password}"
     for group in machine.accounts.groups:
         values[f"group {group.name}"] = " ".join(map(str, sorted(group.members)))
-    for path in _below(machine, _USER_DATA_FOLDER):
+    keys = [path for folder in _FOLDERS_OF_KEYS for path in _below(machine, folder) if _KEYS.search(path)]
+    for path in (*keys, *(path for folder in (_USER_DATA_FOLDER, *folders) for path in _below(machine, folder))):
         values[path] = machine.files.read(path).hex()
     return Snapshot(values)
 

@@ -1,0 +1,532 @@
+"""The verdict on a node: each case changes one thing about a node that came up, and expects every line that fails."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.boot.checks import CHECKS, Verdict, judge
+from imagegen.boot.facts import Access, Finding, NodeFacts, Reach
+from imagegen.boot.guarded import Guarded
+from tests.conftest import REPOSITORY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LOG = r"C:\cloudbase-init\log\cloudbase-init.log"
+GUARDED = (Guarded(r"C:\closed", frozenset(), "B9"), Guarded(r"C:\open", frozenset({"Read"})))
+USERS = "S-1-5-32-545"
+GOOD = NodeFacts.model_validate(
+    {
+        "setup": {"failure": None, "ran_complete_script": True, "first_boot": ()},
+        "cloud": {"refusal": None, "unanswered": ()},
+        "host_name": "NODE-1",
+        "wanted_host_name": "node-1",
+        "cloudbase_init": {
+            "version": "1.1.8",
+            "started_early": False,
+            "is_done": True,
+            "crash": "",
+            "restarts_forever": False,
+            "has_metadata": True,
+            "services": ("AzureService", "HttpService"),
+            "plugins": {"MTUPlugin": "done", "SetHostNamePlugin": "done", "UserDataPlugin": "done"},
+            "unreported": (),
+            "debug": False,
+            "log": LOG,
+            "complaints": (),
+            "user_data_complaints": (),
+        },
+        "unrendered": (),
+        "scripts_of_agents": (),
+        "join": {"runs": 1, "failure": ""},
+        "kubelet": {
+            "is_running": True,
+            "failure": "",
+            "arguments": ("--v=2", "--node-ip=10.0.0.4", "--cloud-provider=external"),
+            "kubeadm_arguments": ("--cloud-provider=external", "--node-ip=10.0.0.4"),
+        },
+        "nodes": ("node-1",),
+        "wanted_node": "node-1",
+        "reached": (
+            Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
+            Reach(account="cloudbase-init's account", address="192.0.2.1", port=80, may=True, can=True),
+        ),
+        "leaks": (),
+        "access": (
+            Access(path=r"C:\closed", sid="S-1-5-18", rights="FullControl"),
+            Access(path=r"C:\open", sid=USERS, rights="Read"),
+        ),
+        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": ()},
+        "user_data_of_restart": False,
+        "commands_of_restart": (),
+        "changed_by_restart": (),
+    }
+)
+FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
+
+
+def change(facts: NodeFacts, changes: Mapping[str, object]) -> NodeFacts:
+    """The facts with other values: `join.runs` is a field of `join`."""
+    found = facts.model_dump(round_trip=True)
+    for path, value in changes.items():
+        *above, last = path.split(".")
+        holder = found
+        for name in above:
+            holder = holder[name]
+        assert last in holder, path
+        holder[last] = value
+    return NodeFacts.model_validate(found)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What is changed, and the lines of the checks that fail."""
+
+    name: str
+    changes: Mapping[str, object]
+    lines: tuple[str, ...]
+
+
+def plugins(**ends: str) -> dict[str, object]:
+    return {
+        "cloudbase_init.plugins": {"MTUPlugin": "done", "SetHostNamePlugin": "done", "UserDataPlugin": "done"} | ends
+    }
+
+
+def access(*found: tuple[str, str, str]) -> dict[str, object]:
+    return {"access": tuple(Access(path=path, sid=sid, rights=rights) for path, sid, rights in found)}
+
+
+def reach(*, may: bool, can: bool) -> dict[str, object]:
+    return {"reached": (Reach(account="a container", address="192.0.2.1", port=8080, may=may, can=can),)}
+
+
+# In the order of the checks, and of their branches.
+CASES = (
+    Case("setup ended early", {"setup.failure": FAILED_SETUP}, ("setup: the answer file is invalid (B12)",)),
+    Case(
+        "setup ended early, and so nothing else is judged",
+        {"setup.failure": FAILED_SETUP, "nodes": (), "leaks": (LOG,), "setup.ran_complete_script": False},
+        ("setup: the answer file is invalid (B12)",),
+    ),
+    Case(
+        "no SetupComplete.cmd",
+        {"setup.ran_complete_script": False, "setup.first_boot": None},
+        (
+            "setup: the image has no SetupComplete.cmd, so Windows Setup starts neither first-boot.ps1 nor "
+            "cloudbase-init",
+        ),
+    ),
+    Case(
+        "no log of first-boot.ps1",
+        {"setup.first_boot": None},
+        ("setup: SetupComplete.cmd did not start first-boot.ps1",),
+    ),
+    Case(
+        "first-boot.ps1 failed in three parts",
+        {"setup.first_boot": ("one", "two", "three")},
+        ("setup: first-boot.ps1 could not do everything: one, two, three",),
+    ),
+    Case(
+        "first-boot.ps1 failed in five parts",
+        {"setup.first_boot": ("one", "two", "three", "four", "five")},
+        ("setup: first-boot.ps1 could not do everything: one, two, three and 2 more",),
+    ),
+    Case(
+        "cloudbase-init did not run",
+        {"cloudbase_init.version": "", "cloudbase_init.has_metadata": False, "cloudbase_init.started_early": True},
+        (
+            "cloudbase-init: cloudbase-init did not run: nothing started its service",
+            "user-data: no user data ran, because cloudbase-init did not run",
+        ),
+    ),
+    Case(
+        "cloudbase-init could not start",
+        {"cloudbase_init.version": "", "cloudbase_init.crash": "its account does not exist"},
+        (
+            "cloudbase-init: cloudbase-init did not run: its account does not exist",
+            "user-data: no user data ran, because cloudbase-init did not run",
+        ),
+    ),
+    Case(
+        "cloudbase-init started early, and ended",
+        {"cloudbase_init.started_early": True},
+        (
+            "cloudbase-init: cloudbase-init was started before Windows Setup had ended: its service is automatic in "
+            "the image",
+        ),
+    ),
+    Case(
+        "no metadata service answers",
+        {"cloudbase_init.has_metadata": False, "cloudbase_init.crash": "ended", "cloudbase_init.is_done": False},
+        (
+            "cloudbase-init: cloudbase-init found no metadata service that answers. Configured: AzureService, "
+            "HttpService",
+        ),
+    ),
+    Case(
+        "the cloud refuses requests",
+        {
+            "cloudbase_init.has_metadata": False,
+            "cloudbase_init.services": (),
+            "cloud.unanswered": ("a token is required",),
+        },
+        (
+            "cloudbase-init: cloudbase-init found no metadata service that answers. Configured: none. The cloud "
+            "refused its requests: a token is required",
+        ),
+    ),
+    Case(
+        "cloudbase-init crashed",
+        {"cloudbase_init.crash": "KeyError: 'x'", "cloudbase_init.is_done": False},
+        ("cloudbase-init: cloudbase-init did not come to its end: KeyError: 'x'",),
+    ),
+    Case(
+        "cloudbase-init restarts for ever",
+        {"cloudbase_init.restarts_forever": True, "cloudbase_init.is_done": False},
+        ("cloudbase-init: cloudbase-init asks for a restart at every start",),
+    ),
+    Case(
+        "cloudbase-init was stopped",
+        {"cloudbase_init.is_done": False},
+        ("cloudbase-init: cloudbase-init did not come to its end",),
+    ),
+    Case("a plugin failed", plugins(MTUPlugin="failed"), ("cloudbase-init: MTUPlugin failed",)),
+    Case("a plugin did not run", plugins(MTUPlugin="not run"), ("cloudbase-init: MTUPlugin did not run",)),
+    Case(
+        "a plugin of which a complaint says more",
+        {
+            **plugins(MTUPlugin="failed", SetHostNamePlugin="failed"),
+            "cloudbase_init.complaints": (Finding(text="MTUPlugin failed: no DHCP", row="B3"),),
+        },
+        ("cloudbase-init: MTUPlugin failed: no DHCP (B3); SetHostNamePlugin failed",),
+    ),
+    Case(
+        "causes of cloudbase-init are before effects",
+        {
+            "cloudbase_init.started_early": True,
+            "cloudbase_init.complaints": (Finding(text="there is no plugin x.Y"),),
+            "cloudbase_init.is_done": False,
+            **plugins(MTUPlugin="not run"),
+        },
+        (
+            "cloudbase-init: cloudbase-init was started before Windows Setup had ended: its service is automatic in "
+            "the image; there is no plugin x.Y; cloudbase-init did not come to its end; MTUPlugin did not run",
+        ),
+    ),
+    Case(
+        "templates were not rendered",
+        {"unrendered": (r"C:\run\a", r"C:\run\b")},
+        (
+            "user-data: "
+            + "; ".join(
+                rf"a template in C:\run\{name} was not rendered: cloudbase-init renders templates in user data of one "
+                "part only. Write the values out (B2)"
+                for name in "ab"
+            ),
+        ),
+    ),
+    Case(
+        "an agent ran a script too",
+        {"scripts_of_agents": ("powershell",)},
+        (
+            "user-data: the <powershell> script of the user data ran twice: the cloud's own agent runs such a script "
+            "too (B5)",
+        ),
+    ),
+    Case(
+        "the log complains, and the plugin failed for that",
+        {
+            **plugins(UserDataPlugin="failed"),
+            "cloudbase_init.user_data_complaints": (Finding(text="no boothook runs", row="B4"),),
+        },
+        ("user-data: no boothook runs (B4)",),
+    ),
+    Case(
+        "the log complains, and the plugin did not run",
+        {
+            **plugins(UserDataPlugin="not run"),
+            "cloudbase_init.user_data_complaints": (Finding(text="no boothook runs", row="B4"),),
+        },
+        ("user-data: no boothook runs (B4); no user data ran: UserDataPlugin did not run",),
+    ),
+    Case("user data failed", plugins(UserDataPlugin="failed"), ("user-data: UserDataPlugin failed",)),
+    Case(
+        "user data did not run",
+        plugins(UserDataPlugin="not run"),
+        ("user-data: no user data ran: UserDataPlugin did not run",),
+    ),
+    Case(
+        "no plugin for user data",
+        {"cloudbase_init.plugins": {"SetHostNamePlugin": "done"}},
+        ("user-data: no user data ran: the list of plugins has no UserDataPlugin",),
+    ),
+    Case(
+        "the cloud refuses the machine",
+        {"cloud.refusal": "OSProvisioningTimedOut"},
+        ("ready: the cloud says: OSProvisioningTimedOut",),
+    ),
+    Case(
+        "nothing is reported to the cloud",
+        {"cloud.refusal": "OSProvisioningTimedOut", "cloudbase_init.unreported": ("started", "completed")},
+        (
+            "ready: cloudbase-init does not report to the cloud: started and completed must be true (B1); the cloud "
+            "says: OSProvisioningTimedOut",
+        ),
+    ),
+    Case("a cloud that wants no report", {"cloudbase_init.unreported": ("started",)}, ()),
+    Case(
+        "another host name",
+        {"host_name": "WIN-1"},
+        ("host-name: the host name is WIN-1, and the cloud gave node-1",),
+    ),
+    Case(
+        "no plugin for the host name",
+        {"host_name": "WIN-1", "cloudbase_init.plugins": {"UserDataPlugin": "done"}},
+        ("host-name: the list of plugins has no SetHostNamePlugin; the host name is WIN-1, and the cloud gave node-1",),
+    ),
+    Case(
+        "without cloudbase-init its plugins explain nothing",
+        {"host_name": "WIN-1", "cloudbase_init.version": "", "cloudbase_init.plugins": {}},
+        (
+            "cloudbase-init: cloudbase-init did not run: nothing started its service",
+            "user-data: no user data ran, because cloudbase-init did not run",
+            "host-name: the host name is WIN-1, and the cloud gave node-1",
+        ),
+    ),
+    Case("kubeadm did not run", {"join.runs": 0, "join.failure": "old"}, ("join: kubeadm did not run",)),
+    Case("kubeadm failed", {"join.failure": "no such host"}, ("join: kubeadm failed: no such host",)),
+    Case(
+        "kubeadm has no administrator",
+        {"join.failure": "The user name could not be found"},
+        ("join: kubeadm failed: The user name could not be found (B10)",),
+    ),
+    Case(
+        "kubelet ended, and kubeadm waited for it",
+        {"join.failure": "timed out", "kubelet.is_running": False, "kubelet.failure": "unknown flag: --x"},
+        (
+            "join: kubelet ended: unknown flag: --x. kubeadm failed: timed out (N8)",
+            "kubelet: kubelet does not run: unknown flag: --x (N8)",
+        ),
+    ),
+    Case(
+        "kubelet did not start, and kubeadm waited for it",
+        {"join.failure": "timed out", "kubelet.is_running": False},
+        ("join: kubeadm failed: timed out", "kubelet: kubelet does not run"),
+    ),
+    Case(
+        "kubelet ended, and kubeadm had failed before",
+        {
+            "join.failure": "no such host",
+            "kubelet.is_running": False,
+            "kubelet.failure": "no config.yaml",
+            "kubelet.kubeadm_arguments": (),
+        },
+        ("join: kubeadm failed: no such host", "kubelet: kubelet does not run: no config.yaml"),
+    ),
+    Case(
+        "kubeadm failed, and kubelet came up at its second start",
+        {"join.failure": "no such host", "kubelet.failure": "no config.yaml"},
+        ("join: kubeadm failed: no such host",),
+    ),
+    Case(
+        "a kubelet that does not run has no arguments",
+        {"kubelet.is_running": False, "kubelet.arguments": ()},
+        ("kubelet: kubelet does not run",),
+    ),
+    Case(
+        "a feature gate that needs another",
+        {"kubelet.is_running": False, "kubelet.failure": "A depends on features that are disabled: B"},
+        ("kubelet: kubelet does not run: A depends on features that are disabled: B (N7)",),
+    ),
+    Case(
+        "kubelet without one of kubeadm's arguments",
+        {"kubelet.arguments": ("--v=2", "--node-ip=10.0.0.4")},
+        ("kubelet: kubelet runs without the arguments that kubeadm wrote: --cloud-provider=external (N4)",),
+    ),
+    Case(
+        "kubelet without kubeadm's arguments",
+        {"kubelet.arguments": ()},
+        (
+            "kubelet: kubelet runs without the arguments that kubeadm wrote: --cloud-provider=external "
+            "--node-ip=10.0.0.4 (N4)",
+        ),
+    ),
+    Case("no node", {"nodes": ()}, ("node: no node registered with the cluster",)),
+    Case(
+        "another node",
+        {"nodes": ("win-1", "node-1")},
+        ("node: the cluster has node win-1, node-1, expected node-1",),
+    ),
+    Case(
+        "user data before the host name",
+        {"nodes": ("win-1",), "cloudbase_init.plugins": {"UserDataPlugin": "done", "SetHostNamePlugin": "done"}},
+        (
+            "node: the machine joined before it had its name: UserDataPlugin is before SetHostNamePlugin in the list "
+            "of plugins; the cluster has node win-1, expected node-1",
+        ),
+    ),
+    *(
+        Case(
+            f"another node, and {names} is the only plugin",
+            {"nodes": ("win-1",), "cloudbase_init.plugins": {names: "done"}},
+            (*lines, "node: the cluster has node win-1, expected node-1"),
+        )
+        for names, lines in (
+            ("SetHostNamePlugin", ("user-data: no user data ran: the list of plugins has no UserDataPlugin",)),
+            ("UserDataPlugin", ()),
+        )
+    ),
+    Case(
+        "user data before the host name does no harm where the node has the right name",
+        {"cloudbase_init.plugins": {"UserDataPlugin": "done", "SetHostNamePlugin": "done"}},
+        (),
+    ),
+    Case(
+        "a container reaches the cloud's address",
+        reach(may=False, can=True),
+        ("cloud-address: a container can connect to 192.0.2.1, TCP port 8080 (N1)",),
+    ),
+    Case(
+        "who may does not reach the cloud's address",
+        reach(may=True, can=False),
+        ("cloud-address: a container cannot connect to 192.0.2.1, TCP port 8080 (N1)",),
+    ),
+    Case(
+        "a secret in a log",
+        {"leaks": (r"C:\run.log", "the console on COM1")},
+        (r"secrets: a secret of the user data is in C:\run.log, the console on COM1",),
+    ),
+    Case(
+        "a secret in cloudbase-init's log",
+        {"leaks": (LOG.upper(),)},
+        (
+            "secrets: cloudbase-init writes user data that it cannot use into its log (B8); a secret of the user data "
+            rf"is in {LOG.upper()}",
+        ),
+    ),
+    Case(
+        "a secret in cloudbase-init's log with debug",
+        {"leaks": (LOG,), "cloudbase_init.debug": True},
+        (
+            "secrets: cloudbase-init writes user data into its log, because debug is true (B7); a secret of the user "
+            rf"data is in {LOG}",
+        ),
+    ),
+    Case(
+        "debug explains no secret in another file",
+        {"leaks": (r"C:\run.log",), "cloudbase_init.debug": True},
+        (r"secrets: a secret of the user data is in C:\run.log",),
+    ),
+    Case("debug without a secret", {"cloudbase_init.debug": True}, ()),
+    Case(
+        "the builder's access",
+        {
+            "builder.listeners": ("*+HTTPS",),
+            "builder.certificates": ("1", "2", "3", "4"),
+            "builder.rules": ("WinRM",),
+            "builder.accounts": ("packer",),
+        },
+        (
+            "builder: a WinRM listener is left: *+HTTPS; a certificate of the builder is left: 1, 2, 3 and 1 more; "
+            "a firewall rule for WinRM is left: WinRM; an account of the builder that can log on is left: packer (B12)",
+        ),
+    ),
+    *(
+        Case(f"only {what}", {f"builder.{field}": ("one",)}, (f"builder: {what} is left: one{row}",))
+        for field, what, row in (
+            ("listeners", "a WinRM listener", ""),
+            ("certificates", "a certificate of the builder", ""),
+            ("rules", "a firewall rule for WinRM", ""),
+            ("accounts", "an account of the builder that can log on", " (B12)"),
+        )
+    ),
+    Case(
+        "a second join, and what it changed",
+        {"commands_of_restart": ("kubeadm.exe join",), "changed_by_restart": ("account capi",)},
+        ("second-boot: a second boot ran kubeadm.exe join; a second boot changed account capi",),
+    ),
+    Case(
+        "commands are part of user data",
+        {"commands_of_restart": ("kubeadm.exe join",), "user_data_of_restart": True},
+        ("second-boot: a second boot ran kubeadm.exe join",),
+    ),
+    Case(
+        "user data runs again, whatever its commands are",
+        {"user_data_of_restart": True},
+        ("second-boot: a second boot ran the user data again",),
+    ),
+    Case(
+        "a folder is open",
+        access(
+            (r"C:\closed\token", USERS, "Read"), (r"C:\open\x", USERS, "Modify"), (r"C:\closed\b", "S-1-1-0", "Read")
+        ),
+        (
+            rf"closed-folders: others than administrators may read or write C:\closed\token ({USERS}: Read), "
+            r"C:\closed\b (S-1-1-0: Read) (B9); others than administrators may read or write "
+            rf"C:\open\x ({USERS}: Modify)",
+        ),
+    ),
+)
+
+
+def failed(facts: NodeFacts) -> list[Verdict]:
+    return [verdict for verdict in judge(facts, GUARDED) if not verdict.passed]
+
+
+def test_a_node_that_came_up_passes_every_check() -> None:
+    assert failed(GOOD) == []
+    assert {verdict.check.name: verdict.line for verdict in judge(GOOD, GUARDED)} == {
+        "setup": "Windows Setup ended, and first-boot.ps1 did everything",
+        "cloudbase-init": "cloudbase-init ran once and ended",
+        "user-data": "the user data ran",
+        "ready": "the cloud takes the machine for ready",
+        "host-name": "the host name is the cloud's",
+        "join": "kubeadm joined the machine to the cluster",
+        "kubelet": "kubelet runs with kubeadm's arguments",
+        "node": "the node registered",
+        "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
+        "secrets": "no secret of the user data is in a log",
+        "builder": "nothing of the builder's access is left",
+        "second-boot": "a second boot changes nothing",
+        "closed-folders": "the node's folders are closed to Users",
+    }
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_verdict_says_what_is_wrong(case: Case) -> None:
+    assert tuple(verdict.line for verdict in failed(change(GOOD, case.changes))) == case.lines
+
+
+def test_every_check_has_a_case_that_fails() -> None:
+    names = {verdict.check.name for case in CASES for verdict in failed(change(GOOD, case.changes))}
+    assert names == {verdict.check.name for verdict in judge(GOOD, GUARDED)}
+
+
+def test_without_such_an_address_nothing_is_said_about_it() -> None:
+    names = [verdict.check.name for verdict in judge(change(GOOD, {"reached": ()}), GUARDED)]
+    assert "cloud-address" not in names
+    assert len(names) == len(CHECKS)
+
+
+def test_causes_are_judged_before_their_effects() -> None:
+    order = [check.name for check in CHECKS]
+    for earlier, later in (
+        ("setup", "cloudbase-init"),
+        ("cloudbase-init", "user-data"),
+        ("cloudbase-init", "ready"),
+        ("cloudbase-init", "host-name"),
+        ("user-data", "join"),
+        ("join", "kubelet"),
+        ("kubelet", "node"),
+    ):
+        assert order.index(earlier) < order.index(later), (earlier, later)
+
+
+def test_every_row_that_a_reason_names_is_explained() -> None:
+    page = (REPOSITORY / "docs" / "reality.md").read_text()
+    rows = {reason.row for case in CASES for found in failed(change(GOOD, case.changes)) for reason in found.reasons}
+    assert [row for row in sorted(rows - {""}) if f"\n| {row} |" not in page] == []
