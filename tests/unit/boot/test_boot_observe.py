@@ -91,6 +91,10 @@ def test_options_are_on_as_cloudbase_init_reads_them(machine: Machine, value: st
     assert "metadata_report_provisioning_completed" in found.unreported
 
 
+def test_of_an_option_that_is_given_twice_the_last_one_counts(machine: Machine) -> None:
+    assert settings_with(machine, "debug=false\ndebug=true\n").debug
+
+
 @pytest.mark.parametrize("text", ["[DEFAULT", "", "logdir"])
 def test_a_configuration_that_cannot_be_read_says_nothing(machine: Machine, text: str) -> None:
     machine.files.write(CONF, text.encode())
