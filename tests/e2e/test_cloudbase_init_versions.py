@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.console import Console
 from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.cloudbase_init.versions import Choice, choose_version
 from tests.conftest import load_today
 from tests.e2e.boot_support import make_image
 from tests.e2e.cloudbase_init_support import VERSIONS, make_runner
 from tests.e2e.rehearsal_support import CONFIG, TARGETS
+from tests.unit.cloudbase_init.test_versions import Heard
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,3 +59,48 @@ def test_a_service_with_an_account_of_its_own_starts_itself_again(
     # At each start, also at the one after the machine's name and at the second boot.
     assert booted.log.count(RESPAWNS) == 3
     assert booted.log.count("Process execution ended with exit code: 0") == 3
+
+
+# pip has ended and nothing is in its place yet: killed at this moment, a run leaves the most.
+_STOPS_AFTER_PIP = """\
+import io, os, sys
+from imagegen.build import process
+from imagegen.console import Console
+from imagegen.rehearsal.cloudbase_init.versions import choose_version
+
+def run_and_wait(*arguments, **named):
+    done = process.run(*arguments, **named)
+    print("downloaded", done.returncode, flush=True)
+    sys.stdin.read()
+    return done
+
+choose_version("1.1.9", environ=os.environ, console=Console(io.StringIO(), plain=True), run=run_and_wait)
+"""
+_WAIT_S = 120
+
+
+def test_a_run_that_is_killed_in_its_download_leaves_nothing_to_the_one_that_waits_for_it(tmp_path: Path) -> None:
+    environ = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    cache, heard = tmp_path / "imagegen", Heard()
+    with (
+        concurrent.futures.ThreadPoolExecutor(1) as runs,
+        subprocess.Popen(  # noqa: S603 - this Python
+            [sys.executable, "-c", _STOPS_AFTER_PIP],
+            env=environ,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as first,
+    ):
+        try:
+            assert first.stdout is not None
+            assert first.stdout.readline() == "downloaded 0\n"
+            console = Console(heard, plain=True)
+            second = runs.submit(choose_version, "1.1.9", environ=environ, console=console)
+            assert heard.waits.wait(_WAIT_S)
+            [left] = cache.glob(".cloudbase-init-*")
+            assert (left / "new" / "cloudbaseinit").is_dir()
+        finally:
+            first.kill()
+        assert second.result(_WAIT_S) == Choice("1.1.9", (cache / "cloudbase-init-1.1.9",))
+    assert {path.name for path in cache.iterdir()} == {"cloudbase-init-1.1.9", "cloudbase-init.lock"}

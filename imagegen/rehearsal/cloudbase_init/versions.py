@@ -5,8 +5,11 @@ A version that is not installed is downloaded once with pip, into imagegen's cac
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
 import importlib.metadata
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from imagegen.console import Console
 
 PACKAGE: Final = "cloudbase-init"
+_MODULE: Final = "cloudbaseinit"
 # Enough for a slow line: the package has half a megabyte.
 _TIMEOUT_S: Final = 120.0
 # Another run may be downloading it.
@@ -62,7 +66,7 @@ def choose_version(
         return Choice(installed)
     copies: dict[str, Path] = {}
     try:
-        cache = cache_folder(environ)
+        cache = _find_cache(environ)
         copies = _list_copies(cache)
         return Choice(wanted, (_provide(wanted, cache, environ, console, run),))
     except (ToolError, OSError) as error:
@@ -78,6 +82,13 @@ def installed_version() -> str:
     except importlib.metadata.PackageNotFoundError:
         hint = "pip install 'imagegen[rehearsal]'"
         raise ToolError(f"a rehearsal needs {PACKAGE}, which is not installed", hint=hint) from None
+
+
+def _find_cache(environ: Mapping[str, str]) -> Path:
+    cache = cache_folder(environ)
+    if os.pathsep in str(cache):
+        raise ToolError(f"Python cannot load modules from {cache}, because its path contains {os.pathsep}")
+    return cache
 
 
 def _provide(wanted: str, cache: Path, environ: Mapping[str, str], console: Console, run: ProgramRunner) -> Path:
@@ -100,8 +111,23 @@ def _provide(wanted: str, cache: Path, environ: Mapping[str, str], console: Cons
 
 
 def _holds(folder: Path, wanted: str) -> bool:
-    found = importlib.metadata.distributions(name=PACKAGE, path=[str(folder)])
-    return [distribution.version for distribution in found] == [wanted]
+    """Whether all of this version is there: what cleans caches may take single files, and Python would then take the
+    installed version's."""
+    found = [*importlib.metadata.distributions(name=PACKAGE, path=[str(folder)])]
+    if [distribution.version for distribution in found] != [wanted]:
+        return False
+    try:
+        # pip counts programs from another folder than --target, and gives no digest of what it compiled.
+        digests = {file: file.hash for file in found[0].files or () if file.hash and ".." not in file.parts}
+        whole = all(_digest(file, expected.mode) == expected.value for file, expected in digests.items())
+    except (OSError, ValueError):
+        return False
+    return whole and any(file.parts[0] == _MODULE for file in digests)
+
+
+def _digest(file: importlib.metadata.PackagePath, kind: str) -> str:
+    """As pip's list of files has it."""
+    return base64.urlsafe_b64encode(hashlib.new(kind, file.read_binary()).digest()).rstrip(b"=").decode()
 
 
 def _download(wanted: str, folder: Path, environ: Mapping[str, str], run: ProgramRunner) -> None:
@@ -109,7 +135,8 @@ def _download(wanted: str, folder: Path, environ: Mapping[str, str], run: Progra
     options = ("--quiet", "--no-deps", "--only-binary", ":all:", "--target", folder)
     try:
         done = run(
-            [sys.executable, "-m", "pip", "install", *options, f"{PACKAGE}=={wanted}"],
+            # Without -P, Python takes modules of the user's current folder for its own.
+            [sys.executable, "-P", "-m", "pip", "install", *options, f"{PACKAGE}=={wanted}"],
             environ=pip_environment(environ),
             timeout=_TIMEOUT_S,
         )

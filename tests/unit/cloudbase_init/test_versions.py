@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import concurrent.futures
 import dataclasses
+import hashlib
 import io
+import shutil
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +21,11 @@ from imagegen.rehearsal.cloudbase_init import versions
 from imagegen.rehearsal.cloudbase_init.versions import Choice, choose_version
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 _INSTALLED = "1.1.8"
+# Only a test that fails waits so long.
+_WAIT_S = 20
 # What pip 26.3 says; the addresses are shortened.
 _NOT_THERE = """\
 ERROR: Could not find a version that satisfies the requirement cloudbase-init==1.1.99 (from versions: 1.1.8, 1.1.9)
@@ -61,16 +68,27 @@ class _Pip:
 
 
 def write_copy(folder: Path, version: str, *, complete: bool = True) -> None:
-    (folder / "cloudbaseinit").mkdir(parents=True)
-    (folder / "cloudbaseinit" / "__init__.py").touch()
-    if complete:
-        metadata = folder / f"cloudbase_init-{version}.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: cloudbase-init\nVersion: {version}\n")
+    metadata = f"cloudbase_init-{version}.dist-info"
+    files = {
+        "cloudbaseinit/__init__.py": b"",
+        "cloudbaseinit/init.py": b"def main(): ...\n",
+        f"{metadata}/METADATA": f"Metadata-Version: 2.1\nName: cloudbase-init\nVersion: {version}\n".encode(),
+    }
+    listed = [f"{name},{_digest(data)},{len(data)}" for name, data in files.items()]
+    # What pip lists without a digest, or as if it were in another folder.
+    listed += [f"{metadata}/RECORD,,", "cloudbaseinit/__pycache__/init.pyc,,", f"../../bin/a,{_digest(b'a')},1"]
+    for name, data in {**files, f"{metadata}/RECORD": "\n".join(listed).encode()}.items():
+        if complete or not name.startswith(metadata):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
 
 
-def choose(tmp_path: Path, wanted: str, pip: _Pip) -> Choice:
-    console = Console(io.StringIO(), plain=True)
+def _digest(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip("=")
+
+
+def choose(tmp_path: Path, wanted: str, pip: _Pip, said: io.StringIO | None = None) -> Choice:
+    console = Console(said or io.StringIO(), plain=True)
     environ = {"XDG_CACHE_HOME": str(tmp_path), "PIP_INDEX_URL": "https://mirror.example/simple"}
     return choose_version(wanted, environ=environ, console=console, run=pip, installed=_INSTALLED)
 
@@ -86,7 +104,7 @@ def test_another_version_is_downloaded_once(tmp_path: Path) -> None:
     assert choose(tmp_path, "1.1.4", pip) == Choice("1.1.4", (folder,))
     assert choose(tmp_path, "1.1.4", pip) == Choice("1.1.4", (folder,))
     [line] = pip.lines
-    assert line[1:4] == ["-m", "pip", "install"]
+    assert line[1:5] == ["-P", "-m", "pip", "install"]
     assert {"--no-deps", "--only-binary", "cloudbase-init==1.1.4"} <= set(line)
     assert pip.environ["PIP_INDEX_URL"] == "https://mirror.example/simple"
     assert {path.name for path in folder.parent.iterdir()} == {"cloudbase-init-1.1.4", "cloudbase-init.lock"}
@@ -126,9 +144,22 @@ def test_the_nearest_may_be_a_copy_of_an_earlier_run(
     assert (found.version, found.modules) == (nearest, (folders[nearest],))
 
 
-def test_a_damaged_copy_is_replaced(tmp_path: Path) -> None:
+_DAMAGES: dict[str, Callable[[Path], object]] = {
+    "without pip's lists": lambda folder: shutil.rmtree(folder / "cloudbase_init-1.1.4.dist-info"),
+    "without the list of files": lambda folder: (folder / "cloudbase_init-1.1.4.dist-info" / "RECORD").unlink(),
+    "half a list of files": lambda folder: (folder / "cloudbase_init-1.1.4.dist-info" / "RECORD").write_text("a,b,c"),
+    "a list of other files": lambda folder: (folder / "cloudbase_init-1.1.4.dist-info" / "RECORD").write_text(""),
+    "without the modules": lambda folder: shutil.rmtree(folder / "cloudbaseinit"),
+    "without a module": lambda folder: (folder / "cloudbaseinit" / "init.py").unlink(),
+    "an empty module": lambda folder: (folder / "cloudbaseinit" / "init.py").write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("damage", _DAMAGES.values(), ids=_DAMAGES.keys())
+def test_a_damaged_copy_is_replaced(tmp_path: Path, damage: Callable[[Path], object]) -> None:
     folder = tmp_path / "imagegen" / "cloudbase-init-1.1.4"
-    write_copy(folder, "1.1.4", complete=False)
+    write_copy(folder, "1.1.4")
+    damage(folder)
     (folder / "left").touch()
     assert choose(tmp_path, "1.1.4", _Pip(gives="1.1.4")).modules == (folder,)
     assert not (folder / "left").exists()
@@ -142,6 +173,88 @@ def test_without_a_place_for_it_the_installed_one_runs(tmp_path: Path) -> None:
     found = choose(tmp_path, "1.1.4", _Pip(gives="1.1.4"))
     assert found.version == _INSTALLED
     assert "imagegen" in found.reason
+
+
+def test_a_damaged_copy_is_never_the_nearest(tmp_path: Path) -> None:
+    folder = tmp_path / "imagegen" / "cloudbase-init-1.1.6"
+    write_copy(folder, "1.1.6")
+    (folder / "cloudbaseinit" / "init.py").unlink()
+    found = choose(tmp_path, "1.1.7", _Pip(says=_OFFLINE))
+    assert (found.version, found.modules) == (_INSTALLED, ())
+
+
+def test_a_folder_that_python_cannot_be_told_is_not_used(tmp_path: Path) -> None:
+    pip = _Pip(gives="1.1.4")
+    found = choose(tmp_path / "a:b", "1.1.4", pip)
+    assert (found.version, found.modules, pip.lines) == (_INSTALLED, (), [])
+    assert found.reason.endswith("because its path contains :")
+
+
+class Heard(io.StringIO):
+    """Tells when a run says that it waits for another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = threading.Event()
+
+    def write(self, text: str) -> int:
+        if "waiting for it to end" in text:
+            self.waits.set()
+        return super().write(text)
+
+
+@dataclasses.dataclass
+class _SlowPip(_Pip):
+    """Tells when it has begun, and ends when it may."""
+
+    begun: threading.Event = dataclasses.field(default_factory=threading.Event)
+    may_end: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def __call__(
+        self, argv: Sequence[str | Path], *, environ: Mapping[str, str], cwd: Path | None = None, timeout: float
+    ) -> Completed:
+        done = super().__call__(argv, environ=environ, cwd=cwd, timeout=timeout)
+        self.begun.set()
+        assert self.may_end.wait(_WAIT_S)
+        return done
+
+
+@pytest.mark.parametrize(
+    ("first", "asked"), [(_SlowPip(gives="1.1.4"), 0), (_SlowPip(says=_OFFLINE), 1)], ids=["ends well", "fails"]
+)
+def test_of_two_runs_at_once_one_downloads_and_the_other_sees_no_half_of_it(
+    tmp_path: Path, first: _SlowPip, asked: int
+) -> None:
+    cache, heard, second = tmp_path / "imagegen", Heard(), _Pip(gives="1.1.4")
+    with concurrent.futures.ThreadPoolExecutor(2) as runs:
+        ahead = runs.submit(choose, tmp_path, "1.1.4", first)
+        assert first.begun.wait(_WAIT_S)
+        behind = runs.submit(choose, tmp_path, "1.1.4", second, heard)
+        try:
+            assert heard.waits.wait(_WAIT_S)
+            assert [path.name for path in cache.glob("cloudbase-init*")] == ["cloudbase-init.lock"]
+            assert second.lines == []
+        finally:
+            first.may_end.set()
+        chosen = Choice("1.1.4", (cache / "cloudbase-init-1.1.4",))
+        assert behind.result(_WAIT_S) == chosen
+        assert ahead.result(_WAIT_S).version == (_INSTALLED if asked else "1.1.4")
+    assert (len(first.lines), len(second.lines)) == (1, asked)
+    assert {path.name for path in cache.iterdir()} == {"cloudbase-init-1.1.4", "cloudbase-init.lock"}
+
+
+def test_a_run_that_waits_too_long_takes_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "_LOCK_WAIT_S", 0.0)
+    first, second = _SlowPip(gives="1.1.4"), _Pip(gives="1.1.4")
+    with concurrent.futures.ThreadPoolExecutor(1) as runs:
+        runs.submit(choose, tmp_path, "1.1.4", first)
+        try:
+            assert first.begun.wait(_WAIT_S)
+            found = choose(tmp_path, "1.1.4", second)
+        finally:
+            first.may_end.set()
+    assert (found.version, second.lines) == (_INSTALLED, [])
+    assert "another run has held the lock" in found.reason
 
 
 def test_without_the_package_a_rehearsal_cannot_boot(monkeypatch: pytest.MonkeyPatch) -> None:
