@@ -24,17 +24,26 @@ class Channel:
         self._lines = end.makefile("rb")
 
     def send(self, value: Value) -> None:
-        self._end.sendall(json.dumps(_to_json(value)).encode() + b"\n")
+        self._end.sendall(encode(value))
 
-    def receive(self) -> Value:
-        """The next value, or None when the other end is closed."""
-        line = self._lines.readline()
+    def receive(self, limit: int = -1) -> Value:
+        """The next value, or None when the other end is closed, or has sent more than `limit` bytes for it."""
+        line = self._lines.readline(limit)
         # The other end may close, or be killed, in the middle of a line.
-        return _from_json(json.loads(line)) if line.endswith(b"\n") else None
+        return decode(line) if line.endswith(b"\n") else None
 
     def close(self) -> None:
         self._lines.close()
         self._end.close()
+
+
+def encode(value: Value) -> bytes:
+    """The line for a value. TypeError for one of another type."""
+    return json.dumps(_to_json(value)).encode() + b"\n"
+
+
+def decode(line: bytes) -> Value:
+    return _from_json(json.loads(line))
 
 
 def _to_json(value: Value) -> Value:

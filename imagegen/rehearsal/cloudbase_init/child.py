@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
+import functools
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -26,6 +27,8 @@ from imagegen.rehearsal.cloudbase_init import windows
 from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, UNKNOWN, Channel
 
 _PACKAGE = "cloudbaseinit"
+# Before the names of the calls of cloudbase-init's own layer.
+_OS = "os_"
 _LIBRARIES = ("oslo_log.log", "requests", "serial")
 _TUPLES = ("execute_", "get_file_version", "get_default_gateway", "get_current_user", "reset_service_password")
 
@@ -49,25 +52,32 @@ class _Binding(importlib.abc.MetaPathFinder):
         def execute_and_bind(module: types.ModuleType) -> None:
             execute(module)
             for name, value in self._substitutes.items():
-                if name == "open" or isinstance(vars(module).get(name), types.ModuleType):
+                if name in windows.BUILT_IN or isinstance(vars(module).get(name), types.ModuleType):
                     setattr(module, name, value)
 
         spec.loader.exec_module = execute_and_bind  # type: ignore[method-assign] # only this module's own loader
         return spec
 
 
-def _make_call(channel: Channel) -> windows.Call:
+def make_call(channel: Channel) -> windows.Call:
     def call(name: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - each call's own
-        channel.send([name, list(arguments), named])
+        try:
+            channel.send([name, list(arguments), named])
+        except TypeError as error:
+            # Only Python's own simple types, which is all that cloudbase-init passes.
+            raise windows.report(call, f"this call of {name.removeprefix(_OS)}: {error}") from error
         answer = channel.receive()
         if answer is None:
             raise SystemExit("the process with the machine is gone")
         if "value" in answer:
             return answer["value"]
-        kind = {"missing": FileNotFoundError, UNKNOWN: windows.UnknownCall}.get(answer["kind"])
-        if kind is None:
-            kind = importlib.import_module(f"{_PACKAGE}.exception").CloudbaseInitException
-        raise kind(answer["error"])
+        if answer["kind"] == "missing":
+            raise windows.not_found(answer["error"])
+        if answer["kind"] == UNKNOWN:
+            raise windows.UnknownCall(answer["error"])
+        if name.startswith(_OS):
+            raise importlib.import_module(f"{_PACKAGE}.exception").CloudbaseInitException(answer["error"])
+        raise OSError(answer["error"])
 
     return call
 
@@ -77,14 +87,19 @@ def _bind_system(call: windows.Call) -> None:
     base = importlib.import_module(f"{_PACKAGE}.osutils.base").BaseOSUtils
 
     def forward(name: str) -> Any:  # noqa: ANN401 - a method
-        return lambda _, *arguments, **named: _results(name, call(f"os_{name}", *arguments, **named))
+        return lambda _, *arguments, **named: _results(name, call(f"{_OS}{name}", *arguments, **named))
 
     # The base has this one in full, on random bytes of Python's.
     own = {name: forward(name) for name in windows.iterate_methods(base) if name != "generate_random_password"}
-    own["__getattr__"] = lambda _, name: (
-        lambda *arguments, **named: _results(name, call(f"os_{name}", *arguments, **named))
-    )
-    own |= call("constants")
+
+    def method_of_windows(system: object, name: str) -> Any:  # noqa: ANN401 - a method
+        if name.isupper():
+            raise windows.report(call, f"constant {name} of cloudbase-init's layer for Windows")
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return functools.partial(forward(name), system)
+
+    own |= {"__getattr__": method_of_windows, **call("constants")}
     system = type("ModelWindows", (base,), own)()
     _replace("osutils.factory", "get_os_utils", lambda: system)
 
@@ -142,7 +157,7 @@ def _need_plugins(conf: Any, call: windows.Call) -> None:  # noqa: ANN401 - oslo
 
 def _bind_python(call: windows.Call, command_line: list[str]) -> None:
     """Replace what cloudbase-init's modules see of Python and of the libraries that it brings."""
-    environ = call("environment")
+    environ = windows.Environment(call("environment"))
     # Libraries look for what only Windows has when they are imported: these are on the host.
     for library in _LIBRARIES:
         importlib.import_module(library)
@@ -180,13 +195,24 @@ def _configure_host(call: windows.Call, command_line: list[str]) -> None:
         raise
 
 
+def _discard_output() -> None:
+    """What runs here may print without end, and the parent keeps what it reads. Errors reach it as calls."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        # A copy stays open, because the parent can stop the child only while there is output to wait for.
+        os.dup(descriptor)
+        os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
 def main() -> None:
     command_line = json.loads(sys.argv[1])
     port, _, secret = os.environ.pop(ADDRESS).partition(" ")
     channel = Channel(socket.create_connection(("127.0.0.1", int(port))))
     channel.send(secret)
-    call = _make_call(channel)
+    call = make_call(channel)
     call("started", importlib.metadata.version("cloudbase-init"))
+    _discard_output()
     try:
         _bind_python(call, command_line)
         _configure_host(call, command_line)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import collections
 import concurrent.futures
 import contextlib
 import dataclasses
 import inspect
 import json
+import os
 import secrets
 import socket
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from imagegen.build import process
+from imagegen.build.supervisor import Grace
 from imagegen.errors import BuildError
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, UNKNOWN, Channel
@@ -23,7 +26,7 @@ from imagegen.rehearsal.cloudbase_init.system import SystemCalls
 from imagegen.rehearsal.machine.refusal import NoSuchFile, RefusedByWindows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imagegen.rehearsal.cloudbase_init.system import Surroundings
 
@@ -31,6 +34,14 @@ _CHILD = "imagegen.rehearsal.cloudbase_init.child"
 _POLL_S = 0.1
 _HANDSHAKE_S = 5.0
 _OS = "os_"
+# It has nothing to clean up.
+_NO_GRACE = Grace()
+_SHOWN_LINES = 5
+# The secret as JSON, and some room.
+_HANDSHAKE_BYTES = 256
+# The user's other variables hold secrets, and settings of cloudbase-init's libraries: oslo.config takes options from
+# variables, and its messages come in the user's language.
+_KEPT = ("TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 # Where the child finds its own modules.
 _OWN = (Path(__file__).parents[3],)
 
@@ -47,78 +58,138 @@ class Runner:
     """Why this cloudbase-init is not the image's version. Empty if it is."""
     timeout_s: float = 120.0
     """In real time: all waits on the machine are skipped."""
+    _running: list[_Calls] = dataclasses.field(default_factory=list, init=False, repr=False)
+    """A child may make the machine start another one, which runs on the thread that answers the first."""
 
     def run(self, around: Surroundings, command_line: Sequence[str], proxy: str) -> int:
         """Run `command_line`, as a service of the machine has it, and return the exit code.
 
         Its HTTP requests go through `proxy`, which is the machine's network.
         """
-        ended, secret = threading.Event(), secrets.token_hex(32)
+        secret = secrets.token_hex(32)
+        said: collections.deque[str] = collections.deque(maxlen=_SHOWN_LINES)
         with contextlib.ExitStack() as closing:
             # Not a socket in a folder: the system limits such a path to about 100 characters.
             listener = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
+            calls, outer = _Calls(listener, secret, around), tuple(self._running)
+            self._running.append(calls)
+            closing.callback(self._running.remove, calls)
             answering = closing.enter_context(concurrent.futures.ThreadPoolExecutor(1))
-            closing.callback(ended.set)
-            answers = answering.submit(_answer_calls, listener, secret, around, ended)
-            argv = [sys.executable, "-m", _CHILD, json.dumps(list(command_line))]
-            environ = self._child_environ(proxy) | {ADDRESS: f"{listener.getsockname()[1]} {secret}"}
+            closing.enter_context(calls)
+            answers = answering.submit(calls.answer_all)
             try:
-                completed = process.run(argv, environ=environ, timeout=self.timeout_s)
+                code = process.stream(
+                    # Without -P, Python takes modules of the user's current folder for its own.
+                    [sys.executable, "-P", "-m", _CHILD, json.dumps(list(command_line))],
+                    environ=self._child_environ(proxy) | {ADDRESS: f"{listener.getsockname()[1]} {secret}"},
+                    cwd=None,
+                    timeout=self.timeout_s,
+                    on_line=said.append,
+                    watch=lambda: _check_stopped(outer),
+                    grace=_NO_GRACE,
+                )
             except TimeoutError as overdue:
                 raise BuildError(
                     f"cloudbase-init did not end within {self.timeout_s:g} s in the rehearsal"
                 ) from overdue
-            ended.set()
+            calls.hang_up()
             answers.result()
         if not around.version:
-            lines = (completed.stdout + completed.stderr).splitlines()[-5:]
-            raise BuildError("cloudbase-init could not be started in the rehearsal", details=lines)
-        if completed.returncode < 0:
-            around.crash = f"it was killed by signal {-completed.returncode}"
-        return completed.returncode
+            raise BuildError("cloudbase-init could not be started in the rehearsal", details=[*said])
+        if code < 0:
+            around.crash = f"it was killed by signal {-code}"
+        return code
 
     def _child_environ(self, proxy: str) -> dict[str, str]:
         modules = [*self.modules, *_OWN]
         return {
-            **self.environ,
-            "PYTHONPATH": ":".join(map(str, modules)),
+            **{name: self.environ[name] for name in _KEPT if name in self.environ},
+            "PYTHONPATH": os.pathsep.join(map(str, modules)),
+            "PYTHONUTF8": "1",
+            # Otherwise the passwords of the user's ~/.netrc go to the stand-ins.
+            "NETRC": os.devnull,
             **dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"), proxy),
             **dict.fromkeys(("no_proxy", "NO_PROXY"), ""),
         }
 
 
-def _answer_calls(listener: socket.socket, secret: str, around: Surroundings, ended: threading.Event) -> None:
-    """Answer the calls of the child with the secret, until it closes its end or ends without having opened it."""
-    listener.settimeout(_POLL_S)
-    while not ended.is_set():
-        try:
-            end, _ = listener.accept()
-        except TimeoutError:
-            continue
-        channel = Channel(end)
-        with contextlib.closing(channel):
-            if not _knows_secret(end, channel, secret):
+def _check_stopped(outer: Sequence[_Calls]) -> None:
+    if any(calls.were_stopped for calls in outer):
+        raise BuildError("cloudbase-init was stopped, because the one that started it was stopped")
+
+
+class _Calls:
+    """The calls of one child, which are answered until it closes its end, or until `hang_up`."""
+
+    def __init__(self, listener: socket.socket, secret: str, around: Surroundings) -> None:
+        self._listener = listener
+        self._secret = secret
+        self._around = around
+        self._lock = threading.Lock()
+        self._ended = False
+        self.were_stopped = False
+        """Whether an error or Ctrl-C ended the run of the child."""
+        self._end: socket.socket | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.were_stopped = kind is not None
+        self.hang_up()
+
+    def answer_all(self) -> None:
+        self._listener.settimeout(_POLL_S)
+        while not self._ended:
+            try:
+                end, _ = self._listener.accept()
+            except TimeoutError:
                 continue
-            system, layer = SystemCalls(around), OsLayer(around)
-            # A child that is killed reads no answer.
-            with contextlib.suppress(ConnectionError):
-                while (call := channel.receive()) is not None:
-                    channel.send(_answer(call, system, layer, around))
-        return
+            with self._opened(end) as channel:
+                if not self._knows_secret(end, channel):
+                    continue
+                system, layer = SystemCalls(self._around), OsLayer(self._around)
+                # A child that is killed reads no answer.
+                with contextlib.suppress(ConnectionError):
+                    while (call := channel.receive()) is not None:
+                        channel.send(answer(call, system, layer, self._around))
+            return
+
+    def hang_up(self) -> None:
+        """Receive no more: something that the child started may hold its end open, and another program may dawdle."""
+        with self._lock:
+            self._ended = True
+            if self._end is not None:
+                # The other end may have closed it.
+                with contextlib.suppress(OSError):
+                    self._end.shutdown(socket.SHUT_RDWR)
+
+    @contextlib.contextmanager
+    def _opened(self, end: socket.socket) -> Iterator[Channel]:
+        with contextlib.closing(Channel(end)) as channel:
+            with self._lock:
+                self._end = end
+                if self._ended:
+                    end.shutdown(socket.SHUT_RDWR)
+            try:
+                yield channel
+            finally:
+                with self._lock:
+                    self._end = None
+
+    def _knows_secret(self, end: socket.socket, channel: Channel) -> bool:
+        """Whether the other end is the child, and not another program of this machine."""
+        end.settimeout(_HANDSHAKE_S)
+        try:
+            return secrets.compare_digest(str(channel.receive(_HANDSHAKE_BYTES)).encode(), self._secret.encode())
+        except (OSError, ValueError):
+            return False
+        finally:
+            end.settimeout(None)
 
 
-def _knows_secret(end: socket.socket, channel: Channel, secret: str) -> bool:
-    """Whether the other end is the child, and not another program of this machine."""
-    end.settimeout(_HANDSHAKE_S)
-    try:
-        return secrets.compare_digest(str(channel.receive()), secret)
-    except (OSError, ValueError):
-        return False
-    finally:
-        end.settimeout(None)
-
-
-def _answer(call: Any, system: SystemCalls, layer: OsLayer, around: Surroundings) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def answer(call: Any, system: SystemCalls, layer: OsLayer, around: Surroundings) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """What the child is told of a call: its value, or the kind of its error and what it says."""
     name, arguments, named = call
     if name == "constants":
         return {"value": CONSTANTS}

@@ -6,19 +6,26 @@ it would do on Windows.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import io
 import ntpath
 import os
+import re
+import socket
 import sys
 import types
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 # Calls the process with the model machine: the name of the call, and its arguments.
 Call = Callable[..., Any]
 
 _FOLDER = "C:\\Windows\\System32"
+# The substitutes that are in Python's own names; Windows has one more.
+BUILT_IN = frozenset({"open", "WindowsError"})
+_OF_SOCKET = ("inet_aton", "inet_ntoa", "error", "timeout")
 _PURE = ("join", "dirname", "basename", "split", "splitext", "isabs", "normpath", "normcase", "splitdrive", "sep")
 
 
@@ -26,12 +33,20 @@ class UnknownCall(Exception):
     """The rehearsal does not know this call."""
 
 
+def not_found(*arguments: object) -> FileNotFoundError:
+    """Python's error for a file, a key or a value that does not exist, with the number that it has on Windows."""
+    error = FileNotFoundError(*arguments)
+    setattr(error, "winerror", 2)  # noqa: B010 - exists on Windows only
+    return error
+
+
 class Namespace(types.ModuleType):
     """Some names of a module. Another name is reported, and then missing."""
 
     def __init__(self, call: Call, title: str, /, **known: Any) -> None:  # noqa: ANN401 - as a module's names
         super().__init__(title)
-        self.__dict__.update(known, _call=call, _title=title)
+        bound = {name: _bind(call, f"{title}.{name}", value) for name, value in known.items()}
+        self.__dict__.update(bound, _call=call, _title=title)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as a module's names
         if name.startswith("__"):
@@ -43,6 +58,39 @@ def report(call: Call, what: str) -> UnknownCall:
     """Tell the parent of an unknown call, whatever cloudbase-init then does with the error."""
     call("report_unknown", what)
     return UnknownCall(f"the rehearsal does not know {what}")
+
+
+def _bind(call: Call, title: str, value: Any) -> Any:  # noqa: ANN401 - as a module's names
+    """A function that reports arguments which it does not have: a caller may pass over Python's own error for them."""
+    if not isinstance(value, types.FunctionType):
+        return value
+    signature = inspect.signature(value)
+
+    @functools.wraps(value)
+    def bound(*arguments: object, **named: object) -> object:
+        try:
+            signature.bind(*arguments, **named)
+        except TypeError as error:
+            raise report(call, f"this call of {title}: {error}") from error
+        return value(*arguments, **named)
+
+    return bound
+
+
+class Environment(dict[str, str]):
+    """Python's `os.environ` of a Windows: it has the names in capitals, and finds them in any case."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        super().__init__({name.upper(): value for name, value in values.items()})
+
+    def __getitem__(self, name: str) -> str:
+        return super().__getitem__(name.upper())
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(str(name).upper())
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as in `os`
+        return super().get(name.upper(), default)
 
 
 def absolute(path: str) -> str:
@@ -90,16 +138,14 @@ def make_open(call: Call) -> Callable[..., Any]:
         newline = None if kind == "r" else "\r\n"
         return io.TextIOWrapper(raw, encoding=encoding or "cp1252", newline=newline)
 
-    return open_file
+    return _bind(call, "open", open_file)  # type: ignore[no-any-return] # it has the same signature
 
 
-def make_path(call: Call, environ: dict[str, str]) -> Namespace:
+def make_path(call: Call, environ: Environment) -> Namespace:
     """Python's `os.path`."""
 
     def expandvars(path: str) -> str:
-        for name, value in environ.items():
-            path = path.replace(f"%{name}%", value)
-        return path
+        return re.sub(r"%([^%]+)%", lambda match: environ.get(match[1], match[0]), path)
 
     return Namespace(
         call,
@@ -113,7 +159,7 @@ def make_path(call: Call, environ: dict[str, str]) -> Namespace:
     )
 
 
-def make_os(call: Call, environ: dict[str, str]) -> Namespace:
+def make_os(call: Call, environ: Environment) -> Namespace:
     """Python's `os`."""
 
     def makedirs(name: str, mode: int = 0o777, exist_ok: bool = False) -> None:  # noqa: ARG001 - as in `os`
@@ -174,7 +220,7 @@ def make_winreg(call: Call) -> Namespace:
 
     def open_key(key: Key | str, sub_key: str, *_: int) -> Key:
         if not call("has_key", whole(key, sub_key)):
-            raise FileNotFoundError(2, "The system cannot find the file specified", sub_key)
+            raise not_found(2, "The system cannot find the file specified", sub_key)
         return Key(whole(key, sub_key))
 
     def set_value(key: Key, name: str, _reserved: int, kind: int, value: object) -> None:
@@ -183,7 +229,7 @@ def make_winreg(call: Call) -> Namespace:
     def query_value(key: Key, name: str) -> tuple[object, int]:
         found = call("read_value", key.path, name)
         if found is None:
-            raise FileNotFoundError(2, "The system cannot find the file specified", name)
+            raise not_found(2, "The system cannot find the file specified", name)
         return found, 4 if isinstance(found, int) else 1
 
     numbers = {"REG_SZ": 1, "REG_DWORD": 4, "KEY_READ": 0x20019, "KEY_ALL_ACCESS": 0xF003F}
@@ -234,7 +280,7 @@ class Serial:
         """Nothing is open."""
 
 
-def substitutes(call: Call, environ: dict[str, str], arguments: list[str]) -> dict[str, Any]:
+def substitutes(call: Call, environ: Environment, arguments: list[str]) -> dict[str, Any]:
     """What a module of cloudbase-init finds under these of its global names."""
     opened = make_open(call)
     Serial.call = staticmethod(call)
@@ -248,9 +294,13 @@ def substitutes(call: Call, environ: dict[str, str], arguments: list[str]) -> di
     of_sys = {name: value for name, value in vars(sys).items() if not name.startswith("__")}
     return {
         "open": opened,
+        "WindowsError": OSError,
         "os": make_os(call, environ),
         "sys": Namespace(call, "sys", **{**of_sys, "platform": "win32", "argv": arguments}),
         "time": Namespace(call, "time", **sleep),
+        # What only computes. The host's network is not the machine's, and its programs are none of Windows.
+        "socket": Namespace(call, "socket", **{name: getattr(socket, name) for name in _OF_SOCKET}),
+        "subprocess": Namespace(call, "subprocess"),
         "platform": Namespace(call, "platform", node=lambda: call("host_name"), machine=lambda: "AMD64"),
         "tempfile": Namespace(call, "tempfile", gettempdir=lambda: environ["TEMP"]),
         "shutil": Namespace(call, "shutil", rmtree=lambda path: call("remove_folder", absolute(path))),
