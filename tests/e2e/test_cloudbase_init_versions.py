@@ -18,6 +18,7 @@ from tests.conftest import load_today
 from tests.e2e.boot_support import make_image
 from tests.e2e.cloudbase_init_support import VERSIONS, make_runner
 from tests.e2e.rehearsal_support import CONFIG, TARGETS
+from tests.unit.cloudbase_init.test_interface import differences
 from tests.unit.cloudbase_init.test_versions import Heard
 
 if TYPE_CHECKING:
@@ -47,6 +48,15 @@ def test_a_node_comes_up_with_each_version(
     booted = boot_image(image(target), make_runner(version, cloudbase_init_cache, tmp_path))
     assert (booted.cloudbase_init, booted.faults) == (version, [])
     assert f"Cloudbase-Init version: {version}" in booted.log
+
+
+# The fast tests compare the installed version.
+@pytest.mark.parametrize("version", ["1.1.4", "1.1.9"])
+def test_the_layer_under_each_version_has_its_interface(
+    cloudbase_init_cache: Path, tmp_path: Path, version: str
+) -> None:
+    [modules] = make_runner(version, cloudbase_init_cache, tmp_path).modules
+    assert differences(modules / "cloudbaseinit" / "osutils") == []
 
 
 @pytest.mark.parametrize(("target", "version"), [("aws", "1.1.4"), ("azure", "1.1.9")])

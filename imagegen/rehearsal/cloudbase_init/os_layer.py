@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SERVICE: Final = "cloudbase-init"
 STATE: Final = r"HKLM:\SOFTWARE\Cloudbase Solutions\Cloudbase-Init"
 PROFILES: Final = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\ProfileList"
-_DOTNET: Final = r"HKLM:\SOFTWARE\Microsoft\NET Framework Setup\NDP\v4\Full"
 _TIME_ZONE: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\TimeZoneInformation"
 _MODES: Final = {"Automatic": AUTOMATIC, "Manual": MANUAL, "Disabled": DISABLED}
 _STARTS: Final = {number: name for name, number in _MODES.items()}
@@ -89,14 +88,15 @@ class OsLayer:
         expire_interval: float | None = None,
     ) -> None:
         if expire_interval is not None:
-            raise RefusedByWindows("the rehearsal's accounts do not expire")
+            raise UnknownCommandError("the rehearsal does not know accounts that expire")
         self._accounts.need_user(username).enabled = not disabled
 
     def enum_users(self) -> list[str]:
         return [user.name for user in self._accounts.users]
 
     def is_builtin_admin(self, username: str) -> bool:
-        return self._accounts.need_user(username).number == BUILT_IN_ADMINISTRATOR
+        user = self._accounts.user(username)
+        return user is not None and user.number == BUILT_IN_ADMINISTRATOR
 
     def set_user_password(self, username: str, password: str, password_expires: bool = False) -> None:
         user = self._accounts.need_user(username)
@@ -151,7 +151,8 @@ class OsLayer:
         return 20
 
     def change_password_next_logon(self, username: str) -> None:
-        self._accounts.need_user(username).password_expires = True
+        user = self._accounts.need_user(username)
+        user.password_expires = user.must_change_password = True
 
     def sanitize_shell_input(self, value: str) -> str:
         return value.replace('"', '\\"')
@@ -169,10 +170,13 @@ class OsLayer:
 
     def get_service_start_mode(self, service_name: str) -> str:
         self._need_service(service_name)
-        return _STARTS[self._services.start_type(service_name)]
+        start = self._services.start_type(service_name)
+        if start not in _STARTS:
+            raise UnknownCommandError(f"cloudbase-init has no name for start type {start} of service {service_name}")
+        return _STARTS[start]
 
     def set_service_start_mode(self, service_name: str, start_mode: str) -> None:
-        self._services.configure(service_name, "Start", Value("DWord", _MODES[start_mode]))
+        self._services.configure(service_name, "Start", Value("DWord", _start_type(start_mode)))
 
     def start_service(self, service_name: str) -> None:
         self._services.start(service_name)
@@ -189,7 +193,7 @@ class OsLayer:
         username: str | None = None,
         password: str | None = None,  # noqa: ARG002 - Windows keeps it where the model does not look
     ) -> None:
-        self._services.create(service_name, path, display_name, _MODES[start_mode])
+        self._services.create(service_name, path, display_name, _start_type(start_mode))
         if username:
             self._services.configure(service_name, "ObjectName", Value("String", username))
 
@@ -232,7 +236,9 @@ class OsLayer:
         return False
 
     def check_dotnet_is_installed(self, version: str) -> bool:
-        return version == "4" and self._machine.features.is_installed("NET-Framework-45-Core")
+        if version != "4":
+            raise RefusedByWindows("Only checking for version 4 is supported at the moment")
+        return self._machine.features.is_installed("NET-Framework-45-Core")
 
     def get_logical_drives(self) -> list[str]:
         return [f"{letter}\\" for letter in ("C:", *self._around.platform.drives)]
@@ -247,9 +253,11 @@ class OsLayer:
         return [(*_ADAPTER, _GATEWAY)]
 
     def get_mac_address_by_local_ip(self, ip_addr: str) -> str | None:
-        return _ADAPTER[1] if ip_addr == _ADDRESS else None
+        return _ADAPTER[1].lower() if ip_addr == _ADDRESS else None
 
     def set_network_adapter_mtu(self, name: str, mtu: int) -> None:
+        if name != _ADAPTER[0]:
+            raise RefusedByWindows(f'Network interface with name "{name}" not found')
         self._machine.mtu[name] = mtu
 
     def get_default_gateway(self) -> tuple[int, str]:
@@ -267,7 +275,9 @@ class OsLayer:
         self._machine.registry.write(_TIME_ZONE, "RealTimeIsUniversal", Value("DWord", int(utc)))
 
     def firewall_create_rule(self, name: str, port: int, protocol: str, allow: bool = True) -> None:
-        self._machine.firewall.add(Rule(name, name, "in", "allow" if allow else "block", protocol, str(port)))
+        if not allow or protocol not in ("TCP", "UDP"):
+            raise UnknownCommandError(f"cloudbase-init cannot make the firewall rule {name}: it allows TCP or UDP only")
+        self._machine.firewall.add(Rule(name, name, "in", "allow", protocol, str(port)))
 
     def get_file_version(self, path: str) -> tuple[int, int, int, int]:
         """The version that the program's stand-in says."""
@@ -334,6 +344,12 @@ class OsLayer:
     def _need_service(self, name: str) -> None:
         if not self._services.exists(name):
             raise RefusedByWindows(f"there is no service {name} (error 1060)")
+
+
+def _start_type(mode: str) -> int:
+    if mode not in _MODES:
+        raise RefusedByWindows(f"Invalid service start mode: {mode}")
+    return _MODES[mode]
 
 
 def _state_key(section: str | None) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.machine.files import parent, parts
+from imagegen.rehearsal.boot.model import Process, UnknownCommandError
+from imagegen.rehearsal.boot.programs import variables_of
+from imagegen.rehearsal.machine.files import parts
 from imagegen.rehearsal.machine.refusal import NoSuchFile, RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.boot.model import Ended, Platform
     from imagegen.rehearsal.machine.registry import Data
     from imagegen.rehearsal.machine.windows import Machine
-
-TEMP = r"C:\Windows\Temp"
 
 
 @dataclasses.dataclass
@@ -63,7 +63,7 @@ class SystemCalls:
         self._around.crash = error
 
     def environment(self) -> dict[str, str]:
-        return {"SystemDrive": "C:", "SystemRoot": r"C:\Windows", "TEMP": TEMP, "TMP": TEMP, "COMSPEC": "cmd.exe"}
+        return variables_of(Process(self._machine, ())).all()
 
     def host_path(self, path: str) -> str:
         """Where the host keeps a file of the machine. It must be there: programs of Windows make no folder for it."""
@@ -88,7 +88,10 @@ class SystemCalls:
         if drive is None:
             return self._files.exists(path)
         inside = self._inside(path)
-        return not inside or any(name == inside or name.startswith(f"{inside}\\") for name in drive)
+        # A letter without a drive has no root either.
+        if not inside:
+            return parts(path)[0] in self._drives
+        return any(name == inside or name.startswith(f"{inside}\\") for name in drive)
 
     def is_file(self, path: str) -> bool:
         drive = self._drive(path)
@@ -149,18 +152,18 @@ class SystemCalls:
     def extend_volumes(self, indexes: Sequence[int] | None) -> None:
         """C: fills the disk already: the model's disk has no size."""
         if indexes:
-            raise RefusedByWindows(f"the rehearsal has no volumes {indexes}")
+            raise UnknownCommandError(f"the rehearsal does not know the volumes {indexes}, which are to be extended")
 
     def _drive(self, path: str) -> Mapping[str, bytes] | None:
-        """The drive of the cloud that a path names. None for C:."""
+        """The drive of the cloud that a path names, with its paths in lower case. None for C:."""
         letter = parts(path)[0]
         if letter == "C:":
             return None
-        return self._drives.get(letter, {})
+        return {name.lower(): data for name, data in self._drives.get(letter, {}).items()}
 
     def _inside(self, path: str) -> str:
-        return "\\".join(parts(path)[1:])
+        return "\\".join(parts(path)[1:]).lower()
 
     def _need_own_disk(self, path: str) -> None:
         if self._drive(path) is not None:
-            raise RefusedByWindows(f"access to {path} is denied: drive {parent(path)[:2]} is read-only")
+            raise RefusedByWindows(f"access to {path} is denied: drive {parts(path)[0]} is read-only")
