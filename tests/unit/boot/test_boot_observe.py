@@ -295,13 +295,14 @@ def test_what_is_left_of_the_builder(tmp_path: Path, change: Change, left: tuple
     image = Machine(tmp_path / "image", features={}, needing_restart=())
     image.certificates.add("A")
     image.accounts.add_user("packer", "built")
+    image.accounts.add_user("monitoring", "its own")
     for user in image.accounts.users:
-        user.enabled = user.name == "packer"
+        user.enabled = user.name in ("packer", "monitoring")
     node = image.copy(tmp_path / "node")
     node.certificates.clear()
     node.accounts.need_user("packer").enabled = False
     change(node)
-    found = observe.look_for_builder(node, image)
+    found = observe.look_for_builder(node, image, ["Monitoring"])
     assert tuple(map(list, (found.listeners, found.certificates, found.rules, found.accounts))) == left
 
 
