@@ -6,14 +6,17 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-# Waits for the service, which Windows may still be starting.
+# Waits for the service, which Windows may still be starting or stopping.
 function Wait-WinRm {
     [CmdletBinding()]
     param([int]$TimeoutSeconds)
     Set-Service -Name 'WinRM' -StartupType Automatic
+    $limit = [System.TimeSpan]::FromSeconds($TimeoutSeconds)
     $service = Get-Service -Name 'WinRM'
+    # A service that is still stopping cannot be started (error 1056).
+    if ([string]$service.Status -eq 'StopPending') { $service.WaitForStatus('Stopped', $limit) }
     if ([string]$service.Status -eq 'Stopped') { $null = $service.Start() }
-    $service.WaitForStatus('Running', [System.TimeSpan]::FromSeconds($TimeoutSeconds))
+    $service.WaitForStatus('Running', $limit)
 }
 
 # Makes one listener on port 5986 with a certificate for two days, and removes all other listeners.
@@ -40,7 +43,7 @@ try {
     # Last, because the open port lets Packer connect.
     $null = Remove-NetFirewallRule -Name 'imagegen-winrm-https' -ErrorAction SilentlyContinue
     $null = New-NetFirewallRule -Name 'imagegen-winrm-https' -DisplayName 'imagegen: WinRM over HTTPS' -Enabled True -Profile Any -Direction Inbound `
-        -Action Allow -Protocol TCP -LocalPort 5986
+        -Action Allow -Protocol TCP -LocalPort 5986 -ErrorAction Stop
 }
 catch {
     $code = 1

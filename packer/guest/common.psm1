@@ -148,7 +148,13 @@ function Clear-Tree {
     while ([System.IO.Directory]::Exists($Path)) {
         try {
             # Read-only files and folders from an archive cannot be deleted. On a folder, Normal only clears these attributes.
-            foreach ($entry in @(Get-TreeEntry -Path $Path)) { [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal) }
+            # An entry that cannot be listed or changed keeps no other: whether it stays, Delete decides.
+            try { $entries = @(Get-TreeEntry -Path $Path) }
+            catch { $entries = @() }
+            foreach ($entry in $entries) {
+                try { [System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal) }
+                catch { continue }
+            }
             [System.IO.Directory]::Delete($Path, $true)
             return
         }
@@ -214,8 +220,11 @@ function Invoke-Native {
         # A program that asks a question reads the end of its input, so that it cannot wait for ever.
         $process.StandardInput.Close()
         if (-not $process.WaitForExit($TimeoutSeconds * 1000)) {
-            $process.Kill()
-            throw "$FilePath did not end within $TimeoutSeconds s"
+            $message = "$FilePath did not end within $TimeoutSeconds s"
+            # It may end just now.
+            try { $process.Kill() }
+            catch { $message += ", and could not be ended: $(Get-Cause -ErrorRecord $_)" }
+            throw $message
         }
         # A child process may keep the output open. Then the exit code is used without the output.
         $text = 'its output is still open'
@@ -360,20 +369,26 @@ function Get-ServiceRecovery {
     return [ordered]@{ restart_after_s = $delay / 1000; reset_after_s = [long][System.BitConverter]::ToUInt32($bytes, 0) }
 }
 
-# Starts or stops a service and waits for it within the step's time. Fails at once if the service dies while it starts.
+# Starts or stops a service and waits for it within the step's time. Fails at once if the service that it started dies.
 function Wait-ServiceState {
     [CmdletBinding()]
     param([string]$Name, [string]$State, $Context)
     $service = Get-Service -Name $Name
-    $status = [string]$service.Status
     $up = $State -eq 'running'
-    if ($up -and $status -notin 'Running', 'StartPending') { $null = $service.Start() }
-    if (-not $up -and $status -notin 'Stopped', 'StopPending') { $null = Stop-Service -Name $Name -Force -NoWait }
+    # From a pending state Windows neither starts nor stops a service (errors 1056 and 1061).
+    $from = @('Running', 'Paused')
+    if ($up) { $from = @('Stopped', 'Paused') }
+    $asked = $false
     while ($true) {
         $service.Refresh()
         $status = [string]$service.Status
         if ($status -eq $State) { return }
-        if ($up -and $status -eq 'Stopped') { throw "service $Name started and stopped again" }
+        if ($up -and $asked -and $status -eq 'Stopped') { throw "service $Name started and stopped again" }
+        if (-not $asked -and $from -contains $status) {
+            $asked = $true
+            if ($up) { $null = $service.Start() }
+            else { $null = Stop-Service -Name $Name -Force -NoWait }
+        }
         if ($Context.Clock.Elapsed.TotalSeconds -gt $Context.LimitSeconds) { throw "service $Name is $status, not $State, and the step has no time left" }
         Start-Sleep -Milliseconds 200
     }

@@ -26,8 +26,8 @@ function Assert-ReadyToSeal {
     $status = [string](Get-Service -Name 'cloudbase-init').Status
     if ($status -ne 'Stopped') { throw "service cloudbase-init is $status, not Stopped" }
     $logon = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Winlogon'
-    if ([string](Get-RegistryData -Key $logon -Name 'AutoAdminLogon' -Default '0') -ne '0') { throw 'AutoAdminLogon is on' }
-    if ($null -ne (Get-RegistryValue -Key $logon -Name 'DefaultPassword')) { throw 'a DefaultPassword is set' }
+    if ([string](Get-RegistryData -Key $logon -Name 'AutoAdminLogon' -Default '0') -notin '', '0') { throw 'AutoAdminLogon is on' }
+    if ([string](Get-RegistryData -Key $logon -Name 'DefaultPassword') -ne '') { throw 'a DefaultPassword is set' }
     foreach ($name in 'auth_basic', 'allow_unencrypted') {
         if ((Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WSMAN\Service' -Name $name -Default 0) -ne 0) { throw "WinRM has $name on" }
     }
@@ -77,12 +77,23 @@ function Clear-Path {
     }
 }
 
+# Retries, because a virus scanner may hold a file for a moment.
 function Clear-Leftover {
     [CmdletBinding()]
     param()
-    Clear-Path -Path @(Get-Leftover)
-    $left = @(Get-Leftover)
-    if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($true) {
+        try {
+            Clear-Path -Path @(Get-Leftover)
+            $left = @(Get-Leftover)
+            if ($left.Count -gt 0) { throw "could not be deleted: $($left -join ', ')" }
+            return
+        }
+        catch {
+            if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
+            Start-Sleep -Milliseconds 250
+        }
+    }
 }
 
 # The programs of all processes. Windows hides those of some of its own.
@@ -102,18 +113,21 @@ function Clear-AgentFolder {
     param([string]$Parent, [string]$Name, [int]$TimeoutSeconds)
     if (-not [System.IO.Directory]::Exists($Parent)) { return }
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    $programs = @(Get-RunningProgram)
-    foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {
-        $running = @($programs | Where-Object -FilterScript { $_.StartsWith($folder + '\', [System.StringComparison]::OrdinalIgnoreCase) })
-        if ($running.Count -gt 0) {
-            [System.Console]::Out.WriteLine("$folder stays in the image, because $($running[0]) runs")
-            continue
+    try {
+        $programs = @(Get-RunningProgram)
+        foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {
+            $running = @($programs | Where-Object -FilterScript { $_.StartsWith($folder + '\', [System.StringComparison]::OrdinalIgnoreCase) })
+            if ($running.Count -gt 0) {
+                [System.Console]::Out.WriteLine("$folder stays in the image, because $($running[0]) runs")
+                continue
+            }
+            # The time is for all folders together. A second is enough for a second try.
+            $left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)
+            try { Clear-Tree -Path $folder -TimeoutSeconds $left }
+            catch { [System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
         }
-        # The time is for all folders together. A second is enough for a second try.
-        $left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)
-        try { Clear-Tree -Path $folder -TimeoutSeconds $left }
-        catch { [System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
     }
+    catch { [System.Console]::Out.WriteLine("$Name in $Parent stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)") }
 }
 
 # Deletes the logs of the cloud's agents, except those that an agent has open.
@@ -132,12 +146,14 @@ function Clear-AgentLog {
     }
 }
 
-# Waits until a service of the cloud runs: an image that is generalised before does not provision.
+# Waits until a service of the cloud exists and runs: an image that is generalised before does not provision.
 function Wait-CloudService {
     [CmdletBinding()]
     param([string]$Name, [int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ([string](Get-Service -Name $Name).Status -ne 'Running') {
+    while ($true) {
+        $found = @(Get-Service -Name $Name -ErrorAction SilentlyContinue)
+        if ($found.Count -gt 0 -and [string]$found[0].Status -eq 'Running') { return }
         if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "service $Name is not running after $TimeoutSeconds s" }
         Start-Sleep -Seconds 2
     }
@@ -234,14 +250,14 @@ function Optimize-Assembly {
     [System.Console]::Out.WriteLine($line)
 }
 
-# Seals the image. $Assert holds the cloud's own checks before, $Generalise its own sysprep, and $Finish its own checks after it and the removal of what its agents left.
+# Seals the image. $Assert holds the cloud's own checks before it is generalised, $Generalise its own sysprep, and $Finish its own checks after it and the removal of what its agents left.
 function Invoke-Seal {
     [CmdletBinding()]
     param([scriptblock]$Assert, [scriptblock]$Generalise, [scriptblock]$Finish = { })
     Assert-ReadyToSeal
-    & $Assert
-    # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot.
+    # After a try that failed later, the machine is generalised already, and has the answer file of a node's first boot. Sysprep may have disabled the cloud's agents.
     if ((Get-ImageState) -ne $script:Generalised) {
+        & $Assert
         Optimize-Assembly -TimeoutSeconds 600
         # Before sysprep, which stores that answer file in the same place.
         Clear-Path -Path @(Get-AnswerFile)
@@ -251,7 +267,8 @@ function Invoke-Seal {
             Wait-ImageState -TimeoutSeconds 600
         }
         catch {
-            Write-SetupLog
+            try { Write-SetupLog }
+            catch { [System.Console]::Out.WriteLine("the setup logs cannot be read: $(Get-Cause -ErrorRecord $_)") }
             throw
         }
     }

@@ -54,7 +54,6 @@ io.path: Combine/4 GetDirectoryName/1 GetExtension/1 GetFileName/1 GetFileNameWi
 io.path: GetPathRoot/1 GetTempPath/0 GetRandomFileName/0 IsPathRooted/1
 io.searchoption: AllDirectories TopDirectoryOnly
 io.streamreader
-management.automation.errorcategory: ObjectNotFound
 microsoft.win32.registry: LocalMachine
 microsoft.win32.registryhive: LocalMachine
 microsoft.win32.registrykey: OpenBaseKey/2

@@ -33,8 +33,13 @@ DELETE_OLDEST = '[System.IO.File]::Delete("$Path.$free")'
 NAME_COPY = '[System.IO.File]::Move("${Path}.new", "$Path.1")'
 STAYS = '[System.Console]::Out.WriteLine("$folder stays in the image, at least in part: $(Get-Cause -ErrorRecord $_)")'
 LOG_STAYS = '[System.Console]::Out.WriteLine("$file stays in the image: $(Get-Cause -ErrorRecord $_)")'
+LIST_STAYS = '[System.Console]::Out.WriteLine("$Name in $Parent stays in the image, at least in part: '
 LOGS_STAY = '[System.Console]::Out.WriteLine("the logs in $Folder stay in the image: $(Get-Cause -ErrorRecord $_)")'
 TIME_LEFT = "$left = [System.Math]::Max(1, $TimeoutSeconds - $clock.Elapsed.TotalSeconds)"
+RUNNING = "$programs = @(Get-RunningProgram)"
+FOLDERS = "foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, $Name))) {"
+LIST_TREE = "$entries = @(Get-TreeEntry -Path $Path)"
+MAKE_NORMAL = "[System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)"
 DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
 COMPILE = "Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems'"
 COMPILE_FAILED = '$line = "$ngen executeQueuedItems failed: $($_.Exception.Message)"'
@@ -138,14 +143,18 @@ MENDS = (
         (
             tried("Clear-Tree -Path $folder -TimeoutSeconds $left", within="Clear-AgentFolder", catch=STAYS),
             in_order("$clock = ", TIME_LEFT, "Clear-Tree -Path $folder", within="Clear-AgentFolder"),
-            only_where("$running.Count -gt 0", "\n            continue", within="Clear-AgentFolder"),
+            only_where("$running.Count -gt 0", "\n                continue", within="Clear-AgentFolder"),
+            tried(RUNNING, within="Clear-AgentFolder", catch=LIST_STAYS),
+            tried(FOLDERS, within="Clear-AgentFolder", catch=LIST_STAYS),
             tried("$entries = @(Get-TreeEntry", within="Clear-AgentLog", catch=LOGS_STAY),
             tried("Clear-Path -Path $file", within="Clear-AgentLog", catch=LOG_STAYS),
         ),
         (
             (f"catch {{ {STAYS} }}", "catch { throw }"),
-            (f"        {TIME_LEFT}\n", ""),
-            ("            continue\n        }\n        # The time", "        }\n        # The time"),
+            (f"            {TIME_LEFT}\n", ""),
+            ("                continue\n            }\n            # The", "            }\n            # The"),
+            (f"    try {{\n        {RUNNING}\n", f"    {RUNNING}\n    try {{\n"),
+            (f"catch {{ {LIST_STAYS}", 'catch { throw ("'),
             (f"        {LOGS_STAY}\n", "        throw\n"),
             (f"catch {{ {LOG_STAYS} }}", "catch { throw }"),
         ),
@@ -155,15 +164,20 @@ MENDS = (
         COMMON,
         (
             in_order(f"if ({IS_LINK}) {{ return }}", "{ Get-TreeEntry -Path $entry }", within="Get-TreeEntry"),
-            in_order("foreach ($entry in @(Get-TreeEntry -Path $Path)) {", DELETE_TREE, within="Clear-Tree"),
+            in_order("foreach ($entry in $entries) {", DELETE_TREE, within="Clear-Tree"),
+            tried(LIST_TREE, within="Clear-Tree", catch="$entries = @()"),
+            tried(MAKE_NORMAL, within="Clear-Tree", catch="continue"),
             tried(DELETE_TREE, within="Clear-Tree", catch="-gt $TimeoutSeconds) { throw }"),
         ),
         (
             (f"if ({IS_LINK}) {{ return }}", f"if ({IS_LINK}) {{ $Path }}"),
             (
-                "in @(Get-TreeEntry -Path $Path))",
-                "in [System.IO.Directory]::GetFileSystemEntries($Path, '*', 'AllDirectories'))",
+                f"try {{ {LIST_TREE} }}",
+                "try { $entries = [System.IO.Directory]::GetFileSystemEntries($Path, '*', 'AllDirectories') }",
             ),
+            ("catch { $entries = @() }", "catch { throw }"),
+            ("catch { continue }\n            }\n            [", "catch { throw }\n            }\n            ["),
+            (f"            {DELETE_TREE}\n            return\n", "            return\n"),
             (
                 "-gt $TimeoutSeconds) { throw }\n            Start-Sleep -Milliseconds 250",
                 "-gt 30) { throw }\n            Start-Sleep -Milliseconds 250",

@@ -67,11 +67,11 @@ def _close_accounts(machine: Machine, folder: str) -> list[str]:
     for user in machine.accounts.users:
         if str(user.number) not in numbers:
             continue
-        user.password, user.enabled = secrets.token_hex(32), False
+        user.enabled, user.password = False, secrets.token_hex(32)
         try:
             machine.accounts.rename_user(user.name, CLOSED_ACCOUNT)
         except RefusedByWindows as refusal:
-            reasons.append(f"account {user.name} could not be closed: {refusal}")
+            reasons.append(f"account {user.name} could not be renamed: {refusal}")
     if not reasons and machine.files.is_file(path):
         machine.files.remove(path)
     return reasons

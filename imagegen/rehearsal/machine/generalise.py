@@ -59,9 +59,9 @@ def generalise(machine: Machine, *, cloud: str) -> Outcome:
     lines: list[str] = []
     try:
         _check_ready(machine)
-        agents.check(machine)
-        # After a try that failed later, the machine is generalised already.
+        # After a try that failed later, the machine is generalised already, and its agents may be disabled.
         if machine.registry.text(IMAGE_STATE, "ImageState") != SEALED:
+            agents.check(machine)
             lines.append(_compile_assemblies(machine))
             _delete(machine, [path for path in ANSWER_FILES if machine.files.is_file(path)])
             _clear_sysprep_calls(machine)

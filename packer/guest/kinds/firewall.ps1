@@ -8,11 +8,12 @@ $ProgressPreference = 'SilentlyContinue'
         param($Resource)
         try { $rule = @(Get-NetFirewallRule -Name $Resource.name -ErrorAction Stop) }
         catch {
-            if ($_.CategoryInfo.Category -ne [System.Management.Automation.ErrorCategory]::ObjectNotFound) { throw }
+            # Not by its category: a missing module is an ObjectNotFound too.
+            if ($_.FullyQualifiedErrorId -notlike 'CmdletizationQuery_NotFound*') { throw }
             return $null
         }
         if ($rule.Count -eq 0) { return $null }
-        $filter = Get-NetFirewallPortFilter -AssociatedNetFirewallRule $rule[0]
+        $filter = Get-NetFirewallPortFilter -AssociatedNetFirewallRule $rule[0] -ErrorAction Stop
         $direction = 'in'
         $port = $filter.LocalPort
         if ([string]$rule[0].Direction -eq 'Outbound') {
@@ -49,7 +50,7 @@ $ProgressPreference = 'SilentlyContinue'
             $rule.RemotePort = [string]$Resource.port
         }
         else { $rule.LocalPort = [string]$Resource.port }
-        $null = New-NetFirewallRule @rule
+        $null = New-NetFirewallRule @rule -ErrorAction Stop
         $false
     }
 }

@@ -217,7 +217,7 @@ def test_what_could_not_be_removed_is_in_the_log_and_cloudbase_init_starts(azure
     azure.accounts.add_user(CLOSED_ACCOUNT, "x")
     run_setup(azure, shell)
     log = azure.files.read(rf"{SETUP_SCRIPTS}\first-boot.log").decode()
-    assert log.startswith("failed: account packer could not be closed: there is an account")
+    assert log.startswith("failed: account packer could not be renamed: there is an account")
     assert azure.files.is_file(rf"{SETUP_SCRIPTS}\accounts.txt"), "for another try"
     assert not built_in(azure).enabled
     assert azure.services.is_running("cloudbase-init")

@@ -306,11 +306,22 @@ def test_a_leftover_that_stays_fails_the_seal(tmp_path: Path) -> None:
     assert machine.files.read(PANTHER) == answers
 
 
+def test_a_machine_that_is_generalised_needs_no_agent(tmp_path: Path) -> None:
+    """Sysprep may have disabled the cloud's agents, so that another try would wait for them and fail."""
+    machine = built(tmp_path, "azure")
+    machine.registry.write(IMAGE_STATE, "ImageState", Value("String", "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"))
+    machine.services.stop("RdAgent")
+    outcome = generalise(machine, cloud="azure")
+    assert outcome.exit_code == 0, outcome.output
+    assert not machine.files.exists(HOME)
+
+
 def test_the_script_seals_in_the_models_order() -> None:
     _, _, seal = (PACKER / "guest" / "seal.psm1").read_text().partition("\nfunction Invoke-Seal {")
     order = [
-        "Assert-ReadyToSeal", "& $Assert", "Optimize-Assembly", "Get-AnswerFile", "Clear-SysprepCall",
-        "& $Generalise", "Wait-ImageState", "& $Finish", "Clear-Leftover", "Clear-WinRmListener",
+        "Assert-ReadyToSeal", "-ne $script:Generalised", "& $Assert", "Optimize-Assembly",
+        "Get-AnswerFile", "Clear-SysprepCall", "& $Generalise", "Wait-ImageState", "& $Finish",
+        "Clear-Leftover", "Clear-WinRmListener",
     ]  # fmt: skip
     assert re.findall("|".join(map(re.escape, order)), seal.partition("\n}\n")[0]) == order
     for cloud, judged in (

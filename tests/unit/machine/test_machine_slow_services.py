@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.rehearsal.machine import stock_windows
+from imagegen.rehearsal.machine.kinds import service
+from imagegen.rehearsal.machine.kinds.kind import Supplies
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import AUTOMATIC
+from imagegen.resources.kinds import Service
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,6 +66,22 @@ def test_a_service_that_is_starting_cannot_be_stopped(machine: Machine, program:
         machine.services.stop("slow")
     assert machine.services.is_starting("slow")
     assert program.calls == ["begin"]
+
+
+@pytest.mark.parametrize(("state", "calls"), [("stopped", ["begin", "end"]), ("running", ["begin"])])
+def test_a_service_that_is_starting_is_set_when_it_runs(
+    machine: Machine, program: Recorded, state: str, calls: list[str]
+) -> None:
+    """Windows neither starts nor stops it meanwhile."""
+    fields = dict.fromkeys(("display_name", "command", "depends_on", "recovery"))
+    wanted = Service.model_validate({"name": "slow", "start": "automatic", **fields, "state": state})
+    machine.services.start("slow")
+    machine.later(20, lambda: machine.services.answered("slow"))
+    with pytest.raises(RefusedByWindows, match=r"is starting, not .* no time left"):
+        service.put(machine, wanted, Supplies(bundle="", logs="", timeout_s=10))
+    service.put(machine, wanted, Supplies(bundle="", logs="", timeout_s=60))
+    assert service.test(machine, wanted, service.get(machine, wanted)) == []
+    assert program.calls == calls
 
 
 def test_a_program_that_ended_can_start_again(machine: Machine, program: Recorded) -> None:

@@ -32,14 +32,19 @@ function Clear-BuilderCertificate {
             if ($print -notmatch '\A[0-9A-Fa-f]{40}\z') { continue }
             $path = "Cert:\LocalMachine\My\$print"
             try { if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey -ErrorAction Stop } }
-            catch { "certificate $print could not be removed: $($_.Exception.Message)" }
+            catch {
+                # Windows removes a certificate before its key.
+                $what = 'certificate'
+                if (-not (Test-Path -LiteralPath $path)) { $what = 'the key of the removed certificate' }
+                "$what $print could not be removed: $($_.Exception.Message)"
+            }
         })
     if ($reasons.Count -eq 0) { [System.IO.File]::Delete($List) }
     $reasons
 }
 
-# Closes the accounts in the list: a password that nobody knows, and disabled. The list holds the last number of each account's SID,
-# because the cloud may have renamed the account, and Windows gives the machine a new SID at first boot. Returns a reason for each that could not be closed.
+# Closes the accounts in the list: disabled, with a password that nobody knows and another name, each even if another failed. The list holds the last number of each account's SID,
+# because the cloud may have renamed the account, and Windows gives the machine a new SID at first boot. Returns a reason for each that failed, and then keeps the list.
 function Close-BuilderAccount {
     [CmdletBinding()]
     param([string]$List)
@@ -47,15 +52,17 @@ function Close-BuilderAccount {
     $numbers = @([System.IO.File]::ReadAllLines($List))
     $reasons = @(foreach ($account in @(Get-LocalUser -ErrorAction Stop)) {
             if ($numbers -notcontains $account.SID.Value.Substring($account.SID.Value.LastIndexOf('-') + 1)) { continue }
+            try { Disable-LocalUser -SID $account.SID -ErrorAction Stop }
+            catch { "account $($account.Name) could not be disabled: $($_.Exception.Message)" }
             try {
                 $password = New-Object -TypeName System.Security.SecureString
                 foreach ($letter in "aA1!$([System.Guid]::NewGuid())$([System.Guid]::NewGuid())".ToCharArray()) { $password.AppendChar($letter) }
                 Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop
-                Disable-LocalUser -SID $account.SID -ErrorAction Stop
-                # Its old name is free for an account of the node.
-                Rename-LocalUser -SID $account.SID -NewName 'imagegen-builder' -ErrorAction Stop
             }
-            catch { "account $($account.Name) could not be closed: $($_.Exception.Message)" }
+            catch { "account $($account.Name) could not get another password: $($_.Exception.Message)" }
+            # Its old name is free for an account of the node.
+            try { Rename-LocalUser -SID $account.SID -NewName 'imagegen-builder' -ErrorAction Stop }
+            catch { "account $($account.Name) could not be renamed: $($_.Exception.Message)" }
         })
     if ($reasons.Count -eq 0) { [System.IO.File]::Delete($List) }
     $reasons

@@ -71,7 +71,7 @@ def _words(recovery: dict[str, int] | None) -> str:
     return f"restart after {recovery['restart_after_s']} s, reset after {recovery['reset_after_s']} s"
 
 
-def put(machine: Machine, wanted: Service, _supplies: Supplies) -> bool:
+def put(machine: Machine, wanted: Service, supplies: Supplies) -> bool:
     services, name = machine.services, wanted.name
     machine.need_tool("sc.exe")
     if not services.exists(name):
@@ -79,13 +79,21 @@ def put(machine: Machine, wanted: Service, _supplies: Supplies) -> bool:
             raise RefusedByWindows(f"there is no service {name}, and the resource has no command to create it")
         services.create(name, wanted.command, name, MANUAL)
     elif wanted.command is not None and services.command(name) != wanted.command and wanted.state is not None:
-        services.stop(name)  # the running service has the old command
+        _move(machine, name, "stopped", supplies)  # the running service has the old command
     _configure(machine, wanted)
-    if wanted.state == "running":
-        services.start(name)
-    elif wanted.state == "stopped":
-        services.stop(name)
+    if wanted.state is not None:
+        _move(machine, name, wanted.state, supplies)
     return False
+
+
+def _move(machine: Machine, name: str, state: str, supplies: Supplies) -> None:
+    """Start or stop a service within the step's time. While it is starting, Windows does neither."""
+    services = machine.services
+    for act in (None, services.start if state == "running" else services.stop):
+        if act is not None:
+            act(name)
+        if not machine.wait_until(lambda: not services.is_starting(name), supplies.timeout_s):
+            raise RefusedByWindows(f"service {name} is starting, not {state}, and the step has no time left")
 
 
 def _configure(machine: Machine, wanted: Service) -> None:

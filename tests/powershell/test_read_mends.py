@@ -1,0 +1,170 @@
+"""What readers of the scripts found: each mend of docs/faults.md from P9 on, and that its undoing is seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.powershell.mend import Mend, find_faults, find_unseen
+from tests.powershell.standing import in_order, only_where, tried
+from tests.unit.test_docs_faults import rows
+
+GUEST = "packer/guest"
+COMMON, SEAL, BOOTSTRAP = f"{GUEST}/common.psm1", f"{GUEST}/seal.psm1", "packer/aws/bootstrap.ps1"
+FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
+
+CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
+RETRY = "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }\n            Start-Sleep -Milliseconds 250"
+FIND_SERVICE = "$found = @(Get-Service -Name $Name -ErrorAction SilentlyContinue)"
+NOT_GENERALISED = "(Get-ImageState) -ne $script:Generalised"
+NO_SETUP_LOG = '[System.Console]::Out.WriteLine("the setup logs cannot be read: '
+LOGON_IS_ON = "-notin '', '0') { throw 'AutoAdminLogon is on' }"
+LOGON_IS_COMPLETE = "[string](Get-RegistryData -Key $logon -Name 'DefaultPassword') -ne ''"
+MAY_ASK = "-not $asked -and $from -contains $status"
+DIED = "if ($up -and $asked -and $status -eq 'Stopped') { throw"
+AWAIT_STOPPED = "if ([string]$service.Status -eq 'StopPending') { $service.WaitForStatus('Stopped', $limit) }"
+DISABLE = "Disable-LocalUser -SID $account.SID -ErrorAction Stop"
+RESET = "Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop"
+RENAME = "Rename-LocalUser -SID $account.SID"
+KEY_STAYS = "$what = 'the key of the removed certificate'"
+
+MENDS = (
+    Mend(
+        "P9-what-lasts-a-moment-fails-no-seal",
+        SEAL,
+        (
+            tried(CLEAR_LEFT, within="Clear-Leftover", catch="$clock.Elapsed.TotalSeconds -gt 30"),
+            tried("if ($left.Count -gt 0) { throw", within="Clear-Leftover", catch="Start-Sleep -Milliseconds 250"),
+            in_order(FIND_SERVICE, "if ($found.Count -gt 0 -and", "if ($clock.Elapsed", within="Wait-CloudService"),
+        ),
+        (
+            (RETRY, "throw"),
+            (RETRY, "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }"),
+            (FIND_SERVICE, "$found = @(Get-Service -Name $Name)"),
+            ("if ($found.Count -gt 0 -and [string]$found[0]", "if ([string]$found[0]"),
+        ),
+    ),
+    Mend(
+        "P9-another-try-needs-no-agents",
+        SEAL,
+        (only_where(NOT_GENERALISED, "& $Assert", within="Invoke-Seal"),),
+        (
+            ("        & $Assert\n", ""),
+            (f"    if ({NOT_GENERALISED}) {{\n        & $Assert\n", f"    & $Assert\n    if ({NOT_GENERALISED}) {{\n"),
+        ),
+    ),
+    Mend(
+        "P9-the-reason-of-sysprep-is-told",
+        SEAL,
+        (
+            tried("Write-SetupLog", within="Invoke-Seal", catch=NO_SETUP_LOG),
+            tried("& $Generalise", within="Invoke-Seal", catch="\n            throw"),
+        ),
+        (
+            (
+                f"try {{ Write-SetupLog }}\n            catch {{ {NO_SETUP_LOG}",
+                'if ($true) { Write-SetupLog; $null = ("',
+            ),
+            ('$(Get-Cause -ErrorRecord $_)") }\n            throw\n', '$(Get-Cause -ErrorRecord $_)") }\n'),
+        ),
+    ),
+    Mend(
+        "P9-only-a-logon-that-is-set-is-refused",
+        SEAL,
+        (
+            in_order(f"-Name 'AutoAdminLogon' -Default '0') {LOGON_IS_ON}"),
+            only_where(LOGON_IS_COMPLETE, "throw 'a DefaultPassword is set'"),
+        ),
+        (
+            ("-notin '', '0'", "-ne '0'"),
+            (LOGON_IS_COMPLETE, "$null -ne (Get-RegistryData -Key $logon -Name 'Default')"),
+        ),
+    ),
+    Mend(
+        "P10-a-service-is-asked-once-and-from-a-state-that-allows-it",
+        COMMON,
+        (
+            in_order(
+                "$from = @('Running', 'Paused')", "if ($up) { $from = @('Stopped', 'Paused') }", "while ($true) {"
+            ),
+            only_where(MAY_ASK, "$null = $service.Start()", within="Wait-ServiceState"),
+            only_where(MAY_ASK, "Stop-Service -Name $Name -Force -NoWait", within="Wait-ServiceState"),
+            in_order(
+                "$service.Refresh()",
+                DIED,
+                f"if ({MAY_ASK}) {{\n            $asked = $true",
+                "-gt $Context.LimitSeconds",
+            ),
+            in_order("$asked = $true", "if ($up) { $null = $service.Start() }"),
+        ),
+        (
+            ("@('Running', 'Paused')", "@('Running', 'StartPending')"),
+            (f"if ({MAY_ASK})", "if ($from -contains $status)"),
+            ("            $asked = $true\n", ""),
+            (DIED, "if ($up -and $status -eq 'Stopped') { throw"),
+        ),
+    ),
+    Mend(
+        "P10-winrm-that-stops-is-waited-for",
+        BOOTSTRAP,
+        (in_order(AWAIT_STOPPED, "if ([string]$service.Status -eq 'Stopped') {", "$service.WaitForStatus('Running'"),),
+        ((f"    {AWAIT_STOPPED}\n", ""),),
+    ),
+    Mend(
+        "P10-a-program-without-an-end-is-named",
+        COMMON,
+        (
+            tried("$process.Kill()", within="Invoke-Native", catch="$message += "),
+            in_order('$message = "$FilePath did not end within', "try { $process.Kill() }", "throw $message"),
+        ),
+        (
+            ("try { $process.Kill() }", "$process.Kill(); try { $null = $process }"),
+            ("            throw $message\n", ""),
+        ),
+    ),
+    Mend(
+        "P11-the-builders-account-is-disabled-whatever-else-fails",
+        FIRST_BOOT,
+        (
+            in_order(f"try {{ {DISABLE} }}", "try {\n                $password", f"try {{ {RENAME}"),
+            tried(DISABLE, catch='"account $($account.Name) could not be disabled: '),
+            tried(RESET, catch='"account $($account.Name) could not get another password: '),
+            tried(RENAME, catch='"account $($account.Name) could not be renamed: '),
+        ),
+        (
+            (f"            try {{ {DISABLE} }}\n", "            try { $null = $account }\n"),
+            (f"                {RESET}\n            }}\n", f"            }}\n            {RESET}\n"),
+            ('"account $($account.Name) could not be renamed: ', '$null = "'),
+        ),
+    ),
+    Mend(
+        "P11-a-key-that-stays-is-told",
+        FIRST_BOOT,
+        (
+            only_where("-not (Test-Path -LiteralPath $path)", KEY_STAYS, within="Clear-BuilderCertificate"),
+            tried("Remove-Item -LiteralPath $path", catch='"$what $print could not be removed: '),
+        ),
+        (
+            ("if (-not (Test-Path -LiteralPath $path)) {", "if ($false) {"),
+            ('"$what $print could not be removed: $($_.Exception.Message)"', "$null = $what"),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.id)
+def test_script_has_the_mend(mend: Mend) -> None:
+    faults = find_faults(mend)
+
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize("mend", MENDS, ids=lambda mend: mend.id)
+def test_undoing_the_mend_is_seen(mend: Mend) -> None:
+    assert find_unseen(mend) == []
+
+
+def test_every_mend_is_named_in_its_row() -> None:
+    named = rows()
+    test = "tests/powershell/test_read_mends.py::test_script_has_the_mend"
+
+    assert [mend.id for mend in MENDS if f"{test}[{mend.id}]" not in named.get(mend.row, [])] == []
