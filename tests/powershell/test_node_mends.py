@@ -44,6 +44,9 @@ DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
 COMPILE = "Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems'"
 COMPILE_FAILED = '$line = "$ngen executeQueuedItems failed: $($_.Exception.Message)"'
 
+EXPORT = "$text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\\' -ErrorAction Stop)"
+NOT_MISSING = "$id -notlike 'HRESULT 0x80070002,*' -and $id -notlike 'CmdletizationQuery_NotFound*'"
+
 MENDS = (
     Mend(
         "N2-a-log-is-emptied-in-place-when-its-copy-is-on-the-disk",
@@ -120,8 +123,15 @@ MENDS = (
     Mend(
         "N2-only-a-task-that-is-not-found-is-none",
         TASK,
-        (in_order("-notlike 'CmdletizationQuery_NotFound*') { throw }", "\n            return $null"),),
-        (("-notlike 'CmdletizationQuery_NotFound*'", "-notlike '*'"),),
+        (
+            in_order(f"if ({NOT_MISSING}) {{ throw }}", "\n            return $null"),
+            tried(EXPORT, catch="return $null"),
+        ),
+        (
+            ("-notlike 'CmdletizationQuery_NotFound*'", "-notlike '*'"),
+            ("-notlike 'HRESULT 0x80070002,*'", "-notlike 'HRESULT*'"),
+            (f"        try {{ {EXPORT} }}\n        catch {{\n", f"        {EXPORT}\n        if ($text -eq '') {{\n"),
+        ),
     ),
     Mend(
         "N5-a-compiler-that-fails-does-not-fail-the-seal",

@@ -10,6 +10,7 @@ from tests.unit.test_docs_faults import rows
 
 GUEST = "packer/guest"
 COMMON, SEAL, BOOTSTRAP = f"{GUEST}/common.psm1", f"{GUEST}/seal.psm1", "packer/aws/bootstrap.ps1"
+ACL, FIREWALL = f"{GUEST}/kinds/acl.ps1", f"{GUEST}/kinds/firewall.ps1"
 FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
 
 CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
@@ -26,6 +27,14 @@ DISABLE = "Disable-LocalUser -SID $account.SID -ErrorAction Stop"
 RESET = "Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop"
 RENAME = "Rename-LocalUser -SID $account.SID"
 KEY_STAYS = "$what = 'the key of the removed certificate'"
+NOT_FOUND = "if ($_.FullyQualifiedErrorId -notlike 'CmdletizationQuery_NotFound*') { throw }"
+FIND_FILTER = "$filter = Get-NetFirewallPortFilter -AssociatedNetFirewallRule $rule[0] -ErrorAction Stop"
+ICACLS = "$null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path,"
+IS_PLANNED = "$isPlanned -and [int]$rule.InheritanceFlags -eq $flags -and [int]$rule.PropagationFlags -eq 0"
+REMOVE_ALL = f"{ICACLS} '/remove:g', \"*$sid\""
+GRANT_AGAIN = f"{ICACLS} '/grant:r', \"*${{sid}}:$inherit$($letters[$wanted[0].rights])\""
+PARTIAL = "$inherits -and ([int]$rule.InheritanceFlags -ne 3 -or [int]$rule.PropagationFlags -ne 0)"
+SAY_FLAGS = '$rights = "$rights ($($rule.InheritanceFlags); $($rule.PropagationFlags))"'
 
 MENDS = (
     Mend(
@@ -147,6 +156,55 @@ MENDS = (
             ("if (-not (Test-Path -LiteralPath $path)) {", "if ($false) {"),
             ('"$what $print could not be removed: $($_.Exception.Message)"', "$null = $what"),
         ),
+    ),
+    Mend(
+        "P12-an-entry-for-other-children-is-replaced",
+        ACL,
+        (
+            in_order(f"if ({IS_PLANNED}) {{ continue }}", REMOVE_ALL, GRANT_AGAIN),
+            only_where("$wanted.Count -gt 0", GRANT_AGAIN),
+            in_order("-eq $masks[$wanted[0].rights]", f"if ({IS_PLANNED})"),
+            in_order(REMOVE_ALL, "if ($wanted.Count -gt 0) {"),
+            only_where("$folder", "$flags = 3"),
+        ),
+        (
+            (" -and [int]$rule.PropagationFlags -eq 0) { continue }", ") { continue }"),
+            (" -and ([int]$rule.FileSystemRights -bor 1048576) -eq $masks[$wanted[0].rights]", ""),
+            (GRANT_AGAIN, GRANT_AGAIN.replace("grant:r", "grant")),
+            ("            if ($wanted.Count -gt 0) {\n", "            if ($wanted.Count -gt 1) {\n"),
+            (REMOVE_ALL, REMOVE_ALL.replace("remove:g", "remove:d")),
+            ("            $flags = 3\n", "            $flags = 2\n"),
+        ),
+    ),
+    Mend(
+        "P12-an-entry-for-some-children-is-never-the-planned-one",
+        ACL,
+        (
+            only_where(PARTIAL, SAY_FLAGS),
+            in_order("$inherits = [string]$rule.InheritanceFlags -ne 'None'", f"if ({PARTIAL}) {{", "`t$inherits"),
+        ),
+        ((PARTIAL, "$inherits -and [int]$rule.InheritanceFlags -ne 3"), (f"    {SAY_FLAGS}\n", "    $null = $rule\n")),
+    ),
+    Mend(
+        "P13-only-a-rule-that-is-not-found-is-none",
+        FIREWALL,
+        (
+            tried("$rule = @(Get-NetFirewallRule -Name $Resource.name -ErrorAction Stop)", catch=NOT_FOUND),
+            in_order(NOT_FOUND, "\n            return $null"),
+        ),
+        ((NOT_FOUND, "if ($false) { throw }"),),
+    ),
+    Mend(
+        "P13-a-rule-that-cannot-be-read-or-made-fails",
+        FIREWALL,
+        (in_order(FIND_FILTER), in_order("$null = New-NetFirewallRule @rule -ErrorAction Stop")),
+        ((FIND_FILTER, FIND_FILTER[:-18]), ("@rule -ErrorAction Stop", "@rule")),
+    ),
+    Mend(
+        "P13-a-builder-without-its-rule-says-so",
+        BOOTSTRAP,
+        (in_order("-Action Allow -Protocol TCP -LocalPort 5986 -ErrorAction Stop"),),
+        (("-LocalPort 5986 -ErrorAction Stop", "-LocalPort 5986"),),
     ),
 )
 

@@ -13,7 +13,7 @@ DOCUMENT = REPOSITORY / "docs" / "faults.md"
 REALITY = REPOSITORY / "docs" / "reality.md"
 FAULTS = [
     *(f"F{number}" for number in range(1, 45)),
-    *(f"P{number}" for number in range(1, 12)),
+    *(f"P{number}" for number in range(1, 14)),
     *(f"R{number}" for number in range(1, 5)),
     *("N7", "N8", "N11", "B8"),
 ]

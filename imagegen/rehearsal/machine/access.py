@@ -15,6 +15,9 @@ SYSTEM = "S-1-5-18"
 ADMINISTRATORS = "S-1-5-32-544"
 USERS = "S-1-5-32-545"
 EVERYONE = "S-1-1-0"
+# To what below a folder an entry applies, and whether it applies to the folder too.
+FILES, FOLDERS, EVERYTHING = "ObjectInherit", "ContainerInherit", "ContainerInherit, ObjectInherit"
+ALSO_HERE, ONLY_BELOW = "None", "InheritOnly"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +28,14 @@ class AccessEntry:
     rights: str
     inherit: bool
     deny: bool = False
+    inheritance: str = EVERYTHING
+    """With `inherit`: to what below it applies, as Windows calls it."""
+    propagation: str = ALSO_HERE
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it is inherited, but not by everything or not from an entry that applies here too."""
+        return self.inherit and (self.inheritance, self.propagation) != (EVERYTHING, ALSO_HERE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,12 +57,19 @@ def effective(files: Files, path: str) -> AccessList:
     if own.protected or len(parts(path)) == 1:
         return own
     is_folder = files.is_folder(path)
-    inherited = tuple(
-        dataclasses.replace(entry, inherit=is_folder)
-        for entry in effective(files, parent(path)).entries
-        if entry.inherit
-    )
+    above = effective(files, parent(path)).entries
+    inherited = tuple(one for entry in above if (one := _inherited(entry, is_folder=is_folder)) is not None)
     return AccessList(protected=False, entries=own.entries + inherited)
+
+
+def _inherited(entry: AccessEntry, *, is_folder: bool) -> AccessEntry | None:
+    """The entry as a file or a folder has it from the folder above."""
+    if not entry.inherit or (not is_folder and entry.inheritance == FOLDERS):
+        return None
+    if not is_folder:
+        return dataclasses.replace(entry, inherit=False, inheritance=EVERYTHING, propagation=ALSO_HERE)
+    # A folder passes on to its files what does not apply to itself.
+    return dataclasses.replace(entry, propagation=ONLY_BELOW if entry.inheritance == FILES else ALSO_HERE)
 
 
 def write(files: Files, path: str, entries: Iterable[AccessEntry], *, protected: bool) -> None:

@@ -23,6 +23,16 @@ NO_SECOND = "IgnoreNew"
 # A time that has passed: each run is a multiple of the interval after it.
 START = "2020-01-01T00:00:00Z"
 NORMAL_IO = 6
+# The settings that can keep a task from running, or from being ended, and the value with which they do.
+HINDRANCES = {
+    "RunOnlyIfIdle": "true",
+    "RunOnlyIfNetworkAvailable": "true",
+    "AllowHardTerminate": "false",
+    "DisallowStartIfOnBatteries": "true",
+    "StopIfGoingOnBatteries": "true",
+}
+# Of them those that hinder where the task does not have them.
+HINDERING_BY_DEFAULT = ("DisallowStartIfOnBatteries", "StopIfGoingOnBatteries")
 # Results as Windows shows them: the program does not exist; PowerShell cannot find its script.
 NO_PROGRAM = 0x80070002
 NO_SCRIPT = 0xFFFD0000
@@ -32,7 +42,8 @@ SCRIPTS: dict[str, Callable[[Machine, Sequence[str]], int]] = {"rotate-logs.ps1"
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task as Windows stores it. `triggers` and `actions` are the names of their XML elements."""
+    """A task as Windows stores it. `triggers` and `actions` are the names of their XML elements, and `settings` has
+    those of HINDRANCES."""
 
     name: str
     program: str
@@ -49,6 +60,13 @@ class Task:
     parallel: str = NO_SECOND
     priority: int = NORMAL_IO
     enabled: bool = True
+    settings: tuple[tuple[str, str], ...] = tuple((name, "false") for name in HINDERING_BY_DEFAULT)
+
+    @property
+    def hindrances(self) -> tuple[str, ...]:
+        """The names of the settings that hinder it."""
+        given = {**{name: HINDRANCES[name] for name in HINDERING_BY_DEFAULT}, **dict(self.settings)}
+        return tuple(name for name, value in HINDRANCES.items() if given.get(name) == value)
 
 
 class Tasks:

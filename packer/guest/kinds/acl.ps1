@@ -19,7 +19,12 @@ $ProgressPreference = 'SilentlyContinue'
                     default { [string]$rule.FileSystemRights }
                 }
                 if ([string]$rule.AccessControlType -eq 'Deny') { $rights = "deny $rights" }
-                "$($rule.IdentityReference.Value)`t$rights`t$([string]$rule.InheritanceFlags -ne 'None')"
+                # A planned entry of a folder applies to it, its files and its folders: flags 3 and 0. An entry for only some of them is another one.
+                $inherits = [string]$rule.InheritanceFlags -ne 'None'
+                if ($inherits -and ([int]$rule.InheritanceFlags -ne 3 -or [int]$rule.PropagationFlags -ne 0)) {
+                    $rights = "$rights ($($rule.InheritanceFlags); $($rule.PropagationFlags))"
+                }
+                "$($rule.IdentityReference.Value)`t$rights`t$inherits"
             })
         [array]::Sort($texts, [System.StringComparer]::Ordinal)
         $entries = @(foreach ($text in $texts) {
@@ -44,20 +49,32 @@ $ProgressPreference = 'SilentlyContinue'
         $folder = [System.IO.Directory]::Exists($Resource.path)
         if (-not $folder -and -not [System.IO.File]::Exists($Resource.path)) { throw "there is no $($Resource.path)" }
         $inherit = ''
-        if ($folder) { $inherit = '(OI)(CI)' }
+        $flags = 0
+        if ($folder) {
+            $inherit = '(OI)(CI)'
+            $flags = 3
+        }
         $letters = @{ full = 'F'; modify = 'M'; read = 'RX' }
+        $masks = @{ full = 2032127; modify = 1245631; read = 1179817 }
         $grants = @($Resource.entries | ForEach-Object -Process { "*$($_.sid):$inherit$($letters[$_.rights])" })
         $icacls = Get-SystemTool -Name 'icacls.exe'
         $left = Get-SecondsLeft -Context $Context
         # In one call, so that access is never wider than before, and never lost for the accounts that keep it.
         $null = Invoke-Native -FilePath $icacls -ArgumentList (@($Resource.path, '/inheritance:r', '/grant:r') + $grants) -TimeoutSeconds $left
-        $wanted = @($Resource.entries | ForEach-Object -Process { $_.sid })
         foreach ($rule in (Get-Acl -LiteralPath $Resource.path).GetAccessRules($true, $false, [System.Security.Principal.SecurityIdentifier])) {
             $sid = $rule.IdentityReference.Value
-            $option = $null
-            if ([string]$rule.AccessControlType -eq 'Deny') { $option = '/remove:d' }
-            elseif ($wanted -notcontains $sid) { $option = '/remove:g' }
-            if ($null -ne $option) { $null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path, $option, "*$sid" -TimeoutSeconds $left }
+            if ([string]$rule.AccessControlType -eq 'Deny') {
+                $null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path, '/remove:d', "*$sid" -TimeoutSeconds $left
+                continue
+            }
+            $wanted = @($Resource.entries | Where-Object -FilterScript { $_.sid -eq $sid })
+            $isPlanned = $wanted.Count -gt 0 -and ([int]$rule.FileSystemRights -bor 1048576) -eq $masks[$wanted[0].rights]
+            if ($isPlanned -and [int]$rule.InheritanceFlags -eq $flags -and [int]$rule.PropagationFlags -eq 0) { continue }
+            $null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path, '/remove:g', "*$sid" -TimeoutSeconds $left
+            # /grant:r replaces only entries with the same flags. Account by account, so that the others keep their access.
+            if ($wanted.Count -gt 0) {
+                $null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path, '/grant:r', "*${sid}:$inherit$($letters[$wanted[0].rights])" -TimeoutSeconds $left
+            }
         }
         $false
     }

@@ -7,14 +7,14 @@ $ProgressPreference = 'SilentlyContinue'
 @{
     Get  = {
         param($Resource)
-        try { $found = @(Get-ScheduledTask -TaskName $Resource.name -TaskPath '\' -ErrorAction Stop) }
+        # Not Get-ScheduledTask, which reads all tasks of the machine and fails if any of them is malformed or is deleted meanwhile.
+        try { $text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\' -ErrorAction Stop) }
         catch {
-            # Not by its category: a missing module is an ObjectNotFound too.
-            if ($_.FullyQualifiedErrorId -notlike 'CmdletizationQuery_NotFound*') { throw }
+            # 0x80070002: there is no such file. Not by its category: a missing module is an ObjectNotFound too.
+            $id = $_.FullyQualifiedErrorId
+            if ($id -notlike 'HRESULT 0x80070002,*' -and $id -notlike 'CmdletizationQuery_NotFound*') { throw }
             return $null
         }
-        if ($found.Count -eq 0) { return $null }
-        $text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\' -ErrorAction Stop)
         # Without its namespace, so that the paths below need no prefixes.
         $task = [xml]($text -replace '\sxmlns="[^"]*"', '')
         $reader = $task.CreateNavigator()
@@ -44,6 +44,10 @@ $ProgressPreference = 'SilentlyContinue'
             account = [string]$reader.Evaluate('string(/Task/Principals/Principal/UserId)'); limit_s = $seconds.limit_s
             parallel = $texts.parallel; priority = [int]$texts.priority
             enabled = [bool]$reader.Evaluate("not(/Task/Settings/Enabled = 'false' or /Task/Triggers/*/Enabled = 'false')")
+            # The defaults of the last two are true.
+            unconditional = [bool]$reader.Evaluate(
+                "not(/Task/Settings/RunOnlyIfIdle = 'true' or /Task/Settings/RunOnlyIfNetworkAvailable = 'true' or /Task/Settings/AllowHardTerminate = 'false')" +
+                " and /Task/Settings/DisallowStartIfOnBatteries = 'false' and /Task/Settings/StopIfGoingOnBatteries = 'false'")
         }
     }
     Test = {
@@ -56,6 +60,7 @@ $ProgressPreference = 'SilentlyContinue'
             if (-not (Test-SameText -Left $Now[$pair[0]] -Right $pair[1])) { "$($pair[0]) is '$($Now[$pair[0]])', not '$($pair[1])'" }
         }
         if (-not $Now.enabled) { 'it is not enabled' }
+        if (-not $Now.unconditional) { 'a setting can keep it from running, or from being ended' }
     }
     Set  = {
         param($Resource)

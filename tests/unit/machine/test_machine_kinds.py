@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.rehearsal.machine import Machine, stock_windows
-from imagegen.rehearsal.machine.access import AccessEntry, write
+from imagegen.rehearsal.machine.access import FOLDERS, ONLY_BELOW, AccessEntry, write
 from imagegen.rehearsal.machine.installer import UNINSTALL
 from imagegen.rehearsal.machine.kinds import BEHAVIOUR
 from imagegen.rehearsal.machine.msi import MsiService, make_msi
@@ -88,6 +88,7 @@ FACTS: dict[str, Any] = {
         "parallel": "IgnoreNew",
         "priority": 6,
         "enabled": True,
+        "unconditional": True,
     },
 }
 
@@ -145,6 +146,22 @@ def change_task(**changes: Any) -> Spoil:  # noqa: ANN401 - fields of any type
         task = machine.tasks.task("rotate-logs")
         assert task
         machine.tasks.register(machine, dataclasses.replace(task, **changes))
+
+    return spoil
+
+
+HINDERED = "a setting can keep it from running, or from being ended"
+
+
+def change_settings(**changes: str | None) -> Spoil:
+    """None takes the setting away: its default counts."""
+
+    def spoil(machine: Machine) -> None:
+        task = machine.tasks.task("rotate-logs")
+        assert task
+        settings = {**dict(task.settings), **changes}
+        kept = tuple((name, value) for name, value in settings.items() if value is not None)
+        machine.tasks.register(machine, dataclasses.replace(task, settings=kept))
 
     return spoil
 
@@ -224,6 +241,16 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ),
     ("acl", set_access(FULL, READ, dataclasses.replace(READ, deny=True)), f"there is an entry {USERS} deny read"),
     ("acl", set_access(FULL, READ, READ), "an entry is duplicated"),
+    (
+        "acl",
+        set_access(FULL, dataclasses.replace(READ, inheritance=FOLDERS)),
+        f"there is an entry {USERS} read (ContainerInherit; None), inherit True",
+    ),
+    (
+        "acl",
+        set_access(FULL, READ, dataclasses.replace(FULL, propagation=ONLY_BELOW)),
+        f"there is an entry {SYSTEM} full (ContainerInherit, ObjectInherit; InheritOnly), inherit True",
+    ),
     ("environment", lambda m: m.registry.remove_value(ENVIRONMENT, FIELDS["environment"]["name"]), "no variable"),
     (
         "environment",
@@ -252,6 +279,13 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("task", change_task(limit_s=259200), "limit_s is 259200, not 300"),
     ("task", change_task(parallel="Parallel"), "parallel is Parallel, not IgnoreNew"),
     ("task", change_task(enabled=False), "it is not enabled"),
+    ("task", change_settings(RunOnlyIfIdle="true"), HINDERED),
+    ("task", change_settings(RunOnlyIfNetworkAvailable="true"), HINDERED),
+    ("task", change_settings(AllowHardTerminate="false"), HINDERED),
+    ("task", change_settings(DisallowStartIfOnBatteries="true"), HINDERED),
+    ("task", change_settings(StopIfGoingOnBatteries="true"), HINDERED),
+    ("task", change_settings(DisallowStartIfOnBatteries=None), HINDERED),
+    ("task", change_settings(StopIfGoingOnBatteries=None), HINDERED),
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 

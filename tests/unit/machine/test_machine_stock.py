@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.rehearsal.machine import Machine, stock_windows
-from imagegen.rehearsal.machine.access import AccessEntry, effective, write
+from imagegen.rehearsal.machine.access import (
+    ALSO_HERE,
+    EVERYTHING,
+    FILES,
+    FOLDERS,
+    ONLY_BELOW,
+    AccessEntry,
+    effective,
+    write,
+)
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.msi import MsiService, NotAPackageError, make_msi, read_msi
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -128,6 +137,26 @@ def test_only_what_is_meant_for_below_is_inherited(files: Files) -> None:
     files.write(r"C:\a\b\x", b"")
     assert [(entry.sid, entry.inherit) for entry in effective(files, r"C:\a\b\x").entries] == [("S-1-5-18", False)]
     assert [(entry.sid, entry.inherit) for entry in effective(files, r"C:\a\b").entries] == [("S-1-5-18", True)]
+
+
+@pytest.mark.parametrize(
+    ("inheritance", "propagation", "below"),
+    [
+        (FOLDERS, ALSO_HERE, {r"b": ALSO_HERE}),
+        (FILES, ALSO_HERE, {r"b": ONLY_BELOW, r"b\x": ALSO_HERE}),
+        (EVERYTHING, ONLY_BELOW, {r"b": ALSO_HERE, r"b\x": ALSO_HERE}),
+    ],
+)
+def test_an_entry_for_a_part_is_inherited_by_that_part(
+    files: Files, inheritance: str, propagation: str, below: dict[str, str]
+) -> None:
+    files.make_folder(r"C:\a\b")
+    files.write(r"C:\a\b\x", b"")
+    entry = AccessEntry("S-1-5-18", "Modify", inherit=True, inheritance=inheritance, propagation=propagation)
+    write(files, r"C:\a", [entry], protected=True)
+    found = {name: effective(files, rf"C:\a\{name}").entries for name in (r"b", r"b\x")}
+    assert {name: one.propagation for name, entries in found.items() for one in entries} == below
+    assert [one.inherit for one in found[r"b\x"]] == [False] * (r"b\x" in below)
 
 
 def test_registry_keys_compare_without_case_and_go_with_what_is_below() -> None:

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from imagegen.contents import PACKER
+from imagegen.rehearsal.machine.tasks import HINDERING_BY_DEFAULT, HINDRANCES
 from imagegen.resources.kinds import KINDS
 from tests.unit.machine.test_machine_kinds import FACTS, TASK
 
@@ -17,16 +18,29 @@ def test_the_script_makes_the_models_task() -> None:
     """Of these alone the model says that a task is as planned. The name is how it is found."""
     script = (PACKER / "guest" / "kinds" / "task.ps1").read_text("ascii")
     get, test, put = re.split(r"\n    (?:Test =|Set  =) ", script)
-    task: dict[str, Any] = {name: value for name, value in FACTS["task"].items() if name != "enabled"}
+    task: dict[str, Any] = {name: value for name, value in FACTS["task"].items() if value is not True}
     fixed = {name: f"'{value}'" if isinstance(value, str) else str(value) for name, value in task.items()}
     planned = {**fixed, "repeats_for_s": "$null", **{name: f"$Resource.{name}" for name in TASK}}
     assert dict(re.findall(r"@\('(\w+)', ([^()]+)\)", test)) == planned
-    assert set(re.findall(r"(?<![/\w])(\w+) = ", get.partition("[ordered]@{")[2])) == {*task, "enabled"}
+    assert set(re.findall(r"(?<![/\w])(\w+) = ", get.partition("[ordered]@{")[2])) == set(FACTS["task"])
     defaults = {"delay_s": "0", "limit_s": str(3 * 86400), "parallel": "'IgnoreNew'", "priority": "'7'"}
     assert defaults.items() <= dict(re.findall(r"@\('(\w+)', '[^']+', ([^()]+)\)", get)).items()
     xml = {"StartBoundary": "start", "MultipleInstancesPolicy": "parallel", "Priority": "priority", "UserId": "account"}
     assert [name for name in xml if f"<{name}>{task[xml[name]]}</{name}>" not in put] == []
     assert f"<Triggers><{task['triggers']}><Repetition>" in put
+
+
+def test_the_script_knows_the_models_hindrances() -> None:
+    script = (PACKER / "guest" / "kinds" / "task.ps1").read_text("ascii")
+    hinders, planned = re.findall(r'unconditional = [^"]+"not\(([^)]+)\)" \+\s+" and ([^"]+)"\)', script)[0]
+    settings = re.compile(r"/Task/Settings/(\w+) = '(\w+)'")
+    never_given = {name: value for name, value in HINDRANCES.items() if name not in HINDERING_BY_DEFAULT}
+    assert dict(settings.findall(hinders)) == never_given
+    assert hinders.count(" or ") == len(never_given) - 1
+    assert settings.findall(planned) == [(name, "false") for name in HINDERING_BY_DEFAULT]
+    assert settings.sub("", planned) == " and "
+    given = dict(re.findall(rf"<({'|'.join(HINDRANCES)})>(\w+)</", script))
+    assert given == dict.fromkeys(HINDERING_BY_DEFAULT, "false")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,10 @@ RIGHTS = {word: rights for rights, word in WORDS.items()}
 
 def _fact(entry: AccessEntry) -> dict[str, str | bool]:
     rights = RIGHTS.get(entry.rights, entry.rights)
-    return {"sid": entry.sid, "rights": f"deny {rights}" if entry.deny else rights, "inherit": entry.inherit}
+    rights = f"deny {rights}" if entry.deny else rights
+    # Such an entry is never a planned one.
+    flags = f" ({entry.inheritance}; {entry.propagation})" if entry.is_partial else ""
+    return {"sid": entry.sid, "rights": rights + flags, "inherit": entry.inherit}
 
 
 def get(machine: Machine, wanted: Acl) -> Facts | None:

@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.resources import kinds
 
+# The facts that must be true, each with the reason where it is not.
+_FLAGS = {
+    "enabled": "it is not enabled",
+    "unconditional": "a setting can keep it from running, or from being ended",
+}
+
 
 def get(machine: Machine, wanted: kinds.Task) -> Facts | None:
     _need_service(machine)
@@ -23,9 +29,9 @@ def get(machine: Machine, wanted: kinds.Task) -> Facts | None:
 def test(_machine: Machine, wanted: kinds.Task, facts: Facts | None) -> list[str]:
     if facts is None:
         return [f"there is no task {wanted.name}"]
-    expected = {name: value for name, value in _facts(_planned(wanted)).items() if name != "enabled"}
+    expected = {name: value for name, value in _facts(_planned(wanted)).items() if name not in _FLAGS}
     reasons = [f"{name} is {facts[name]}, not {value}" for name, value in expected.items() if facts[name] != value]
-    return reasons + ([] if facts["enabled"] else ["it is not enabled"])
+    return reasons + [reason for name, reason in _FLAGS.items() if not facts[name]]
 
 
 def put(machine: Machine, wanted: kinds.Task, _supplies: Supplies) -> bool:
@@ -39,8 +45,9 @@ def _planned(wanted: kinds.Task) -> Task:
 
 
 def _facts(task: Task) -> Facts:
-    stored = {name: value for name, value in dataclasses.asdict(task).items() if name != "name"}
-    return {**stored, "triggers": ", ".join(task.triggers), "actions": ", ".join(task.actions)}
+    stored = {name: value for name, value in dataclasses.asdict(task).items() if name not in ("name", "settings")}
+    lists = {"triggers": ", ".join(task.triggers), "actions": ", ".join(task.actions)}
+    return {**stored, **lists, "unconditional": not task.hindrances}
 
 
 def _need_service(machine: Machine) -> None:
