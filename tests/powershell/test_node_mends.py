@@ -9,6 +9,7 @@ from tests.powershell.mend_words import IS_LINK
 from tests.powershell.standing import in_order, only_where, tried
 from tests.unit.test_docs_faults import REALITY, rows
 
+START_KUBELET = "ansible-win/roles/kubernetes/files/start-kubelet.ps1"
 ROTATE = "ansible-win/roles/kubernetes/files/rotate-logs.ps1"
 SEAL = "packer/guest/seal.psm1"
 COMMON = "packer/guest/common.psm1"
@@ -19,9 +20,14 @@ ON_DISK = "$copy.Flush($true)"
 COPY_FIRST = "Copy-Rest -Log $log -Path $copy -Mode 'Create'"
 SHIFT_ALL = "Move-Copy -Path $Path -Keep $Keep"
 COPY_THEN = "Copy-Rest -Log $log -Path $copy -Mode 'Append'"
+UP_TO_DATE = "for ($round = 0; $round -lt 3 -and $log.Position -lt $log.Length; $round++) {"
+WAS_EMPTIED = "if ($log.Position -gt $log.Length) {"
+EMPTIED = "throw 'another program emptied the log meanwhile'"
 EMPTY = "$log.SetLength(0)"
+DELETE_ONE = '[System.IO.File]::Delete("$Path.$number")'
+FULL = "if ($script:DiskFull -contains $cause.HResult) {"
 DELETE_COPY = "[System.IO.File]::Delete($copy)"
-FREE = "$freed = Clear-Space -Log $log"
+FREE = "$reason += ' ' + (Clear-Space -Log $log"
 LIMIT = "Limit-Log -Path $path -Size $size -Keep $keep"
 NO_PATH = "if (-not $path) { throw 'the line must have a size, a number and a path' }"
 SAY = '$failures += "${line}: $($_.Exception.Message)"'
@@ -53,7 +59,9 @@ MENDS = (
         ROTATE,
         (
             in_order(SHARED, "if ($log.Length -le $Size) { return }", END_ONLY, COPY_FIRST),
-            in_order(COPY_FIRST, SHIFT_ALL, '$copy = "$Path.1"', COPY_THEN, EMPTY, within="Limit-Log"),
+            in_order(
+                COPY_FIRST, SHIFT_ALL, '$copy = "$Path.1"', f"{UP_TO_DATE} {COPY_THEN}", EMPTY, within="Limit-Log"
+            ),
             in_order(COPY, ON_DISK, within="Copy-Rest"),
             tried(COPY, within="Copy-Rest", at_last="$copy.Dispose()"),
             tried(EMPTY, within="Limit-Log", catch=DELETE_COPY),
@@ -66,12 +74,13 @@ MENDS = (
             ("'Open', 'ReadWrite', 'ReadWrite'", "'Open', 'ReadWrite', 'None'"),
             ("        if ($log.Length -le $Size) { return }\n", ""),
             (f"        {END_ONLY}\n", ""),
-            (f"            {COPY_THEN}\n            {EMPTY}\n", f"            {EMPTY}\n            {COPY_THEN}\n"),
+            (f"            {UP_TO_DATE}", f"            {EMPTY}\n            {UP_TO_DATE}"),
+            (f"{{ {COPY_THEN} }}", "{ $null = $copy }"),
             (f"            {COPY_FIRST}\n", ""),
             (f"        {COPY}\n", ""),
             (ON_DISK, "$copy.Flush()"),
             ("    finally { $copy.Dispose() }", "    finally { $null = $copy }"),
-            (f"            {DELETE_COPY}\n", ""),
+            (f"            try {{ {DELETE_COPY} }}\n", "            try { $null = $copy }\n"),
             (f"    {DELETE_OLDEST}\n", ""),
             (f"    {NAME_COPY}\n", ""),
             (SAY, "$null = $_"),
@@ -82,24 +91,64 @@ MENDS = (
         "N2-a-full-disk-does-not-stop-the-rotation",
         ROTATE,
         (
-            in_order("if ($script:DiskFull -notcontains $cause.HResult) { throw }", FREE, within="Limit-Log"),
-            in_order(FREE, 'throw "$($cause.Message) $freed"', within="Limit-Log"),
+            only_where("$script:DiskFull -contains $cause.HResult", FREE, within="Limit-Log"),
+            in_order("$cause = $_.Exception", f"try {{ {DELETE_COPY}", FULL, "throw $reason", within="Limit-Log"),
+            tried(DELETE_COPY, within="Limit-Log", catch="$reason += "),
+            tried(DELETE_ONE, within="Clear-Space", catch="continue"),
             in_order("$script:DiskFull = @(-2147024857, -2147024784)", LIMIT),
             in_order("for ($number = $Keep; $number -ge 1; $number--) {", "$Log.SetLength(0)", within="Clear-Space"),
             in_order(
                 'if (-not [System.IO.File]::Exists("$Path.$number")) { continue }',
-                '[System.IO.File]::Delete("$Path.$number")',
-                'return "Its oldest copy',
+                f"try {{ {DELETE_ONE} }}",
+                'return "Its copy',
                 within="Clear-Space",
             ),
         ),
         (
-            ("            if ($script:DiskFull -notcontains $cause.HResult) { throw }\n", "            throw\n"),
-            ('            throw "$($cause.Message) $freed"\n', ""),
+            (FULL, "if ($true) {"),
+            ("            throw $reason\n", ""),
+            (
+                f"try {{ {DELETE_COPY} }}\n            catch {{ $reason",
+                f"{DELETE_COPY}\n            if ($false) {{ $reason",
+            ),
+            ("catch { continue }", "catch { throw }"),
             ("@(-2147024857, -2147024784)", "@(112, 39)"),
             ("$number = $Keep; $number -ge 1; $number--", "$number = 1; $number -le $Keep; $number++"),
-            ('        return "Its oldest copy', '        "Its oldest copy'),
+            ('        return "Its copy', '        "Its copy'),
             ("    $Log.SetLength(0)\n    return", "    return"),
+        ),
+    ),
+    Mend(
+        "N2-a-log-that-another-run-emptied-is-not-emptied-again",
+        ROTATE,
+        (
+            in_order(UP_TO_DATE, f"{WAS_EMPTIED}\n", EMPTY, within="Limit-Log"),
+            only_where("$log.Position -gt $log.Length", EMPTIED, within="Limit-Log"),
+            in_order('\n                $copy = "${Path}.new"', EMPTIED, within="Limit-Log"),
+        ),
+        (
+            (f"                {EMPTIED}\n", ""),
+            (
+                f"            {WAS_EMPTIED}",
+                f"            if ($log.Length -eq 0) {{ {EMPTY} }}\n            {WAS_EMPTIED}",
+            ),
+            ('                $copy = "${Path}.new"\n', ""),
+        ),
+    ),
+    Mend(
+        "N4-the-arguments-are-read-while-kubeadm-has-them-open",
+        START_KUBELET,
+        (
+            in_order("-ArgumentList $Path, 'Open', 'Read', 'ReadWrite'", "[regex]::Match($written,"),
+            tried("$written = $reader.ReadToEnd()", at_last="$reader.Dispose()"),
+            in_order(
+                "$late = ", "$written = ", "if ($late -and -not $written) { return }", within="Wait-KubeadmArgument"
+            ),
+        ),
+        (
+            ("'Open', 'Read', 'ReadWrite'", "'Open', 'Read', 'Read'"),
+            ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
+            ("if ($late -and -not $written) { return }", "if ($late) { return }"),
         ),
     ),
     Mend(

@@ -34,7 +34,7 @@ _LEAVES_BEFORE_JOIN = r"""if (-not [System.IO.File]::Exists("$StateFolder\config
 """  # noqa: E501  # the script's own lines
 _COMMENT = re.compile(r"(?m)^ *#.*\n")
 # Read what a changed script does, and follow it below, before you take over its digest.
-_REST_SHA256 = "c315fa9b5ef6745cad311e09b34ea156f9ff28b6293d8094bc740419d4bb9873"
+_REST_SHA256 = "cf630137e5eddf32de564ab6f6a6983226b5025bcd37bb5930c08c5ce9f254dd"
 # The script's own times.
 _TURN_S, _KUBEADM_LIMIT_S, _FLAGS_LIMIT_S = 0.2, 60.0, 20.0
 _PARAMETERS = {
@@ -127,8 +127,11 @@ def run_script(machine: Machine, script: Script, parameters: dict[str, str]) -> 
 
 def _wait_for_flags(machine: Machine, flags_file: str) -> Generator[float, None, None]:
     end = machine.up_s + _FLAGS_LIMIT_S
-    while machine.up_s < end:
+    while True:
+        late = machine.up_s >= end
         written = machine.files.is_file(flags_file) and machine.files.read(flags_file) != b""
+        if late and not written:
+            return
         yield _TURN_S
         if written:
             return

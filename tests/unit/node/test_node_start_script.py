@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import pytest
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.node.start_script import read_parameters, read_script
-from tests.node_support import SCRIPT
+from imagegen.rehearsal.node.start_script import Outcome, read_parameters, read_script, run_script
+from tests.node_support import FLAGS, SCRIPT, make_machine
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PARTS = {
     "reads_flags": b' + @(Read-KubeadmArgument -Path "$StateFolder\\kubeadm-flags.env")',
@@ -50,3 +54,27 @@ def test_any_other_script_is_refused_by_name(old: bytes, new: bytes) -> None:
 def test_a_parameter_that_the_script_does_not_have_is_refused(words: list[str]) -> None:
     with pytest.raises(UnknownCommandError, match=r"start-kubelet\.ps1"):
         read_parameters(words)
+
+
+@pytest.mark.parametrize(("are_written", "sleeps_after"), [(False, 0), (True, 1)])
+def test_the_flags_are_looked_for_once_more_at_the_end(tmp_path: Path, *, are_written: bool, sleeps_after: int) -> None:
+    """kubeadm may write them in the last moment, and may still be writing them then."""
+    machine = make_machine(tmp_path, "1.34.2")
+    for path in (r"C:\var\lib\kubelet\config.yaml", r"C:\etc\kubernetes\bootstrap-kubelet.conf"):
+        machine.files.make_folder(path.rpartition("\\")[0])
+        machine.files.write(path, b"x")
+    script = run_script(machine, read_script(SCRIPT, "start-kubelet.ps1"), read_parameters([]))
+    outcome: Outcome | None = None
+    end, sleeps = machine.up_s + 20, 0
+    while outcome is None:
+        if are_written and machine.up_s >= end and not machine.files.is_file(FLAGS):
+            machine.files.write(FLAGS, b'KUBELET_KUBEADM_ARGS="--v=2"')
+        try:
+            seconds = next(script)
+        except StopIteration as ended:
+            outcome = ended.value
+        else:
+            sleeps += machine.up_s >= end
+            machine.up_s += seconds
+    assert sleeps == sleeps_after
+    assert ("--v=2" in outcome.arguments) == are_written

@@ -34,14 +34,15 @@ function Move-Copy {
     [System.IO.File]::Move("${Path}.new", "$Path.1")
 }
 
-# Frees space on a full disk: deletes the oldest copy of an open log, or empties the log if it has no copy. Returns what it did.
+# Frees space on a full disk: deletes the oldest copy of an open log, or a newer one if another program holds that open, or empties the log if no copy can be deleted. Returns what it did.
 function Clear-Space {
     [CmdletBinding()]
     param($Log, [string]$Path, [int]$Keep)
     for ($number = $Keep; $number -ge 1; $number--) {
         if (-not [System.IO.File]::Exists("$Path.$number")) { continue }
-        [System.IO.File]::Delete("$Path.$number")
-        return "Its oldest copy, $Path.$number, was deleted."
+        try { [System.IO.File]::Delete("$Path.$number") }
+        catch { continue }
+        return "Its copy $Path.$number was deleted."
     }
     $Log.SetLength(0)
     return 'It was emptied without a copy.'
@@ -62,17 +63,23 @@ function Limit-Log {
             Copy-Rest -Log $log -Path $copy -Mode 'Create'
             Move-Copy -Path $Path -Keep $Keep
             $copy = "$Path.1"
-            # What the program wrote meanwhile.
-            Copy-Rest -Log $log -Path $copy -Mode 'Append'
+            # What the program wrote meanwhile. It writes on while a copy goes to the disk, so this is repeated, but not for ever.
+            for ($round = 0; $round -lt 3 -and $log.Position -lt $log.Length; $round++) { Copy-Rest -Log $log -Path $copy -Mode 'Append' }
+            if ($log.Position -gt $log.Length) {
+                # Another run, whose copy .1 may be now.
+                $copy = "${Path}.new"
+                throw 'another program emptied the log meanwhile'
+            }
             $log.SetLength(0)
         }
         catch {
-            # The log still has everything.
-            [System.IO.File]::Delete($copy)
             $cause = $_.Exception.GetBaseException()
-            if ($script:DiskFull -notcontains $cause.HResult) { throw }
-            $freed = Clear-Space -Log $log -Path $Path -Keep $Keep
-            throw "$($cause.Message) $freed"
+            $reason = $cause.Message
+            # The log still has everything.
+            try { [System.IO.File]::Delete($copy) }
+            catch { $reason += " $copy could not be deleted: $($_.Exception.Message)" }
+            if ($script:DiskFull -contains $cause.HResult) { $reason += ' ' + (Clear-Space -Log $log -Path $Path -Keep $Keep) }
+            throw $reason
         }
     }
     finally { $log.Dispose() }

@@ -28,7 +28,12 @@ function Read-KubeadmArgument {
     [CmdletBinding()]
     param([string]$Path)
     if (-not [System.IO.File]::Exists($Path)) { return }
-    $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '(?m)^\s*KUBELET_KUBEADM_ARGS=(.*?)\s*$')
+    # kubeadm may still have it open for writing.
+    $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'ReadWrite'
+    $reader = New-Object -TypeName System.IO.StreamReader -ArgumentList $stream
+    try { $written = $reader.ReadToEnd() }
+    finally { $reader.Dispose() }
+    $found = [regex]::Match($written, '(?m)^\s*KUBELET_KUBEADM_ARGS=(.*?)\s*$')
     if (-not $found.Success) { return }
     $text = $found.Groups[1].Value
     if ($text.Length -ge 2 -and $text.StartsWith('"') -and $text.EndsWith('"')) {
@@ -45,9 +50,12 @@ function Wait-KubeadmArgument {
     [CmdletBinding()]
     param([string]$Path, [int]$TimeoutSeconds)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    while ($clock.Elapsed.TotalSeconds -lt $TimeoutSeconds) {
+    while ($true) {
+        # Before the file is looked at, which is then looked at once more when the time has passed.
+        $late = $clock.Elapsed.TotalSeconds -ge $TimeoutSeconds
         $written = [System.IO.File]::Exists($Path) -and (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length -gt 0
-        # kubeadm may still have the file open.
+        if ($late -and -not $written) { return }
+        # kubeadm may still be writing the file.
         Start-Sleep -Milliseconds 200
         if ($written) { return }
     }
