@@ -66,7 +66,7 @@ function Limit-Log {
             # What the program wrote meanwhile. It writes on while a copy goes to the disk, so this is repeated, but not for ever.
             for ($round = 0; $round -lt 3 -and $log.Position -lt $log.Length; $round++) { Copy-Rest -Log $log -Path $copy -Mode 'Append' }
             if ($log.Position -gt $log.Length) {
-                # Another run, whose copy .1 may be now.
+                # If another run did, .1 may be its copy by now, and must stay.
                 $copy = "${Path}.new"
                 throw 'another program emptied the log meanwhile'
             }
