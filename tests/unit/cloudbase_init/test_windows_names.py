@@ -206,6 +206,11 @@ def test_what_is_not_known_is_reported_before_it_fails(
     assert named in unknown
 
 
+def test_what_python_itself_asks_of_a_module_is_not_reported(calls: Calls, names: Any) -> None:  # noqa: ANN401 - a module
+    assert not hasattr(names.os, "__path__")
+    assert calls.around.unknown == []
+
+
 def test_functions_of_windows_may_be_declared_and_not_called(calls: Calls, call: windows.Call) -> None:
     beep = windows.Libraries(call).kernel32.Beep
     beep.argtypes = [int]
