@@ -5,7 +5,6 @@ are in the bundle, the zip that is uploaded to the machine."""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import io
 import json
@@ -36,17 +35,15 @@ def guest_plan(plan: BuildPlan) -> bytes:
             "windows": {"release": image.windows["release"], "build": image.windows["build"]},
             "phases": [
                 {
-                    **dataclasses.asdict(phase),
-                    "steps": [
-                        {**dataclasses.asdict(step), **dataclasses.asdict(plan.build.steps[step.name])}
-                        for step in phase.steps
-                    ],
+                    "name": phase.name,
+                    "restart": phase.restart,
+                    "steps": [{**vars(step), **vars(plan.build.steps[step.name])} for step in phase.steps],
                     "timeout_s": plan.build.phase_timeouts_s[phase.name],
                 }
                 for phase in image.phases
             ],
             "artifacts": {
-                name: {"url": plan.build.downloads[name], **dataclasses.asdict(artifact)}
+                name: {"url": plan.build.downloads[name], **vars(artifact)}
                 for name, artifact in image.artifacts.items()
             },
             "files": image.files,

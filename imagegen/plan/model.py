@@ -83,8 +83,11 @@ class ImagePart:
 
     def as_json(self) -> dict[str, object]:
         """The part as JSON. The provider's key is `target`, because the first identities were made with it."""
-        parts = dataclasses.asdict(self)
-        return {"target": parts.pop("provider"), **parts}
+        return _with_provider_as_target(dataclasses.asdict(self))
+
+
+def _with_provider_as_target(parts: dict[str, object]) -> dict[str, object]:
+    return {"target": parts.pop("provider"), **parts}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +136,8 @@ class BuildPlan(Generic[S]):
     @property
     def image_id(self) -> str:
         """The identity: the sha256 of the canonical image part, salted with the errata."""
-        return digest({"errata": list(ERRATA), "image": self.image.as_json()})
+        # As `as_json`, without its copies: each folder and message has the identity.
+        return digest({"errata": list(ERRATA), "image": _with_provider_as_target(dict(vars(self.image)))})
 
     @property
     def short_id(self) -> str:

@@ -94,10 +94,10 @@ class Files:
         return parts(path)[0] == "C:" and self._real(path).exists()
 
     def is_folder(self, path: str) -> bool:
-        return self.exists(path) and self._real(path).is_dir()
+        return parts(path)[0] == "C:" and self._real(path).is_dir()
 
     def is_file(self, path: str) -> bool:
-        return self.exists(path) and self._real(path).is_file()
+        return parts(path)[0] == "C:" and self._real(path).is_file()
 
     def read(self, path: str) -> bytes:
         if not self.is_file(path):
@@ -172,12 +172,9 @@ class Files:
 
     def below(self, folder: str) -> Iterator[str]:
         """The paths of all files below a folder."""
-        for name in self.names(folder):
-            path = f"{folder}\\{name}"
-            if self.is_folder(path):
-                yield from self.below(path)
-            else:
-                yield path
+        if not self.is_folder(folder):
+            raise RefusedByWindows(f"cannot find folder {folder}")
+        yield from _below(self._real(folder), folder)
 
     def _need_writable(self, path: str) -> None:
         if self.is_read_only(path):
@@ -187,3 +184,12 @@ class Files:
         folder = parent(path)
         if not self.is_folder(folder):
             raise RefusedByWindows(f"cannot find part of the path {path}: there is no folder {folder}")
+
+
+def _below(real: Path, folder: str) -> Iterator[str]:
+    for child in sorted(real.iterdir()):
+        path = f"{folder}\\{child.name}"
+        if child.is_dir():
+            yield from _below(child, path)
+        else:
+            yield path
