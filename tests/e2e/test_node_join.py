@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imagegen.rehearsal.network import loopback_server
 from imagegen.rehearsal.node import Cluster, Kubelet, Node
 from imagegen.rehearsal.node.authority import Authority, make_client_request, private_pem, read_request
 from imagegen.rehearsal.node.client import ApiClient, ApiError
@@ -84,7 +87,7 @@ def test_a_node_joins_with_kubeadms_flags(tmp_path: Path, version: str, after_s:
     assert joined.kubelet.starts == 1
     assert joined.kubelet.flags["hostname-override"] == NAME
     assert joined.kubelet.flags["register-with-taints"] == "os=windows:NoSchedule"
-    assert cluster.refusals == []
+    assert (cluster.refusals, cluster.faults) == ([], [])
 
 
 def test_a_join_leaves_its_files_and_no_secret(tmp_path: Path) -> None:
@@ -123,7 +126,7 @@ def test_a_second_boot_uses_what_is_on_the_disk(tmp_path: Path) -> None:
     assert list(cluster.nodes) == [NAME]
     assert (kubelet.is_running, kubelet.starts, kubelet.flags) == (True, 2, flags)
     assert machine.files.read(CERTIFICATE) == certificate
-    assert cluster.refusals == []
+    assert (cluster.refusals, cluster.faults) == ([], [])
 
 
 def test_a_second_boot_under_another_name_is_refused_by_the_cluster(tmp_path: Path) -> None:
@@ -255,7 +258,8 @@ def test_the_certificate_of_another_authority_is_refused(tmp_path: Path) -> None
         client = ApiClient(cluster, f"https://{cluster.endpoint}", certificate_file=file)
         with pytest.raises(ApiError):
             client.get("/api/v1/nodes/a")
-    assert cluster.refusals[0].startswith("TLS: ")
+    assert cluster.faults[0].startswith("the TLS handshake with the cluster's API server failed: ")
+    assert cluster.refusals == []
 
 
 def test_the_servers_certificate_is_checked() -> None:
@@ -263,6 +267,62 @@ def test_the_servers_certificate_is_checked() -> None:
         client = ApiClient(cluster, f"https://{cluster.endpoint}", Authority().certificate)
         with pytest.raises(ApiError, match="certificate verify failed"):
             client.get("/healthz")
+
+
+def test_a_request_that_the_cluster_does_not_know_is_a_fault() -> None:
+    with Cluster("1.34.2") as cluster:
+        client = ApiClient(cluster, f"https://{cluster.endpoint}")
+        for method in (client.get, lambda path: client.patch(path, {})):
+            with pytest.raises(ApiError, match="could not find the requested resource"):
+                method("/api/v1/pods")
+    assert cluster.faults == [
+        f"the rehearsal does not know {method} /api/v1/pods of a cluster's API server" for method in ("GET", "PATCH")
+    ]
+
+
+def send(cluster: Cluster, text: str) -> str:
+    """Send these bytes over TLS and no more. Returns all that comes back."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", cluster.port), 10) as plain,
+        context.wrap_socket(plain) as client,
+    ):
+        client.sendall(text.encode())
+        socket.socket.shutdown(client, socket.SHUT_WR)
+        # OpenSSL takes an end without its own message for a fault.
+        with client.makefile("rb") as stream, contextlib.suppress(ssl.SSLError):
+            return stream.read().decode()
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("GET /api", ""),
+        ("POST {path} HTTP/1.1\r\n{token}\r\nContent-Length: many\r\n\r\n", "HTTP/1.1 400"),
+        ("POST {path} HTTP/1.1\r\n{token}\r\nContent-Length: 999999999999\r\n\r\n", "HTTP/1.1 400"),
+        ("POST {path} HTTP/1.1\r\n{token}\r\nContent-Length: 10\r\n\r\nhalf", ""),
+    ],
+)
+def test_half_a_request_harms_nobody(text: str, answer: str) -> None:
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    with Cluster("1.34.2") as cluster:
+        token = f"Authorization: Bearer {cluster.token}"
+        assert send(cluster, text.format(path=path, token=token))[:12] == answer
+        assert ApiClient(cluster, f"https://{cluster.endpoint}").get("/healthz") == "ok"
+    assert cluster.faults == []
+
+
+def test_too_many_connections_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback_server, "MAX_CONNECTIONS", 1)
+    with (
+        Cluster("1.34.2") as cluster,
+        socket.create_connection(("127.0.0.1", cluster.port), 10),
+        pytest.raises(ApiError),
+    ):
+        ApiClient(cluster, f"https://{cluster.endpoint}").get("/healthz")
+    assert cluster.faults == ["there are more than 1 connections at a time"]
 
 
 def test_a_cluster_leaves_no_thread_behind() -> None:

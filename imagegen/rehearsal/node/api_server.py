@@ -1,6 +1,7 @@
 """A cluster that nodes can join: an API server on loopback, with what kubeadm and kubelet ask of one.
 
-It answers only what a joining or running node asks. Anything else is 404 and a refusal.
+It answers only what a joining or running node asks. Any other request is answered with 404, and is a fault of the
+rehearsal: a real cluster may have an answer.
 """
 
 from __future__ import annotations
@@ -8,13 +9,14 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import logging
 import re
 import secrets
 import threading
 from typing import TYPE_CHECKING, Any
 
 from imagegen.catalog.facts import minor, numbers
+from imagegen.rehearsal.network.http_connection import answer_request
+from imagegen.rehearsal.network.journal import Journal
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.node.authority import Authority, read_request, subject_names
 from imagegen.rehearsal.node.listener import Listener
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from cryptography import x509
 
     from imagegen.rehearsal.network.messages import Json
-
-_log = logging.getLogger(__name__)
 
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 NODES_GROUP = "system:nodes"
@@ -74,7 +74,8 @@ class Cluster:
         self.token = token or f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
         self.nodes: dict[str, Node] = {}
         self.refusals: list[str] = []
-        """What was asked for in vain: unknown paths, and what the caller may not do."""
+        """The requests of callers that the cluster does not know (401), or that may not do this (403)."""
+        self._journal = Journal()
         self._kubelet_settings = {**KUBELET_CONFIG, **(kubelet_settings or {})}
         self._token_is_valid = True
         self._authority = Authority()
@@ -102,7 +103,7 @@ class Cluster:
     def __enter__(self) -> Cluster:
         host = self.endpoint.rpartition(":")[0].strip("[]")
         self._listener = Listener(
-            self._authority.issue_server(host, "kubernetes"), self._authority.certificate, self.answer, self.refuse
+            self._authority.issue_server(host, "kubernetes"), self._authority.certificate, self.answer, self._journal
         )
         self._listener.start()
         return self
@@ -117,16 +118,25 @@ class Cluster:
             self._listener.close()
             self._listener = None
 
-    def refuse(self, what: str) -> None:
-        with self._lock:
-            self.refusals.append(what)
+    @property
+    def faults(self) -> list[str]:
+        """What proves nothing about the node, as sentences: requests that the cluster has no answer for, failures of
+        TLS, and defects of the cluster itself. The list is complete when the cluster has ended."""
+        return self._journal.faults
 
     def answer(self, request: Request, certificate: x509.Certificate | None = None) -> Response:
         """Answer one request. `certificate` is the client's, which this cluster's CA signed."""
+        response = answer_request(lambda asked: self._answer(asked, certificate), request)
+        if response.fault:
+            self._journal.add_fault(response.fault)
+        return response
+
+    def _answer(self, request: Request, certificate: x509.Certificate | None) -> Response:
         caller = self._identify(request.headers.get("authorization", ""), certificate)
         status, body = (401, "Unauthorized") if caller is None else self._route(request, caller)
         if status in (401, 403):
-            self.refuse(f"{request.method} {request.path}: {status} {body}")
+            with self._lock:
+                self.refusals.append(f"{request.method} {request.path}: {status} {body}")
         return Response.of_json(status, body if status < 300 else _failure(status, str(body)))
 
     def _identify(self, authorization: str, certificate: x509.Certificate | None) -> Caller | None:
@@ -150,7 +160,9 @@ class Cluster:
                     return 403, f"{caller.kind} {caller.name} cannot {method} {request.path}"
                 with self._lock:
                     return act(request, caller, *found.groups())
-        self.refuse(f"{request.method} {request.path}: 404")
+        self._journal.add_fault(
+            f"the rehearsal does not know {request.method} {request.path} of a cluster's API server"
+        )
         return 404, "the server could not find the requested resource"
 
     def _make_routes(self) -> list[tuple[str, str, tuple[str, ...], Callable[..., _Answer]]]:

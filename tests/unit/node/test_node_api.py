@@ -123,12 +123,29 @@ def test_each_caller_may_do_what_it_may_do(method: str, target: str, anonymous: 
 
 def test_what_was_asked_in_vain_is_recorded() -> None:
     cluster = Cluster("1.34.2")
-    ask(cluster, "GET", "/api/v1/pods")
     ask(cluster, "GET", f"{MAPS}/kubeadm-config")
     ask(cluster, "GET", "/api/v1/nodes/a", token=TOKEN[::-1])
     ask(cluster, "GET", "/api/v1/nodes/a", token=cluster.token)
-    assert [text.partition(":")[2].split()[0] for text in cluster.refusals] == ["404", "403", "401"]
+    assert [text.partition(":")[2].split()[0] for text in cluster.refusals] == ["403", "401"]
     assert not [text for text in cluster.refusals if TOKEN[::-1] in text]
+    assert cluster.faults == []
+
+
+def test_what_the_cluster_has_no_answer_for_is_a_fault() -> None:
+    cluster = Cluster("1.34.2")
+    asked = [ask(cluster, "GET", "/api/v1/pods?secret=1", token=cluster.token)[0] for _ in range(2)]
+    assert asked == [404, 404]
+    assert cluster.faults == ["the rehearsal does not know GET /api/v1/pods of a cluster's API server"]
+    assert cluster.refusals == []
+
+
+def test_a_defect_of_the_cluster_is_a_fault() -> None:
+    cluster = Cluster("1.34.2")
+    body = b'{"metadata": {}}'
+    headers = {"authorization": f"Bearer {cluster.token}"}
+    answer = cluster.answer(Request("POST", cluster.endpoint, CSR, {}, headers, body, CSR))
+    assert answer.status == 500
+    assert cluster.faults == [f"the stand-in of {cluster.endpoint} failed on POST {CSR}: KeyError('generateName')"]
 
 
 @pytest.mark.parametrize(
