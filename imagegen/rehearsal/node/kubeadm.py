@@ -15,6 +15,7 @@ from imagegen.rehearsal.node.decode import KubeadmError
 from imagegen.rehearsal.node.facts import reached, read_version
 from imagegen.rehearsal.node.join import Join, Output
 from imagegen.rehearsal.node.join_config import load_join
+from imagegen.rehearsal.node.join_flags import parse_join_flags
 from imagegen.rehearsal.node.paths import absolute, find_program
 from imagegen.rehearsal.node.preflight import find_faults, find_privilege_faults, find_warnings
 
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.node.preflight import Finding
 
 _FAILED, _PREFLIGHT, _VALIDATION = 1, 2, 3
-# The flags of `kubeadm join` beside --config that the rehearsal has a model of.
-_MODELLED = frozenset({"config", "v", "node-name", "cri-socket", "ignore-preflight-errors"})
-_NOT_MODELLED = frozenset(
-    {
-        *("apiserver-advertise-address", "apiserver-bind-port", "certificate-key", "control-plane", "discovery-file"),
-        *("discovery-token", "discovery-token-ca-cert-hash", "discovery-token-unsafe-skip-ca-verification", "dry-run"),
-        *("experimental-patches", "help", "h", "patches", "rootfs", "skip-phases", "tls-bootstrap-token", "token"),
-        *("vmodule", "log-file", "skip-headers", "skip-log-headers"),
-    }
-)
 # How long the checks take: a service that is being started meanwhile comes up.
 _CHECKS_S = 1.0
 
@@ -79,7 +70,7 @@ class _Run:
     def join(self, arguments: Sequence[str]) -> Ended:
         phase = ""
         try:
-            flags = _parse_flags(arguments)
+            flags = parse_join_flags(arguments)
             configuration = self._load(flags)
             phase = "error execution phase preflight: "
             if not self._check(configuration, flags):
@@ -148,22 +139,3 @@ class _Run:
         if faults:
             self.output.say("\n".join(["[preflight] Some fatal errors occurred:", *faults]))
         return not faults
-
-
-def _parse_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """The flags of `kubeadm join` by their names: `--name value`, `--name=value` and -v."""
-    flags: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.lstrip("-").partition("=")
-        if not word.startswith("-"):
-            raise UnknownCommandError(f"kubeadm join {word}: the rehearsal has a model of --config only")
-        if name in _NOT_MODELLED:
-            raise UnknownCommandError(f"kubeadm join --{name}: the rehearsal has no model of it")
-        if name not in _MODELLED:
-            raise KubeadmError(f"unknown flag: --{name}")
-        if not equals and not rest:
-            raise KubeadmError(f"flag needs an argument: --{name}")
-        flags[name] = value if equals else rest.pop(0)
-    return flags

@@ -10,6 +10,7 @@ from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.rehearsal.node import Cluster, make_kubeadm
+from imagegen.rehearsal.node.join_flags import parse_join_flags
 from tests.node_support import TOKEN, join_config, make_machine, run_kubeadm, write_program
 
 if TYPE_CHECKING:
@@ -124,7 +125,12 @@ def test_kubeadm_reads_the_drive_of_its_folder(machine: Machine) -> None:
     ("arguments", "words"),
     [
         (["--confg", "x"], "unknown flag: --confg"),
+        (["--v5"], "unknown flag: --v5"),
+        (["-config", "x"], "unknown shorthand flag: 'c' in -config"),
+        (["---v"], "bad flag syntax: ---v"),
+        (["--=5"], "bad flag syntax: --=5"),
         (["--config"], "flag needs an argument: --config"),
+        (["-v"], "flag needs an argument: 'v' in -v"),
         (["--config", "/run/none.yaml"], 'unable to read config from "/run/none.yaml"'),
         (["--config=/run/none.yaml", "--cri-socket=x"], "can not mix '--config' with arguments [cri-socket]"),
     ],
@@ -141,12 +147,31 @@ def test_a_command_line_is_refused(machine: Machine, arguments: list[str], words
         ("kubeadm", "join", "10.0.0.4:6443"),
         ("kubeadm", "join", "--token", "abcdef.0123456789abcdef"),
         ("kubeadm", "join", "--v", "5"),
+        ("kubeadm", "join", "-v5"),
+        ("kubeadm", "join", "--log_dir", "C:\\x"),
+        ("kubeadm", "join", "--alsologtostderr"),
+        ("kubeadm", "join", "-h"),
+        ("kubeadm", "join", "--", "--config"),
         ("kubeadm", "version", "-o", "json"),
     ],
 )
 def test_a_command_without_a_model_is_refused_by_name(machine: Machine, words: tuple[str, ...]) -> None:
     with pytest.raises(UnknownCommandError, match="kubeadm"):
         run(machine, *words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        (["-v5"], {"v": "5"}),
+        (["-v=5"], {"v": "5"}),
+        (["-v", "5"], {"v": "5"}),
+        (["--v=5", "-v6"], {"v": "6"}),
+        (["--node_name", "-a", "--config="], {"node-name": "-a", "config": ""}),
+    ],
+)
+def test_flags_are_read_as_pflag_reads_them(arguments: list[str], flags: dict[str, str]) -> None:
+    assert parse_join_flags(arguments) == flags
 
 
 def test_the_version_is_the_one_of_the_program_on_the_disk(machine: Machine) -> None:
