@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SCRIPT = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_bytes()
 CONFIG = r"C:\run\kubeadm\kubeadm-join-config.yaml"
 FLAGS = r"C:\var\lib\kubelet\kubeadm-flags.env"
+KUBEADM = r"C:\k\kubeadm.exe"
 LOG = r"C:\var\log\kubelet\kubelet.log"
 HOST = "WIN-ABC123"
 TOKEN = "abcdef.0123456789abcdef"  # noqa: S105 - the one of kubeadm's documentation
@@ -113,5 +114,5 @@ def run_kubeadm(
 ) -> Ended:
     """`kubeadm join --config` with this configuration, as the user data's command does it."""
     machine.files.write(CONFIG, config.encode())
-    words = ("kubeadm", "join", "--config", "/run/kubeadm/kubeadm-join-config.yaml", *(arguments or ("--v", "5")))
+    words = (KUBEADM, "join", "--config", "/run/kubeadm/kubeadm-join-config.yaml", *(arguments or ("--v", "5")))
     return make_kubeadm(cluster)(Process(machine, words, folder, user))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
+from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.decode import KubeadmError
 from imagegen.rehearsal.node.facts import reached, read_version
 from imagegen.rehearsal.node.join import Join, Output
 from imagegen.rehearsal.node.join_config import load_join
 from imagegen.rehearsal.node.join_flags import parse_join_flags
-from imagegen.rehearsal.node.paths import absolute, find_program
 from imagegen.rehearsal.node.preflight import find_faults, find_privilege_faults, find_warnings
 
 if TYPE_CHECKING:
@@ -33,15 +33,12 @@ _CHECKS_S = 1.0
 
 
 def make_kubeadm(cluster: Cluster) -> Program:
-    """The program for machines that reach this cluster."""
+    """The program for machines that reach this cluster. Its first argument is its own path."""
     return lambda process: _run(process, cluster)
 
 
 def _run(process: Process, cluster: Cluster) -> Ended:
-    program = find_program(process, process.arguments[0])
-    if program is None:
-        return Ended(1, f"'{process.arguments[0]}' is not recognized as an internal or external command")
-    version = read_version(process.machine.files, program)
+    version = read_version(process.machine.files, process.arguments[0])
     subcommand, arguments = (process.arguments[1:2] or [""])[0], process.arguments[2:]
     if subcommand == "version":
         return Ended(0, _version_text(version, arguments))
@@ -98,7 +95,7 @@ class _Run:
             raise UnknownCommandError("kubeadm join without --config: the rehearsal has no model of it")
         if "cri-socket" in flags and reached(self.minor, "no_socket_flag_with_config"):
             raise KubeadmError("can not mix '--config' with arguments [cri-socket]")
-        path = absolute(flags["config"], self.process.folder)
+        path = full_path(self.process.folder, flags["config"])
         if not self.process.machine.files.is_file(path):
             raise KubeadmError(
                 f'unable to read config from "{flags["config"]}": open {flags["config"]}: The system cannot find the '

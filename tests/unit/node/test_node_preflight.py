@@ -11,7 +11,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.rehearsal.node import Cluster, make_kubeadm
 from imagegen.rehearsal.node.join_flags import parse_join_flags
-from tests.node_support import TOKEN, join_config, make_machine, run_kubeadm, write_program
+from tests.node_support import CONFIG, KUBEADM, TOKEN, join_config, make_machine, run_kubeadm, write_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def run(machine: Machine, *words: str, user: str = "SYSTEM") -> Ended:
-    return make_kubeadm(CLUSTER)(Process(machine, words, user=user))
+    return make_kubeadm(CLUSTER)(Process(machine, (KUBEADM, *words), user=user))
 
 
 def put(path: str) -> Callable[[Machine], None]:
@@ -136,23 +136,23 @@ def test_kubeadm_reads_the_drive_of_its_folder(machine: Machine) -> None:
     ],
 )
 def test_a_command_line_is_refused(machine: Machine, arguments: list[str], words: str) -> None:
-    ended = run(machine, "kubeadm", "join", *arguments)
+    ended = run(machine, "join", *arguments)
     assert (ended.exit_code, words in ended.output) == (1, True)
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("kubeadm", "reset"),
-        ("kubeadm", "join", "10.0.0.4:6443"),
-        ("kubeadm", "join", "--token", "abcdef.0123456789abcdef"),
-        ("kubeadm", "join", "--v", "5"),
-        ("kubeadm", "join", "-v5"),
-        ("kubeadm", "join", "--log_dir", "C:\\x"),
-        ("kubeadm", "join", "--alsologtostderr"),
-        ("kubeadm", "join", "-h"),
-        ("kubeadm", "join", "--", "--config"),
-        ("kubeadm", "version", "-o", "json"),
+        ("reset",),
+        ("join", "10.0.0.4:6443"),
+        ("join", "--token", "abcdef.0123456789abcdef"),
+        ("join", "--v", "5"),
+        ("join", "-v5"),
+        ("join", "--log_dir", "C:\\x"),
+        ("join", "--alsologtostderr"),
+        ("join", "-h"),
+        ("join", "--", "--config"),
+        ("version", "-o", "json"),
     ],
 )
 def test_a_command_without_a_model_is_refused_by_name(machine: Machine, words: tuple[str, ...]) -> None:
@@ -175,16 +175,33 @@ def test_flags_are_read_as_pflag_reads_them(arguments: list[str], flags: dict[st
 
 
 def test_the_version_is_the_one_of_the_program_on_the_disk(machine: Machine) -> None:
-    assert run(machine, "kubeadm", "version", "-o", "short") == Ended(0, "v1.34.2\n")
+    assert run(machine, "version", "-o", "short") == Ended(0, "v1.34.2\n")
     write_program(machine, "kubeadm", "1.29.1")
-    assert 'GitVersion:"v1.29.1"' in run(machine, r"C:\k\kubeadm.exe", "version").output
+    assert 'GitVersion:"v1.29.1"' in run(machine, "version").output
     machine.files.write(r"C:\k\kubeadm.exe", b"MZ other bytes")
     with pytest.raises(UnknownCommandError, match="is not a stand-in"):
-        run(machine, "kubeadm", "version")
+        run(machine, "version")
 
 
-def test_kubeadm_is_found_on_the_search_path_only(machine: Machine) -> None:
-    machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", r"%SystemRoot%\System32"))
-    assert "is not recognized" in run(machine, "kubeadm", "version").output
-    with_path = Process(machine, ("kubeadm", "version"), environ={"PATH": "C:\\k"})
-    assert make_kubeadm(CLUSTER)(with_path).exit_code == 0
+@pytest.mark.parametrize(
+    ("on_machine", "of_process", "is_found"),
+    [
+        (r"%SystemRoot%\System32", "", False),
+        (r"%SystemRoot%\System32;%ProgramData%\k", "", True),
+        (r"%SystemRoot%\System32", "C:\\k", True),
+        ("C:\\k", r"C:\Windows\System32", False),
+    ],
+)
+def test_kubeadm_finds_kubelet_on_its_search_path(
+    machine: Machine, on_machine: str, of_process: str, is_found: bool
+) -> None:
+    machine.files.make_folder(r"C:\ProgramData\k")
+    machine.files.write(r"C:\ProgramData\k\kubelet.exe", machine.files.read(r"C:\k\kubelet.exe"))
+    machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", on_machine))
+    # Something else ends kubeadm after this check.
+    machine.files.write(r"C:\etc\kubernetes\kubelet.conf", b"x")
+    environ = {"PATH": of_process} if of_process else {}
+    machine.files.write(CONFIG, join_config(CLUSTER).encode())
+    ended = make_kubeadm(CLUSTER)(Process(machine, (KUBEADM, "join", "--config", CONFIG), environ=environ))
+    assert ("[ERROR KubeletVersion]" in ended.output) != is_found
+    assert "[ERROR FileAvailable" in ended.output
