@@ -12,14 +12,14 @@ from imagegen.rehearsal.machine import stock_windows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, FailureActions
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.rehearsal.node import make_kubeadm
+from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import PIPE_TIMEOUT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.rehearsal.node import Cluster
+    from imagegen.rehearsal.node.api_server import Cluster
 
 SCRIPT = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_bytes()
 CONFIG = r"C:\run\kubeadm\kubeadm-join-config.yaml"

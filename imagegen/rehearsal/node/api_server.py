@@ -12,7 +12,7 @@ import dataclasses
 import re
 import secrets
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import minor, numbers
 from imagegen.rehearsal.network.http_connection import answer_request
@@ -21,7 +21,6 @@ from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.node.authority import Authority, read_request, subject_names
 from imagegen.rehearsal.node.listener import Listener
 from imagegen.rehearsal.node.objects import (
-    KUBELET_CONFIG,
     Node,
     cluster_info,
     config_map,
@@ -31,7 +30,7 @@ from imagegen.rehearsal.node.objects import (
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from cryptography import x509
 
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 NODES_GROUP = "system:nodes"
 NODE_PREFIX = "system:node:"
+_ADDRESS = "10.0.0.4"
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
 # The certificate API is v1 from this minor on; v1beta1 ended with the second.
 _CSR_V1, _CSR_V1BETA1_LAST = (1, 19), (1, 21)
@@ -61,23 +61,15 @@ _Answer = tuple[int, "Json"]
 class Cluster:
     """The API server of a cluster whose control plane has a version. It listens inside `with`."""
 
-    def __init__(
-        self,
-        version: str,
-        *,
-        endpoint: str = "10.0.0.4:6443",
-        token: str = "",
-        kubelet_settings: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, version: str) -> None:
         self.version = version
-        self.endpoint = endpoint
-        self.token = token or f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
+        self.endpoint = f"{_ADDRESS}:6443"
+        self.token = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
+        """The only bootstrap token that is valid."""
         self.nodes: dict[str, Node] = {}
         self.refusals: list[str] = []
         """The requests of callers that the cluster does not know (401), or that may not do this (403)."""
         self._journal = Journal()
-        self._kubelet_settings = {**KUBELET_CONFIG, **(kubelet_settings or {})}
-        self._token_is_valid = True
         self._authority = Authority()
         self._requests: dict[str, Json] = {}
         self._lock = threading.Lock()
@@ -96,14 +88,12 @@ class Cluster:
             raise RuntimeError("the cluster listens only inside `with`")
         return self._listener.port
 
-    def expire_token(self) -> None:
-        """From now on the bootstrap token is worth nothing."""
-        self._token_is_valid = False
-
     def __enter__(self) -> Cluster:
-        host = self.endpoint.rpartition(":")[0].strip("[]")
         self._listener = Listener(
-            self._authority.issue_server(host, "kubernetes"), self._authority.certificate, self.answer, self._journal
+            self._authority.issue_server(_ADDRESS, "kubernetes"),
+            self._authority.certificate,
+            self.answer,
+            self._journal,
         )
         self._listener.start()
         return self
@@ -148,9 +138,7 @@ class Cluster:
             )
         if not authorization:
             return Caller(ANONYMOUS)
-        is_right = self._token_is_valid and secrets.compare_digest(
-            authorization.encode(), f"Bearer {self.token}".encode()
-        )
+        is_right = secrets.compare_digest(authorization.encode(), f"Bearer {self.token}".encode())
         return Caller(BOOTSTRAP) if is_right else None
 
     def _route(self, request: Request, caller: Caller) -> _Answer:
@@ -188,13 +176,12 @@ class Cluster:
         return ["v1"] * (known >= _CSR_V1) + ["v1beta1"] * (known <= _CSR_V1BETA1_LAST)
 
     def _cluster_info(self, *_: object) -> _Answer:
-        token = self.token if self._token_is_valid else None
-        return 200, cluster_info(f"https://{self.endpoint}", self._authority.certificate, token)
+        return 200, cluster_info(f"https://{self.endpoint}", self._authority.certificate, self.token)
 
     def _config_map(self, _request: Request, _caller: Caller, name: str) -> _Answer:
         maps = [
             kubeadm_config(self.version, self.endpoint),
-            kubelet_config(self.version, self._kubelet_settings),
+            kubelet_config(self.version),
             config_map("kube-system", "kube-proxy", {"config.conf": "kind: KubeProxyConfiguration\n"}),
         ]
         found = [item for item in maps if item["metadata"]["name"] == name]

@@ -10,11 +10,10 @@ import pytest
 from cryptography import x509
 
 from imagegen.rehearsal.network.messages import Request, parse_target
-from imagegen.rehearsal.node import Cluster, Node
-from imagegen.rehearsal.node.api_server import SIGNER
+from imagegen.rehearsal.node.api_server import SIGNER, Cluster
 from imagegen.rehearsal.node.authority import hash_public_key, make_client_request
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
-from imagegen.rehearsal.node.objects import sign_detached
+from imagegen.rehearsal.node.objects import Node, sign_detached
 from tests.node_support import TOKEN
 
 INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
@@ -81,9 +80,9 @@ def test_the_signature_is_the_one_of_a_known_content() -> None:
 
 def test_an_expired_token_is_worth_nothing() -> None:
     cluster = Cluster("1.34.2")
-    cluster.expire_token()
-    assert list(ask(cluster, "GET", INFO)[1]["data"]) == ["kubeconfig"]
-    assert ask(cluster, "GET", f"{MAPS}/kubeadm-config", token=cluster.token)[0] == 401
+    expired, cluster.token = cluster.token, TOKEN
+    assert list(ask(cluster, "GET", INFO)[1]["data"]) == ["kubeconfig", f"jws-kubeconfig-{TOKEN[:6]}"]
+    assert ask(cluster, "GET", f"{MAPS}/kubeadm-config", token=expired)[0] == 401
 
 
 NODE_A = {"metadata": {"name": "node-a"}}
@@ -220,5 +219,5 @@ def test_a_node_is_itself_only() -> None:
 
 
 def test_the_token_is_never_shown() -> None:
-    cluster = Cluster("1.34.2", token=TOKEN)
-    assert "0123456789abcdef" not in json.dumps(ask(cluster, "GET", INFO)[1])
+    cluster = Cluster("1.34.2")
+    assert cluster.token.partition(".")[2] not in json.dumps(ask(cluster, "GET", INFO)[1])

@@ -9,9 +9,10 @@ import pytest
 from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.rehearsal.node import Cluster, make_kubeadm
+from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.join_flags import parse_join_flags
-from tests.node_support import CONFIG, KUBEADM, TOKEN, join_config, make_machine, run_kubeadm, write_program
+from imagegen.rehearsal.node.kubeadm import make_kubeadm
+from tests.node_support import CONFIG, KUBEADM, join_config, make_machine, run_kubeadm, write_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 # It never listens: whatever asks it ends these tests.
-CLUSTER = Cluster("1.34.2", token=TOKEN)
+CLUSTER = Cluster("1.34.2")
 
 
 @pytest.fixture
