@@ -134,8 +134,8 @@ def _boot(
 ) -> Boot:
     cloud = stand_in(image.provider)
     instance = change_instance(cloud.make_instance(user_data.text))
-    platform = cloud.make_platform(instance)
     machine = image.machine.copy(runner.scratch / "node")
+    platform = cloud.make_platform(instance, lambda: machine.age_s)
     with LinkLocal(platform.hosts) as link:
         node = Node(
             machine,
