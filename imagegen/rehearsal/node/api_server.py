@@ -11,6 +11,7 @@ import binascii
 import dataclasses
 import re
 import secrets
+import string
 import threading
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,8 @@ class Cluster:
     def __init__(self, version: str) -> None:
         self.version = version
         self.endpoint = f"{_ADDRESS}:6443"
-        self.token = f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
+        # Not of digits only: without quotes, YAML would read such a token as a number.
+        self.token = f"{secrets.choice(string.ascii_lowercase)}{secrets.token_hex(3)[:5]}.{secrets.token_hex(8)}"
         """The only bootstrap token that is valid."""
         self.nodes: dict[str, Node] = {}
         self.refusals: list[str] = []

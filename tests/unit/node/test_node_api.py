@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from imagegen.rehearsal.node.api_server import SIGNER, Cluster
 from imagegen.rehearsal.node.authority import hash_public_key, make_client_request
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
 from imagegen.rehearsal.node.objects import Node, sign_detached
+from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from tests.node_support import TOKEN
 
 INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
@@ -76,6 +78,12 @@ def test_the_signature_is_the_one_of_a_known_content() -> None:
     # Computed with openssl: HMAC-SHA256 over the header and the content in base64url.
     expected = "eyJhbGciOiJIUzI1NiIsImtpZCI6ImFiY2RlZiJ9..K1chermAQEq0rdqy-ehj0VDfmA_ytv8Wzh9g26FldrE"
     assert sign_detached("apiVersion: v1\n", "abcdef.0123456789abcdef") == expected
+
+
+def test_a_token_is_no_number_in_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "1" * 2 * size)
+    token = Cluster("1.34.2").token
+    assert read_yaml_map(f"token: {token}".encode(), "join") == {"token": token}
 
 
 def test_an_expired_token_is_worth_nothing() -> None:
