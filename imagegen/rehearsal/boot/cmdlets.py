@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.firewall import Rule
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _ENCODINGS = {"ascii": "utf-8", "default": "utf-8", "unicode": "utf-16", "utf8": "utf-8-sig"}
 STARTS = {"automatic": AUTOMATIC, "manual": MANUAL, "disabled": DISABLED}
+# What Windows does meanwhile, such as the restarts of a service, takes real time.
+_LONGEST_SLEEP_S = 2 * 86400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +137,10 @@ def _restart_service(given: Given) -> list[str]:
 
 
 def _sleep(given: Given) -> list[str]:
-    given.machine.wait_until(lambda: False, float(given.text("seconds")))
+    seconds = float(given.text("seconds"))
+    if seconds > _LONGEST_SLEEP_S:
+        raise UnknownCommandError(f"the rehearsal sleeps for two days at most, not for {seconds:g} s")
+    given.machine.wait_until(lambda: False, seconds)
     return []
 
 
