@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.firewall import Rule
@@ -139,7 +138,7 @@ def _restart_service(given: Given) -> list[str]:
 def _sleep(given: Given) -> list[str]:
     seconds = float(given.text("seconds"))
     if seconds > _LONGEST_SLEEP_S:
-        raise UnknownCommandError(f"the rehearsal sleeps for two days at most, not for {seconds:g} s")
+        raise ValueError("a sleep of more than two days")
     given.machine.wait_until(lambda: False, seconds)
     return []
 
