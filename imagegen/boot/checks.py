@@ -137,7 +137,7 @@ def _user_data(facts: NodeFacts) -> Iterator[Finding]:
 
 def _ready(facts: NodeFacts) -> Iterator[Finding]:
     refusal, off = facts.cloud.refusal, facts.cloudbase_init.unreported
-    if refusal and off:
+    if refusal and off and facts.cloudbase_init.version:
         yield _say(f"cloudbase-init does not report to the cloud: {' and '.join(off)} must be true", "B1")
     if refusal:
         yield _say(f"the cloud says: {refusal}")
@@ -157,7 +157,7 @@ def _join(facts: NodeFacts) -> Iterator[Finding]:
     elif facts.join.failure:
         # Once kubelet has its arguments, kubeadm waits for it.
         waited = facts.kubelet.kubeadm_arguments and not facts.kubelet.is_running
-        why = f"kubelet ended: {facts.kubelet.failure}. " if waited and facts.kubelet.failure else ""
+        why = f"kubelet does not run: {facts.kubelet.failure}. " if waited and facts.kubelet.failure else ""
         yield _say(f"{why}kubeadm failed: {facts.join.failure}", _row_of_message(why + facts.join.failure))
 
 
@@ -253,7 +253,7 @@ CHECKS: Final = (
     Check("setup", "Windows Setup ended, and first-boot.ps1 did everything", _setup),
     Check("cloudbase-init", "cloudbase-init ran once and ended", _cloudbase_init),
     Check("user-data", "the user data ran", _user_data),
-    Check("ready", "the cloud takes the machine for ready", _ready),
+    Check("ready", "the cloud takes the machine for ready", _ready, lambda facts: facts.cloud.wants_report),
     Check("host-name", "the host name is the cloud's", _host_name),
     Check("join", "kubeadm joined the machine to the cluster", _join),
     Check("kubelet", "kubelet runs with kubeadm's arguments", _kubelet),

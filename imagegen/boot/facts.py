@@ -55,7 +55,7 @@ class CloudbaseInit(Strict):
     plugins: dict[str, PluginEnd]
     """The configured plugins in their order, by class name, and what each has done on this machine."""
     unreported: tuple[str, ...]
-    """The options for reports to the cloud that are off."""
+    """The options for reports to the cloud that are off. None if its configuration cannot be read."""
     debug: bool
     """Whether its log has lines of the level debug, among them the output of user data's scripts."""
     log: str
@@ -79,7 +79,7 @@ class Kubelet(Strict):
 
     is_running: bool
     failure: str
-    """What it, or its service's program, said when it ended. Empty if it did not."""
+    """What it, or its service's program, said when it last ended, or why Windows did not start it. Else empty."""
     arguments: tuple[str, ...]
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
@@ -99,6 +99,8 @@ class Builder(Strict):
 class Cloud(Strict):
     """What the cloud made of the machine."""
 
+    wants_report: bool
+    """Whether the cloud takes a machine for ready only when the machine reports that."""
     refusal: str | None
     """Why the cloud takes the machine for one that failed, in the cloud's words."""
     unanswered: tuple[str, ...]

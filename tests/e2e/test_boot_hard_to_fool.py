@@ -41,6 +41,7 @@ PROGRAM = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\Python\Scripts\c
 CONF = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\cloudbase-init.conf"
 SETUP_COMPLETE = rf"{SETUP_SCRIPTS}\SetupComplete.cmd"
 KUBELET_SCRIPT = r"C:\k\start-kubelet.ps1"
+KUBELET_LOGS = r"C:\var\log\kubelet"
 STATE = r"HKLM\SOFTWARE\Cloudbase Solutions\Cloudbase-Init"
 USER_DATA = ",cloudbaseinit.plugins.common.userdata.UserDataPlugin"
 HOST_NAME = ",cloudbaseinit.plugins.common.sethostname.SetHostNamePlugin"
@@ -102,6 +103,10 @@ def remove(*paths: str) -> Change:
             machine.files.remove(path)
 
     return change
+
+
+def write(path: str, content: bytes) -> Change:
+    return lambda machine: machine.files.write(path, content)
 
 
 def data(change: Callable[[str, Join], str]) -> MakeData:
@@ -269,7 +274,7 @@ CASES = (
         "no-setup-complete",
         "azure",
         "setup: the image has no SetupComplete.cmd",
-        ("cloudbase-init: cloudbase-init did not run", "OSProvisioningTimedOut", *_NOT_JOINED),
+        ("cloudbase-init: cloudbase-init did not run", "ready: the cloud says: OSProvisioningTimedOut", *_NOT_JOINED),
         remove(SETUP_COMPLETE),
     ),
     Case(
@@ -317,6 +322,13 @@ CASES = (
         "cloudbase-init: cloudbase-init did not come to its end: ",
         ("OSProvisioningTimedOut", *_NOT_JOINED),
         edit(CONF, ("[DEFAULT]", "\ufeff[DEFAULT]")),
+    ),
+    Case(
+        "conf-is-missing-and-so-is-no-cause-of-a-missing-report",
+        "azure",
+        "cloudbase-init: cloudbase-init did not come to its end: ",
+        ("ready: the cloud says: OSProvisioningTimedOut", *_NOT_JOINED),
+        remove(CONF),
     ),
     Case(
         "program-is-missing",
@@ -417,6 +429,24 @@ CASES = (
         )
         for target in ("aws", "azure")
     ),
+    *(
+        Case(
+            f"kubelets-{what}-is-missing-{target}",
+            target,
+            f"join: kubelet does not run: service kubelet cannot be started: {why}. kubeadm failed: ",
+            (f"kubelet: kubelet does not run: service kubelet cannot be started: {why}", "node: no node registered"),
+            remove(path),
+        )
+        for target in ("aws", "azure")
+        for what, path, why in (
+            ("script", KUBELET_SCRIPT, f"powershell.exe cannot find its script {KUBELET_SCRIPT}"),
+            (
+                "log-folder",
+                KUBELET_LOGS,
+                rf"kube-log-runner.exe cannot open {KUBELET_LOGS}\kubelet.log: there is no folder {KUBELET_LOGS}",
+            ),
+        )
+    ),
     Case(
         "another-kubelet-script",
         "azure",
@@ -434,7 +464,7 @@ CASES = (
     Case(
         "a-flag-that-kubelet-no-longer-has",
         "azure",
-        "join: kubelet ended: failed to parse kubelet flag: unknown flag: --azure-container-registry-config. "
+        "join: kubelet does not run: failed to parse kubelet flag: unknown flag: --azure-container-registry-config. "
         "kubeadm failed:",
         ("(N8)", "kubelet: kubelet does not run", "node: no node registered"),
         make_data=cluster_data("azure"),
@@ -489,6 +519,20 @@ CASES = (
         "setup: first-boot.ps1 could not do everything: The argument",
         ("builder: a certificate of the builder is left",),
         remove(rf"{SETUP_SCRIPTS}\first-boot.ps1"),
+    ),
+    Case(
+        "file-of-the-clouds-address-is-broken",
+        "azure",
+        rf"setup: first-boot.ps1 could not do everything: cannot read {SETUP_SCRIPTS}\restricted-address.json: Invalid",
+        (f"cloud-address: {_CONTAINER} 80 (N1); {_CONTAINER} 32526 (N1)",),
+        write(rf"{SETUP_SCRIPTS}\restricted-address.json", b"{"),
+    ),
+    Case(
+        "list-of-accounts-is-broken",
+        "azure",
+        "builder: an account of the builder that can log on is left: packer (B12)",
+        (),
+        write(rf"{SETUP_SCRIPTS}\accounts.txt", b"\xe9"),
     ),
     Case(
         "the-clouds-address-is-open",
@@ -576,7 +620,7 @@ def test_the_shipped_image_comes_up(target: str, boot_changed: BootChanged) -> N
     booted = boot_changed(target)
     assert booted.faults == []
     names = [verdict.check.name for verdict in booted.verdicts]
-    assert ("cloud-address" in names) == (target == "azure")
+    assert ("cloud-address" in names) == ("ready" in names) == (target == "azure")
     assert len(booted.lines) == len(names) + 1
 
 

@@ -87,12 +87,15 @@ class Boot:
 
     @property
     def lines(self) -> list[str]:
-        """One line for each check that passed, and for the cloudbase-init that ran."""
+        """One line for the cloudbase-init that ran, if any did, and one for each check that passed."""
+        passed = [verdict.line for verdict in self.verdicts if verdict.passed]
         ran, wanted = self.cloudbase_init, self.image.cloudbase_init
+        if not ran:
+            return passed
         version = f"cloudbase-init {ran} ran"
         if ran != wanted:
             version += f", and the image has {wanted}{f': {self.reason}' if self.reason else ''}"
-        return [version, *(verdict.line for verdict in self.verdicts if verdict.passed)]
+        return [version, *passed]
 
     @property
     def faults(self) -> list[str]:
@@ -136,6 +139,8 @@ def _boot(
     instance = change_instance(cloud.make_instance(user_data.text))
     machine = image.machine.copy(runner.scratch / "node")
     platform = cloud.make_platform(instance, lambda: machine.age_s)
+    # A cloud that asks for no report has nothing against a machine that sent none.
+    wants_report = platform.refusal() is not None
     with LinkLocal(platform.hosts) as link:
         node = Node(
             machine,
@@ -147,7 +152,7 @@ def _boot(
             proxy=link.url,
         )
         kubelet = Kubelet(machine, cluster)
-        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link)
+        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
         node.start_first()
         if not node.runs.setup_failure:
             node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
@@ -194,6 +199,7 @@ class _Observed:
     node: Node
     kubelet: Kubelet
     link: LinkLocal
+    wants_report: bool
 
     def collect(self) -> facts.NodeFacts:
         machine, runs, platform = self.node.machine, self.node.runs, self.platform
@@ -203,6 +209,7 @@ class _Observed:
         return facts.NodeFacts(
             setup=self._setup(),
             cloud=facts.Cloud(
+                wants_report=self.wants_report,
                 refusal=platform.refusal(),
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
@@ -273,7 +280,8 @@ class _Observed:
         flags = observe.read_kubeadm_arguments(self.node.machine, self.image.layout["kubelet"] + r"\kubeadm-flags.env")
         return facts.Kubelet(
             is_running=self.kubelet.is_running,
-            failure=self.kubelet.ends[-1] if self.kubelet.ends else "",
+            # A start that was refused is later than the end of an earlier one.
+            failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
             arguments=tuple(self.kubelet.arguments),
             kubeadm_arguments=flags,
         )

@@ -91,7 +91,8 @@ def _close_accounts(machine: Machine, folder: str) -> list[str]:
 
 
 def _read_list(machine: Machine, path: str) -> list[str]:
-    return machine.files.read(path).decode("ascii").splitlines() if machine.files.is_file(path) else []
+    """The lines of a file. As .NET reads them, bytes that are no UTF-8 fail nothing."""
+    return machine.files.read(path).decode("utf-8-sig", "replace").splitlines() if machine.files.is_file(path) else []
 
 
 def _take_list(machine: Machine, path: str) -> list[str]:

@@ -60,7 +60,7 @@ class FirstBootFiles:
     services: tuple[str, ...]
     """The configured metadata services, by class name."""
     unreported: tuple[str, ...]
-    """The options for reports to the cloud that are off."""
+    """The options for reports to the cloud that are off. None where the configuration cannot be read."""
     debug: bool
 
 
@@ -69,9 +69,12 @@ def read_settings(machine: Machine, service: str) -> FirstBootFiles:
     following = dict(itertools.pairwise(words(machine.services.command(service))))
     conf = following.get("--config-file", "")
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    # cloudbase-init itself ends with an error at a file that cannot be parsed.
-    with contextlib.suppress(configparser.Error):
+    is_read = _is_file(machine, conf)
+    try:
         parser.read_string(read_text(machine, conf))
+    except configparser.Error:
+        # cloudbase-init itself ends with an error at such a file.
+        is_read = False
     values = parser["DEFAULT"]
 
     def is_on(name: str) -> bool:
@@ -82,7 +85,7 @@ def read_settings(machine: Machine, service: str) -> FirstBootFiles:
         log=ntpath.join(values.get("logdir", ""), values.get("logfile", "")),
         plugins=_class_names(values.get("plugins", "")),
         services=_class_names(values.get("metadata_services", "")),
-        unreported=tuple(name for name in _REPORTS if not is_on(name)),
+        unreported=tuple(name for name in _REPORTS if is_read and not is_on(name)),
         debug=is_on("debug"),
     )
 
@@ -215,13 +218,20 @@ def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str], fold
 
 def read_text(machine: Machine, path: str) -> str:
     """The text of a file; empty if there is none."""
-    return machine.files.read(path).decode("utf-8", "replace") if path and machine.files.is_file(path) else ""
+    return machine.files.read(path).decode("utf-8", "replace") if _is_file(machine, path) else ""
 
 
 def read_kubeadm_arguments(machine: Machine, file: str) -> tuple[str, ...]:
     """kubelet's arguments in the file that kubeadm wrote."""
     found = re.search(r'KUBELET_KUBEADM_ARGS="?(?P<line>.*?)"?\s*$', read_text(machine, file))
     return tuple(shlex.split(found["line"])) if found else ()
+
+
+def _is_file(machine: Machine, path: str) -> bool:
+    # A command line or a configuration may have a path that is none.
+    with contextlib.suppress(RefusedByWindows):
+        return machine.files.is_file(path)
+    return False
 
 
 def _below(machine: Machine, folder: str) -> list[str]:

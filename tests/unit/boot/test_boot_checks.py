@@ -21,7 +21,7 @@ USERS = "S-1-5-32-545"
 GOOD = NodeFacts.model_validate(
     {
         "setup": {"failure": None, "ran_complete_script": True, "first_boot": ()},
-        "cloud": {"refusal": None, "unanswered": ()},
+        "cloud": {"wants_report": True, "refusal": None, "unanswered": ()},
         "host_name": "NODE-1",
         "wanted_host_name": "node-1",
         "cloudbase_init": {
@@ -277,7 +277,20 @@ CASES = (
             "says: OSProvisioningTimedOut",
         ),
     ),
-    Case("a cloud that wants no report", {"cloudbase_init.unreported": ("started",)}, ()),
+    Case(
+        "options explain nothing where cloudbase-init did not run",
+        {
+            "cloud.refusal": "OSProvisioningTimedOut",
+            "cloudbase_init.unreported": ("started", "completed"),
+            "cloudbase_init.version": "",
+        },
+        (
+            "cloudbase-init: cloudbase-init did not run: nothing started its service",
+            "user-data: no user data ran, because cloudbase-init did not run",
+            "ready: the cloud says: OSProvisioningTimedOut",
+        ),
+    ),
+    Case("a cloud that takes the machine without a report", {"cloudbase_init.unreported": ("started",)}, ()),
     Case(
         "another host name",
         {"host_name": "WIN-1"},
@@ -305,10 +318,10 @@ CASES = (
         ("join: kubeadm failed: The user name could not be found (B10)",),
     ),
     Case(
-        "kubelet ended, and kubeadm waited for it",
+        "kubelet does not run, and kubeadm waited for it",
         {"join.failure": "timed out", "kubelet.is_running": False, "kubelet.failure": "unknown flag: --x"},
         (
-            "join: kubelet ended: unknown flag: --x. kubeadm failed: timed out (N8)",
+            "join: kubelet does not run: unknown flag: --x. kubeadm failed: timed out (N8)",
             "kubelet: kubelet does not run: unknown flag: --x (N8)",
         ),
     ),
@@ -506,9 +519,13 @@ def test_every_check_has_a_case_that_fails() -> None:
     assert names == {verdict.check.name for verdict in judge(GOOD, GUARDED)}
 
 
-def test_without_such_an_address_nothing_is_said_about_it() -> None:
-    names = [verdict.check.name for verdict in judge(change(GOOD, {"reached": ()}), GUARDED)]
-    assert "cloud-address" not in names
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("cloud-address", {"reached": ()}), ("ready", {"cloud.wants_report": False})],
+)
+def test_nothing_is_said_about_what_a_cloud_does_not_have(name: str, changes: Mapping[str, object]) -> None:
+    names = [verdict.check.name for verdict in judge(change(GOOD, changes), GUARDED)]
+    assert name not in names
     assert len(names) == len(CHECKS)
 
 

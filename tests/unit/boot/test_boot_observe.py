@@ -95,11 +95,18 @@ def test_of_an_option_that_is_given_twice_the_last_one_counts(machine: Machine) 
     assert settings_with(machine, "debug=false\ndebug=true\n").debug
 
 
-@pytest.mark.parametrize("text", ["[DEFAULT", "", "logdir"])
+@pytest.mark.parametrize("text", ["[DEFAULT", "", "logdir", "\ufeff[DEFAULT]"])
 def test_a_configuration_that_cannot_be_read_says_nothing(machine: Machine, text: str) -> None:
     machine.files.write(CONF, text.encode())
     found = observe.read_settings(machine, SERVICE)
     assert (found.plugins, found.services, found.log, found.debug) == ((), (), "", False)
+    # Without a line both reports are off, as cloudbase-init has it.
+    assert len(found.unreported) == (0 if text else 2)
+
+
+def test_a_configuration_that_is_not_there_turns_no_report_off(machine: Machine) -> None:
+    machine.files.remove(CONF)
+    assert observe.read_settings(machine, SERVICE).unreported == ()
 
 
 def test_what_first_boot_could_not_do_is_read(machine: Machine) -> None:
@@ -380,4 +387,4 @@ def test_kubeadms_arguments_are_read(machine: Machine, text: str, arguments: tup
 def test_a_file_that_is_not_there_has_no_text(machine: Machine) -> None:
     put_file(machine, r"C:\a.txt", b"\xff a")
     assert observe.read_text(machine, r"C:\a.txt") == "\ufffd a"
-    assert [observe.read_text(machine, path) for path in ("", r"C:\none", "C:")] == ["", "", ""]
+    assert [observe.read_text(machine, path) for path in ("", r"C:\none", "C:", "own.log", r"\own")] == [""] * 5
