@@ -136,9 +136,10 @@ class NodeFacts(Strict):
     wanted_node: str
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
-    """The files, and consoles, that hold a secret of the user data, without those that are closed to all others."""
+    """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are
+    closed to all others."""
     access: tuple[Access, ...]
-    """The rights on the guarded folders, and on everything in them."""
+    """The rights on the guarded folders, and on everything in them, after one of the boots."""
     builder: Builder
     user_data_of_restart: bool
     """Whether cloudbase-init ran the user data at the second boot."""

@@ -562,6 +562,53 @@ CASES = (
         make_data=data(lambda *_: "rem cmd\necho start >> C:\\run\\cluster-api\\starts.txt\nexit 1002\n"),
     ),
     Case(
+        "user-data-runs-again-and-changes-nothing-of-the-node",
+        "aws",
+        "join: kubeadm did not run",
+        ("second-boot: a second boot ran the user data again",),
+        make_data=data(lambda *_: "rem cmd\necho start >> C:\\opt\\starts.txt\nexit 1002\n"),
+    ),
+    Case(
+        "only-a-second-boot-opens-and-leaks",
+        "azure",
+        "join: kubeadm did not run",
+        (
+            r"secrets: a secret of the user data is in C:\opt\token.txt",
+            r"closed-folders: others than administrators may read or write C:\run\kubeadm (S-1-1-0: FullControl) (B9)",
+        ),
+        make_data=data(
+            lambda _, join: (
+                "rem cmd\n"
+                rf"if exist C:\opt\starts.txt echo {join.token}> C:\opt\token.txt" + "\n"
+                r"if exist C:\opt\starts.txt icacls C:\run\kubeadm /grant Everyone:(OI)(CI)F" + "\n"
+                r"echo start> C:\opt\starts.txt" + "\nexit 1002\n"
+            )
+        ),
+    ),
+    *(
+        Case(
+            f"a-second-boot-{what}-{target}",
+            target,
+            f"second-boot: a second boot changed {why}",
+            make_data=command(f"'echo {line} \"{CONF}\"'"),
+        )
+        for target in ("aws", "azure")
+        for what, line, why in (
+            ("ends-early", "x>>", "that cloudbase-init ends (ConfigFileParseError: Failed to parse "),
+            (
+                "finds-no-metadata",
+                "metadata_services=cloudbaseinit.metadata.services.configdrive.ConfigDriveService>>",
+                "that cloudbase-init finds a metadata service that answers",
+            ),
+        )
+    ),
+    Case(
+        "a-second-boot-does-not-start-cloudbase-init",
+        "aws",
+        "second-boot: a second boot changed that cloudbase-init ends",
+        make_data=command("""'powershell -Command "Set-Service cloudbase-init -StartupType Disabled"'"""),
+    ),
+    Case(
         "user-data-restarts-for-ever",
         "aws",
         "cloudbase-init: cloudbase-init asks for a restart at every start",

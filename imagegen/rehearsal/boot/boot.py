@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.boot.model import Ended, Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
@@ -73,13 +74,13 @@ class Boot:
     """The verdicts on a node that was started from an image."""
 
     image: Image
+    machine: Machine
+    """The node, after its second start."""
     verdicts: tuple[Verdict, ...]
     cloudbase_init: str
     """The version that ran. Empty if none ran."""
     reason: str
     """Why it is not the image's. Empty if it is."""
-    starts: int
-    """How often Windows started, Setup's own restarts included."""
     unknown: tuple[str, ...]
     """What the rehearsal does not know of the programs that ran."""
     log: str
@@ -105,7 +106,8 @@ class Boot:
     def record(self) -> dict[str, JsonValue]:
         """What the manifest keeps."""
         note: dict[str, JsonValue] = {
-            "starts": self.starts,
+            # Setup's own restarts included.
+            "starts": self.machine.boot_count,
             "cloudbase_init": self.cloudbase_init,
             "cloudbase_init_in_image": self.image.cloudbase_init,
             "passed": [verdict.check.name for verdict in self.verdicts if verdict.passed],
@@ -158,33 +160,43 @@ def _boot(
             node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
         found = observed.collect()
         if not node.runs.setup_failure:
-            found = found.model_copy(update=_start_again(observed))
+            found = _start_again(observed, found)
         unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in link.unknown)
         strange = [*node.runs.unknown, *link.journal.faults, *unknown]
     log = observed.read_log()
     # What was interrupted proves nothing of what comes after it.
     verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
-    return Boot(
-        image, verdicts, node.runs.version, runner.reason, machine.boot_count, tuple(dict.fromkeys(strange)), log
+    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(dict.fromkeys(strange)), log)
+
+
+def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts:
+    """Start the machine again. Returns the facts with those about that, and with what is open or leaks only now."""
+    node, before = observed.node, observed.snapshot()
+    commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
+    node.start_again()
+    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    log = observed.read_log()[logged:]
+    changed = _lost(observed, found, log, node.runs.crashes[crashes:])
+    return found.model_copy(
+        update={
+            "leaks": tuple(dict.fromkeys((*found.leaks, *observed.find_leaks()))),
+            "access": tuple(dict.fromkeys((*found.access, *observed.list_access()))),
+            "user_data_of_restart": has_run_user_data(log),
+            "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
+            "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
+        }
     )
 
 
-def _start_again(observed: _Observed) -> dict[str, tuple[str, ...] | bool]:
-    """Start the machine again. Returns the facts about that."""
-    node, kubelet, had_kubelet = observed.node, observed.kubelet, observed.kubelet.is_running
-    before, commands, restarts = observed.snapshot(), len(node.runs.commands), node.runs.restarts_forever
-    logged = len(observed.read_log())
-    node.start_again()
-    came_back = node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
-    changed = before.changes(observed.snapshot())
-    changed += ["that kubelet runs"] if had_kubelet and not came_back else []
-    changed += ["that cloudbase-init ends"] if node.runs.restarts_forever and not restarts else []
-    ran = tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:]))
-    return {
-        "user_data_of_restart": has_run_user_data(observed.read_log()[logged:]),
-        "commands_of_restart": ran,
-        "changed_by_restart": tuple(changed),
-    }
+def _lost(observed: _Observed, first: facts.NodeFacts, log: str, crashes: Sequence[str]) -> Iterator[str]:
+    """What was so after the first boot, and no longer is. `log` and `crashes` are those of the second boot."""
+    before = first.cloudbase_init
+    if before.has_metadata and not has_metadata(log):
+        yield "that cloudbase-init finds a metadata service that answers"
+    if before.is_done and not before.crash and (crashes or not observed.node.runs.is_done):
+        yield f"that cloudbase-init ends{f' ({crashes[-1]})' if crashes else ''}"
+    if first.kubelet.is_running and not observed.kubelet.is_running:
+        yield "that kubelet runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +215,6 @@ class _Observed:
 
     def collect(self) -> facts.NodeFacts:
         machine, runs, platform = self.node.machine, self.node.runs, self.platform
-        guarded = list_guarded(self.image.layout)
         first_label = self.instance.host_name.partition(".")[0]
         host_name = first_label[:_NETBIOS_LENGTH] if self.image.cuts_host_names else first_label
         return facts.NodeFacts(
@@ -223,13 +234,24 @@ class _Observed:
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
-            leaks=tuple(observe.find_leaks(machine, self.user_data.secrets, runs.console, guarded)),
-            access=tuple(observe.list_access(machine, guarded)),
+            leaks=self.find_leaks(),
+            access=self.list_access(),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
             user_data_of_restart=False,
             commands_of_restart=(),
             changed_by_restart=(),
         )
+
+    def find_leaks(self) -> tuple[str, ...]:
+        node = self.node
+        return tuple(observe.find_leaks(node.machine, self.user_data.secrets, node.runs.console, self._guarded))
+
+    def list_access(self) -> tuple[facts.Access, ...]:
+        return tuple(observe.list_access(self.node.machine, self._guarded))
+
+    @property
+    def _guarded(self) -> tuple[Guarded, ...]:
+        return list_guarded(self.image.layout)
 
     def _unanswered(self) -> Iterator[str]:
         for entry in self.link.journal.entries:

@@ -43,6 +43,7 @@ class Runs:
     """Of cloudbase-init. Empty if its service did not run."""
     started_early: bool = False
     is_done: bool = False
+    """Whether cloudbase-init ended since the machine's last start, and asks for no further restart."""
     restarts_forever: bool = False
     commands: list[tuple[str, Ended]] = dataclasses.field(default_factory=list)
     """The programs that the user data started, with their ends."""
@@ -108,6 +109,7 @@ class Node:
 
     def start_again(self) -> bool:
         """Restart the machine, with everything that runs at every start. Whether all of it ended."""
+        self.runs.is_done = False
         with self._unknown_is_recorded():
             self.machine.restart()
             return self._run_until_quiet()
