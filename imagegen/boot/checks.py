@@ -49,10 +49,12 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        if self.passed:
-            return self.check.passes
-        texts = [f"{one.text} ({one.row})" if one.row else one.text for one in self.reasons]
-        return f"{self.check.name}: {'; '.join(texts)}"
+        return self.check.passes if self.passed else f"{self.check.name}: {'; '.join(self.texts)}"
+
+    @property
+    def texts(self) -> list[str]:
+        """The reasons, each with its row."""
+        return [f"{one.text} ({one.row})" if one.row else one.text for one in self.reasons]
 
 
 def judge(facts: NodeFacts, guarded: tuple[Guarded, ...]) -> list[Verdict]:

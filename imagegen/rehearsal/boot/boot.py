@@ -103,8 +103,17 @@ class Boot:
         """What failed, causes first: where a program's effect is unknown, what comes after it proves nothing."""
         return [*self.unknown, *(verdict.line for verdict in self.verdicts if not verdict.passed)]
 
+    @property
+    def failed(self) -> dict[str, JsonValue]:
+        """The reasons of each check that failed, and `unknown` for what the rehearsal does not know."""
+        note: dict[str, JsonValue] = {"unknown": [*self.unknown]} if self.unknown else {}
+        for verdict in self.verdicts:
+            if not verdict.passed:
+                note[verdict.check.name] = [*verdict.texts]
+        return note
+
     def record(self) -> dict[str, JsonValue]:
-        """What the manifest keeps."""
+        """What the manifest keeps, beside what failed."""
         note: dict[str, JsonValue] = {
             # Setup's own restarts included.
             "starts": self.machine.boot_count,
@@ -122,12 +131,13 @@ def boot_image(
     runner: Runner,
     make_data: Callable[[Join], UserData] = make_user_data,
     change_instance: Callable[[Instance], Instance] = lambda instance: instance,
+    keep_log: Callable[[str], object] = lambda _: None,
 ) -> Boot:
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
-    `change_instance` changes what its creator gave it."""
+    `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
     with Cluster(image.kubernetes) as cluster:
         join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, config_version(image.kubernetes))
-        return _boot(image, cluster, make_data(join), change_instance, runner)
+        return _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
 
 
 def _boot(
@@ -136,6 +146,7 @@ def _boot(
     user_data: UserData,
     change_instance: Callable[[Instance], Instance],
     runner: Runner,
+    keep_log: Callable[[str], object],
 ) -> Boot:
     cloud = stand_in(image.provider)
     instance = change_instance(cloud.make_instance(user_data.text))
@@ -155,18 +166,26 @@ def _boot(
         )
         kubelet = Kubelet(machine, cluster)
         observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
-        node.start_first()
-        if not node.runs.setup_failure:
-            node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
-        found = observed.collect()
-        if not node.runs.setup_failure:
-            found = _start_again(observed, found)
+        try:
+            found = _start_twice(observed)
+        finally:
+            # Where an error ends the boot, such as a cloudbase-init that hangs, the log is needed most.
+            log = observed.read_log()
+            keep_log(log)
         unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in link.unknown)
         strange = [*node.runs.unknown, *link.journal.faults, *unknown]
-    log = observed.read_log()
     # What was interrupted proves nothing of what comes after it.
     verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
     return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(dict.fromkeys(strange)), log)
+
+
+def _start_twice(observed: _Observed) -> facts.NodeFacts:
+    node = observed.node
+    node.start_first()
+    if node.runs.setup_failure:
+        return observed.collect()
+    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    return _start_again(observed, observed.collect())
 
 
 def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts:
