@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.machine.stock import LISTENER, WINRM_PORT
 from imagegen.rehearsal.node import start_script
+from imagegen.rehearsal.node.api_server import Cluster
 from tests.e2e.boot_support import boot, capture, change_text, read_cluster_data
 
 if TYPE_CHECKING:
@@ -669,6 +670,16 @@ def test_the_shipped_image_comes_up(target: str, boot_changed: BootChanged) -> N
     names = [verdict.check.name for verdict in booted.verdicts]
     assert ("cloud-address" in names) == ("ready" in names) == (target == "azure")
     assert len(booted.lines) == len(names) + 1
+
+
+def test_a_defect_of_the_cluster_fails_the_boot(boot_changed: BootChanged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after it proves nothing, even if the node comes up."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the cluster is broken")
+
+    monkeypatch.setattr(Cluster, "_patch_node", fail)
+    assert [fault for fault in boot_changed("aws").unknown if "the cluster is broken" in fault]
 
 
 def test_a_name_that_is_written_out_needs_no_order_of_plugins(boot_changed: BootChanged) -> None:

@@ -137,7 +137,9 @@ def boot_image(
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
     with Cluster(image.kubernetes) as cluster:
         join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, config_version(image.kubernetes))
-        return _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
+        booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
+    # Complete only now, as the faults of the cloud's addresses are when these have ended.
+    return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
 
 
 def _boot(
@@ -172,11 +174,10 @@ def _boot(
             # Where an error ends the boot, such as a cloudbase-init that hangs, the log is needed most.
             log = observed.read_log()
             keep_log(log)
-        unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in link.unknown)
-        strange = [*node.runs.unknown, *link.journal.faults, *unknown]
+    strange = dict.fromkeys([*node.runs.unknown, *link.faults])
     # What was interrupted proves nothing of what comes after it.
     verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
-    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(dict.fromkeys(strange)), log)
+    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(strange), log)
 
 
 def _start_twice(observed: _Observed) -> facts.NodeFacts:

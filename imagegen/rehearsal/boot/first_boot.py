@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-# In two parts, because by chance it has two letters between digits that no module but a cloud's may have.
-SHA256 = "".join(("9955a42e", "c0b6d194ac6f1397883034041eefc5ac600432a64a68ba48102230b7"))
+SHA256 = "078d8f794180dfbe6296116128e03edd37a80fa5fd31fee8cf14096c6ee7f581"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 

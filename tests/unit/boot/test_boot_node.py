@@ -33,7 +33,7 @@ def make_node(machine: Machine, act: Callable[[], object]) -> Node:
     instance = cloud.make_instance(b"")
     agents = dataclasses.replace(guest_agents("aws"), run_at_boot=run_at_boot)
     runner = Runner(Path("unused"), {})
-    platform = cloud.make_platform(instance)
+    platform = cloud.make_platform(instance, lambda: 0.0)
     return Node(machine, instance, platform, agents=agents, programs={}, runner=runner, proxy="")
 
 
