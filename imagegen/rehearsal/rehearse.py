@@ -36,6 +36,7 @@ from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.selection import SelectedFaults
 from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
 from imagegen.rehearsal.sandbox import Sandbox
+from imagegen.signals import stop_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,12 +108,12 @@ def rehearse_build(
     reject_unsupported(loaded, target)
     # Before the sandbox opens: building the tools, and another cloudbase-init, need the user's network.
     spec = loaded.specs[target]
-    wanted = spec.config.cloudbase_init.version
-    choice = choose_version(wanted, environ=environ, console=console) if boot else None
+    choice = choose_version(spec.config.cloudbase_init.version, environ=environ, console=console) if boot else None
     find_tools(environ=environ, console=console, needed=[provider(spec.provider).plugin])
     started = time.monotonic()
-    parent, prefix = out / "rehearsal", f"{loaded.config.name}-{target}-"
-    with _new_folder(parent, prefix) as folder, scratch_folder(Path(tempfile.gettempdir()), _SCRATCH) as scratch:
+    parent, prefix, temporary = out / "rehearsal", f"{loaded.config.name}-{target}-", Path(tempfile.gettempdir())
+    # Between its children, too, a signal lets it clean up: the scratch folder has the node's keys.
+    with stop_signals(), _new_folder(parent, prefix) as folder, scratch_folder(temporary, _SCRATCH) as scratch:
         arguments = [*("--out", str(folder), "--format", "none"), *_repeat_option("--label", labels), *flags]
         argv = _child_argv("build", request, target, folder / _LOCK, arguments)
         console.say(f"{target}  rehearsal in {folder}")

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -485,6 +486,31 @@ def test_a_boot_that_is_interrupted_did_not_pass(
         _boot(captured, tmp_path, timeout_s=60)
     note = json.loads((tmp_path / "note.json").read_bytes())
     assert note["failed"] == {"boot": ["it did not come to its end"]}
+
+
+# Ends between two children of the boot.
+_SIGNALLED = """
+import os, signal, sys, time
+from imagegen.cli.arguments import import_rehearsal
+from imagegen.cli.main import main
+number = signal.Signals[sys.argv.pop(1)]
+def boot_image(*_, **__):
+    os.kill(os.getpid(), number)
+    time.sleep(10)
+import_rehearsal().boot_image = boot_image
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_between_two_children_leaves_nothing(tmp_path: Path, name: str) -> None:
+    environ = user_environ(tmp_path)
+    words = ["build", str(CONFIG), "--target", "aws", "--rehearse", "--plain", "--out", str(tmp_path / "out")]
+    done = _run([sys.executable, "-c", _SIGNALLED, name, *words], environ, tmp_path)
+    assert done.returncode == ExitCode.INTERRUPTED, done.stderr
+    assert "starting a node" in done.stderr
+    assert "Traceback" not in done.stderr
+    _assert_nothing_left(environ)
 
 
 @pytest.mark.parametrize(("boots", "named"), [(True, "cmd, PowerShell"), (False, "did not run")])
