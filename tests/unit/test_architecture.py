@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "boot": {"resources"},
     "rehearsal": {
         *("artifacts", "boot", "build", "catalog", "console", "contents", "documents", "errors", "loading"),
-        *("files", "manifest", "pipeline", "providers", "resources"),
+        *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
         *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),
