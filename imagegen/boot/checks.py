@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from imagegen.boot.facts import Finding, NodeFacts
-from imagegen.boot.guarded import Guarded, find_open
+from imagegen.boot.guarded import Guarded, find_open, may_change
 from imagegen.boot.log import USER_DATA
 
 # How many of many findings a reason names.
@@ -209,6 +209,14 @@ def _secrets(facts: NodeFacts) -> Iterator[Finding]:
     yield _say(f"a secret of the user data is in {_some(facts.leaks)}")
 
 
+def _own_files(facts: NodeFacts) -> Iterator[Finding]:
+    for file in facts.own_files:
+        if file.state != "there":
+            yield _say(f"{file.path} is missing" if file.state == "missing" else f"{file.path} has other content")
+        for access in filter(may_change, file.access):
+            yield _say(f"others than administrators may change {file.path} ({access.sid}: {access.rights})")
+
+
 def _builder(facts: NodeFacts) -> Iterator[Finding]:
     found = facts.builder
     for what, names, row in (
@@ -267,6 +275,12 @@ CHECKS: Final = (
         lambda facts: bool(facts.reached),
     ),
     Check("secrets", "no secret of the user data is in a log", _secrets),
+    Check(
+        "own-files",
+        "the programs and scripts of the config are there, and only administrators can change them",
+        _own_files,
+        lambda facts: bool(facts.own_files),
+    ),
     Check("builder", "nothing of the builder's access is left", _builder),
     Check("second-boot", "a second boot changes nothing", _second_boot),
 )

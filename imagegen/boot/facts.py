@@ -117,6 +117,14 @@ class Reach(Strict):
     can: bool
 
 
+class OwnFile(Strict):
+    """A program or script of the operator's that the config places on the machine."""
+
+    path: str
+    state: Literal["there", "changed", "missing"]
+    access: tuple[Access, ...]
+
+
 class NodeFacts(Strict):
     """Everything that the checks look at."""
 
@@ -140,6 +148,7 @@ class NodeFacts(Strict):
     closed to all others."""
     access: tuple[Access, ...]
     """The rights on the guarded folders, and on everything in them, after one of the boots."""
+    own_files: tuple[OwnFile, ...]
     builder: Builder
     user_data_of_restart: bool
     """Whether cloudbase-init ran the user data at the second boot."""

@@ -77,6 +77,11 @@ def list_guarded(layout: Mapping[str, str]) -> tuple[Guarded, ...]:
     )
 
 
+def may_change(access: Access) -> bool:
+    """Whether an entry lets others than SYSTEM and the administrators change a file."""
+    return access.sid not in _TRUSTED and access.rights not in _READ
+
+
 def find_guard(guarded: Iterable[Guarded], path: str) -> Guarded | None:
     """What decides about a path."""
     return max((one for one in guarded if one.contains(path)), key=lambda one: len(one.path), default=None)

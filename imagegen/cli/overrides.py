@@ -33,7 +33,8 @@ def overrides() -> dict[str, list[ReplacedArtifact]]:
         for name, meta in step.meta.artifacts.items():
             file = (meta.path or "").rpartition("/")[2]
             artifact = ReplacedArtifact(name, step.name, meta.url or f"{meta.base}/{meta.path}", file)
-            found.setdefault(meta.override, []).append(artifact)
+            if meta.override:
+                found.setdefault(meta.override, []).append(artifact)
     return dict(sorted(found.items()))
 
 

@@ -38,6 +38,7 @@ from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
+    from imagegen.config.model import ImageConfig
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 
@@ -189,6 +190,16 @@ def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[
     return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
 
 
+def _pinned(config: ImageConfig) -> Iterator[tuple[str, str]]:
+    """The digests that the config gives, each with its key."""
+    for name, override in config.overrides.items():
+        if not isinstance(override, str) and override.sha256:
+            yield name, override.sha256
+    for at, program in enumerate(config.executables):
+        if program.sha256:
+            yield f"executables[{at}]", program.sha256
+
+
 def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
     config = spec.config
     return {
@@ -196,11 +207,7 @@ def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
         "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
         "artifacts": {
             **config.artifacts.model_dump(mode="json", include={"allowed_hosts", "require_sha256"}),
-            "pinned": {
-                name: item.sha256
-                for name, item in config.overrides.items()
-                if not isinstance(item, str) and item.sha256
-            },
+            "pinned": dict(_pinned(config)),
         },
         "allow_eol": config.allow_eol,
         "set": cast("dict[str, pydantic.JsonValue]", dict(spec.document.sets)),

@@ -83,6 +83,14 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ),
     ("pause image", ("azure",), ("kubernetes.pause_image=registry.example.com/pause:3.10.2",)),
     ("desktop", ("azure",), ("windows.edition=full",)),
+    (
+        "programs of one's own",
+        CLOUDS,
+        (
+            r"executables=[{url: 'https://artifacts.example.com/a', path: 'C:\ProgramData\tools\a.exe'},"
+            r" {url: 'https://artifacts.example.com/b', path: 'C:\k\b.exe'}]",
+        ),
+    ),
     ("another target of a cloud", ("east",), (f"targets.east={_EAST}",)),
 )
 

@@ -53,6 +53,8 @@ class Image:
     """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
     accounts: Sequence[str] = ()
     """The accounts that the config expects on a node. They may log on as they could before."""
+    own_files: Mapping[str, bytes | None] = dataclasses.field(default_factory=dict)
+    """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -66,6 +68,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         {**paths(), "kubernetes": config.kubernetes.install_path},
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
+        {program.path: None for program in config.executables},
     )
 
 
@@ -256,6 +259,7 @@ class _Observed:
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             access=self.list_access(),
+            own_files=tuple(observe.look_at_own_files(machine, self.image.own_files)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
             user_data_of_restart=False,
             commands_of_restart=(),

@@ -14,7 +14,7 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.boot.guarded import find_guard
+from imagegen.boot.guarded import Guarded, find_guard
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, effective
 from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
 from imagegen.rehearsal.machine.programs import words
@@ -24,7 +24,6 @@ from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.machine.accounts import User
     from imagegen.rehearsal.machine.windows import Machine
 
@@ -165,6 +164,19 @@ def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.
         for entry in effective(machine.files, path).entries:
             if not entry.deny:
                 yield facts.Access(path=path, sid=entry.sid, rights=entry.rights)
+
+
+def look_at_own_files(machine: Machine, expected: Mapping[str, bytes | None]) -> Iterator[facts.OwnFile]:
+    """The operator's files on the machine: what must be in them, or None for any content, by their paths."""
+    for path, data in expected.items():
+        if not machine.files.is_file(path):
+            yield facts.OwnFile(path=path, state="missing", access=())
+            continue
+        same = data is None or machine.files.read(path) == data
+        guard = Guarded(path, frozenset())
+        yield facts.OwnFile(
+            path=path, state="there" if same else "changed", access=tuple(list_access(machine, [guard]))
+        )
 
 
 def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) -> facts.Builder:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.boot.checks import CHECKS, Verdict, judge
-from imagegen.boot.facts import Access, Finding, NodeFacts, Reach
+from imagegen.boot.facts import Access, Finding, NodeFacts, OwnFile, Reach
 from imagegen.boot.guarded import Guarded
 from tests.conftest import REPOSITORY
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LOG = r"C:\cloudbase-init\log\cloudbase-init.log"
 GUARDED = (Guarded(r"C:\closed", frozenset(), "B9"), Guarded(r"C:\open", frozenset({"Read"})))
 USERS = "S-1-5-32-545"
+TOOL = r"C:\tools\tool.exe"
+READS = Access(path=TOOL, sid=USERS, rights="ReadAndExecute")
 GOOD = NodeFacts.model_validate(
     {
         "setup": {"failure": None, "ran_complete_script": True, "first_boot": ()},
@@ -59,6 +61,7 @@ GOOD = NodeFacts.model_validate(
             Access(path=r"C:\closed", sid="S-1-5-18", rights="FullControl"),
             Access(path=r"C:\open", sid=USERS, rights="Read"),
         ),
+        "own_files": (OwnFile(path=TOOL, state="there", access=(READS,)),),
         "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": ()},
         "user_data_of_restart": False,
         "commands_of_restart": (),
@@ -436,6 +439,20 @@ CASES = (
     ),
     Case("debug without a secret", {"cloudbase_init.debug": True}, ()),
     Case(
+        "a program is gone, another has other bytes, and a third is open",
+        {
+            "own_files": (
+                OwnFile(path="a", state="missing", access=()),
+                OwnFile(path="b", state="changed", access=(READS,)),
+                OwnFile(path="c", state="there", access=(Access(path="c", sid=USERS, rights="Write"),)),
+            )
+        },
+        (
+            "own-files: a is missing; b has other content; others than administrators may change c "
+            "(S-1-5-32-545: Write)",
+        ),
+    ),
+    Case(
         "the builder's access",
         {
             "builder.listeners": ("*+HTTPS",),
@@ -503,6 +520,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "node": "the node registered",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
+        "own-files": "the programs and scripts of the config are there, and only administrators can change them",
         "builder": "nothing of the builder's access is left",
         "second-boot": "a second boot changes nothing",
         "closed-folders": "the node's folders are closed to Users",
@@ -527,6 +545,11 @@ def test_nothing_is_said_about_what_a_cloud_does_not_have(name: str, changes: Ma
     names = [verdict.check.name for verdict in judge(change(GOOD, changes), GUARDED)]
     assert name not in names
     assert len(names) == len(CHECKS)
+
+
+def test_without_files_of_the_operators_own_nothing_is_said_about_them() -> None:
+    names = [verdict.check.name for verdict in judge(change(GOOD, {"own_files": ()}), GUARDED)]
+    assert "own-files" not in names
 
 
 def test_causes_are_judged_before_their_effects() -> None:

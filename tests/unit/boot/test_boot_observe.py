@@ -247,6 +247,19 @@ def test_the_rights_are_walked_file_by_file(machine: Machine) -> None:
     ]
 
 
+def test_own_files_are_compared_and_their_rights_listed(machine: Machine) -> None:
+    tool, script = r"C:\tools\tool.exe", r"C:\tools\script.ps1"
+    for path in (tool, script):
+        put_file(machine, path, b"1")
+    write_access(machine.files, tool, [AccessEntry(USERS, "Write", inherit=False)], protected=True)
+    found = list(observe.look_at_own_files(machine, {tool: None, script: b"2", r"C:\no.exe": None}))
+    assert [(one.path, one.state) for one in found] == [(tool, "there"), (script, "changed"), (r"C:\no.exe", "missing")]
+    assert found[0].access == (Access(path=tool, sid=USERS, rights="Write"),)
+    assert [one.sid for one in found[1].access] == [SYSTEM, ADMINISTRATORS, USERS]
+    (same,) = observe.look_at_own_files(machine, {script: b"1"})
+    assert same.state == "there"
+
+
 @pytest.mark.parametrize(
     ("path", "is_open"),
     [

@@ -35,7 +35,12 @@ def files_of(plan: BuildPlan) -> Iterator[str]:
 @pytest.mark.parametrize("target", ["aws", "azure"])
 def test_every_program_of_a_plan_is_kept_from_others(decide: Callable[[Path, str], Decided], target: str) -> None:
     layout = table("layout")
-    kept = {f"{paths()[name]}\\{file}" for name, files in layout["own_files"].items() for file in files}
+    kept = {
+        f"{paths()[name]}\\{file}"
+        for name, files in layout["own_files"].items()
+        for file in files
+        if file.endswith(PROGRAMS)
+    }
     plan = decide(REPOSITORY / "configs" / "windows-2022-containerd.yaml", target).decision.plan
     made = {
         file

@@ -110,3 +110,26 @@ def test_cloudbase_inits_settings_and_logs_are_closed(name: str) -> None:
     """With debug on, its log holds the bootstrap token, and below Program Files every user may read."""
     path = rf"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\{name}"
     assert ("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}) in resources()
+
+
+EXECUTABLES = {"executables": [{"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"}]}
+
+
+@pytest.mark.parametrize(("path", "is_open"), [("C:\\tools\\a.exe", True), ("C:\\K\\a.exe", False)])
+def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, is_open: bool) -> None:
+    """Users may run it, but not where the folder is closed to them."""
+    steps = evaluated("1.36.2", "2.3.4", executables=[EXECUTABLES["executables"][0] | {"path": path}])
+    found = [(draft.kind, draft.fields) for draft in steps[-1].drafts]
+    closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
+    assert found == [
+        ("directory", {"path": path.rpartition("\\")[0]}),
+        ("file", {"path": path, "artifact": "executable-1"}),
+        *([("acl", {"path": path, "entries": closed})] if is_open else []),
+    ]
+
+
+def test_no_mirror_replaces_the_url_of_a_program_of_the_operator() -> None:
+    mirror = {"artifacts": {"mirror": "https://mirror.example.com"}}
+    steps = evaluated("1.36.2", "2.3.4", **EXECUTABLES, **mirror)
+    assert steps[-1].requests["executable-1"].url == "https://one.example.com/a"
+    assert steps[-2].requests["cloudbase-init"].url.startswith("https://mirror.example.com/github.com/")
