@@ -13,7 +13,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pydantic
 
@@ -247,13 +247,12 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
     for draft in step.drafts:
         fields = dict(draft.fields)
         artifact = lock.artifacts.get(str(fields.get("artifact")))
-        if draft.kind == "archive" and artifact is not None:
-            wanted = fields.pop("expect", None)
-            missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), wanted)
+        if artifact is not None and draft.kind in ("archive", "extract"):
+            missing, key = _pin_members(draft.kind, fields, artifact)
             if missing:
                 members = ", ".join(sorted(artifact.members or {})[:12])
                 message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
-                problems.append(document.problem((*draft.path, "expect"), message, f"it has {members}"))
+                problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
                 continue
         if draft.kind == "file" and "sha256" not in fields and artifact is not None:
             fields["sha256"] = artifact.sha256
@@ -262,6 +261,17 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
             yield draft, kind.model_validate(fields)
         except pydantic.ValidationError as error:
             problems += model_problems(error, document, kind, draft.path)
+
+
+def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
+    """Fill in the digests of the files that a resource takes from an archive. Returns the files that the archive does
+    not have, and the key that names them."""
+    if kind == "extract":
+        digest = (artifact.members or {}).get(str(fields.get("member")))
+        fields["sha256"] = digest
+        return ([] if digest else [str(fields.get("member"))]), "member"
+    missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), fields.pop("expect", None))
+    return missing, "expect"
 
 
 def _members(

@@ -91,6 +91,16 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             r" {url: 'https://artifacts.example.com/b', path: 'C:\k\b.exe'}]",
         ),
     ),
+    ("node tarball", ("aws",), ("kubernetes.source=node-tarball",)),
+    (
+        "node tarball without a log runner",
+        ("azure",),
+        (
+            "kubernetes.source=node-tarball",
+            *("kubernetes.version=1.22.17", "windows.release=2019", "runtime.containerd.version=1.6.39"),
+            "allow_eol=true",
+        ),
+    ),
     ("another target of a cloud", ("east",), (f"targets.east={_EAST}",)),
 )
 

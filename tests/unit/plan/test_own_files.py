@@ -24,7 +24,7 @@ def files_of(plan: BuildPlan) -> Iterator[str]:
     for phase in plan.image.phases:
         for resource in (resource for step in phase.steps for resource in step.resources):
             fields: dict[str, Any] = resource.fields
-            if resource.kind == "file":
+            if resource.kind in ("file", "extract"):
                 yield fields["path"]
             elif resource.kind == "archive":
                 yield from (f"{fields['into']}\\{member['path']}" for member in fields["members"])

@@ -24,13 +24,13 @@ ONLY_SYSTEM_AND_ADMINISTRATORS = [
 ]
 
 
-def evaluated(kubernetes: str, containerd: str, **asked: Any) -> tuple[EvaluatedStep, ...]:  # noqa: ANN401 - any section
+def evaluated(kubernetes: str, containerd: str, *, source: str = "binaries", **asked: Any) -> tuple[EvaluatedStep, ...]:  # noqa: ANN401 - any section
     """The steps of a node with these versions."""
     config = ImageConfig.model_validate(
         {
             "name": "node",
             "windows": {"release": "2022"},
-            "kubernetes": {"version": kubernetes},
+            "kubernetes": {"version": kubernetes, "source": source},
             "runtime": {"containerd": {"version": containerd}},
             "targets": {"aws": {"region": "us-east-1"}},
             **asked,
@@ -91,6 +91,39 @@ def test_kubelets_log_runner_comes_from_a_release_that_has_it(kubernetes: str, r
             name: f"{folder}/{name}.exe" for name, folder in folders.items()
         }
         assert catalogued_releases().find(requests["kube-log-runner"].published) is not None
+
+
+PROGRAMS = ("kubeadm", "kubectl", "kubelet", "kube-log-runner")
+
+
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+def test_the_tarball_gives_the_same_programs_at_the_same_paths(kubernetes: str) -> None:
+    """Up to 1.22 it has no kube-log-runner, which then comes from a later release."""
+    runner = "file" if kubernetes.startswith(("1.1", "1.20", "1.22")) else "extract"
+    for source, kinds in (
+        ("binaries", dict.fromkeys(PROGRAMS, "file")),
+        ("node-tarball", {**dict.fromkeys(PROGRAMS, "extract"), "kube-log-runner": runner}),
+    ):
+        drafts = [draft for step in evaluated(kubernetes, "1.6.36", source=source) for draft in step.drafts]
+        found = {draft.fields["path"]: draft for draft in drafts if draft.kind in ("file", "extract")}
+        assert {name: found[rf"C:\k\{name}.exe"].kind for name in PROGRAMS} == kinds
+
+
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+def test_the_tarball_has_the_programs_that_are_taken_from_it(kubernetes: str) -> None:
+    own = "https://artifacts.example.com/kubernetes"
+    for overrides, folder in (({}, f"https://dl.k8s.io/v{kubernetes}"), ({"kubernetes_base_url": own}, own)):
+        steps = evaluated(kubernetes, "1.6.36", overrides=overrides, source="node-tarball")
+        (step,) = [step for step in steps if step.step.name == "kubernetes"]
+        request = step.requests["kubernetes-node"]
+        assert request.url == f"{folder}/kubernetes-node-windows-amd64.tar.gz"
+        assert request.form == "archive"
+        assert step.components == (("kubernetes", kubernetes),)
+        published = catalogued_releases().find(request.published)
+        assert published is not None
+        taken = {draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
+        assert taken <= set(published.release.members)
+        assert not {"kubelet", "kubeadm", "kubectl"} & set(step.requests)
 
 
 def test_the_service_manager_is_patient_at_first_boot() -> None:

@@ -41,6 +41,7 @@ PLAIN: dict[str, Any] = {
 ASKED: dict[str, Any] = {
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
+        "source": "node-tarball",
         "feature_gates": {"WindowsHostNetwork": True, "GracefulNodeShutdown": False},
         "kubelet_flags": {"node-labels": 'a=b,c="d e"', "max-pods": "60"},
         "pause_image": "registry.example.com/pause:3.10.2",
@@ -130,7 +131,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
     assert names == {
         "cloudbase_init_url": ["cloudbase-init"],
         "containerd_url": ["containerd"],
-        "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner"],
+        "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner", "kubernetes-node"],
         "crictl_url": ["crictl"],
     }
 
@@ -184,7 +185,7 @@ def test_everything_in_a_steps_folder_is_used(name: str) -> None:
 
 
 def test_every_kind_of_resource_is_used() -> None:
-    assert {draft.kind for evaluated in EVALUATED.values() for item in evaluated for draft in item.drafts} == set(KINDS)
+    assert {draft.kind for item in _everything() for draft in item.drafts} == set(KINDS)
 
 
 @pytest.mark.parametrize("name", STEPS)
