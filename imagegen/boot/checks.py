@@ -188,6 +188,16 @@ def _node(facts: NodeFacts) -> Iterator[Finding]:
     yield _say(f"the cluster has node {', '.join(facts.nodes)}, expected {facts.wanted_node}")
 
 
+def _services(facts: NodeFacts) -> Iterator[Finding]:
+    for found in facts.services:
+        if not found.is_running:
+            yield _say(f"service {found.name} does not run{f': {found.failure}' if found.failure else ''}")
+        elif not found.log:
+            yield _say(f"service {found.name} keeps no log")
+        elif found.readers:
+            yield _say(f"others than administrators may read or write {found.log}, the log of {found.name}")
+
+
 def _reached(facts: NodeFacts) -> Iterator[Finding]:
     for reach in facts.reached:
         place = f"{reach.address}, TCP port {reach.port}"
@@ -268,6 +278,12 @@ CHECKS: Final = (
     Check("join", "kubeadm joined the machine to the cluster", _join),
     Check("kubelet", "kubelet runs with kubeadm's arguments", _kubelet),
     Check("node", "the node registered", _node),
+    Check(
+        "services",
+        "the services that the config adds run, and keep logs that are closed to Users",
+        _services,
+        lambda facts: bool(facts.services),
+    ),
     Check(
         "cloud-address",
         "the cloud's own address is closed to containers, and open to cloudbase-init",

@@ -86,6 +86,19 @@ class Kubelet(Strict):
     """Those that kubeadm wrote when the node joined."""
 
 
+class Service(Strict):
+    """A service that an option of the config adds to the image."""
+
+    name: str
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    log: str
+    """The path of its log. Empty if it keeps none."""
+    readers: tuple[str, ...]
+    """The SIDs that have rights on its log, without SYSTEM and the administrators."""
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -142,6 +155,7 @@ class NodeFacts(Strict):
     nodes: tuple[str, ...]
     """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
+    services: tuple[Service, ...]
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

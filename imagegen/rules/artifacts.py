@@ -85,6 +85,14 @@ def _source_of(given: RuleInput, path: YamlPath) -> str:
     return place.file if place.line else "--set"
 
 
+def _is_used(when: str | None, config: object) -> bool:
+    """Whether a step with this `when` is used. Only a `when` that is the name of a section is judged."""
+    section = config
+    for name in (when or "").split("."):
+        section = getattr(section, name, True)
+    return bool(section)
+
+
 # An override replaces the mirror for its artifact, and so does a URL of the config.
 mirror_idle = simple_rule(
     "mirror-idle",
@@ -95,6 +103,7 @@ mirror_idle = simple_rule(
         and all(
             item.override is None or item.override in given.config.overrides
             for step in given.steps().values()
+            if _is_used(step.meta.when, given.config)
             for item in step.meta.artifacts.values()
         )
     ),

@@ -91,6 +91,7 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             r" {url: 'https://artifacts.example.com/b', path: 'C:\k\b.exe'}]",
         ),
     ),
+    ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
     ("node tarball", ("aws",), ("kubernetes.source=node-tarball",)),
     (
         "node tarball without a log runner",

@@ -55,6 +55,8 @@ class Image:
     """The accounts that the config expects on a node. They may log on as they could before."""
     own_files: Mapping[str, bytes | None] = dataclasses.field(default_factory=dict)
     """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
+    services: Sequence[str] = ()
+    """The services that options of the config add."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -69,6 +71,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
         {program.path: None for program in config.executables},
+        ("csi-proxy",) if config.csi_proxy else (),
     )
 
 
@@ -256,6 +259,7 @@ class _Observed:
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
+            services=tuple(observe.look_at_services(machine, self.image.services)),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             access=self.list_access(),

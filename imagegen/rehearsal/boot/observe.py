@@ -14,10 +14,10 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.boot.guarded import Guarded, find_guard
+from imagegen.boot.guarded import TRUSTED, Guarded, find_guard
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, effective
 from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
-from imagegen.rehearsal.machine.programs import words
+from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 
@@ -144,6 +144,26 @@ def _spellings(secret: str) -> Iterator[bytes]:
         letters = base64.b64encode(bytes(before) + plain).rstrip(b"=")
         whole = (before + len(plain)) % 3 == 0
         yield letters[edge : None if whole else -1]
+
+
+def look_at_services(machine: Machine, names: Iterable[str]) -> Iterator[facts.Service]:
+    """What became of these services."""
+    for name in names:
+        command, failure, log = machine.services.command(name), "", ""
+        try:
+            check_can_run(machine.files, machine.features, command)
+            log = log_file(machine.files, command) or ""
+        except RefusedByWindows as refusal:
+            failure = str(refusal) if command else "it is not in the image"
+        is_log = bool(log) and machine.files.is_file(log)
+        entries = effective(machine.files, log).entries if is_log else ()
+        yield facts.Service(
+            name=name,
+            is_running=machine.services.is_running(name),
+            failure=failure,
+            log=log if is_log else "",
+            readers=tuple(sorted({entry.sid for entry in entries if not entry.deny} - TRUSTED)),
+        )
 
 
 def look_at_address(machine: Machine, restricted: Mapping[str, Sequence[int]], account: str) -> Iterator[facts.Reach]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.boot.checks import CHECKS, Verdict, judge
-from imagegen.boot.facts import Access, Finding, NodeFacts, OwnFile, Reach
+from imagegen.boot.facts import Access, Finding, NodeFacts, OwnFile, Reach, Service
 from imagegen.boot.guarded import Guarded
 from tests.conftest import REPOSITORY
 
@@ -20,6 +20,7 @@ GUARDED = (Guarded(r"C:\closed", frozenset(), "B9"), Guarded(r"C:\open", frozens
 USERS = "S-1-5-32-545"
 TOOL = r"C:\tools\tool.exe"
 READS = Access(path=TOOL, sid=USERS, rights="ReadAndExecute")
+SERVICE = Service(name="tool", is_running=True, failure="", log=r"C:\logs\tool.log", readers=())
 GOOD = NodeFacts.model_validate(
     {
         "setup": {"failure": None, "ran_complete_script": True, "first_boot": ()},
@@ -52,6 +53,7 @@ GOOD = NodeFacts.model_validate(
         },
         "nodes": ("node-1",),
         "wanted_node": "node-1",
+        "services": (SERVICE,),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
             Reach(account="cloudbase-init's account", address="192.0.2.1", port=80, may=True, can=True),
@@ -105,6 +107,10 @@ def access(*found: tuple[str, str, str]) -> dict[str, object]:
 
 def reach(*, may: bool, can: bool) -> dict[str, object]:
     return {"reached": (Reach(account="a container", address="192.0.2.1", port=8080, may=may, can=can),)}
+
+
+def service(**changes: object) -> dict[str, object]:
+    return {"services": (SERVICE.model_copy(update=changes),)}
 
 
 # In the order of the checks, and of their branches.
@@ -402,6 +408,22 @@ CASES = (
         (),
     ),
     Case(
+        "a service that does not run",
+        service(is_running=False, failure="cannot find its program"),
+        ("services: service tool does not run: cannot find its program",),
+    ),
+    Case(
+        "a service that does not run for no known reason",
+        service(is_running=False, log="", readers=(USERS,)),
+        ("services: service tool does not run",),
+    ),
+    Case("a service without a log", service(log=""), ("services: service tool keeps no log",)),
+    Case(
+        "a service whose log is open",
+        service(readers=(USERS,)),
+        (r"services: others than administrators may read or write C:\logs\tool.log, the log of tool",),
+    ),
+    Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
         ("cloud-address: a container can connect to 192.0.2.1, TCP port 8080 (N1)",),
@@ -518,6 +540,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
+        "services": "the services that the config adds run, and keep logs that are closed to Users",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
@@ -539,9 +562,13 @@ def test_every_check_has_a_case_that_fails() -> None:
 
 @pytest.mark.parametrize(
     ("name", "changes"),
-    [("cloud-address", {"reached": ()}), ("ready", {"cloud.wants_report": False})],
+    [
+        ("cloud-address", {"reached": ()}),
+        ("ready", {"cloud.wants_report": False}),
+        ("services", {"services": ()}),
+    ],
 )
-def test_nothing_is_said_about_what_a_cloud_does_not_have(name: str, changes: Mapping[str, object]) -> None:
+def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:
     names = [verdict.check.name for verdict in judge(change(GOOD, changes), GUARDED)]
     assert name not in names
     assert len(names) == len(CHECKS)

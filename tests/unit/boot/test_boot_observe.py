@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.boot.facts import Access, Reach
+from imagegen.boot.facts import Access, Reach, Service
 from imagegen.boot.guarded import Guarded, find_open, list_guarded
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, SYSTEM, USERS, AccessEntry
 from imagegen.rehearsal.machine.access import write as write_access
 from imagegen.rehearsal.machine.firewall import Rule
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.stock import LISTENER
 from imagegen.rehearsal.machine.windows import Machine
 from tests.unit.boot.conftest import put_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     Change = Callable[[Machine], object]
@@ -230,6 +232,58 @@ def test_an_account_that_does_not_exist_reaches_nothing(machine: Machine) -> Non
         (name, port) for name in ("a container", "a container's administrator") for port in (80, 81)
     ]
     assert list(observe.look_at_address(machine, {}, "SYSTEM")) == []
+
+
+CSI_PROXY, CSI_LOG = r"C:\k\csi-proxy.exe", r"C:\var\log\csi-proxy\csi-proxy.log"
+COMMAND = rf"{CSI_PROXY} -windows-service -log_file={CSI_LOG} -logtostderr=false"
+
+
+def _with_service(machine: Machine, command: str = COMMAND, access: Sequence[AccessEntry] = FULL) -> Machine:
+    put_file(machine, CSI_PROXY, b"MZ")
+    machine.files.make_folder(CSI_LOG.rpartition("\\")[0])
+    write_access(machine.files, CSI_LOG.rpartition("\\")[0], access, protected=True)
+    machine.services.create("csi-proxy", command, "csi-proxy", 2)
+    with contextlib.suppress(RefusedByWindows):
+        machine.services.start("csi-proxy")
+    return machine
+
+
+def _look(machine: Machine) -> Service:
+    (found,) = observe.look_at_services(machine, ["csi-proxy"])
+    return found
+
+
+def test_a_service_runs_and_keeps_a_closed_log(machine: Machine) -> None:
+    expected = Service(name="csi-proxy", is_running=True, failure="", log=CSI_LOG, readers=())
+    assert _look(_with_service(machine)) == expected
+
+
+def test_who_reads_the_log_of_a_service(machine: Machine) -> None:
+    assert _look(_with_service(machine, access=[*FULL, READERS])).readers == (USERS,)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_running", "failure"),
+    [
+        (COMMAND.replace(" -logtostderr=false", ""), True, ""),
+        (COMMAND.replace(f" -log_file={CSI_LOG}", ""), True, ""),
+        (COMMAND.replace(" -windows-service", ""), False, "runs without -windows-service (error 1053)"),
+        (COMMAND.replace(r"csi-proxy\csi", r"other\csi"), False, r"there is no folder C:\var\log\other"),
+        (f"{COMMAND} -vmodule=x", False, "does not know the flag -vmodule of csi-proxy.exe"),
+    ],
+)
+def test_a_service_without_its_flags_keeps_no_log_or_does_not_run(
+    machine: Machine, command: str, is_running: bool, failure: str
+) -> None:
+    found = _look(_with_service(machine, command))
+    assert (found.is_running, found.log) == (is_running, "")
+    assert failure in found.failure
+    assert bool(failure) == bool(found.failure)
+
+
+def test_a_service_that_is_not_in_the_image_does_not_run(machine: Machine) -> None:
+    found = _look(machine)
+    assert (found.is_running, found.failure, found.log) == (False, "it is not in the image", "")
 
 
 def test_the_rights_are_walked_file_by_file(machine: Machine) -> None:

@@ -63,6 +63,7 @@ ASKED: dict[str, Any] = {
         "logging": {"serial_port": "COM1,115200,N,8"},
         "real_time_clock_utc": True,
     },
+    "csi_proxy": {},
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
         {"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"},
@@ -133,6 +134,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "containerd_url": ["containerd"],
         "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner", "kubernetes-node"],
         "crictl_url": ["crictl"],
+        "csi_proxy_url": ["csi-proxy"],
     }
 
 
