@@ -12,6 +12,7 @@ from imagegen.boot.log import find_complaints, find_user_data_complaints, has_me
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
+from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.clouds import guest_agents, stand_in
@@ -57,11 +58,16 @@ class Image:
     """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
     services: Sequence[str] = ()
     """The services that options of the config add."""
+    before_join: Sequence[str] = ()
+    """The operator's scripts that user data calls before kubeadm, by their paths."""
+    after_join: Sequence[str] = ()
+    """Those that it calls after kubeadm."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
     """The image that a target's captured machine is."""
     config = spec.config
+    before, after = _scripts(spec, "pre"), _scripts(spec, "post")
     return Image(
         machine,
         spec.provider,
@@ -70,9 +76,18 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         {**paths(), "kubernetes": config.kubernetes.install_path},
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
-        {program.path: None for program in config.executables},
+        {**before, **after, **{program.path: None for program in config.executables}},
         ("csi-proxy",) if config.csi_proxy else (),
+        tuple(before),
+        tuple(after),
     )
+
+
+def _scripts(spec: Spec, when: str) -> dict[str, bytes]:
+    """The operator's scripts for kubeadm by their documented paths, in their order."""
+    folder = rf"{spec.config.kubernetes.install_path}\{when}-kubeadm"
+    files = (file for key, file in spec.own_files.items() if key.startswith(f"kubeadm_scripts.{when}["))
+    return {rf"{folder}\{number:02}-{file.name}": file.data for number, file in enumerate(files, 1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +106,8 @@ class Boot:
     """What the rehearsal does not know of the programs that ran."""
     log: str
     """The log of cloudbase-init."""
+    limits: tuple[str, ...] = ()
+    """What scripts of the operator did that the rehearsal does not know."""
 
     @property
     def lines(self) -> list[str]:
@@ -142,7 +159,9 @@ def boot_image(
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
     with Cluster(image.kubernetes) as cluster:
-        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, config_version(image.kubernetes))
+        version = config_version(image.kubernetes)
+        scripts = image.before_join, image.after_join
+        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts)
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
@@ -162,6 +181,7 @@ def _boot(
     platform = cloud.make_platform(instance, lambda: machine.age_s)
     # A cloud that asks for no report has nothing against a machine that sent none.
     wants_report = platform.refusal() is not None
+    own = OwnScripts(frozenset(data for data in image.own_files.values() if data is not None))
     with LinkLocal(platform.hosts) as link:
         node = Node(
             machine,
@@ -171,6 +191,7 @@ def _boot(
             programs={"kubeadm.exe": make_kubeadm(cluster)},
             runner=runner,
             proxy=link.url,
+            own_scripts=own,
         )
         kubelet = Kubelet(machine, cluster)
         observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
@@ -183,7 +204,8 @@ def _boot(
     strange = dict.fromkeys([*node.runs.unknown, *link.faults])
     # What was interrupted proves nothing of what comes after it.
     verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
-    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(strange), log)
+    limits = tuple(dict.fromkeys(own.limits))
+    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(strange), log, limits)
 
 
 def _start_twice(observed: _Observed) -> facts.NodeFacts:
