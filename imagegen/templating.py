@@ -37,6 +37,11 @@ def _hcl_string(value: object) -> str:
     return json.dumps(text)
 
 
+def _regex(value: object) -> str:
+    """A regular expression for this text."""
+    return re.escape(str(value))
+
+
 @cache
 def _environment() -> jinja2.sandbox.SandboxedEnvironment:
     # autoescape is for HTML. These templates are HCL, TOML and configuration files.
@@ -49,7 +54,7 @@ def _environment() -> jinja2.sandbox.SandboxedEnvironment:
     )
     environment.filters = {
         name: environment.filters[name] for name in ("default", "join", "length", "lower", "replace", "sort", "upper")
-    } | {"block_name": _block_name, "hcl_string": _hcl_string}
+    } | {"block_name": _block_name, "hcl_string": _hcl_string, "regex": _regex}
     environment.globals = {}
     return environment
 

@@ -14,6 +14,7 @@ from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
+from imagegen.rehearsal.boot.windows_settings import describe_wanted, look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.boot.model import Ended, Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
+    from imagegen.rehearsal.boot.windows_settings import Wanted
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
@@ -48,6 +50,8 @@ class Image:
     cloudbase_init: str
     layout: Mapping[str, str]
     """The image's folders by name."""
+    wanted: Wanted
+    """Of Windows."""
     cuts_host_names: bool = True
     """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
     accounts: Sequence[str] = ()
@@ -63,6 +67,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         config.kubernetes.version,
         config.cloudbase_init.version,
         {**paths(), "kubernetes": config.kubernetes.install_path},
+        describe_wanted(spec),
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
     )
@@ -206,6 +211,7 @@ class _Observed:
                 refusal=platform.refusal(),
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
+            windows=look_at_windows(machine, self.image.wanted, self.image.layout),
             host_name=machine.host_name,
             wanted_host_name=host_name,
             cloudbase_init=self._cloudbase_init(),

@@ -39,6 +39,8 @@ PLAIN: dict[str, Any] = {
 }
 # Everything that the steps make of a config beyond what they always make.
 ASKED: dict[str, dict[str, Any]] = {
+    "windows": {"time_zone": "W. Europe Standard Time_dstoff"},
+    "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
         "feature_gates": {"WindowsHostNetwork": True, "GracefulNodeShutdown": False},
