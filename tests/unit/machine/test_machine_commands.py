@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import ValidationError
 
+from imagegen.contents import PACKER
 from imagegen.rehearsal.machine.commands import run_program
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC
+from imagegen.rehearsal.machine.time_zone import write_time_zone
 from imagegen.rehearsal.machine.triggers import DOMAIN_JOINED, NOT_IN_A_DOMAIN, Trigger, read_triggers, write_triggers
+from imagegen.resources.kinds import KINDS
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine import Machine
-    from tests.unit.machine.conftest import Bench
+    from tests.unit.machine.conftest import Bench, Fields
 
 HIGH = "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c"
 RANGE = "int ipv4 {} dynamicportrange protocol={}"
@@ -99,3 +104,53 @@ def test_a_start_ends_the_time_service_outside_a_domain(bench: Bench) -> None:
     machine.restart()
     assert machine.services.is_running("W32Time")
     assert [Trigger(3, 1)] == read_triggers(machine, "W32Time")
+
+
+COMMAND: Fields = {
+    "name": "c",
+    "program": r"C:\Windows\System32\tzutil.exe",
+    "arguments": "/s Nowhere",
+    "unless": {"arguments": "/g", "matches": [r"\AUTC\Z"]},
+    "good_exit_codes": [0],
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"unless": {"arguments": "/g", "matches": []}}, "unless.matches"),
+        ({"unless": {"arguments": "/g", "matches": [""]}}, "unless.matches.0"),
+        ({"unless": {"arguments": "/g", "matches": ["("]}}, "is not a regular expression"),
+        ({"unless": {"arguments": "/g", "matches": ["(?P<a>x)"]}}, "which .NET does not know"),
+        ({"unless": {"arguments": " /g", "matches": ["x"]}}, "unless.arguments"),
+        ({"arguments": "a\nb"}, "arguments"),
+        ({"good_exit_codes": []}, "good_exit_codes"),
+        ({"good_exit_codes": [-1]}, "good_exit_codes.0"),
+        ({"program": "tzutil.exe"}, "program"),
+    ],
+)
+def test_a_command_that_windows_could_not_judge_is_invalid(changes: Fields, why: str) -> None:
+    KINDS["command"].model_validate(COMMAND)
+    with pytest.raises(ValidationError, match=re.escape(why)):
+        KINDS["command"].model_validate({**COMMAND, **changes})
+
+
+def test_a_command_needs_its_program() -> None:
+    assert KINDS["command"].model_validate(COMMAND).needs() == (COMMAND["program"],)
+
+
+@pytest.mark.parametrize(("codes", "reason"), [([0], "ended with 1"), ([0, 1], "not as planned after it was set")])
+def test_only_good_exit_codes_are_good(bench: Bench, codes: list[int], reason: str) -> None:
+    write_time_zone(bench.machine.registry, "Tokyo Standard Time")
+    bench.bundle({"phase-1": [("command", {**COMMAND, "good_exit_codes": codes})]})
+    assert reason in bench.events(bench.run("phase-1"), "phase")[-1]["reason"]
+
+
+def test_the_script_and_the_model_give_the_same_reasons() -> None:
+    script = (PACKER / "guest" / "kinds" / "command.ps1").read_text("ascii")
+    said = re.findall(r'\{ "([^"]+)" \}', script)
+    assert said == [
+        "$($Resource.name): the output of '$($Resource.program) $($Resource.unless.arguments)' does not match "
+        "$($patterns[$index])"
+    ]
+    assert "[regex]::IsMatch($output, $pattern)" in script
