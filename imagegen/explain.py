@@ -119,7 +119,8 @@ def _reasons(evaluated: Mapping[str, tuple[EvaluatedStep, ...]], values: list[Va
 def _is_behind(path: str, item: EvaluatedStep) -> bool:
     """Whether a step reads a value, or gets an artifact from it."""
     meta = item.step.meta
-    sections = [f"step_options.{item.step.name}", *(f"overrides.{file.override}" for file in meta.artifacts.values())]
+    replaced = {file.override for file in meta.artifacts.values()} - {None}
+    sections = [f"step_options.{item.step.name}", *(f"overrides.{name}" for name in replaced)]
     # An omitted section is one value: a step that reads a key of the section reads this value.
     return any(is_below(path, read) for read in (*meta.reads, *sections)) or any(
         is_below(read, path) for read in meta.reads

@@ -110,7 +110,7 @@ def load(request: ConfigRequest) -> Loaded:
 def override_names(contents: Contents = SHIPPED) -> list[str]:
     """The names of all overrides: those of the steps, and those of steps that are not implemented yet."""
     artifacts = (meta for step in load_steps(contents).values() for meta in step.meta.artifacts.values())
-    return sorted({*(meta.override for meta in artifacts), *unimplemented_overrides()})
+    return sorted({*(meta.override for meta in artifacts if meta.override), *unimplemented_overrides()})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -37,6 +37,14 @@ def _hcl_string(value: object) -> str:
     return json.dumps(text)
 
 
+def _folders(paths: Iterable[str]) -> list[str]:
+    """The folders of these paths on the machine, each once, without the roots of drives."""
+    folders: dict[str, str] = {}
+    for folder in (path.rpartition("\\")[0] for path in paths):
+        folders.setdefault(folder.lower(), folder)
+    return [folder for folder in folders.values() if "\\" in folder]
+
+
 def _regex(value: object) -> str:
     """A regular expression for this text."""
     return re.escape(str(value))
@@ -53,8 +61,9 @@ def _environment() -> jinja2.sandbox.SandboxedEnvironment:
         autoescape=False,
     )
     environment.filters = {
-        name: environment.filters[name] for name in ("default", "join", "length", "lower", "replace", "sort", "upper")
-    } | {"block_name": _block_name, "hcl_string": _hcl_string, "regex": _regex}
+        name: environment.filters[name]
+        for name in ("default", "join", "length", "lower", "map", "replace", "sort", "upper")
+    } | {"block_name": _block_name, "folders": _folders, "hcl_string": _hcl_string, "regex": _regex}
     environment.globals = {}
     return environment
 

@@ -12,18 +12,19 @@ from imagegen.rehearsal.machine import stock_windows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, FailureActions
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.rehearsal.node import make_kubeadm
+from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import PIPE_TIMEOUT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.rehearsal.node import Cluster
+    from imagegen.rehearsal.node.api_server import Cluster
 
 SCRIPT = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_bytes()
 CONFIG = r"C:\run\kubeadm\kubeadm-join-config.yaml"
 FLAGS = r"C:\var\lib\kubelet\kubeadm-flags.env"
+KUBEADM = r"C:\k\kubeadm.exe"
 LOG = r"C:\var\log\kubelet\kubelet.log"
 HOST = "WIN-ABC123"
 TOKEN = "abcdef.0123456789abcdef"  # noqa: S105 - the one of kubeadm's documentation
@@ -113,5 +114,5 @@ def run_kubeadm(
 ) -> Ended:
     """`kubeadm join --config` with this configuration, as the user data's command does it."""
     machine.files.write(CONFIG, config.encode())
-    words = ("kubeadm", "join", "--config", "/run/kubeadm/kubeadm-join-config.yaml", *(arguments or ("--v", "5")))
+    words = (KUBEADM, "join", "--config", "/run/kubeadm/kubeadm-join-config.yaml", *(arguments or ("--v", "5")))
     return make_kubeadm(cluster)(Process(machine, words, folder, user))

@@ -82,7 +82,7 @@ def check_form(request: ArtifactRequest, file: Path) -> ArchiveFormat | None:
         found = next(name for name, holds in names.items() if holds)
         raise VerificationError(
             f"{request.name}: {shown_url(request.url)} is {found}, not {_EXPECTED[request.form]}",
-            hint=f"{advice}, or set overrides.{request.override} to the URL of the file",
+            hint=f"{advice}, or set {request.key} to the URL of the file",
         )
     return archive if request.form == "archive" else None
 

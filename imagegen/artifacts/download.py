@@ -50,18 +50,18 @@ def fetch(
     environ: Mapping[str, str],
     console: Console,
     expected_sha256: str | None = None,
-    override: str = "",
+    key: str = "",
     stop: threading.Event | None = None,
     pause: Callable[[float], object] | None = None,
     now: Callable[[], float] = time.monotonic,
 ) -> Fetched:
     """Download to `into`, which appears only when it is complete and has the expected digest, if one is given.
 
-    `override` is the config's key that replaces the URL, for hints. Another thread sets `stop` to cancel the download.
+    `key` is the config's key of the URL, for hints. Another thread sets `stop` to cancel the download.
     `pause` waits between attempts, and `now` is the clock of the deadline.
     """
     ended = stop or threading.Event()
-    download = _Download(url, environ, console, override, ended, pause or ended.wait, now)
+    download = _Download(url, environ, console, key, ended, pause or ended.wait, now)
     try:
         into.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replacing(into, mode=0o600) as file:
@@ -116,7 +116,7 @@ class _Download:
     url: str
     environ: Mapping[str, str]
     console: Console
-    override: str
+    key: str
     stop: threading.Event
     pause: Callable[[float], object]
     now: Callable[[], float]
@@ -214,7 +214,7 @@ class _Download:
         return VerificationError(f"{self.label} is larger than {LIMIT_BYTES / 2**30:g} GiB")
 
     def hint(self, advice: str) -> str:
-        return f"{advice}, or set overrides.{self.override} to another URL" if self.override else advice
+        return f"{advice}, or set {self.key} to another URL" if self.key else advice
 
 
 def _validator(response: httpx.Response) -> str:

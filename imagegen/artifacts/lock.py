@@ -232,7 +232,7 @@ def _reject_changed_bytes(request: ArtifactRequest, before: LockedArtifact | Non
             f"{request.name}: the bytes of {shown_url(now.url)} have changed since it was locked: "
             f"sha256 {now.sha256}, but the lock says {before.sha256}",
             hint="a published file does not change: find out why; to accept the new bytes, write this sha256 "
-            f"beside overrides.{request.override}",
+            f"beside {request.key}",
         )
 
 
@@ -249,7 +249,7 @@ def _download(
         environ=environ,
         console=console,
         expected_sha256=first.sha256,
-        override=first.override,
+        key=first.key,
         stop=stop,
     )
     formats = {request.name: check_form(request, into) for request in requests}

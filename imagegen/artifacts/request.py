@@ -24,10 +24,12 @@ class ArtifactRequest:
     """The digest that the operator requires. None accepts the bytes of the first download."""
     form: ArtifactForm
     """The form that the resources need which use it. An archive's files are pinned one by one."""
-    override: str
-    """The config's key that replaces the URL, for hints."""
+    key: str
+    """The config's key that has or replaces the URL, for hints: `overrides.containerd_url`, `executables[0].url`."""
     published: str
     """The public URL before override and mirror: it names the release."""
+    own: bool = False
+    """Whether the URL is the config's. No mirror replaces it."""
 
 
 def shown_url(url: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from imagegen.boot.facts import Finding, NodeFacts
-from imagegen.boot.guarded import Guarded, find_open
+from imagegen.boot.guarded import Guarded, find_open, may_change
 from imagegen.boot.log import USER_DATA
 
 _HIGH_PERFORMANCE: Final = "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c"
@@ -50,10 +50,12 @@ class Verdict:
 
     @property
     def line(self) -> str:
-        if self.passed:
-            return self.check.passes
-        texts = [f"{one.text} ({one.row})" if one.row else one.text for one in self.reasons]
-        return f"{self.check.name}: {'; '.join(texts)}"
+        return self.check.passes if self.passed else f"{self.check.name}: {'; '.join(self.texts)}"
+
+    @property
+    def texts(self) -> list[str]:
+        """The reasons, each with its row."""
+        return [f"{one.text} ({one.row})" if one.row else one.text for one in self.reasons]
 
 
 def judge(facts: NodeFacts, guarded: tuple[Guarded, ...]) -> list[Verdict]:
@@ -138,7 +140,7 @@ def _user_data(facts: NodeFacts) -> Iterator[Finding]:
 
 def _ready(facts: NodeFacts) -> Iterator[Finding]:
     refusal, off = facts.cloud.refusal, facts.cloudbase_init.unreported
-    if refusal and off:
+    if refusal and off and facts.cloudbase_init.version:
         yield _say(f"cloudbase-init does not report to the cloud: {' and '.join(off)} must be true", "B1")
     if refusal:
         yield _say(f"the cloud says: {refusal}")
@@ -194,7 +196,7 @@ def _join(facts: NodeFacts) -> Iterator[Finding]:
     elif facts.join.failure:
         # Once kubelet has its arguments, kubeadm waits for it.
         waited = facts.kubelet.kubeadm_arguments and not facts.kubelet.is_running
-        why = f"kubelet ended: {facts.kubelet.failure}. " if waited and facts.kubelet.failure else ""
+        why = f"kubelet does not run: {facts.kubelet.failure}. " if waited and facts.kubelet.failure else ""
         yield _say(f"{why}kubeadm failed: {facts.join.failure}", _row_of_message(why + facts.join.failure))
 
 
@@ -223,6 +225,16 @@ def _node(facts: NodeFacts) -> Iterator[Finding]:
     yield _say(f"the cluster has node {', '.join(facts.nodes)}, expected {facts.wanted_node}")
 
 
+def _services(facts: NodeFacts) -> Iterator[Finding]:
+    for found in facts.services:
+        if not found.is_running:
+            yield _say(f"service {found.name} does not run{f': {found.failure}' if found.failure else ''}")
+        elif not found.log:
+            yield _say(f"service {found.name} keeps no log")
+        elif found.readers:
+            yield _say(f"others than administrators may read or write {found.log}, the log of {found.name}")
+
+
 def _reached(facts: NodeFacts) -> Iterator[Finding]:
     for reach in facts.reached:
         place = f"{reach.address}, TCP port {reach.port}"
@@ -242,6 +254,14 @@ def _secrets(facts: NodeFacts) -> Iterator[Finding]:
     elif in_log:
         yield _say("cloudbase-init writes user data that it cannot use into its log", "B8")
     yield _say(f"a secret of the user data is in {_some(facts.leaks)}")
+
+
+def _own_files(facts: NodeFacts) -> Iterator[Finding]:
+    for file in facts.own_files:
+        if file.state != "there":
+            yield _say(f"{file.path} is missing" if file.state == "missing" else f"{file.path} has other content")
+        for access in filter(may_change, file.access):
+            yield _say(f"others than administrators may change {file.path} ({access.sid}: {access.rights})")
 
 
 def _builder(facts: NodeFacts) -> Iterator[Finding]:
@@ -290,7 +310,7 @@ CHECKS: Final = (
     Check("setup", "Windows Setup ended, and first-boot.ps1 did everything", _setup),
     Check("cloudbase-init", "cloudbase-init ran once and ended", _cloudbase_init),
     Check("user-data", "the user data ran", _user_data),
-    Check("ready", "the cloud takes the machine for ready", _ready),
+    Check("ready", "the cloud takes the machine for ready", _ready, lambda facts: facts.cloud.wants_report),
     Check("host-name", "the host name is the cloud's", _host_name),
     Check(
         "time-zone",
@@ -309,12 +329,24 @@ CHECKS: Final = (
     Check("kubelet", "kubelet runs with kubeadm's arguments", _kubelet),
     Check("node", "the node registered", _node),
     Check(
+        "services",
+        "the services that the config adds run, and keep logs that are closed to Users",
+        _services,
+        lambda facts: bool(facts.services),
+    ),
+    Check(
         "cloud-address",
         "the cloud's own address is closed to containers, and open to cloudbase-init",
         _reached,
         lambda facts: bool(facts.reached),
     ),
     Check("secrets", "no secret of the user data is in a log", _secrets),
+    Check(
+        "own-files",
+        "the programs and scripts of the config are there, and only administrators can change them",
+        _own_files,
+        lambda facts: bool(facts.own_files),
+    ),
     Check("builder", "nothing of the builder's access is left", _builder),
     Check("second-boot", "a second boot changes nothing", _second_boot),
 )

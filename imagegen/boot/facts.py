@@ -55,7 +55,7 @@ class CloudbaseInit(Strict):
     plugins: dict[str, PluginEnd]
     """The configured plugins in their order, by class name, and what each has done on this machine."""
     unreported: tuple[str, ...]
-    """The options for reports to the cloud that are off."""
+    """The options for reports to the cloud that are off. None if its configuration cannot be read."""
     debug: bool
     """Whether its log has lines of the level debug, among them the output of user data's scripts."""
     log: str
@@ -79,11 +79,24 @@ class Kubelet(Strict):
 
     is_running: bool
     failure: str
-    """What it, or its service's program, said when it ended. Empty if it did not."""
+    """What it, or its service's program, said when it last ended, or why Windows did not start it. Else empty."""
     arguments: tuple[str, ...]
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
     """Those that kubeadm wrote when the node joined."""
+
+
+class Service(Strict):
+    """A service that an option of the config adds to the image."""
+
+    name: str
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    log: str
+    """The path of its log. Empty if it keeps none."""
+    readers: tuple[str, ...]
+    """The SIDs that have rights on its log, without SYSTEM and the administrators."""
 
 
 class Builder(Strict):
@@ -119,6 +132,8 @@ class Windows(Strict):
 class Cloud(Strict):
     """What the cloud made of the machine."""
 
+    wants_report: bool
+    """Whether the cloud takes a machine for ready only when the machine reports that."""
     refusal: str | None
     """Why the cloud takes the machine for one that failed, in the cloud's words."""
     unanswered: tuple[str, ...]
@@ -133,6 +148,14 @@ class Reach(Strict):
     port: int
     may: bool
     can: bool
+
+
+class OwnFile(Strict):
+    """A program or script of the operator's that the config places on the machine."""
+
+    path: str
+    state: Literal["there", "changed", "missing"]
+    access: tuple[Access, ...]
 
 
 class NodeFacts(Strict):
@@ -153,11 +176,14 @@ class NodeFacts(Strict):
     nodes: tuple[str, ...]
     """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
+    services: tuple[Service, ...]
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
-    """The files, and consoles, that hold a secret of the user data, without those that are closed to all others."""
+    """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are
+    closed to all others."""
     access: tuple[Access, ...]
-    """The rights on the guarded folders, and on everything in them."""
+    """The rights on the guarded folders, and on everything in them, after one of the boots."""
+    own_files: tuple[OwnFile, ...]
     builder: Builder
     user_data_of_restart: bool
     """Whether cloudbase-init ran the user data at the second boot."""

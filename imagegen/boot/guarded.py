@@ -15,7 +15,7 @@ _CONTAINERD_LOG: Final = "N2"
 _DEBUG: Final = "B7"
 # SYSTEM, the administrators, the service of Windows that installs updates, and CREATOR OWNER. The last one stands for
 # whoever makes a file, and in a closed folder only the others of this list can.
-_TRUSTED: Final = frozenset(
+TRUSTED: Final = frozenset(
     {
         "S-1-5-18",
         "S-1-5-32-544",
@@ -49,6 +49,7 @@ _LAYOUT: Final = (
     ("kubelet", "", _NONE, ""),
     ("kubelet", r"\pods", _MODIFY, ""),
     ("kubelet_logs", "", _NONE, ""),
+    ("csi_proxy_logs", "", _NONE, ""),
     ("kubernetes", "", _NONE, ""),
     ("containerd", "", _READ, ""),
     ("containerd_data", "", _NONE, _CONTAINERD_LOG),
@@ -77,6 +78,11 @@ def list_guarded(layout: Mapping[str, str]) -> tuple[Guarded, ...]:
     )
 
 
+def may_change(access: Access) -> bool:
+    """Whether an entry lets others than SYSTEM and the administrators change a file."""
+    return access.sid not in TRUSTED and access.rights not in _READ
+
+
 def find_guard(guarded: Iterable[Guarded], path: str) -> Guarded | None:
     """What decides about a path."""
     return max((one for one in guarded if one.contains(path)), key=lambda one: len(one.path), default=None)
@@ -85,6 +91,6 @@ def find_guard(guarded: Iterable[Guarded], path: str) -> Guarded | None:
 def find_open(guarded: tuple[Guarded, ...], found: Iterable[Access]) -> Iterator[tuple[str, Access]]:
     """The rights that nobody gave on purpose, each with its row of docs/reality.md."""
     for access in found:
-        guard = None if access.sid in _TRUSTED else find_guard(guarded, access.path)
+        guard = None if access.sid in TRUSTED else find_guard(guarded, access.path)
         if guard is not None and access.rights not in guard.rights:
             yield guard.row, access

@@ -68,7 +68,9 @@ def manifest_line(manifest: ImageManifest) -> str:
     """A manifest in one line."""
     images = manifest.published.images if manifest.published else []
     where = ", ".join(f"{image.region} {image.id}" for image in images) or "not published"
-    return f"{manifest.created}  {manifest.image_id[:16]}  {manifest.target:<5}  {manifest.name}  {where}"
+    failed = [name for name, note in manifest.notes.items() if isinstance(note, dict) and note.get("failed")]
+    ending = f"  failed: {', '.join(failed)}" if failed else ""
+    return f"{manifest.created}  {manifest.image_id[:16]}  {manifest.target:<5}  {manifest.name}  {where}{ending}"
 
 
 def _manifest_lines(manifest: ImageManifest) -> list[str]:

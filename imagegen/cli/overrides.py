@@ -21,6 +21,8 @@ class ReplacedArtifact:
     """The public address that the override replaces."""
     file: str = ""
     """Its name in the folder of a base URL; empty if it has its own URL."""
+    conditional: bool = False
+    """Whether some configs do not need it."""
 
     def as_json(self) -> dict[str, str | bool | None]:
         return {"artifact": self.artifact, "step": self.step, "address": self.address, "built": self.step is not None}
@@ -32,8 +34,9 @@ def overrides() -> dict[str, list[ReplacedArtifact]]:
     for step in loading.load_steps().values():
         for name, meta in step.meta.artifacts.items():
             file = (meta.path or "").rpartition("/")[2]
-            artifact = ReplacedArtifact(name, step.name, meta.url or f"{meta.base}/{meta.path}", file)
-            found.setdefault(meta.override, []).append(artifact)
+            artifact = ReplacedArtifact(name, step.name, meta.url or f"{meta.base}/{meta.path}", file, bool(meta.when))
+            if meta.override:
+                found.setdefault(meta.override, []).append(artifact)
     return dict(sorted(found.items()))
 
 
@@ -52,7 +55,8 @@ def _status(artifacts: Sequence[ReplacedArtifact]) -> str:
 def _content(artifacts: Sequence[ReplacedArtifact]) -> str:
     """What the URL of an override must serve."""
     if files := [artifact.file for artifact in artifacts if artifact.file]:
-        return f"a folder with {', '.join(files[:-1])} and {files[-1]}"
+        used = " (those that the config uses)" if any(artifact.conditional for artifact in artifacts) else ""
+        return f"a folder with {', '.join(files[:-1])} and {files[-1]}{used}"
     return artifacts[0].artifact
 
 

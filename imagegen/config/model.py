@@ -42,7 +42,10 @@ class CsiProxy(Strict):
     """csi-proxy, which gives storage drivers access to the machine's disks."""
 
     version: Version | None = pydantic.Field(
-        default=None, description="The version. Default: the catalogue's version.", examples=["1.2.1"]
+        default=None,
+        description="The version. Default: the catalogue's version. Most versions have no public archive: they need "
+        "overrides.csi_proxy_url or artifacts.mirror.",
+        examples=["1.2.1"],
     )
 
 

@@ -86,9 +86,9 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
 
 
 def _mirrored(request: ArtifactRequest, config: ImageConfig) -> ArtifactRequest:
-    """The request with its public URL changed to that of the mirror. Overrides are not changed."""
+    """The request with its public URL changed to that of the mirror. URLs of the config are not changed."""
     mirror = config.artifacts.mirror
-    if mirror is None or request.override in config.overrides:
+    if mirror is None or request.own:
         return request
     return dataclasses.replace(request, url=f"{mirror.rstrip('/')}/{request.url.removeprefix('https://')}")
 
@@ -126,7 +126,7 @@ def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], docum
             refused.setdefault(host, []).append(request)
     for host, requests in sorted(refused.items()):
         names = ", ".join(sorted({request.name for request in requests}))
-        overrides = ", ".join(sorted({f"overrides.{request.override}" for request in requests}))
+        overrides = ", ".join(sorted({request.key for request in requests}))
         problem = document.problem(
             ("artifacts", "allowed_hosts"),
             f"{host} is not an allowed host, but {names} would be downloaded from it",

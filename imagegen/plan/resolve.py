@@ -13,7 +13,7 @@ import hashlib
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PureWindowsPath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pydantic
 
@@ -38,6 +38,7 @@ from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
 if TYPE_CHECKING:
+    from imagegen.config.model import ImageConfig
     from imagegen.providers.provider import Provider
     from imagegen.settle.spec import Spec
 
@@ -189,6 +190,16 @@ def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[
     return {path: data for path, data in guest.items() if not path.startswith("kinds/") or path in kinds}
 
 
+def _pinned(config: ImageConfig) -> Iterator[tuple[str, str]]:
+    """The digests that the config gives, each with its key."""
+    for name, override in config.overrides.items():
+        if not isinstance(override, str) and override.sha256:
+            yield name, override.sha256
+    for at, program in enumerate(config.executables):
+        if program.sha256:
+            yield f"executables[{at}]", program.sha256
+
+
 def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
     config = spec.config
     return {
@@ -196,11 +207,7 @@ def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:
         "host_names": config.host_names.model_dump(mode="json", include={"longest", "pool"}),
         "artifacts": {
             **config.artifacts.model_dump(mode="json", include={"allowed_hosts", "require_sha256"}),
-            "pinned": {
-                name: item.sha256
-                for name, item in config.overrides.items()
-                if not isinstance(item, str) and item.sha256
-            },
+            "pinned": dict(_pinned(config)),
         },
         "allow_eol": config.allow_eol,
         "set": cast("dict[str, pydantic.JsonValue]", dict(spec.document.sets)),
@@ -240,13 +247,12 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
     for draft in step.drafts:
         fields = dict(draft.fields)
         artifact = lock.artifacts.get(str(fields.get("artifact")))
-        if draft.kind == "archive" and artifact is not None:
-            wanted = fields.pop("expect", None)
-            missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), wanted)
+        if artifact is not None and draft.kind in ("archive", "extract"):
+            missing, key = _pin_members(draft.kind, fields, artifact)
             if missing:
                 members = ", ".join(sorted(artifact.members or {})[:12])
                 message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
-                problems.append(document.problem((*draft.path, "expect"), message, f"it has {members}"))
+                problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
                 continue
         if draft.kind == "file" and "sha256" not in fields and artifact is not None:
             fields["sha256"] = artifact.sha256
@@ -255,6 +261,17 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
             yield draft, kind.model_validate(fields)
         except pydantic.ValidationError as error:
             problems += model_problems(error, document, kind, draft.path)
+
+
+def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) -> tuple[list[str], str]:
+    """Fill in the digests of the files that a resource takes from an archive. Returns the files that the archive does
+    not have, and the key that names them."""
+    if kind == "extract":
+        digest = (artifact.members or {}).get(str(fields.get("member")))
+        fields["sha256"] = digest
+        return ([] if digest else [str(fields.get("member"))]), "member"
+    missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), fields.pop("expect", None))
+    return missing, "expect"
 
 
 def _members(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen import loading, pipeline
+from imagegen.documents.compose import leading_path
+from imagegen.documents.yaml import dotted
 from imagegen.errors import RefusedError
 from imagegen.rehearsal.artifacts import find_unrecorded, make_artifacts
 from imagegen.rehearsal.clouds import stand_in
@@ -46,13 +48,14 @@ def _find_unsupported_regions(loaded: loading.Loaded, target: str) -> Iterator[P
 
 
 def _find_pinned_overrides(loaded: loading.Loaded, target: str) -> Iterator[Problem]:
-    """Overrides with a sha256: a rehearsal serves a stand-in for every artifact, which has other bytes."""
+    """Artifacts with a sha256: a rehearsal serves a stand-in for every artifact, which has other bytes."""
     policy = " --set artifacts.require_sha256=false" if loaded.config.artifacts.require_sha256 else ""
     requests = [request for step in pipeline.prepare_target(loaded, target).steps for request in step.requests.values()]
-    for name, url in {request.override: request.url for request in requests if request.sha256}.items():
+    for key, url in {request.key: request.url for request in requests if request.sha256}.items():
+        path = leading_path(key)[0][:2]
         message = "a rehearsal serves a stand-in for this artifact, which cannot have the sha256 of the config"
-        hint = f"rehearse without the sha256: --set overrides.{name}={url}{policy}"
-        yield loaded.document.problem(("overrides", name), message, hint)
+        without = f"{key}={url}" if path[0] == "overrides" else f"'{dotted(path)}.sha256=null'"
+        yield loaded.document.problem(path, message, f"rehearse without the sha256: --set {without}{policy}")
 
 
 def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxSetup:

@@ -7,6 +7,7 @@ is always cleaned up. `rehearse_lock` runs `imagegen lock` in the same way, for 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import re
 import shlex
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 from imagegen import loading
 from imagegen.artifacts.lock import read_lock
 from imagegen.build import process
+from imagegen.build.folders import locked
 from imagegen.build.supervisor import Grace, Orphan
 from imagegen.build.tools import find_tools
 from imagegen.console import seconds
@@ -34,15 +36,17 @@ from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.faults.selection import SelectedFaults
 from imagegen.rehearsal.preparation import prepare_setup, reject_unsupported
 from imagegen.rehearsal.sandbox import Sandbox
+from imagegen.signals import stop_signals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pydantic import JsonValue
 
     from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
+    from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.winrm.observations import Cost
     from imagegen.settle.spec import Spec
 
@@ -51,13 +55,13 @@ _SCRATCH = "imagegen-rehearsal-"
 _NOT_CHECKED = (
     "that the PowerShell scripts do the same on Windows as the model machine",
     "that the published artifacts have the contents that `imagegen catalog releases` lists: stand-ins were used",
-    "sysprep, Windows Setup and {agents}, of which the model machine knows what is recorded",
+    "sysprep and {agents}, of which the model machine knows what is recorded",
     "{boot}",
     "the permissions, quotas and networks of the account",
 )
 _NOT_CHECKED_OF_BOOT = {
-    True: "kubeadm, kubelet and containerd, of which the booted model machine knows what is recorded",
-    False: "the first boot of a node",
+    True: "Windows Setup, cmd, PowerShell, kubeadm, kubelet and containerd of the node, which are models",
+    False: "Windows Setup and the first boot of a node, which did not run",
 }
 _TIMEOUT_S = 900.0
 # Of one config and target, with the new one: enough to compare a failure with earlier rehearsals.
@@ -65,6 +69,9 @@ _KEPT_REHEARSALS = 5
 # main prints this line when it is interrupted. Both processes are interrupted, and one line is enough.
 _INTERRUPTED = "interrupted"
 _LOCK = "lock.json"
+# Locked for as long as the rehearsal runs.
+_HELD = ".lock"
+_WAIT_FOR_OTHERS_S = 60.0
 _BOOT_LOG = "cloudbase-init.log"
 # The child process runs Packer, and ends it at a second SIGINT. Stand-ins need no clean-up, and if this process is
 # gone, its network is gone too.
@@ -74,6 +81,10 @@ _ORPHAN = Orphan(Grace(least_s=2, last_s=5))
 
 class _StoppedByFault(Exception):
     """Ends the child process after an error in the sandbox."""
+
+
+class _StillRunning(Exception):
+    """Another rehearsal holds its folder."""
 
 
 def rehearse_build(
@@ -97,15 +108,15 @@ def rehearse_build(
     reject_unsupported(loaded, target)
     # Before the sandbox opens: building the tools, and another cloudbase-init, need the user's network.
     spec = loaded.specs[target]
-    wanted = spec.config.cloudbase_init.version
-    choice = choose_version(wanted, environ=environ, console=console) if boot else None
+    choice = choose_version(spec.config.cloudbase_init.version, environ=environ, console=console) if boot else None
     find_tools(environ=environ, console=console, needed=[provider(spec.provider).plugin])
     started = time.monotonic()
-    folder = _new_folder(out / "rehearsal", f"{loaded.config.name}-{target}-")
-    arguments = [*("--out", str(folder), "--format", "none"), *_repeat_option("--label", labels), *flags]
-    argv = _child_argv("build", request, target, folder / _LOCK, arguments)
-    console.say(f"{target}  rehearsal in {folder}")
-    with scratch_folder(Path(tempfile.gettempdir()), _SCRATCH) as scratch:
+    parent, prefix, temporary = out / "rehearsal", f"{loaded.config.name}-{target}-", Path(tempfile.gettempdir())
+    # Between its children, too, a signal lets it clean up: the scratch folder has the node's keys.
+    with stop_signals(), _new_folder(parent, prefix) as folder, scratch_folder(temporary, _SCRATCH) as scratch:
+        arguments = [*("--out", str(folder), "--format", "none"), *_repeat_option("--label", labels), *flags]
+        argv = _child_argv("build", request, target, folder / _LOCK, arguments)
+        console.say(f"{target}  rehearsal in {folder}")
         with Sandbox(prepare_setup(loaded, target, folder), scratch) as sandbox:
             selected.inject(sandbox)
             try:
@@ -114,53 +125,59 @@ def rehearse_build(
                 for line in selected.report_lines():
                     console.say(f"{target}  {line}")
         _check_result(sandbox, code, folder, selected.untriggered())
-        cost = sandbox.cost
-        runner = Runner(scratch, environ, choice.modules, choice.reason) if choice else None
-        booted = _boot(sandbox, spec, runner, folder, console) if runner else None
-    duration = time.monotonic() - started
-    store = LocalStore(folder / "manifests")
-    note = _make_note(spec.provider, duration, cost, booted)
-    if faults:
-        note["faults"] = dict(selected.trigger_counts())
-    manifest = store.annotate(store.list().records[0], "rehearsal", note)
+        note = _make_note(spec.provider, sandbox.cost, boots=choice is not None)
+        if faults:
+            note["faults"] = dict(selected.trigger_counts())
+        if choice:
+            runner = Runner(scratch, environ, choice.modules, choice.reason)
+            _boot(sandbox.captured, spec, runner, folder, console, note)
+        duration = time.monotonic() - started
+        note["seconds"] = round(duration, 1)
+        manifest = _annotate(folder, note)
     command = f"imagegen manifest list {shlex.quote(str(folder))}"
     console.say(f"{target}  rehearsal passed in {seconds(duration)}: `{command}` shows its manifest")
     return manifest
 
 
-def _make_note(
-    provider_name: str, duration: float, cost: Cost, booted: dict[str, JsonValue] | None
-) -> dict[str, JsonValue]:
-    """What the manifest says of the rehearsal."""
-    words = {"agents": stand_in(provider_name).agents, "boot": _NOT_CHECKED_OF_BOOT[booted is not None]}
-    note: dict[str, JsonValue] = {
-        "seconds": round(duration, 1),
-        "winrm": dataclasses.asdict(cost),
-        "not_checked": [text.format(**words) for text in _NOT_CHECKED],
-    }
-    if booted is not None:
-        note["boot"] = booted
-    return note
+def _make_note(provider_name: str, cost: Cost, *, boots: bool) -> dict[str, JsonValue]:
+    """What the manifest says of every rehearsal."""
+    words = {"agents": stand_in(provider_name).agents, "boot": _NOT_CHECKED_OF_BOOT[boots]}
+    return {"winrm": dataclasses.asdict(cost), "not_checked": [text.format(**words) for text in _NOT_CHECKED]}
 
 
-def _boot(sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: Console) -> dict[str, JsonValue]:
-    """Start a node from the captured machine. Returns what the manifest says of it."""
-    captured = sandbox.captured
+def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
+    store = LocalStore(folder / "manifests")
+    return store.annotate(store.list().records[0], "rehearsal", note)
+
+
+def _boot(
+    captured: Machine | None, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
+) -> None:
+    """Start a node from the captured machine, and add to `note` what the manifest says of it."""
     if captured is None:
         raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
-    with console.task(f"starting a node from the image for {spec.target}", None):
-        booted = boot_image(describe_image(captured, spec), runner)
     log = folder / _BOOT_LOG
-    write_file(log, booted.log.encode())
+    # The manifest of an image says so from now on, whatever ends the boot before its verdict.
+    _annotate(folder, note | {"failed": {"boot": ["it did not come to its end"]}})
+    try:
+        with console.task(f"starting a node from the image for {spec.target}", None):
+            booted = boot_image(
+                describe_image(captured, spec), runner, keep_log=lambda text: write_file(log, text.encode())
+            )
+    except BuildError as error:
+        _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})
+        error.hint = error.hint or f"the log of cloudbase-init is {log}"
+        raise
+    note["boot"] = booted.record()
     for line in booted.lines:
         console.say(f"{spec.target}  boot: {line}")
     if booted.faults:
+        _annotate(folder, note | {"failed": booted.failed})
         raise BuildError(
             "the image was built, and no node comes up from it",
             details=booted.faults,
             hint=f"docs/reality.md explains what is in brackets; the log of cloudbase-init is {log}",
         )
-    return booted.record()
 
 
 def rehearse_lock(request: loading.ConfigRequest, target: str, *, environ: Mapping[str, str], console: Console) -> Lock:
@@ -197,27 +214,37 @@ def _repeat_option(option: str, values: Sequence[str]) -> list[str]:
     return [argument for value in values for argument in (option, value)]
 
 
-def _new_folder(parent: Path, prefix: str) -> Path:
-    """Make a folder for one rehearsal, and delete all but the newest folders of the same config and target."""
-    parent.mkdir(parents=True, exist_ok=True)
-    own = [path for path in parent.iterdir() if _is_rehearsal(path, prefix)]
-    newest_first = sorted(((path.stat().st_mtime, path) for path in own), reverse=True)
-    for changed, path in newest_first[_KEPT_REHEARSALS - 1 :]:
-        # A rehearsal that is still running started within its timeout.
-        if time.time() - changed > _TIMEOUT_S:
-            shutil.rmtree(path)
-    return Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+@contextlib.contextmanager
+def _new_folder(parent: Path, prefix: str) -> Iterator[Path]:
+    """Make a folder for one rehearsal, and delete all but the newest folders of the same config and target.
+
+    A folder is locked while its rehearsal runs, however long that takes, and no other rehearsal deletes it then.
+    """
+    with contextlib.ExitStack() as held:
+        # Another rehearsal finds no folder before it is locked.
+        with locked(parent / _HELD, wait_s=_WAIT_FOR_OTHERS_S, waiting=lambda: None):
+            own = [path for path in parent.iterdir() if _is_rehearsal(path, prefix)]
+            for path in sorted(own, key=lambda path: path.stat().st_mtime, reverse=True)[_KEPT_REHEARSALS - 1 :]:
+                with contextlib.suppress(_StillRunning), locked(path / _HELD, wait_s=0, waiting=_keep_running):
+                    shutil.rmtree(path)
+            folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+            held.enter_context(locked(folder / _HELD, wait_s=0, waiting=_keep_running))
+        yield folder
+
+
+def _keep_running() -> None:
+    raise _StillRunning
 
 
 def _is_rehearsal(path: Path, prefix: str) -> bool:
-    """Whether a rehearsal made this folder: it has a lock, or is empty if the rehearsal failed before its lock.
+    """Whether a rehearsal made this folder: it has a lock of artifacts, or is empty if the rehearsal failed before.
 
     The whole name counts, because the names of other configs can begin with this one's.
     """
     named = re.fullmatch(rf"{re.escape(prefix)}[a-z0-9_]{{8}}", path.name)
     if named is None or path.is_symlink() or not path.is_dir():
         return False
-    return (path / _LOCK).is_file() or not any(path.iterdir())
+    return (path / _LOCK).is_file() or all(entry.name == _HELD for entry in path.iterdir())
 
 
 def _run_child(argv: Sequence[str], sandbox: Sandbox, environ: Mapping[str, str], relay: Callable[[str], None]) -> int:

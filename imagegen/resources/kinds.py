@@ -90,6 +90,25 @@ class Archive(Resource):
         return (self.into,)
 
 
+class Extract(Resource):
+    """One file of an archive, at its own path. The other files of the archive are not put on the machine."""
+
+    artifact_form: ClassVar[ArtifactForm] = "archive"
+    path: WindowsPath
+    sha256: Sha256
+    artifact: Name
+    # tar.exe takes a member's name for a pattern: these characters stand for themselves.
+    member: Annotated[
+        str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$")
+    ]
+
+    def makes(self) -> tuple[str, ...]:
+        return (self.path,)
+
+    def needs(self) -> tuple[str, ...]:
+        return (str(PureWindowsPath(self.path).parent),)
+
+
 class Package(Resource):
     """An installed MSI package, with its files and services."""
 
@@ -269,7 +288,7 @@ class Task(Resource):
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
-        Acl, Archive, Command, Defender, Directory, Environment, Feature, File, Firewall, Package, Path, Registry,
-        Service, Task,
+        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Package, Path,
+        Registry, Service, Task,
     )
 }  # fmt: skip

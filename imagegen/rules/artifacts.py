@@ -12,7 +12,8 @@ from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
 
 def _base_overrides(given: RuleInput) -> set[str]:
     """The overrides that name a folder with several files."""
-    return {item.override for step in given.steps().values() for item in step.meta.artifacts.values() if item.base}
+    artifacts = [item for step in given.steps().values() for item in step.meta.artifacts.values()]
+    return {item.override for item in artifacts if item.override and item.base}
 
 
 @rule("sha256-of-one-file", ERROR, "A sha256 must be of one file, not of a folder")
@@ -84,7 +85,15 @@ def _source_of(given: RuleInput, path: YamlPath) -> str:
     return place.file if place.line else "--set"
 
 
-# An override replaces the mirror for its artifact.
+def _is_used(when: str | None, config: object) -> bool:
+    """Whether a step with this `when` is used. Only a `when` that is the name of a section is judged."""
+    section = config
+    for name in (when or "").split("."):
+        section = getattr(section, name, True)
+    return bool(section)
+
+
+# An override replaces the mirror for its artifact, and so does a URL of the config.
 mirror_idle = simple_rule(
     "mirror-idle",
     ERROR,
@@ -92,8 +101,9 @@ mirror_idle = simple_rule(
     lambda given: (
         given.config.artifacts.mirror
         and all(
-            item.override in given.config.overrides
+            item.override is None or item.override in given.config.overrides
             for step in given.steps().values()
+            if _is_used(step.meta.when, given.config)
             for item in step.meta.artifacts.values()
         )
     ),

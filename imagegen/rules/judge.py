@@ -14,11 +14,12 @@ from imagegen.rules import (
     places,
     runtime,
     steps,
+    storage,
     versions,
     windows,
 )
 
-_MODULES = (versions, windows, nodes, places, runtime, network, first_boot, steps, artifacts)
+_MODULES = (versions, windows, nodes, places, runtime, network, storage, first_boot, steps, artifacts)
 
 
 def all_rules() -> tuple[Rule, ...]:

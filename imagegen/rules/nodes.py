@@ -49,6 +49,11 @@ def _find_host_process_users(given: RuleInput, lack: tuple[str, ...]) -> Iterato
         yield Finding(("cni", "plugin"), f"{plugin['title']} requires HostProcess containers, but {lack[0]}", lack[1])
 
 
+def find_lack_of_host_process(given: RuleInput) -> tuple[str, ...]:
+    """Why this node has no HostProcess containers, and a hint; empty where it has them."""
+    return _kubernetes_lacks(given) or _runtime_lacks(given)
+
+
 def _kubernetes_lacks(given: RuleInput) -> tuple[str, ...]:
     """Why this Kubernetes has no HostProcess containers, and a hint; empty where it has them."""
     minors, gate = table("kubernetes")["minors"], given.config.kubernetes.feature_gates.get(_GATE)
@@ -88,7 +93,7 @@ def _runtime_lacks(given: RuleInput) -> tuple[str, ...]:
 )
 def kube_proxy_by_host_process(given: RuleInput) -> Iterator[Finding]:
     """Where the config sets kube_proxy, another rule reports it as an error."""
-    lack = _kubernetes_lacks(given) or _runtime_lacks(given)
+    lack = find_lack_of_host_process(given)
     if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) not in given.document.lines:
         yield Finding(
             ("kube_proxy",),

@@ -4,14 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from imagegen.catalog.facts import limit_of, table
+from imagegen.catalog.facts import limit_of, paths, table
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, Finding, RuleInput, rule
-from imagegen.rules.nodes import lies_at, program_places
+from imagegen.rules.nodes import is_inside, lies_at, program_places
 
 # Enough for a subfolder and the name of a program.
 _ROOM_IN_A_FOLDER: Final = 60
 _SHORT_NAME: Final = re.compile(r"~[0-9]")
+_ANOTHER_FOLDER: Final = "choose another folder, for example C:\\tools"
 
 
 @rule("no-device-name", ERROR, "A file or folder must not have the name of a Windows device")
@@ -60,8 +61,32 @@ def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
             yield Finding(
                 path,
                 f"{own} belongs to Windows, which may change, hide or delete its files",
-                "choose another folder, for example C:\\tools",
+                _ANOTHER_FOLDER,
             )
+
+
+# Programs of other software may be in these folders of imagegen.
+_SHARED: Final = ("kubernetes", "containerd", "cni_bin")
+
+
+@rule("not-the-images-own", ERROR, "Programs must not be in folders whose content imagegen or the node makes")
+def not_the_images_own(given: RuleInput) -> Iterator[Finding]:
+    """The rule same-place-twice reports imagegen's own files, and not-the-systems-own those of Windows."""
+    layout = {**paths(), "kubernetes": given.config.kubernetes.install_path}
+    inside = table("layout")["own_folders"].items()
+    folders = [folder for folder in layout.values() if not is_inside(folder, "C:\\Windows")]
+    closed = [folder for name, folder in layout.items() if name not in _SHARED and folder in folders]
+    closed += [f"{layout[name]}\\{folder}" for name, own in inside for folder in own]
+    places = {path: place for path, place in program_places(given) if path[0] == "executables"}
+    for path, place in places.items():
+        if place in table("layout")["system_folders"]:
+            continue
+        others = [other for at, other in places.items() if at != path and other.lower() != place.lower()]
+        if owned := next((folder for folder in closed if is_inside(place, folder)), None):
+            yield Finding(path, f"the content of {owned} is made by imagegen or by the node", _ANOTHER_FOLDER)
+        elif inner := next((one for one in [*folders, *others] if is_inside(one, place)), None):
+            same = inner.lower() == place.lower()
+            yield Finding(path, f"{place} is a folder{'' if same else f', which has {inner}'}", "add a file name")
 
 
 @rule("no-short-name", ERROR, "A path must not contain a short name (8.3)")

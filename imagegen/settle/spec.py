@@ -189,6 +189,7 @@ def settle(config: ImageConfig, document: Document, target: str) -> Spec:
         *_kubernetes(config),
         *_containerd(config),
         *_network(config),
+        *_csi_proxy(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
     )
@@ -276,6 +277,14 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
         origin = _origin("cni", config.cni.plugin, plugin["source"])
         yield CatalogueValue(("cni", "version"), plugin["newest"], origin)
         yield CatalogueValue(("cni", "mode"), plugin.get("default_mode"), origin)
+
+
+def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
+    if config.csi_proxy is not None:
+        rows = table("csi-proxy")["published"]
+        version = next(version for version, row in rows.items() if row["default"])
+        origin = _origin("csi-proxy", version, rows[version]["source"])
+        yield CatalogueValue(("csi_proxy", "version"), version, origin)
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:

@@ -79,7 +79,7 @@ def evaluate_step(
     finished = []
     for draft, seen in drafted:
         finished.append(_with_text(step, draft, seen, texts, problems) if draft.kind == "file" else draft)
-        problems += _artifact_problems(step, draft, visible)
+        problems += _artifact_problems(step, draft, visible, requests)
     if problems:
         raise ConfigError(f"step {step.name} cannot be used", problems=problems)
     return EvaluatedStep(step, tuple(finished), texts, requests, tuple(components), step.meta.when or ALWAYS)
@@ -150,13 +150,18 @@ def _adding_to(problems: list[Problem], document: Document, path: YamlPath, pref
 def _instances(
     kind: str, entry: dict[str, object], visible: Mapping[str, object], path: YamlPath
 ) -> Iterator[tuple[Draft, Mapping[str, object]]]:
-    items = evaluate(str(entry["each"]), visible) if "each" in entry else [None]
-    for item in items:
-        context = {**visible, "item": item} if "each" in entry else visible
+    for context in _contexts(entry.get("each"), visible):
         if "when" in entry and not evaluate(str(entry["when"]), context):
             continue
         component = render_value([entry["component"], entry["version"]], context) if "component" in entry else None
         yield Draft(kind, render_value(entry[kind], context), path, tuple(component) if component else None), context
+
+
+def _contexts(each: object, visible: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """The values for each item of a list, with the `item` and its `number`, from 1. Without a list only `visible`."""
+    if each is None:
+        return [visible]
+    return [{**visible, "item": item, "number": at} for at, item in enumerate(evaluate(str(each), visible), 1)]
 
 
 def _requests(
@@ -173,19 +178,33 @@ def _requests(
         with _adding_to(problems, step.described, ("artifacts", name)):
             if not _holds(meta.when, visible):
                 continue
-            override = overrides.get(meta.override)
-            request = ArtifactRequest(
-                name=name,
-                url=_artifact_url(meta, visible, override),
-                sha256=override.sha256 if override else None,
-                form=_form(name, step, drafts),
-                override=meta.override,
-                published=_artifact_url(meta, visible, None),
-            )
-            if meta.component is not None:
-                components.append((meta.component, render_text(str(meta.version), visible)))
-            requests[name] = request
+            for context in _contexts(meta.each, visible):
+                request = _request(name, meta, context, overrides)
+                requests[request.name] = dataclasses.replace(request, form=_form(request.name, step, drafts))
+                if meta.component is not None:
+                    components.append((meta.component, render_text(str(meta.version), context)))
     return requests
+
+
+def _request(
+    name: str, meta: ArtifactMeta, context: Mapping[str, object], overrides: Mapping[str, Override]
+) -> ArtifactRequest:
+    """An artifact: a declared one, or that of one item of its list."""
+    if meta.override is None:
+        url = render_text(str(meta.url), context)
+        sha256 = None if meta.sha256 is None else evaluate(meta.sha256, context)
+        key = render_text(str(meta.key), context)
+        return ArtifactRequest(f"{name}-{context['number']}", url, sha256, "file", key, published=url, own=True)
+    override = overrides.get(meta.override)
+    return ArtifactRequest(
+        name=name,
+        url=_artifact_url(meta, context, override),
+        sha256=override.sha256 if override else None,
+        form="file",
+        key=f"overrides.{meta.override}",
+        published=_artifact_url(meta, context, None),
+        own=override is not None,
+    )
 
 
 def _artifact_url(meta: ArtifactMeta, visible: Mapping[str, object], override: Override | None) -> str:
@@ -210,8 +229,12 @@ def _holds(when: str | None, visible: Mapping[str, object]) -> bool:
     return when is None or bool(evaluate(when, visible))
 
 
-def _artifact_problems(step: Step, draft: Draft, visible: Mapping[str, object]) -> Iterator[Problem]:
+def _artifact_problems(
+    step: Step, draft: Draft, visible: Mapping[str, object], requests: Mapping[str, ArtifactRequest]
+) -> Iterator[Problem]:
     artifact: Any = draft.fields.get("artifact")
+    if artifact in requests:
+        return
     meta = step.meta.artifacts.get(artifact)
     if artifact is not None and meta is None:
         hint = nearest(str(artifact), sorted(step.meta.artifacts)) or "declare it in meta/step.yml under artifacts"

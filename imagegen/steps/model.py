@@ -25,10 +25,15 @@ ComponentName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-
 class ArtifactMeta(Strict):
     """The URL of an artifact: `base`/`path`, or one `url`. The config's `override` replaces it.
 
-    `component` is what the artifact installs; tags and manifests show its `version`.
+    With `each`, the config lists the URLs: every item is an artifact, `<name>-<number of the item>`, and `key` is the
+    config's key of its URL. `component` is what the artifact installs; tags and manifests show its `version`.
     """
 
-    override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")]
+    override: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9_]+_url$")] | None = None
+    each: str | None = None
+    key: str | None = None
+    sha256: str | None = None
+    """The expression of the digest that the config gives for an item."""
     url: str | None = None
     base: str | None = None
     path: str | None = None
@@ -42,6 +47,12 @@ class ArtifactMeta(Strict):
             raise ValueError("must have either url, or base and path")
         if (self.component is None) != (self.version is None):
             raise ValueError("must have both component and version, or neither")
+        if (self.override is None) == (self.each is None):
+            raise ValueError("must have either override or each")
+        if (self.each is None) != (self.key is None) or (self.each is not None and self.url is None):
+            raise ValueError("must have each, key and url together")
+        if self.sha256 is not None and self.each is None:
+            raise ValueError("must have each with sha256: an override has a sha256 of its own")
         return self
 
 

@@ -49,8 +49,8 @@ def configure(image: Image, runner: Runner, user_data: bytes, **options: str) ->
     """Boot a node with this user data, and with these `options` for cloudbase-init's service."""
     cloud = stand_in(image.provider)
     instance = cloud.make_instance(user_data)
-    platform = cloud.make_platform(instance)
     machine = image.machine.copy(runner.scratch / "node")
+    platform = cloud.make_platform(instance, lambda: machine.age_s)
     settings = observe.read_settings(machine, CLOUDBASE_INIT)
     conf = machine.files.read(settings.conf).decode().splitlines()
     kept = [line for line in conf if line.partition("=")[0].strip() not in options]

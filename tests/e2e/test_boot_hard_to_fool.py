@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.machine.stock import LISTENER, WINRM_PORT
 from imagegen.rehearsal.node import start_script
+from imagegen.rehearsal.node.api_server import Cluster
 from tests.e2e.boot_support import boot, capture, change_text, read_cluster_data
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ PROGRAM = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\Python\Scripts\c
 CONF = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\conf\cloudbase-init.conf"
 SETUP_COMPLETE = rf"{SETUP_SCRIPTS}\SetupComplete.cmd"
 KUBELET_SCRIPT = r"C:\k\start-kubelet.ps1"
+KUBELET_LOGS = r"C:\var\log\kubelet"
 STATE = r"HKLM\SOFTWARE\Cloudbase Solutions\Cloudbase-Init"
 USER_DATA = ",cloudbaseinit.plugins.common.userdata.UserDataPlugin"
 HOST_NAME = ",cloudbaseinit.plugins.common.sethostname.SetHostNamePlugin"
@@ -102,6 +104,10 @@ def remove(*paths: str) -> Change:
             machine.files.remove(path)
 
     return change
+
+
+def write(path: str, content: bytes) -> Change:
+    return lambda machine: machine.files.write(path, content)
 
 
 def data(change: Callable[[str, Join], str]) -> MakeData:
@@ -269,7 +275,7 @@ CASES = (
         "no-setup-complete",
         "azure",
         "setup: the image has no SetupComplete.cmd",
-        ("cloudbase-init: cloudbase-init did not run", "OSProvisioningTimedOut", *_NOT_JOINED),
+        ("cloudbase-init: cloudbase-init did not run", "ready: the cloud says: OSProvisioningTimedOut", *_NOT_JOINED),
         remove(SETUP_COMPLETE),
     ),
     Case(
@@ -317,6 +323,13 @@ CASES = (
         "cloudbase-init: cloudbase-init did not come to its end: ",
         ("OSProvisioningTimedOut", *_NOT_JOINED),
         edit(CONF, ("[DEFAULT]", "\ufeff[DEFAULT]")),
+    ),
+    Case(
+        "conf-is-missing-and-so-is-no-cause-of-a-missing-report",
+        "azure",
+        "cloudbase-init: cloudbase-init did not come to its end: ",
+        ("ready: the cloud says: OSProvisioningTimedOut", *_NOT_JOINED),
+        remove(CONF),
     ),
     Case(
         "program-is-missing",
@@ -417,6 +430,24 @@ CASES = (
         )
         for target in ("aws", "azure")
     ),
+    *(
+        Case(
+            f"kubelets-{what}-is-missing-{target}",
+            target,
+            f"join: kubelet does not run: service kubelet cannot be started: {why}. kubeadm failed: ",
+            (f"kubelet: kubelet does not run: service kubelet cannot be started: {why}", "node: no node registered"),
+            remove(path),
+        )
+        for target in ("aws", "azure")
+        for what, path, why in (
+            ("script", KUBELET_SCRIPT, f"powershell.exe cannot find its script {KUBELET_SCRIPT}"),
+            (
+                "log-folder",
+                KUBELET_LOGS,
+                rf"kube-log-runner.exe cannot open {KUBELET_LOGS}\kubelet.log: there is no folder {KUBELET_LOGS}",
+            ),
+        )
+    ),
     Case(
         "another-kubelet-script",
         "azure",
@@ -434,7 +465,7 @@ CASES = (
     Case(
         "a-flag-that-kubelet-no-longer-has",
         "azure",
-        "join: kubelet ended: failed to parse kubelet flag: unknown flag: --azure-container-registry-config. "
+        "join: kubelet does not run: failed to parse kubelet flag: unknown flag: --azure-container-registry-config. "
         "kubeadm failed:",
         ("(N8)", "kubelet: kubelet does not run", "node: no node registered"),
         make_data=cluster_data("azure"),
@@ -491,6 +522,20 @@ CASES = (
         remove(rf"{SETUP_SCRIPTS}\first-boot.ps1"),
     ),
     Case(
+        "file-of-the-clouds-address-is-broken",
+        "azure",
+        rf"setup: first-boot.ps1 could not do everything: cannot read {SETUP_SCRIPTS}\restricted-address.json: Invalid",
+        (f"cloud-address: {_CONTAINER} 80 (N1); {_CONTAINER} 32526 (N1)",),
+        write(rf"{SETUP_SCRIPTS}\restricted-address.json", b"{"),
+    ),
+    Case(
+        "list-of-accounts-is-broken",
+        "azure",
+        "builder: an account of the builder that can log on is left: packer (B12)",
+        (),
+        write(rf"{SETUP_SCRIPTS}\accounts.txt", b"\xe9"),
+    ),
+    Case(
         "the-clouds-address-is-open",
         "azure",
         f"cloud-address: {_CONTAINER} 80 (N1); {_CONTAINER} 32526 (N1)",
@@ -516,6 +561,53 @@ CASES = (
         "join: kubeadm did not run",
         (r"second-boot: a second boot changed C:\run\cluster-api\starts.txt",),
         make_data=data(lambda *_: "rem cmd\necho start >> C:\\run\\cluster-api\\starts.txt\nexit 1002\n"),
+    ),
+    Case(
+        "user-data-runs-again-and-changes-nothing-of-the-node",
+        "aws",
+        "join: kubeadm did not run",
+        ("second-boot: a second boot ran the user data again",),
+        make_data=data(lambda *_: "rem cmd\necho start >> C:\\opt\\starts.txt\nexit 1002\n"),
+    ),
+    Case(
+        "only-a-second-boot-opens-and-leaks",
+        "azure",
+        "join: kubeadm did not run",
+        (
+            r"secrets: a secret of the user data is in C:\opt\token.txt",
+            r"closed-folders: others than administrators may read or write C:\run\kubeadm (S-1-1-0: FullControl) (B9)",
+        ),
+        make_data=data(
+            lambda _, join: (
+                "rem cmd\n"
+                rf"if exist C:\opt\starts.txt echo {join.token}> C:\opt\token.txt" + "\n"
+                r"if exist C:\opt\starts.txt icacls C:\run\kubeadm /grant Everyone:(OI)(CI)F" + "\n"
+                r"echo start> C:\opt\starts.txt" + "\nexit 1002\n"
+            )
+        ),
+    ),
+    *(
+        Case(
+            f"a-second-boot-{what}-{target}",
+            target,
+            f"second-boot: a second boot changed {why}",
+            make_data=command(f"'echo {line} \"{CONF}\"'"),
+        )
+        for target in ("aws", "azure")
+        for what, line, why in (
+            ("ends-early", "x>>", "that cloudbase-init ends (ConfigFileParseError: Failed to parse "),
+            (
+                "finds-no-metadata",
+                "metadata_services=cloudbaseinit.metadata.services.configdrive.ConfigDriveService>>",
+                "that cloudbase-init finds a metadata service that answers",
+            ),
+        )
+    ),
+    Case(
+        "a-second-boot-does-not-start-cloudbase-init",
+        "aws",
+        "second-boot: a second boot changed that cloudbase-init ends",
+        make_data=command("""'powershell -Command "Set-Service cloudbase-init -StartupType Disabled"'"""),
     ),
     Case(
         "user-data-restarts-for-ever",
@@ -576,8 +668,18 @@ def test_the_shipped_image_comes_up(target: str, boot_changed: BootChanged) -> N
     booted = boot_changed(target)
     assert booted.faults == []
     names = [verdict.check.name for verdict in booted.verdicts]
-    assert ("cloud-address" in names) == (target == "azure")
+    assert ("cloud-address" in names) == ("ready" in names) == (target == "azure")
     assert len(booted.lines) == len(names) + 1
+
+
+def test_a_defect_of_the_cluster_fails_the_boot(boot_changed: BootChanged, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes after it proves nothing, even if the node comes up."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("the cluster is broken")
+
+    monkeypatch.setattr(Cluster, "_patch_node", fail)
+    assert [fault for fault in boot_changed("aws").unknown if "the cluster is broken" in fault]
 
 
 def test_a_name_that_is_written_out_needs_no_order_of_plugins(boot_changed: BootChanged) -> None:

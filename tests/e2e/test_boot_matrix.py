@@ -39,6 +39,9 @@ _PLUGINS = (
     "cloudbaseinit.plugins.common.sethostname.SetHostNamePlugin",
 )
 _ORDER = f"[{', '.join(_PLUGINS)}]"
+# By the case: the account that cloudbase-init configures, and one that it must not make. Where the cloud asks the VM's
+# creator for an administrator, that one counts.
+ACCOUNTS = {"user and groups-aws": ("operator", "capi"), "user and groups-azure": ("capi", "operator")}
 _EAST = "{provider: aws, region: us-east-2, network: {allowed_cidrs: [192.0.2.0/24]}}"
 # (what it is, its targets, what it sets)
 SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
@@ -81,6 +84,25 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("pause image", ("azure",), ("kubernetes.pause_image=registry.example.com/pause:3.10.2",)),
     ("time zone", CLOUDS, ("windows.time_zone=W. Europe Standard Time_dstoff",)),
     ("desktop", ("azure",), ("windows.edition=full",)),
+    (
+        "programs of one's own",
+        CLOUDS,
+        (
+            r"executables=[{url: 'https://artifacts.example.com/a', path: 'C:\ProgramData\tools\a.exe'},"
+            r" {url: 'https://artifacts.example.com/b', path: 'C:\k\b.exe'}]",
+        ),
+    ),
+    ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
+    ("node tarball", ("aws",), ("kubernetes.source=node-tarball",)),
+    (
+        "node tarball without a log runner",
+        ("azure",),
+        (
+            "kubernetes.source=node-tarball",
+            *("kubernetes.version=1.22.17", "windows.release=2019", "runtime.containerd.version=1.6.39"),
+            "allow_eol=true",
+        ),
+    ),
     ("another target of a cloud", ("east",), (f"targets.east={_EAST}",)),
 )
 
@@ -159,7 +181,10 @@ CASES = [*_shipped(), *_minors(), *_lines(), *_settings()]
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.name}-{case.target}" for case in CASES])
 def test_a_node_comes_up(tmp_path: Path, case: Case) -> None:
-    assert _boot(case, tmp_path).faults == []
+    booted = _boot(case, tmp_path)
+    assert booted.faults == []
+    if accounts := ACCOUNTS.get(f"{case.name}-{case.target}"):
+        assert [booted.machine.accounts.user(name) is not None for name in accounts] == [True, False]
 
 
 @pytest.mark.parametrize("netbios", ["true", "false"])
@@ -175,3 +200,4 @@ def test_every_kind_is_there() -> None:
     assert {"windows-2019-containerd", "windows-2025-containerd", "annual-channel", "air-gapped"} <= names
     assert {f"Kubernetes {minor}" for minor in CHANGES} | {"containerd 1.6.39", "containerd 2.4.2"} <= names
     assert {case.target for case in CASES} == {*CLOUDS, "east"}
+    assert set(ACCOUNTS) <= {f"{case.name}-{case.target}" for case in CASES}

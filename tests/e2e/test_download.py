@@ -188,7 +188,7 @@ def test_what_may_pass_is_tried_again(server: Server, into: Path, status: int) -
 def test_it_gives_up_after_growing_pauses(server: Server, into: Path) -> None:
     server.answers, server.said = [Answer(503)] * 6, io.StringIO()
     with pytest.raises(RefusedError, match="could not be downloaded: the server responded with status 503") as raised:
-        server.fetch(into, override="containerd")
+        server.fetch(into, key="overrides.containerd")
     assert server.pauses == [1.0, 2.0, 4.0, 8.0, 16.0]
     said = [line.partition(".gz: ")[2] for line in server.said.getvalue().splitlines() if "retrying" in line]
     assert said == [f"the server responded with status 503; retrying in {pause} s" for pause in (1, 2, 4, 8, 16)]
@@ -228,7 +228,7 @@ def test_the_deadline_ends_it(server: Server, into: Path) -> None:
 def test_what_will_not_pass_fails_at_once(server: Server, into: Path, status: int) -> None:
     server.answers = [Answer(status)]
     with pytest.raises(ConfigError, match=f"the server responded with status {status}") as raised:
-        server.fetch(into, override="containerd")
+        server.fetch(into, key="overrides.containerd")
     assert "set overrides.containerd to another URL" in raised.value.hint
     assert server.pauses == []
 

@@ -94,6 +94,7 @@ def test_one_connection_asks_several_hosts(served: LinkLocal) -> None:
 def test_nobody_has_an_unknown_address(served: LinkLocal, request_line: str, host: str) -> None:
     assert _send(served, f"{request_line}\r\n\r\n").startswith("HTTP/1.1 502")
     assert [entry.host for entry in served.unknown] == [host]
+    assert [fault.partition("/")[0] for fault in served.faults] == [f"the rehearsal does not know {host}"]
     assert not any("secret" in entry.path for entry in served.unknown)
 
 
@@ -132,6 +133,24 @@ def test_half_a_request_harms_nobody(served: LinkLocal, text: str, seen: list[in
 def test_a_host_that_breaks_is_named(served: LinkLocal) -> None:
     assert _send(served, "GET http://192.0.2.1/broken HTTP/1.1\r\n\r\n").startswith("HTTP/1.1 500")
     assert served.journal.faults == ["the stand-in of 192.0.2.1 failed on GET /broken: KeyError('no such thing')"]
+
+
+def test_the_faults_are_complete_when_the_proxy_has_ended() -> None:
+    entered, may_end = threading.Event(), threading.Event()
+
+    def fail(_: Request) -> Response:
+        entered.set()
+        may_end.wait(_TIMEOUT_S)
+        raise KeyError("no such thing")
+
+    with LinkLocal({"192.0.2.1": fail}) as link:
+        client = http.client.HTTPConnection("127.0.0.1", _port(link), timeout=_TIMEOUT_S)
+        client.request("GET", "http://192.0.2.1/")
+        assert entered.wait(_TIMEOUT_S)
+        assert link.faults == []
+        threading.Timer(0.2, may_end.set).start()
+    client.close()
+    assert link.faults == ["the stand-in of 192.0.2.1 failed on GET /: KeyError('no such thing')"]
 
 
 def test_closing_does_not_wait_for_a_client_that_says_nothing() -> None:

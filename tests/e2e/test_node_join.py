@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import socket
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.node import Cluster, Kubelet, Node
+from imagegen.rehearsal.network import loopback_server
+from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.authority import Authority, make_client_request, private_pem, read_request
 from imagegen.rehearsal.node.client import ApiClient, ApiError
+from imagegen.rehearsal.node.kubelet import Kubelet
+from imagegen.rehearsal.node.objects import Node
 from tests.node_support import CONFIG, FLAGS, HOST, LOG, SCRIPT, TOKEN, join_config, make_machine, run_kubeadm
 
 if TYPE_CHECKING:
@@ -82,13 +87,13 @@ def test_a_node_joins_with_kubeadms_flags(tmp_path: Path, version: str, after_s:
     assert node.kubelet_version == f"v{version}"
     assert joined.kubelet.is_running
     assert joined.kubelet.starts == 1
-    assert joined.kubelet.flags["hostname-override"] == NAME
-    assert joined.kubelet.flags["register-with-taints"] == "os=windows:NoSchedule"
-    assert cluster.refusals == []
+    assert {f"--hostname-override={NAME}", "--register-with-taints=os=windows:NoSchedule"} < {*joined.kubelet.arguments}
+    assert (cluster.refusals, cluster.faults) == ([], [])
 
 
 def test_a_join_leaves_its_files_and_no_secret(tmp_path: Path) -> None:
-    with Cluster("1.34.2", token=TOKEN) as cluster:
+    with Cluster("1.34.2") as cluster:
+        cluster.token = TOKEN
         joined = join(tmp_path, cluster)
     files = joined.machine.files
     assert sorted([*files.below(r"C:\etc\kubernetes"), *files.below(r"C:\var\lib\kubelet")]) == [
@@ -115,15 +120,15 @@ def test_a_second_boot_uses_what_is_on_the_disk(tmp_path: Path) -> None:
     with Cluster("1.34.2") as cluster:
         joined = join(tmp_path, cluster)
         machine, kubelet = joined.machine, joined.kubelet
-        certificate, flags = machine.files.read(CERTIFICATE), kubelet.flags
-        cluster.expire_token()
+        certificate, arguments = machine.files.read(CERTIFICATE), kubelet.arguments
+        cluster.token = TOKEN
         machine.restart()
         assert not kubelet.is_running
         assert machine.wait_until(lambda: cluster.nodes[NAME].reports == 2, 60)
     assert list(cluster.nodes) == [NAME]
-    assert (kubelet.is_running, kubelet.starts, kubelet.flags) == (True, 2, flags)
+    assert (kubelet.is_running, kubelet.starts, kubelet.arguments) == (True, 2, arguments)
     assert machine.files.read(CERTIFICATE) == certificate
-    assert cluster.refusals == []
+    assert (cluster.refusals, cluster.faults) == ([], [])
 
 
 def test_a_second_boot_under_another_name_is_refused_by_the_cluster(tmp_path: Path) -> None:
@@ -147,7 +152,7 @@ def test_a_script_that_ignores_the_flags_is_seen(tmp_path: Path, version: str, w
     assert words in joined.output
     [node] = cluster.nodes.values()
     assert (node.name, node.taints, node.provider_id) == (HOST.lower(), (), "")
-    assert "hostname-override" not in joined.kubelet.flags
+    assert "--hostname-override" not in " ".join(joined.kubelet.arguments)
 
 
 def test_a_start_that_does_not_wait_for_the_flags_misses_them(tmp_path: Path) -> None:
@@ -168,7 +173,8 @@ def test_a_start_that_does_not_wait_for_the_flags_misses_them(tmp_path: Path) ->
     ],
 )
 def test_kubeadm_does_not_trust(tmp_path: Path, changes: dict[str, str], words: str) -> None:
-    with Cluster("1.34.2", token=TOKEN) as cluster:
+    with Cluster("1.34.2") as cluster:
+        cluster.token = TOKEN
         joined = join(tmp_path, cluster, config=join_config(cluster, **changes))
     assert joined.exit_code == 1
     assert "couldn't validate the identity of the API Server" in joined.output
@@ -178,8 +184,8 @@ def test_kubeadm_does_not_trust(tmp_path: Path, changes: dict[str, str], words: 
 
 def test_an_expired_token_ends_the_join_after_its_time(tmp_path: Path) -> None:
     with Cluster("1.34.2") as cluster:
-        cluster.expire_token()
         config = join_config(cluster) + "timeouts:\n  discovery: 20s\n"
+        cluster.token = TOKEN
         joined = join(tmp_path, cluster, config=config)
     assert "it has expired" in joined.output
     assert 20 < joined.machine.up_s < 60
@@ -229,8 +235,9 @@ def test_versions_of_kubeadm_and_cluster(tmp_path: Path, cluster_version: str, v
 
 
 def test_a_gate_that_kubelet_does_not_know_keeps_the_node_away(tmp_path: Path) -> None:
-    with Cluster("1.34.2", kubelet_settings={"featureGates": {"NoSuchGate": True}}) as cluster:
-        joined = join(tmp_path, cluster)
+    with Cluster("1.34.2") as cluster:
+        config = join_config(cluster, **{"name: cloud-provider": "  - name: feature-gates"})
+        joined = join(tmp_path, cluster, config=config.replace("value: external", "value: NoSuchGate=true"))
     assert "The kubelet is not healthy after 240s" in joined.output
     assert "unrecognized feature gate: NoSuchGate" in joined.machine.files.read(LOG).decode()
     assert cluster.nodes == {}
@@ -255,7 +262,8 @@ def test_the_certificate_of_another_authority_is_refused(tmp_path: Path) -> None
         client = ApiClient(cluster, f"https://{cluster.endpoint}", certificate_file=file)
         with pytest.raises(ApiError):
             client.get("/api/v1/nodes/a")
-    assert cluster.refusals[0].startswith("TLS: ")
+    assert cluster.faults[0].startswith("the TLS handshake with the cluster's API server failed: ")
+    assert cluster.refusals == []
 
 
 def test_the_servers_certificate_is_checked() -> None:
@@ -263,6 +271,62 @@ def test_the_servers_certificate_is_checked() -> None:
         client = ApiClient(cluster, f"https://{cluster.endpoint}", Authority().certificate)
         with pytest.raises(ApiError, match="certificate verify failed"):
             client.get("/healthz")
+
+
+def test_a_request_that_the_cluster_does_not_know_is_a_fault() -> None:
+    with Cluster("1.34.2") as cluster:
+        client = ApiClient(cluster, f"https://{cluster.endpoint}")
+        for method in (client.get, lambda path: client.patch(path, {})):
+            with pytest.raises(ApiError, match="could not find the requested resource"):
+                method("/api/v1/pods")
+    assert cluster.faults == [
+        f"the rehearsal does not know {method} /api/v1/pods of a cluster's API server" for method in ("GET", "PATCH")
+    ]
+
+
+def send(cluster: Cluster, text: str) -> str:
+    """Send these bytes over TLS and no more. Returns all that comes back."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", cluster.port), 10) as plain,
+        context.wrap_socket(plain) as client,
+    ):
+        client.sendall(text.encode())
+        socket.socket.shutdown(client, socket.SHUT_WR)
+        # OpenSSL takes an end without its own message for a fault.
+        with client.makefile("rb") as stream, contextlib.suppress(ssl.SSLError):
+            return stream.read().decode()
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("GET /api", ""),
+        ("POST {path} HTTP/1.1\r\n{token}\r\nContent-Length: many\r\n\r\n", "HTTP/1.1 400"),
+        ("POST {path} HTTP/1.1\r\n{token}\r\nContent-Length: 999999999999\r\n\r\n", "HTTP/1.1 400"),
+        ("POST {path} HTTP/1.1\r\n{token}\r\nContent-Length: 10\r\n\r\nhalf", ""),
+    ],
+)
+def test_half_a_request_harms_nobody(text: str, answer: str) -> None:
+    path = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    with Cluster("1.34.2") as cluster:
+        token = f"Authorization: Bearer {cluster.token}"
+        assert send(cluster, text.format(path=path, token=token))[:12] == answer
+        assert ApiClient(cluster, f"https://{cluster.endpoint}").get("/healthz") == "ok"
+    assert cluster.faults == []
+
+
+def test_too_many_connections_are_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback_server, "MAX_CONNECTIONS", 1)
+    with (
+        Cluster("1.34.2") as cluster,
+        socket.create_connection(("127.0.0.1", cluster.port), 10),
+        pytest.raises(ApiError),
+    ):
+        ApiClient(cluster, f"https://{cluster.endpoint}").get("/healthz")
+    assert cluster.faults == ["there are more than 1 connections at a time"]
 
 
 def test_a_cluster_leaves_no_thread_behind() -> None:

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -22,11 +23,17 @@ import pytest
 
 from imagegen.artifacts.lock import lock_bytes
 from imagegen.build import process
-from imagegen.errors import ExitCode
+from imagegen.build.folders import locked
+from imagegen.console import make_console
+from imagegen.errors import BuildError, ExitCode
 from imagegen.files import scratch_folder
+from imagegen.manifest.store import LocalStore
 from imagegen.rehearsal import rehearse
+from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.clouds.aws.cloud import Aws
+from imagegen.rehearsal.winrm.observations import Cost
 from tests.conftest import load_today
+from tests.e2e.boot_support import capture
 from tests.e2e.rehearsal_support import (
     CONFIG,
     DEADLINE_S,
@@ -39,11 +46,13 @@ from tests.e2e.rehearsal_support import (
     stock_lock,
     user_environ,
 )
+from tests.unit.manifest.test_manifest_store import manifest as make_manifest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from imagegen.build.process import Completed
+    from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.network.messages import Request, Response
     from imagegen.rehearsal.sandbox import Sandbox
 
@@ -56,6 +65,7 @@ _MADE = {
     "aws": ("ec2:RunInstances", "ec2:CreateImage", "ec2:CopyImage"),
     "azure": ("PUT deployments", "PUT galleries/images/versions"),
 }
+BOOT_LOG = r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log\cloudbase-init.log"
 _USERS_SECRETS = ("AKIAUSERSOWN00000000", "users-own-aws-secret-key", "users-own-azure-secret")
 
 
@@ -299,26 +309,34 @@ def test_only_the_newest_rehearsals_are_kept_and_none_that_may_still_run(tmp_pat
     now = time.time()
     names = [f"image-aws-{number:08}" for number in range(8)]
     running = "image-aws-run_ning"
+    new = rehearse._new_folder
     # Those of another config or target, and what somebody put there: a tree, a folder of his own.
     others = ["image-aws-prod-aws-abcdefgh", "image-aws-prod", "image-azure-abcdefgh", "other"]
     for number, name in enumerate([*names, running, *others]):
         (tmp_path / name / "manifests").mkdir(parents=True)
         (tmp_path / name / "lock.json").touch()
-        age = 10 if name == running else 10_000 + number
-        os.utime(tmp_path / name, (now - age, now - age))
+        os.utime(tmp_path / name, (now - 10_000 - number, now - 10_000 - number))
     (tmp_path / "image-aws-folder12" / "0123456789abcdef" / "tree").mkdir(parents=True)
     os.utime(tmp_path / "image-aws-folder12", (now - 20_000, now - 20_000))
     others.append("image-aws-folder12")
     # This one failed before it had a lock.
     (tmp_path / "image-aws-emptyone").mkdir()
     os.utime(tmp_path / "image-aws-emptyone", (now - 20_000, now - 20_000))
-    made = rehearse._new_folder(tmp_path, "image-aws-")
-    kept = {path.name for path in tmp_path.iterdir()}
-    # The running one is the newest of five with the new one.
-    assert kept == {made.name, *names[:3], running, *others}
-    (made / "lock.json").touch()
-    again = rehearse._new_folder(tmp_path, "image-aws-")
-    assert {path.name for path in tmp_path.iterdir()} == (kept - {names[2]}) | {again.name}
+    with contextlib.ExitStack() as held:
+        held.enter_context(locked(tmp_path / running / ".lock", wait_s=0, waiting=pytest.fail))
+        # A rehearsal that takes long is older than those that ended.
+        os.utime(tmp_path / running, (now - 90_000, now - 90_000))
+        made = held.enter_context(new(tmp_path, "image-aws-"))
+        kept = {path.name for path in tmp_path.iterdir()}
+        assert kept == {made.name, *names[:4], running, *others, ".lock"}
+        for name in names[:4]:
+            os.utime(tmp_path / name, (now + 60, now + 60))
+        # Neither has a lock of artifacts yet, and both still run.
+        with new(tmp_path, "image-aws-") as again, new(tmp_path, "image-aws-") as third:
+            assert {path.name for path in tmp_path.iterdir()} == kept | {again.name, third.name}
+    # They have ended, and so has the one that took long.
+    with new(tmp_path, "image-aws-") as last:
+        assert {path.name for path in tmp_path.iterdir()} == {last.name, *names[:4], *others, ".lock"}
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="what still runs is read from Linux' /proc")
@@ -379,6 +397,129 @@ def test_a_killed_rehearsal_ends_with_all_its_children_and_the_next_removes_its_
     (left,) = temporary.glob("imagegen-rehearsal-*")
     with scratch_folder(temporary, "imagegen-rehearsal-"):
         assert not left.exists()
+
+
+OPEN_STEP = {
+    "steps/agent/meta/step.yml": """\
+summary: opens a folder of secrets
+reads: []
+after: [cloudbase-init, kubernetes]
+timeout_s: 600
+""",
+    "steps/agent/resources.yml": """\
+- directory: {path: 'C:\\etc\\kubernetes\\agent'}
+- acl:
+    path: 'C:\\etc\\kubernetes\\agent'
+    entries: [{sid: S-1-5-18, rights: full}, {sid: S-1-5-32-545, rights: read}]
+""",
+}
+
+
+def test_the_manifest_of_an_image_from_which_no_node_comes_up_says_so(tmp_path: Path) -> None:
+    for name, text in OPEN_STEP.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    config, environ = tmp_path / "config.yaml", user_environ(tmp_path)
+    config.write_text(f"steps_path: steps\n{CONFIG.read_text()}")
+    words = imagegen("build", config, "--target", "aws", "--rehearse", "--plain", "--out", tmp_path / "out")
+    done = _run(words, environ, tmp_path)
+    reason = r"others than administrators may read or write C:\etc\kubernetes\agent (S-1-5-32-545: ReadAndExecute)"
+    assert done.returncode == ExitCode.BUILD, done.stderr
+    assert f"  closed-folders: {reason}\n" in done.stderr
+    (folder,) = (tmp_path / "out" / "rehearsal").glob("*-aws-*")
+    assert "Plugins execution done" in (folder / "cloudbase-init.log").read_text()
+    listed = json.loads(_run(imagegen("manifest", "list", folder, "--format", "json"), environ, tmp_path).stdout)
+    note = listed[0]["notes"]["rehearsal"]
+    assert note["failed"] == {"closed-folders": [reason]}
+    assert {"setup", "node", "second-boot"} < set(note["boot"]["passed"])
+    assert "closed-folders" not in note["boot"]["passed"]
+    shown = _run(imagegen("manifest", "show", listed[0]["image_id"], folder), environ, tmp_path)
+    assert f"failed: closed-folders {reason}\n" in shown.stdout
+    _assert_nothing_left(environ)
+
+
+@pytest.fixture(scope="module")
+def captured(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    return capture("aws", tmp_path_factory.mktemp("captured"))
+
+
+def _boot(captured: Machine, folder: Path, timeout_s: float) -> dict[str, Any]:
+    """Boot a node as `--rehearse` does. What the manifest says of the rehearsal, which also holds if that fails."""
+    store = LocalStore(folder / "manifests")
+    store.put(make_manifest())
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    runner = Runner(scratch, os.environ, timeout_s=timeout_s)
+    try:
+        rehearse._boot(
+            captured, loaded().specs["aws"], runner, folder, make_console(plain=True, quiet=True), {"winrm": 1}
+        )
+    finally:
+        [manifest] = store.list().records
+        [noted] = manifest.notes.values()
+        assert isinstance(noted, dict)
+        (folder / "note.json").write_text(json.dumps(noted))
+    return noted
+
+
+def test_a_boot_that_an_error_ends_keeps_the_log_and_says_so_in_the_manifest(captured: Machine, tmp_path: Path) -> None:
+    captured.files.write(BOOT_LOG, b"of an earlier start\n")
+    with pytest.raises(BuildError, match=r"did not end within 0\.01 s") as caught:
+        _boot(captured, tmp_path, timeout_s=0.01)
+    assert caught.value.hint == f"the log of cloudbase-init is {tmp_path / 'cloudbase-init.log'}"
+    assert (tmp_path / "cloudbase-init.log").read_text().startswith("of an earlier start\n")
+    note = json.loads((tmp_path / "note.json").read_bytes())
+    assert note == {
+        "winrm": 1,
+        "failed": {"boot": ["cloudbase-init did not end within 0.01 s in the rehearsal"]},
+    }
+
+
+def test_a_boot_that_is_interrupted_did_not_pass(
+    captured: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(rehearse, "boot_image", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        _boot(captured, tmp_path, timeout_s=60)
+    note = json.loads((tmp_path / "note.json").read_bytes())
+    assert note["failed"] == {"boot": ["it did not come to its end"]}
+
+
+# Ends between two children of the boot.
+_SIGNALLED = """
+import os, signal, sys, time
+from imagegen.cli.arguments import import_rehearsal
+from imagegen.cli.main import main
+number = signal.Signals[sys.argv.pop(1)]
+def boot_image(*_, **__):
+    os.kill(os.getpid(), number)
+    time.sleep(10)
+import_rehearsal().boot_image = boot_image
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_between_two_children_leaves_nothing(tmp_path: Path, name: str) -> None:
+    environ = user_environ(tmp_path)
+    words = ["build", str(CONFIG), "--target", "aws", "--rehearse", "--plain", "--out", str(tmp_path / "out")]
+    done = _run([sys.executable, "-c", _SIGNALLED, name, *words], environ, tmp_path)
+    assert done.returncode == ExitCode.INTERRUPTED, done.stderr
+    assert "starting a node" in done.stderr
+    assert "Traceback" not in done.stderr
+    _assert_nothing_left(environ)
+
+
+@pytest.mark.parametrize(("boots", "named"), [(True, "cmd, PowerShell"), (False, "did not run")])
+def test_what_is_not_checked_depends_on_the_boot(boots: bool, named: str) -> None:
+    told = rehearse._make_note("aws", Cost(), boots=boots)["not_checked"]
+    assert isinstance(told, list)
+    [about_boot] = [text for text in told if "Windows Setup" in str(text)]
+    assert named in str(about_boot)
+    assert ("model" in str(about_boot)) is boots
 
 
 def _assert_gone_within(seconds: float, marked: str) -> None:

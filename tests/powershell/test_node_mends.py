@@ -14,6 +14,9 @@ ROTATE = "ansible-win/roles/kubernetes/files/rotate-logs.ps1"
 SEAL = "packer/guest/seal.psm1"
 COMMON = "packer/guest/common.psm1"
 TASK = "packer/guest/kinds/task.ps1"
+DEFENDER = "packer/guest/kinds/defender.ps1"
+ENGINE = "packer/guest/engine.psm1"
+AZURE_SEAL = "packer/azure/generalise.ps1"
 SHARED = "-ArgumentList $Path, 'Open', 'ReadWrite', 'ReadWrite'"
 COPY = "$Log.CopyTo($copy)"
 ON_DISK = "$copy.Flush($true)"
@@ -50,10 +53,53 @@ DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
 COMPILE = "Invoke-Native -FilePath $ngen -ArgumentList 'executeQueuedItems'"
 COMPILE_FAILED = '$line = "$ngen executeQueuedItems failed: $($_.Exception.Message)"'
 
+NEVER_EXPIRE = "'accounts', '/maxpwage:unlimited'"
+LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt' -Text \"500`r`n\""
+RUN_SYSPREP = "Invoke-Sysprep -FilePath $sysprep"
+ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
+STILL_PENDING = "while ($clock.Elapsed.TotalSeconds -lt 120) {"
+UNAVAILABLE = "if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }"
+STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }"
+
 EXPORT = "$text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\\' -ErrorAction Stop)"
 NOT_MISSING = "$id -notlike 'HRESULT 0x80070002,*' -and $id -notlike 'CmdletizationQuery_NotFound*'"
 
 MENDS = (
+    Mend(
+        "B12-the-builders-password-does-not-expire",
+        AZURE_SEAL,
+        (in_order(NEVER_EXPIRE, RUN_SYSPREP), in_order(LIST_BUILDER, RUN_SYSPREP)),
+        (("/maxpwage:unlimited", "/maxpwage:42"), (f"        {LIST_BUILDER}\n", "")),
+    ),
+    Mend(
+        "G3-no-exit-code-of-sysprep-fails-the-seal",
+        SEAL,
+        (
+            in_order(ANY_CODE, "if ($done.ExitCode -ne 0) {", within="Invoke-Sysprep"),
+            in_order("& $Generalise", "Wait-ImageState -TimeoutSeconds 600", within="Invoke-Seal"),
+        ),
+        ((ANY_CODE, ANY_CODE.replace("@()", "@(0)")), ("            Wait-ImageState -TimeoutSeconds 600\n", "")),
+    ),
+    Mend(
+        "G5-defender-that-still-starts-is-waited-for",
+        DEFENDER,
+        (in_order("$limit = 300", STARTING, UNAVAILABLE, "Start-Sleep -Seconds 2"),),
+        (
+            ("$limit = 300", "$limit = 0"),
+            ("-gt 600000", "-gt 600"),
+            (UNAVAILABLE, "return [ordered]@{ unavailable = $why }"),
+        ),
+    ),
+    Mend(
+        "G6-a-restart-that-windows-still-finishes-is-waited-for",
+        ENGINE,
+        (
+            in_order(
+                STILL_PENDING, 'throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending: the one after'
+            ),
+        ),
+        ((STILL_PENDING, STILL_PENDING.replace("120", "0")),),
+    ),
     Mend(
         "N2-a-log-is-emptied-in-place-when-its-copy-is-on-the-disk",
         ROTATE,

@@ -50,12 +50,15 @@ def test_first_boot_removes_each_thing_by_itself() -> None:
 
 def test_files_come_into_place_by_one_way() -> None:
     """An archive is never unpacked over what is there: it cannot replace a running program, and stops halfway."""
-    archive, file = ((ROOT / f"packer/guest/kinds/{kind}.ps1").read_text("ascii") for kind in ("archive", "file"))
+    archive, extract, file = (
+        (ROOT / f"packer/guest/kinds/{kind}.ps1").read_text("ascii") for kind in ("archive", "extract", "file")
+    )
 
-    assert "'-C', $staging," in archive
-    assert "finally { Clear-Tree -Path $staging }" in archive
-    assert [text.count("Copy-IntoPlace -From") for text in (archive, file)] == [1, 1]
-    assert "[System.IO.File]::" not in re.sub(r"File\]::Exists", "", archive + file)
+    for text in (archive, extract):
+        assert "'-C', $staging," in text
+        assert "finally { Clear-Tree -Path $staging }" in text
+    assert [text.count("Copy-IntoPlace -From") for text in (archive, extract, file)] == [1, 1, 1]
+    assert "[System.IO.File]::" not in re.sub(r"File\]::Exists", "", archive + extract + file)
 
 
 def test_waivers_name_what_is_there() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import functools
-import json
 import os
 import re
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen import pipeline
 from imagegen.catalog.facts import table
 from imagegen.config.load import read_config
 from imagegen.contents import PACKER, ROLES, SHIPPED
@@ -24,7 +22,7 @@ from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ERROR, WARNING
 from imagegen.judging import RuleInput
 from imagegen.providers.registry import PROVIDERS, part
-from imagegen.providers.tags import COMPONENT_TAGS, EXPIRES_AT, REPORT, RUN_ID
+from imagegen.providers.tags import COMPONENT_TAGS, EXPIRES_AT, OPTION_TAGS, REPORT, RUN_ID
 from imagegen.rules import examples, first_boot, nodes
 from imagegen.rules.judge import all_rules, broken_rules
 from imagegen.settle.spec import settle_targets
@@ -53,6 +51,9 @@ ALSO: dict[str, set[str]] = {
     "containerd-kubernetes-untested": {"support-ended-allowed"},
     "containerd-settings-of-imagegen": {"support-ended"},
     "containerd-settings-schema": {"support-ended"},
+    "csi-proxy-beside-host-process": {"support-ended-allowed"},
+    "csi-proxy-known": {"csi-proxy-beside-host-process"},
+    "csi-proxy-kubernetes": {"support-ended-allowed"},
     "docker-needs-cri-dockerd": {"support-ended"},
     "feature-gate-known": {"support-ended-allowed"},
     "feature-gate-needs": {"support-ended-allowed"},
@@ -63,6 +64,7 @@ ALSO: dict[str, set[str]] = {
     "host-process-runtime": {"support-ended", "kube-proxy-by-host-process"},
     "kube-proxy-by-host-process": {"support-ended-allowed"},
     "kubelet-flag-known": {"support-ended-allowed"},
+    "mirror-idle": {"csi-proxy-beside-host-process"},
     "overlay-on-release": {"windows-release-refused"},
     "pool-name-scale-set": {"pool-name-aks"},
     "support-ended": {"support-ended-allowed", "windows-kubernetes-untested"},
@@ -201,7 +203,6 @@ def test_own_tags_are_those_of_the_templates(cloud: str, decide: Callable[..., D
     written = set(re.findall(r"^ +(\w+) += ", f"{common}\n{of_cloud}", re.MULTILINE))
     optional = set(re.findall(r'\["(imagegen_\w+)"\]', common))
     assert 'in var.image.versions : "${name}_version"' in common
-    tree = pipeline.render_tree(decide(HERE.parent / "golden" / "maximal.yaml", cloud).decision)
-    versions = json.loads(tree["image.auto.pkrvars.json"])["image"]["versions"]
+    versions = decide(HERE.parent / "golden" / "maximal.yaml", cloud).decision.plan.image.versions
     assert written | optional | of_run | {REPORT} == part(cloud, "rules").OWN_TAGS
-    assert {f"{name}_version" for name in versions} == COMPONENT_TAGS
+    assert {f"{name}_version" for name in versions} == COMPONENT_TAGS | OPTION_TAGS

@@ -62,7 +62,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "boot": {"resources"},
     "rehearsal": {
         *("artifacts", "boot", "build", "catalog", "console", "contents", "documents", "errors", "loading"),
-        *("files", "manifest", "pipeline", "providers", "resources"),
+        *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
         *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),
@@ -116,8 +116,8 @@ HARMLESS = {
 }
 CLOUD_WORDS = {*PROVIDERS, "amazon", "ami", "amis", "arm", "boto", "ec", "entra", "moto"}
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# A feature that every Windows Server 2025 has, wherever it runs.
-_NO_CLOUD = re.compile(r"\bAzureArcSetup\b")
+# A feature that every Windows Server 2025 has, wherever it runs; and digests, in which any letters stand by chance.
+_NO_CLOUD = re.compile(r"\bAzureArcSetup\b|\b[0-9a-f]{64}\b")
 LONGEST_FUNCTION = 50
 LONGEST_MODULE = 400
 

@@ -20,10 +20,15 @@ CLOUD = re.compile(
 CONTENT = (".py", ".json", ".yml", ".yaml", ".j2", ".ps1", ".psm1", ".cmd")
 ROOMS = ("imagegen", "ansible-win", "packer")
 # Each with what may be named there, and why.
+_ARCHIVE = "packages.aks.azure.com"
 NAMED = {
     "imagegen/providers/registry.py": [f'"{name}": "imagegen.providers.{name}"' for name in PROVIDERS],
     # A feature that Windows Server itself has.
     "imagegen/rehearsal/machine/stock.py": ["AzureArcSetup"],
+    # The only public archive of csi-proxy, for nodes on every cloud, and where its address was read.
+    "ansible-win/roles/csi-proxy/meta/step.yml": [_ARCHIVE],
+    "imagegen/catalog/releases.json": [_ARCHIVE, "Azure/AgentBaker"],
+    "imagegen/catalog/csi-proxy.json": ["Azure/AgentBaker"],
 }
 
 

@@ -12,6 +12,7 @@ from imagegen.plan.model import BuildPlan, PlannedResource
 # The fields of a resource that are shown beside its name. Digests are only in the JSON.
 _SHOWN_FIELDS = {
     "archive": ("into",),
+    "extract": ("artifact", "member"),
     "file": ("source", "artifact"),
     "firewall": ("direction", "protocol", "port"),
     "package": ("version",),

@@ -27,7 +27,7 @@ from imagegen.providers.shared_rules import (
     offered_image,
     publish_regions,
 )
-from imagegen.providers.tags import COMPONENT_TAGS
+from imagegen.providers.tags import COMPONENT_TAGS, OPTION_TAGS
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
@@ -277,7 +277,7 @@ def aws_tag_name(target: Target) -> Iterator[Finding]:
         path = ("tags", name)
         if name.lower().startswith("aws:"):
             yield Finding(path, "AWS reserves names that begin with aws:", "choose another name")
-        elif name.lower().startswith("imagegen") or name in _TAGS_WRITTEN:
+        elif name.lower().startswith("imagegen") or name in _TAGS_WRITTEN | OPTION_TAGS:
             yield Finding(path, "imagegen overwrites this tag with its own", "choose another name")
 
 

@@ -29,7 +29,7 @@ from imagegen.providers.shared_rules import (
     offered_image,
     publish_regions,
 )
-from imagegen.providers.tags import COMPONENT_TAGS
+from imagegen.providers.tags import COMPONENT_TAGS, OPTION_TAGS
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
@@ -317,7 +317,7 @@ SETTINGS_IN_CONFLICT: Final = (
 
 @rule("azure-tag-name", ERROR, "A tag must not have a name that imagegen or Azure uses itself")
 def azure_tag_name(target: Target) -> Iterator[Finding]:
-    own, seen = {name.lower() for name in _TAGS_WRITTEN}, set[str]()
+    own, seen = {name.lower() for name in _TAGS_WRITTEN | OPTION_TAGS}, set[str]()
     for name in target.settings.tags:
         path, plain = ("tags", name), name.lower()
         if plain.startswith(_AZURES_OWN):

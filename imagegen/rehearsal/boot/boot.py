@@ -14,7 +14,7 @@ from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
-from imagegen.rehearsal.boot.windows_settings import describe_wanted, look_at_windows
+from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted, look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pydantic import JsonValue
 
+    from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.boot.model import Ended, Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.boot.windows_settings import Wanted
@@ -50,12 +51,16 @@ class Image:
     cloudbase_init: str
     layout: Mapping[str, str]
     """The image's folders by name."""
-    wanted: Wanted
-    """Of Windows."""
     cuts_host_names: bool = True
     """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
     accounts: Sequence[str] = ()
     """The accounts that the config expects on a node. They may log on as they could before."""
+    own_files: Mapping[str, bytes | None] = dataclasses.field(default_factory=dict)
+    """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
+    services: Sequence[str] = ()
+    """The services that options of the config add."""
+    wanted: Wanted = NOTHING_WANTED
+    """Of Windows."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -67,9 +72,11 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         config.kubernetes.version,
         config.cloudbase_init.version,
         {**paths(), "kubernetes": config.kubernetes.install_path},
-        describe_wanted(spec),
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
+        {program.path: None for program in config.executables},
+        ("csi-proxy",) if config.csi_proxy else (),
+        describe_wanted(spec),
     )
 
 
@@ -78,13 +85,13 @@ class Boot:
     """The verdicts on a node that was started from an image."""
 
     image: Image
+    machine: Machine
+    """The node, after its second start."""
     verdicts: tuple[Verdict, ...]
     cloudbase_init: str
     """The version that ran. Empty if none ran."""
     reason: str
     """Why it is not the image's. Empty if it is."""
-    starts: int
-    """How often Windows started, Setup's own restarts included."""
     unknown: tuple[str, ...]
     """What the rehearsal does not know of the programs that ran."""
     log: str
@@ -92,22 +99,35 @@ class Boot:
 
     @property
     def lines(self) -> list[str]:
-        """One line for each check that passed, and for the cloudbase-init that ran."""
+        """One line for the cloudbase-init that ran, if any did, and one for each check that passed."""
+        passed = [verdict.line for verdict in self.verdicts if verdict.passed]
         ran, wanted = self.cloudbase_init, self.image.cloudbase_init
+        if not ran:
+            return passed
         version = f"cloudbase-init {ran} ran"
         if ran != wanted:
             version += f", and the image has {wanted}{f': {self.reason}' if self.reason else ''}"
-        return [version, *(verdict.line for verdict in self.verdicts if verdict.passed)]
+        return [version, *passed]
 
     @property
     def faults(self) -> list[str]:
         """What failed, causes first: where a program's effect is unknown, what comes after it proves nothing."""
         return [*self.unknown, *(verdict.line for verdict in self.verdicts if not verdict.passed)]
 
+    @property
+    def failed(self) -> dict[str, JsonValue]:
+        """The reasons of each check that failed, and `unknown` for what the rehearsal does not know."""
+        note: dict[str, JsonValue] = {"unknown": [*self.unknown]} if self.unknown else {}
+        for verdict in self.verdicts:
+            if not verdict.passed:
+                note[verdict.check.name] = [*verdict.texts]
+        return note
+
     def record(self) -> dict[str, JsonValue]:
-        """What the manifest keeps."""
+        """What the manifest keeps, beside what failed."""
         note: dict[str, JsonValue] = {
-            "starts": self.starts,
+            # Setup's own restarts included.
+            "starts": self.machine.boot_count,
             "cloudbase_init": self.cloudbase_init,
             "cloudbase_init_in_image": self.image.cloudbase_init,
             "passed": [verdict.check.name for verdict in self.verdicts if verdict.passed],
@@ -122,12 +142,15 @@ def boot_image(
     runner: Runner,
     make_data: Callable[[Join], UserData] = make_user_data,
     change_instance: Callable[[Instance], Instance] = lambda instance: instance,
+    keep_log: Callable[[str], object] = lambda _: None,
 ) -> Boot:
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
-    `change_instance` changes what its creator gave it."""
+    `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
     with Cluster(image.kubernetes) as cluster:
         join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, config_version(image.kubernetes))
-        return _boot(image, cluster, make_data(join), change_instance, runner)
+        booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
+    # Complete only now, as the faults of the cloud's addresses are when these have ended.
+    return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
 
 
 def _boot(
@@ -136,11 +159,14 @@ def _boot(
     user_data: UserData,
     change_instance: Callable[[Instance], Instance],
     runner: Runner,
+    keep_log: Callable[[str], object],
 ) -> Boot:
     cloud = stand_in(image.provider)
     instance = change_instance(cloud.make_instance(user_data.text))
-    platform = cloud.make_platform(instance)
     machine = image.machine.copy(runner.scratch / "node")
+    platform = cloud.make_platform(instance, lambda: machine.age_s)
+    # A cloud that asks for no report has nothing against a machine that sent none.
+    wants_report = platform.refusal() is not None
     with LinkLocal(platform.hosts) as link:
         node = Node(
             machine,
@@ -152,39 +178,56 @@ def _boot(
             proxy=link.url,
         )
         kubelet = Kubelet(machine, cluster)
-        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link)
-        node.start_first()
-        if not node.runs.setup_failure:
-            node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
-        found = observed.collect()
-        if not node.runs.setup_failure:
-            found = found.model_copy(update=_start_again(observed))
-        unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in link.unknown)
-        strange = [*node.runs.unknown, *link.journal.faults, *unknown]
-    log = observed.read_log()
+        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
+        try:
+            found = _start_twice(observed)
+        finally:
+            # Where an error ends the boot, such as a cloudbase-init that hangs, the log is needed most.
+            log = observed.read_log()
+            keep_log(log)
+    strange = dict.fromkeys([*node.runs.unknown, *link.faults])
     # What was interrupted proves nothing of what comes after it.
     verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
-    return Boot(
-        image, verdicts, node.runs.version, runner.reason, machine.boot_count, tuple(dict.fromkeys(strange)), log
+    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(strange), log)
+
+
+def _start_twice(observed: _Observed) -> facts.NodeFacts:
+    node = observed.node
+    node.start_first()
+    if node.runs.setup_failure:
+        return observed.collect()
+    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    return _start_again(observed, observed.collect())
+
+
+def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts:
+    """Start the machine again. Returns the facts with those about that, and with what is open or leaks only now."""
+    node, before = observed.node, observed.snapshot()
+    commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
+    node.start_again()
+    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    log = observed.read_log()[logged:]
+    changed = _lost(observed, found, log, node.runs.crashes[crashes:])
+    return found.model_copy(
+        update={
+            "leaks": tuple(dict.fromkeys((*found.leaks, *observed.find_leaks()))),
+            "access": tuple(dict.fromkeys((*found.access, *observed.list_access()))),
+            "user_data_of_restart": has_run_user_data(log),
+            "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
+            "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
+        }
     )
 
 
-def _start_again(observed: _Observed) -> dict[str, tuple[str, ...] | bool]:
-    """Start the machine again. Returns the facts about that."""
-    node, kubelet, had_kubelet = observed.node, observed.kubelet, observed.kubelet.is_running
-    before, commands, restarts = observed.snapshot(), len(node.runs.commands), node.runs.restarts_forever
-    logged = len(observed.read_log())
-    node.start_again()
-    came_back = node.pass_time(lambda: kubelet.is_running, _KUBELET_S)
-    changed = before.changes(observed.snapshot())
-    changed += ["that kubelet runs"] if had_kubelet and not came_back else []
-    changed += ["that cloudbase-init ends"] if node.runs.restarts_forever and not restarts else []
-    ran = tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:]))
-    return {
-        "user_data_of_restart": has_run_user_data(observed.read_log()[logged:]),
-        "commands_of_restart": ran,
-        "changed_by_restart": tuple(changed),
-    }
+def _lost(observed: _Observed, first: facts.NodeFacts, log: str, crashes: Sequence[str]) -> Iterator[str]:
+    """What was so after the first boot, and no longer is. `log` and `crashes` are those of the second boot."""
+    before = first.cloudbase_init
+    if before.has_metadata and not has_metadata(log):
+        yield "that cloudbase-init finds a metadata service that answers"
+    if before.is_done and not before.crash and (crashes or not observed.node.runs.is_done):
+        yield f"that cloudbase-init ends{f' ({crashes[-1]})' if crashes else ''}"
+    if first.kubelet.is_running and not observed.kubelet.is_running:
+        yield "that kubelet runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -199,15 +242,16 @@ class _Observed:
     node: Node
     kubelet: Kubelet
     link: LinkLocal
+    wants_report: bool
 
     def collect(self) -> facts.NodeFacts:
         machine, runs, platform = self.node.machine, self.node.runs, self.platform
-        guarded = list_guarded(self.image.layout)
         first_label = self.instance.host_name.partition(".")[0]
         host_name = first_label[:_NETBIOS_LENGTH] if self.image.cuts_host_names else first_label
         return facts.NodeFacts(
             setup=self._setup(),
             cloud=facts.Cloud(
+                wants_report=self.wants_report,
                 refusal=platform.refusal(),
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
@@ -221,14 +265,27 @@ class _Observed:
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
+            services=tuple(observe.look_at_services(machine, self.image.services)),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
-            leaks=tuple(observe.find_leaks(machine, self.user_data.secrets, runs.console, guarded)),
-            access=tuple(observe.list_access(machine, guarded)),
+            leaks=self.find_leaks(),
+            access=self.list_access(),
+            own_files=tuple(observe.look_at_own_files(machine, self.image.own_files)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
             user_data_of_restart=False,
             commands_of_restart=(),
             changed_by_restart=(),
         )
+
+    def find_leaks(self) -> tuple[str, ...]:
+        node = self.node
+        return tuple(observe.find_leaks(node.machine, self.user_data.secrets, node.runs.console, self._guarded))
+
+    def list_access(self) -> tuple[facts.Access, ...]:
+        return tuple(observe.list_access(self.node.machine, self._guarded))
+
+    @property
+    def _guarded(self) -> tuple[Guarded, ...]:
+        return list_guarded(self.image.layout)
 
     def _unanswered(self) -> Iterator[str]:
         for entry in self.link.journal.entries:
@@ -279,7 +336,8 @@ class _Observed:
         flags = observe.read_kubeadm_arguments(self.node.machine, self.image.layout["kubelet"] + r"\kubeadm-flags.env")
         return facts.Kubelet(
             is_running=self.kubelet.is_running,
-            failure=self.kubelet.ends[-1] if self.kubelet.ends else "",
+            # A start that was refused is later than the end of an earlier one.
+            failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
             arguments=tuple(self.kubelet.arguments),
             kubeadm_arguments=flags,
         )

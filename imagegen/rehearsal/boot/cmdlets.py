@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _ENCODINGS = {"ascii": "utf-8", "default": "utf-8", "unicode": "utf-16", "utf8": "utf-8-sig"}
 STARTS = {"automatic": AUTOMATIC, "manual": MANUAL, "disabled": DISABLED}
+# What Windows does meanwhile, such as the restarts of a service, takes real time.
+_LONGEST_SLEEP_S = 2 * 86400
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +136,10 @@ def _restart_service(given: Given) -> list[str]:
 
 
 def _sleep(given: Given) -> list[str]:
-    given.machine.wait_until(lambda: False, float(given.text("seconds")))
+    seconds = float(given.text("seconds"))
+    if seconds > _LONGEST_SLEEP_S:
+        raise ValueError("a sleep of more than two days")
+    given.machine.wait_until(lambda: False, seconds)
     return []
 
 

@@ -1,14 +1,15 @@
-"""The effect of first-boot.ps1 on the model machine, known by the script's bytes."""
+"""The effect of first-boot.ps1 on the model machine. The model was compared with the bytes of one digest only."""
 
 from __future__ import annotations
 
+import hashlib
 import ntpath
 import re
 import secrets
 from typing import TYPE_CHECKING
 
 from imagegen.contents import SHIPPED
-from imagegen.rehearsal.boot.model import Ended
+from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.restricted_address import restrict_address
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     Part = Callable[[Machine, str], Iterable[str]]
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
+# Compare the functions below with a changed script before you take over its digest.
+SHA256 = "078d8f794180dfbe6296116128e03edd37a80fa5fd31fee8cf14096c6ee7f581"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 
@@ -29,7 +32,16 @@ CLOSED_ACCOUNT = "imagegen-builder"
 def first_boot_scripts(contents: Contents = SHIPPED) -> dict[bytes, Program]:
     """The script as it is shipped. A script with other bytes is interpreted, and refused where that is not possible."""
     paths = [root.folder / _SCRIPT for root in contents.step_roots]
-    return {path.read_bytes(): run_first_boot for path in paths if path.is_file()}
+    shipped = [path.read_bytes() for path in paths if path.is_file()]
+    return {data: run_first_boot if _is_known(data) else _refuse for data in shipped}
+
+
+def _is_known(data: bytes) -> bool:
+    return hashlib.sha256(data).hexdigest() == SHA256
+
+
+def _refuse(process: Process) -> Ended:
+    raise UnknownCommandError(f"{process.arguments[0]} is not the script that the rehearsal has a model of")
 
 
 def run_first_boot(process: Process) -> Ended:
@@ -78,7 +90,8 @@ def _close_accounts(machine: Machine, folder: str) -> list[str]:
 
 
 def _read_list(machine: Machine, path: str) -> list[str]:
-    return machine.files.read(path).decode("ascii").splitlines() if machine.files.is_file(path) else []
+    """The lines of a file. As .NET reads them, bytes that are no UTF-8 fail nothing."""
+    return machine.files.read(path).decode("utf-8-sig", "replace").splitlines() if machine.files.is_file(path) else []
 
 
 def _take_list(machine: Machine, path: str) -> list[str]:

@@ -43,6 +43,12 @@ class LinkLocal(LoopbackServer):
         self.close()
 
     @property
+    def faults(self) -> list[str]:
+        """What proves nothing about the machine, as sentences. The list is complete when the proxy has ended."""
+        unknown = (f"the rehearsal does not know {entry.host}{entry.path}" for entry in self.unknown)
+        return [*self.journal.faults, *dict.fromkeys(unknown)]
+
+    @property
     def unknown(self) -> list[Entry]:
         """The requests to hosts that the cloud does not have."""
         return [entry for entry in self.journal.entries if entry.note == UNKNOWN]

@@ -30,12 +30,8 @@ class Instance:
     """Whether the cloud's metadata answers only to requests with a token."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Report:
-    """What the machine told the cloud about its provisioning."""
-
-    state: str
-    detail: str = ""
+# The seconds since a machine was created, over all its starts.
+Clock = Callable[[], float]
 
 
 class Platform(Protocol):
@@ -56,10 +52,6 @@ class Platform(Protocol):
     @property
     def restricted(self) -> Mapping[str, Sequence[int]]:
         """The addresses that containers must not reach, with their TCP ports."""
-
-    @property
-    def reports(self) -> Sequence[Report]:
-        """What the machine has reported so far, in order."""
 
     def refusal(self) -> str | None:
         """Why the cloud takes this machine for one that failed, in the cloud's words. None if it does not."""

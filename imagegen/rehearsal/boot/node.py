@@ -14,6 +14,7 @@ from imagegen.rehearsal.boot.shell import Shell
 from imagegen.rehearsal.boot.windows_setup import SetupFailedError, run_setup
 from imagegen.rehearsal.cloudbase_init.system import Surroundings
 from imagegen.rehearsal.machine.programs import words
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.services import AUTOMATIC
 
 if TYPE_CHECKING:
@@ -42,14 +43,16 @@ class Runs:
     """Of cloudbase-init. Empty if its service did not run."""
     started_early: bool = False
     is_done: bool = False
+    """Whether cloudbase-init ended since the machine's last start, and asks for no further restart."""
     restarts_forever: bool = False
     commands: list[tuple[str, Ended]] = dataclasses.field(default_factory=list)
     """The programs that the user data started, with their ends."""
     scripts_of_agents: list[str] = dataclasses.field(default_factory=list)
     """The scripts of the user data that the cloud's own agents ran."""
     unknown: list[str] = dataclasses.field(default_factory=list)
+    """What the rehearsal does not know, and what Windows refused where nobody handles that."""
     was_interrupted: bool = False
-    """Whether something unknown ended what the machine was doing, outside cloudbase-init."""
+    """Whether such a thing ended what the machine was doing, outside cloudbase-init."""
     crashes: list[str] = dataclasses.field(default_factory=list)
     """The errors that ended cloudbase-init before its end."""
     console: dict[str, bytes] = dataclasses.field(default_factory=dict)
@@ -106,6 +109,7 @@ class Node:
 
     def start_again(self) -> bool:
         """Restart the machine, with everything that runs at every start. Whether all of it ended."""
+        self.runs.is_done = False
         with self._unknown_is_recorded():
             self.machine.restart()
             return self._run_until_quiet()
@@ -119,12 +123,16 @@ class Node:
 
     @contextlib.contextmanager
     def _unknown_is_recorded(self) -> Iterator[None]:
-        """A command whose effect nobody knows ends what the machine was doing, and fails the boot by name."""
+        """A command whose effect nobody knows ends what the machine was doing, and fails the boot by name. So does what
+        Windows refuses, where the rehearsal does not know what the program does about that."""
         try:
             yield
         except UnknownCommandError as error:
             self.runs.was_interrupted = True
             self.runs.unknown.append(str(error))
+        except RefusedByWindows as refusal:
+            self.runs.was_interrupted = True
+            self.runs.unknown.append(f"the rehearsal does not know what follows where Windows refuses: {refusal}")
 
     def _run_until_quiet(self) -> bool:
         for _ in range(_MOST_RESTARTS):

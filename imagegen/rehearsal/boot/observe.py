@@ -14,17 +14,16 @@ import shlex
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.boot.guarded import find_guard
+from imagegen.boot.guarded import TRUSTED, Guarded, find_guard
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, USERS, effective
 from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
-from imagegen.rehearsal.machine.programs import words
+from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.machine.accounts import User
     from imagegen.rehearsal.machine.windows import Machine
 
@@ -60,7 +59,7 @@ class FirstBootFiles:
     services: tuple[str, ...]
     """The configured metadata services, by class name."""
     unreported: tuple[str, ...]
-    """The options for reports to the cloud that are off."""
+    """The options for reports to the cloud that are off. None where the configuration cannot be read."""
     debug: bool
 
 
@@ -69,9 +68,12 @@ def read_settings(machine: Machine, service: str) -> FirstBootFiles:
     following = dict(itertools.pairwise(words(machine.services.command(service))))
     conf = following.get("--config-file", "")
     parser = configparser.ConfigParser(interpolation=None, strict=False)
-    # cloudbase-init itself ends with an error at a file that cannot be parsed.
-    with contextlib.suppress(configparser.Error):
+    is_read = _is_file(machine, conf)
+    try:
         parser.read_string(read_text(machine, conf))
+    except configparser.Error:
+        # cloudbase-init itself ends with an error at such a file.
+        is_read = False
     values = parser["DEFAULT"]
 
     def is_on(name: str) -> bool:
@@ -82,7 +84,7 @@ def read_settings(machine: Machine, service: str) -> FirstBootFiles:
         log=ntpath.join(values.get("logdir", ""), values.get("logfile", "")),
         plugins=_class_names(values.get("plugins", "")),
         services=_class_names(values.get("metadata_services", "")),
-        unreported=tuple(name for name in _REPORTS if not is_on(name)),
+        unreported=tuple(name for name in _REPORTS if is_read and not is_on(name)),
         debug=is_on("debug"),
     )
 
@@ -144,6 +146,26 @@ def _spellings(secret: str) -> Iterator[bytes]:
         yield letters[edge : None if whole else -1]
 
 
+def look_at_services(machine: Machine, names: Iterable[str]) -> Iterator[facts.Service]:
+    """What became of these services."""
+    for name in names:
+        command, failure, log = machine.services.command(name), "", ""
+        try:
+            check_can_run(machine.files, machine.features, command)
+            log = log_file(machine.files, command) or ""
+        except RefusedByWindows as refusal:
+            failure = str(refusal) if command else "it is not in the image"
+        is_log = bool(log) and machine.files.is_file(log)
+        entries = effective(machine.files, log).entries if is_log else ()
+        yield facts.Service(
+            name=name,
+            is_running=machine.services.is_running(name),
+            failure=failure,
+            log=log if is_log else "",
+            readers=tuple(sorted({entry.sid for entry in entries if not entry.deny} - TRUSTED)),
+        )
+
+
 def look_at_address(machine: Machine, restricted: Mapping[str, Sequence[int]], account: str) -> Iterator[facts.Reach]:
     """Whether `account`, in which cloudbase-init runs, and containers can connect to the cloud's own addresses."""
     users = [(name, sids, False) for name, sids in _CONTAINERS]
@@ -162,6 +184,19 @@ def list_access(machine: Machine, guarded: Iterable[Guarded]) -> Iterator[facts.
         for entry in effective(machine.files, path).entries:
             if not entry.deny:
                 yield facts.Access(path=path, sid=entry.sid, rights=entry.rights)
+
+
+def look_at_own_files(machine: Machine, expected: Mapping[str, bytes | None]) -> Iterator[facts.OwnFile]:
+    """The operator's files on the machine: what must be in them, or None for any content, by their paths."""
+    for path, data in expected.items():
+        if not machine.files.is_file(path):
+            yield facts.OwnFile(path=path, state="missing", access=())
+            continue
+        same = data is None or machine.files.read(path) == data
+        guard = Guarded(path, frozenset())
+        yield facts.OwnFile(
+            path=path, state="there" if same else "changed", access=tuple(list_access(machine, [guard]))
+        )
 
 
 def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) -> facts.Builder:
@@ -215,13 +250,20 @@ def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str], fold
 
 def read_text(machine: Machine, path: str) -> str:
     """The text of a file; empty if there is none."""
-    return machine.files.read(path).decode("utf-8", "replace") if path and machine.files.is_file(path) else ""
+    return machine.files.read(path).decode("utf-8", "replace") if _is_file(machine, path) else ""
 
 
 def read_kubeadm_arguments(machine: Machine, file: str) -> tuple[str, ...]:
     """kubelet's arguments in the file that kubeadm wrote."""
     found = re.search(r'KUBELET_KUBEADM_ARGS="?(?P<line>.*?)"?\s*$', read_text(machine, file))
     return tuple(shlex.split(found["line"])) if found else ()
+
+
+def _is_file(machine: Machine, path: str) -> bool:
+    # A command line or a configuration may have a path that is none.
+    with contextlib.suppress(RefusedByWindows):
+        return machine.files.is_file(path)
+    return False
 
 
 def _below(machine: Machine, folder: str) -> list[str]:

@@ -100,6 +100,12 @@ def is_file(machine: Machine, path: str) -> bool:
         return False
 
 
+def find_program(process: Process, name: str) -> str | None:
+    """The file that a process starts by this name."""
+    found = _candidates(process.folder, name, variables_of(process))
+    return next((path for path in found if is_file(process.machine, path)), None)
+
+
 class Programs:
     """The programs whose effect is known, by the name of their file in lower case."""
 
@@ -119,10 +125,8 @@ class Programs:
         return self._table[base](started)
 
     def _find(self, process: Process, name: str) -> str:
-        variables = variables_of(process)
-        for path in _candidates(process.folder, name, variables):
-            if is_file(process.machine, path):
-                return path
+        if path := find_program(process, name):
+            return path
         # A program of the image that is not there is missing in reality too. The model's Windows, however, has only the
         # files that something needs.
         bare, is_path = ntpath.basename(name).lower(), ntpath.basename(name) != name

@@ -29,11 +29,14 @@ _PROGRAMS: Final = (
 class Wanted:
     """What the config and the catalogue want of Windows. Empty where they want nothing."""
 
-    time_zone: str
-    dns_suffix: str
-    dynamic_ports: int
+    time_zone: str = ""
+    dns_suffix: str = ""
+    dynamic_ports: int = 0
     """How many ports programs that ask for any port must have at least."""
-    excluded_ports: tuple[ExcludedPorts, ...]
+    excluded_ports: tuple[ExcludedPorts, ...] = ()
+
+
+NOTHING_WANTED: Final = Wanted()
 
 
 def describe_wanted(spec: Spec) -> Wanted:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.documents.yaml import YamlPath
-    from imagegen.rehearsal.boot.model import Instance, Platform
+    from imagegen.rehearsal.boot.model import Clock, Instance, Platform
     from imagegen.rehearsal.network.cloud import CloudOptions
 
 SettingsT = TypeVar("SettingsT")
@@ -38,7 +38,7 @@ class StandIn(Generic[SettingsT]):
     """The builder's sizes, in the order in which they are tried."""
     make_instance: Callable[[bytes], Instance]
     """An ordinary machine of this cloud, which its creator gave this user data."""
-    make_platform: Callable[[Instance], Platform]
+    make_platform: Callable[[Instance, Clock], Platform]
     """What a machine finds around it while it boots: the cloud's addresses, DHCP options and drives."""
     agents: str
     """The agents of the cloud's images, for the list of what a rehearsal does not check."""

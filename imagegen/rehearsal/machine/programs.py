@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 CONTAINERD = "containerd.exe"
 # Without this argument a program does not answer the service manager, which then fails with error 1053.
-SERVICE_WORDS = {CONTAINERD: "--run-service", "kubelet.exe": "--windows-service"}
+CSI_PROXY = "csi-proxy.exe"
+SERVICE_WORDS = {CONTAINERD: "--run-service", "kubelet.exe": "--windows-service", CSI_PROXY: "-windows-service"}
+_CSI_PROXY_FLAGS = frozenset({"windows-service", "log_file", "log_file_max_size", "logtostderr"})
 LOG_RUNNER = "kube-log-runner.exe"
 
 
@@ -39,8 +41,11 @@ def programs(files: Files, command: str) -> list[str]:
 
 
 def log_file(files: Files, command: str) -> str | None:
-    """The log that a service's program keeps open. Both programs append to it, and make it if it does not exist."""
+    """The log that a service's program keeps open. It appends to it, and makes it if it does not exist."""
     program, arguments = _first(files, _expand(command))
+    if _base(program) == CSI_PROXY:
+        given = _flags(arguments)
+        return given.get("log_file") if given.get("logtostderr") == "false" else None
     if _base(program) == LOG_RUNNER:
         arguments = arguments[: len(arguments) - len(_without_flags(arguments))]
     elif _base(program) != CONTAINERD:
@@ -66,6 +71,8 @@ def check_can_run(files: Files, features: Features, command: str) -> None:
         runs, *arguments = _without_flags(rest)
     elif (word := SERVICE_WORDS.get(_base(first))) and word not in rest:
         raise RefusedByWindows(f"{first} did not answer the service manager: it runs without {word} (error 1053)")
+    if _base(runs) == CSI_PROXY and (unknown := sorted(_flags(arguments).keys() - _CSI_PROXY_FLAGS)):
+        raise RefusedByWindows(f"the rehearsal does not know the flag -{unknown[0]} of {CSI_PROXY}")
     if _base(runs) == "powershell.exe":
         _check_script(files, arguments)
     if _base(runs) == CONTAINERD:
@@ -85,15 +92,28 @@ def _first(files: Files, command: str) -> tuple[str, list[str]]:
     cuts = [match.start() for match in re.finditer(r" |$", command)]
     for cut in cuts:
         for program in (command[:cut], command[:cut] + ".exe"):
-            if files.is_file(program):
+            if _is_file(files, program):
                 return program, words(command[cut:])
     return command[: cuts[0]], words(command[cuts[0] :])
+
+
+def _is_file(files: Files, path: str) -> bool:
+    """Whether there is such a file. A part of a command line that cannot be a path is none."""
+    try:
+        return files.is_file(path)
+    except RefusedByWindows:
+        return False
 
 
 def _without_flags(arguments: list[str]) -> list[str]:
     while arguments and arguments[0].startswith("-"):
         arguments = arguments[1:]
     return arguments
+
+
+def _flags(arguments: list[str]) -> dict[str, str]:
+    """The flags of a Go program that writes all values after an equals sign."""
+    return {name.lstrip("-"): value for name, _, value in (word.partition("=") for word in arguments)}
 
 
 def _base(program: str) -> str:

@@ -76,6 +76,7 @@ class Services:
         """What a service does once it was started, by its name in lower case. A machine's copy has none."""
         self.slow_programs: dict[str, SlowProgram] = {}
         """By the service's name in lower case. A machine's copy has none."""
+        self._refusals: dict[str, str] = {}
 
     @staticmethod
     def key(name: str) -> str:
@@ -109,6 +110,10 @@ class Services:
     def is_starting(self, name: str) -> bool:
         """Whether its program was started and has not answered yet (START_PENDING)."""
         return name.lower() in self._starting and self.exists(name)
+
+    def refusal(self, name: str) -> str:
+        """Why Windows did not start the service at its last start. Empty if it started its program, or did not try."""
+        return self._refusals.get(name.lower(), "")
 
     def answered(self, name: str) -> None:
         """The service's program tells the service manager that it runs."""
@@ -151,6 +156,14 @@ class Services:
         self._start(name, ())
 
     def _start(self, name: str, waiting: tuple[str, ...]) -> None:
+        self._refusals.pop(name.lower(), None)
+        try:
+            self._start_program(name, waiting)
+        except RefusedByWindows as refusal:
+            self._refusals[name.lower()] = str(refusal)
+            raise
+
+    def _start_program(self, name: str, waiting: tuple[str, ...]) -> None:
         self._need(name)
         if self.is_running(name) or self.is_starting(name):
             return
@@ -201,6 +214,7 @@ class Services:
         """Start the automatic services in the order of their start types. A failure is only logged."""
         for name in self._running | self._starting:
             self._end(name)
+        self._refusals.clear()
         for name in sorted(self.names(), key=self.start_type):
             if self.start_type(name) <= AUTOMATIC:
                 try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import hashlib
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.access import SYSTEM
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -36,8 +38,13 @@ HINDERING_BY_DEFAULT = ("DisallowStartIfOnBatteries", "StopIfGoingOnBatteries")
 # Results as Windows shows them: the program does not exist; PowerShell cannot find its script.
 NO_PROGRAM = 0x80070002
 NO_SCRIPT = 0xFFFD0000
-# What the scripts of the shipped steps do. Scripts of other names do nothing here.
-SCRIPTS: dict[str, Callable[[Machine, Sequence[str]], int]] = {"rotate-logs.ps1": rotate_logs}
+# Compare rotation.py with a changed script before you take over its digest.
+ROTATE_LOGS_SHA256 = "ef1e5166c16f3b1ec3bdcaa8a4e9b27a0ad9e33162bd6c2c387be8032aff940a"
+# What the scripts of the shipped steps do, with the digests of the bytes that do it. Scripts of other names do nothing
+# here.
+SCRIPTS: dict[str, tuple[str, Callable[[Machine, Sequence[str]], int]]] = {
+    "rotate-logs.ps1": (ROTATE_LOGS_SHA256, rotate_logs)
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,5 +128,10 @@ def _result(machine: Machine, task: Task) -> int:
     script, *arguments = given[lowered.index("-file") + 1 :]
     if not machine.files.is_file(script):
         return NO_SCRIPT
-    act = SCRIPTS.get(script.rpartition("\\")[2].lower())
-    return act(machine, arguments) if act else 0
+    known = SCRIPTS.get(script.rpartition("\\")[2].lower())
+    if known is None:
+        return 0
+    digest, act = known
+    if hashlib.sha256(machine.files.read(script)).hexdigest() != digest:
+        raise UnknownCommandError(f"{script} is not the script that the rehearsal has a model of")
+    return act(machine, arguments)

@@ -58,6 +58,8 @@ class Machine:
         self.boot_count = 0
         self.up_s = 0.0
         """The time since the last start, as far as something waited for it: no wait of the model takes real time."""
+        self._before_s = 0.0
+        """The time before the last start."""
         self.marks_stay_s = 0.0
         """For how long after a restart Windows still calls it pending."""
         self._later: list[tuple[float, Callable[[], object]]] = []
@@ -71,6 +73,7 @@ class Machine:
         other = copy.deepcopy(self)
         other.files.copy_to(root)
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
+        other.up_s, other._before_s = 0.0, 0.0
         other.services.on_start, other.services.slow_programs = {}, {}
         return other
 
@@ -78,6 +81,11 @@ class Machine:
     def clock() -> float:
         """Seconds of a monotonic clock."""
         return time.monotonic()
+
+    @property
+    def age_s(self) -> float:
+        """The time since the machine was created, over all its starts."""
+        return self._before_s + self.up_s
 
     @property
     def build(self) -> str:
@@ -131,7 +139,7 @@ class Machine:
         self.boot_count += 1
         self.features.restarted()
         apply_host_name(self.registry)
-        self.up_s, self._later = 0.0, []
+        self._before_s, self.up_s, self._later = self.age_s, 0.0, []
         if self.marks_stay_s:
             self.later(self.marks_stay_s, self._remove_marks)
         else:

@@ -1,6 +1,7 @@
 """A cluster that nodes can join: an API server on loopback, with what kubeadm and kubelet ask of one.
 
-It answers only what a joining or running node asks. Anything else is 404 and a refusal.
+It answers only what a joining or running node asks. Any other request is answered with 404, and is a fault of the
+rehearsal: a real cluster may have an answer.
 """
 
 from __future__ import annotations
@@ -8,18 +9,19 @@ from __future__ import annotations
 import base64
 import binascii
 import dataclasses
-import logging
 import re
 import secrets
+import string
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import minor, numbers
+from imagegen.rehearsal.network.http_connection import answer_request
+from imagegen.rehearsal.network.journal import Journal
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.node.authority import Authority, read_request, subject_names
 from imagegen.rehearsal.node.listener import Listener
 from imagegen.rehearsal.node.objects import (
-    KUBELET_CONFIG,
     Node,
     cluster_info,
     config_map,
@@ -29,17 +31,16 @@ from imagegen.rehearsal.node.objects import (
 
 if TYPE_CHECKING:
     import types
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from cryptography import x509
 
     from imagegen.rehearsal.network.messages import Json
 
-_log = logging.getLogger(__name__)
-
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 NODES_GROUP = "system:nodes"
 NODE_PREFIX = "system:node:"
+_ADDRESS = "10.0.0.4"
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
 # The certificate API is v1 from this minor on; v1beta1 ended with the second.
 _CSR_V1, _CSR_V1BETA1_LAST = (1, 19), (1, 21)
@@ -61,22 +62,16 @@ _Answer = tuple[int, "Json"]
 class Cluster:
     """The API server of a cluster whose control plane has a version. It listens inside `with`."""
 
-    def __init__(
-        self,
-        version: str,
-        *,
-        endpoint: str = "10.0.0.4:6443",
-        token: str = "",
-        kubelet_settings: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, version: str) -> None:
         self.version = version
-        self.endpoint = endpoint
-        self.token = token or f"{secrets.token_hex(3)}.{secrets.token_hex(8)}"
+        self.endpoint = f"{_ADDRESS}:6443"
+        # Not of digits only: without quotes, YAML would read such a token as a number.
+        self.token = f"{secrets.choice(string.ascii_lowercase)}{secrets.token_hex(3)[:5]}.{secrets.token_hex(8)}"
+        """The only bootstrap token that is valid."""
         self.nodes: dict[str, Node] = {}
         self.refusals: list[str] = []
-        """What was asked for in vain: unknown paths, and what the caller may not do."""
-        self._kubelet_settings = {**KUBELET_CONFIG, **(kubelet_settings or {})}
-        self._token_is_valid = True
+        """The requests of callers that the cluster does not know (401), or that may not do this (403)."""
+        self._journal = Journal()
         self._authority = Authority()
         self._requests: dict[str, Json] = {}
         self._lock = threading.Lock()
@@ -95,14 +90,12 @@ class Cluster:
             raise RuntimeError("the cluster listens only inside `with`")
         return self._listener.port
 
-    def expire_token(self) -> None:
-        """From now on the bootstrap token is worth nothing."""
-        self._token_is_valid = False
-
     def __enter__(self) -> Cluster:
-        host = self.endpoint.rpartition(":")[0].strip("[]")
         self._listener = Listener(
-            self._authority.issue_server(host, "kubernetes"), self._authority.certificate, self.answer, self.refuse
+            self._authority.issue_server(_ADDRESS, "kubernetes"),
+            self._authority.certificate,
+            self.answer,
+            self._journal,
         )
         self._listener.start()
         return self
@@ -117,16 +110,25 @@ class Cluster:
             self._listener.close()
             self._listener = None
 
-    def refuse(self, what: str) -> None:
-        with self._lock:
-            self.refusals.append(what)
+    @property
+    def faults(self) -> list[str]:
+        """What proves nothing about the node, as sentences: requests that the cluster has no answer for, failures of
+        TLS, and defects of the cluster itself. The list is complete when the cluster has ended."""
+        return self._journal.faults
 
     def answer(self, request: Request, certificate: x509.Certificate | None = None) -> Response:
         """Answer one request. `certificate` is the client's, which this cluster's CA signed."""
+        response = answer_request(lambda asked: self._answer(asked, certificate), request)
+        if response.fault:
+            self._journal.add_fault(response.fault)
+        return response
+
+    def _answer(self, request: Request, certificate: x509.Certificate | None) -> Response:
         caller = self._identify(request.headers.get("authorization", ""), certificate)
         status, body = (401, "Unauthorized") if caller is None else self._route(request, caller)
         if status in (401, 403):
-            self.refuse(f"{request.method} {request.path}: {status} {body}")
+            with self._lock:
+                self.refusals.append(f"{request.method} {request.path}: {status} {body}")
         return Response.of_json(status, body if status < 300 else _failure(status, str(body)))
 
     def _identify(self, authorization: str, certificate: x509.Certificate | None) -> Caller | None:
@@ -138,9 +140,7 @@ class Cluster:
             )
         if not authorization:
             return Caller(ANONYMOUS)
-        is_right = self._token_is_valid and secrets.compare_digest(
-            authorization.encode(), f"Bearer {self.token}".encode()
-        )
+        is_right = secrets.compare_digest(authorization.encode(), f"Bearer {self.token}".encode())
         return Caller(BOOTSTRAP) if is_right else None
 
     def _route(self, request: Request, caller: Caller) -> _Answer:
@@ -150,7 +150,9 @@ class Cluster:
                     return 403, f"{caller.kind} {caller.name} cannot {method} {request.path}"
                 with self._lock:
                     return act(request, caller, *found.groups())
-        self.refuse(f"{request.method} {request.path}: 404")
+        self._journal.add_fault(
+            f"the rehearsal does not know {request.method} {request.path} of a cluster's API server"
+        )
         return 404, "the server could not find the requested resource"
 
     def _make_routes(self) -> list[tuple[str, str, tuple[str, ...], Callable[..., _Answer]]]:
@@ -176,13 +178,12 @@ class Cluster:
         return ["v1"] * (known >= _CSR_V1) + ["v1beta1"] * (known <= _CSR_V1BETA1_LAST)
 
     def _cluster_info(self, *_: object) -> _Answer:
-        token = self.token if self._token_is_valid else None
-        return 200, cluster_info(f"https://{self.endpoint}", self._authority.certificate, token)
+        return 200, cluster_info(f"https://{self.endpoint}", self._authority.certificate, self.token)
 
     def _config_map(self, _request: Request, _caller: Caller, name: str) -> _Answer:
         maps = [
             kubeadm_config(self.version, self.endpoint),
-            kubelet_config(self.version, self._kubelet_settings),
+            kubelet_config(self.version),
             config_map("kube-system", "kube-proxy", {"config.conf": "kind: KubeProxyConfiguration\n"}),
         ]
         found = [item for item in maps if item["metadata"]["name"] == name]

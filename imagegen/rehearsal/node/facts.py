@@ -14,6 +14,7 @@ from imagegen.rehearsal.boot.model import UnknownCommandError
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.files import Files
 
+SERVICE = "kubelet"
 # imagegen.rehearsal.artifacts writes it into the stand-in of every program.
 _VERSION = re.compile(rb"a stand-in for [^ ]*?([A-Za-z-]+)\.exe v?([0-9]+\.[0-9]+\.[0-9]+)[^ ]*, made for a rehearsal")
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers
 from imagegen.errors import ConfigError
+from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.client import ApiClient, ApiError
 from imagegen.rehearsal.node.decode import GROUP, KubeadmError
 from imagegen.rehearsal.node.discovery import discover
-from imagegen.rehearsal.node.facts import is_within, reached, read_facts
+from imagegen.rehearsal.node.facts import SERVICE, is_within, reached, read_facts
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig, write_kubeconfig
 from imagegen.rehearsal.node.kubelet_flags import flags_file, registered_name
-from imagegen.rehearsal.node.paths import SERVICE, absolute, find_program
 from imagegen.rehearsal.node.yaml_text import read_yaml_map, yaml_text
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Join:
             self._machine.files.remove(path)
 
     def _path(self, path: str) -> str:
-        return absolute(path, self._process.folder)
+        return full_path(self._process.folder, path)
 
     def _need(self) -> _Fetched:
         if self._fetched is None:
@@ -202,7 +202,7 @@ class Join:
         config = {**fetched.kubelet_config}
         if reached(self._minor, "paths_get_a_drive"):
             # Its own drive, while its other paths are on the drive of the current folder.
-            drive = (find_program(self._process, self._process.arguments[0]) or "C:")[:2]
+            drive = self._process.arguments[0][:2]
             config["resolvConf"] = ""
             config["staticPodPath"] = _with_drive(config.get("staticPodPath", ""), drive)
             x509 = config.get("authentication", {}).get("x509", {})

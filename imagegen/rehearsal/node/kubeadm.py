@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
+from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.decode import KubeadmError
 from imagegen.rehearsal.node.facts import reached, read_version
 from imagegen.rehearsal.node.join import Join, Output
 from imagegen.rehearsal.node.join_config import load_join
-from imagegen.rehearsal.node.paths import absolute, find_program
+from imagegen.rehearsal.node.join_flags import parse_join_flags
 from imagegen.rehearsal.node.preflight import find_faults, find_privilege_faults, find_warnings
 
 if TYPE_CHECKING:
@@ -27,30 +28,17 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.node.preflight import Finding
 
 _FAILED, _PREFLIGHT, _VALIDATION = 1, 2, 3
-# The flags of `kubeadm join` beside --config that the rehearsal has a model of.
-_MODELLED = frozenset({"config", "v", "node-name", "cri-socket", "ignore-preflight-errors"})
-_NOT_MODELLED = frozenset(
-    {
-        *("apiserver-advertise-address", "apiserver-bind-port", "certificate-key", "control-plane", "discovery-file"),
-        *("discovery-token", "discovery-token-ca-cert-hash", "discovery-token-unsafe-skip-ca-verification", "dry-run"),
-        *("experimental-patches", "help", "h", "patches", "rootfs", "skip-phases", "tls-bootstrap-token", "token"),
-        *("vmodule", "log-file", "skip-headers", "skip-log-headers"),
-    }
-)
 # How long the checks take: a service that is being started meanwhile comes up.
 _CHECKS_S = 1.0
 
 
 def make_kubeadm(cluster: Cluster) -> Program:
-    """The program for machines that reach this cluster."""
+    """The program for machines that reach this cluster. Its first argument is its own path."""
     return lambda process: _run(process, cluster)
 
 
 def _run(process: Process, cluster: Cluster) -> Ended:
-    program = find_program(process, process.arguments[0])
-    if program is None:
-        return Ended(1, f"'{process.arguments[0]}' is not recognized as an internal or external command")
-    version = read_version(process.machine.files, program)
+    version = read_version(process.machine.files, process.arguments[0])
     subcommand, arguments = (process.arguments[1:2] or [""])[0], process.arguments[2:]
     if subcommand == "version":
         return Ended(0, _version_text(version, arguments))
@@ -79,7 +67,7 @@ class _Run:
     def join(self, arguments: Sequence[str]) -> Ended:
         phase = ""
         try:
-            flags = _parse_flags(arguments)
+            flags = parse_join_flags(arguments)
             configuration = self._load(flags)
             phase = "error execution phase preflight: "
             if not self._check(configuration, flags):
@@ -107,7 +95,7 @@ class _Run:
             raise UnknownCommandError("kubeadm join without --config: the rehearsal has no model of it")
         if "cri-socket" in flags and reached(self.minor, "no_socket_flag_with_config"):
             raise KubeadmError("can not mix '--config' with arguments [cri-socket]")
-        path = absolute(flags["config"], self.process.folder)
+        path = full_path(self.process.folder, flags["config"])
         if not self.process.machine.files.is_file(path):
             raise KubeadmError(
                 f'unable to read config from "{flags["config"]}": open {flags["config"]}: The system cannot find the '
@@ -148,22 +136,3 @@ class _Run:
         if faults:
             self.output.say("\n".join(["[preflight] Some fatal errors occurred:", *faults]))
         return not faults
-
-
-def _parse_flags(arguments: Sequence[str]) -> dict[str, str]:
-    """The flags of `kubeadm join` by their names: `--name value`, `--name=value` and -v."""
-    flags: dict[str, str] = {}
-    rest = list(arguments)
-    while rest:
-        word = rest.pop(0)
-        name, equals, value = word.lstrip("-").partition("=")
-        if not word.startswith("-"):
-            raise UnknownCommandError(f"kubeadm join {word}: the rehearsal has a model of --config only")
-        if name in _NOT_MODELLED:
-            raise UnknownCommandError(f"kubeadm join --{name}: the rehearsal has no model of it")
-        if name not in _MODELLED:
-            raise KubeadmError(f"unknown flag: --{name}")
-        if not equals and not rest:
-            raise KubeadmError(f"flag needs an argument: --{name}")
-        flags[name] = value if equals else rest.pop(0)
-    return flags

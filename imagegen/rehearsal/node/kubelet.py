@@ -15,14 +15,13 @@ from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.client import ApiError
-from imagegen.rehearsal.node.facts import read_version
+from imagegen.rehearsal.node.facts import SERVICE, read_version
 from imagegen.rehearsal.node.kubelet_options import KubeletError, check_kubelet, last_values, parse_arguments
-from imagegen.rehearsal.node.paths import SERVICE
 from imagegen.rehearsal.node.registration import Registration, node_name
 from imagegen.rehearsal.node.start_script import read_parameters, read_script, run_script
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import Generator, Sequence
 
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.node.api_server import Cluster
@@ -58,12 +57,6 @@ class Kubelet:
     def is_running(self) -> bool:
         """Whether kubelet runs and answered the service manager."""
         return self._machine.services.is_running(SERVICE)
-
-    @property
-    def flags(self) -> Mapping[str, str]:
-        """The flags of the kubelet that runs: of a repeated one the value that counts."""
-        pairs = (word.removeprefix("--").partition("=") for word in self.arguments)
-        return last_values([(name, value) for name, _, value in pairs])
 
     def begin(self) -> None:
         """The service manager starts the service's program, and gives up if nothing answers in time."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from imagegen.catalog.facts import numbers, table
 from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.node.facts import is_within, read_facts
-from imagegen.rehearsal.node.paths import absolute
 from imagegen.rehearsal.node.preflight import runtime_service
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 
@@ -157,7 +157,7 @@ def _read_config(machine: Machine, path: str) -> dict[str, Any]:
 
 def _check_files(machine: Machine, config: Mapping[str, Any]) -> None:
     authority = config.get("authentication", {}).get("x509", {}).get("clientCAFile", "")
-    if authority and not machine.files.is_file(absolute(authority, FOLDER)):
+    if authority and not machine.files.is_file(full_path(FOLDER, authority)):
         raise KubeletError(f"unable to load client CA file {authority}: open {authority}: it does not exist")
 
 

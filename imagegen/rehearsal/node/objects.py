@@ -21,7 +21,7 @@ _CONFIG_VERSIONS = {"1.14": "v1beta1", "1.15": "v1beta2", "1.22": "v1beta3", "1.
 # From this minor on, the name of the ConfigMap has no version.
 _ONE_KUBELET_CONFIG = (1, 24)
 # As kubeadm init writes it on a Linux control plane, without the fields that are zero.
-KUBELET_CONFIG: Mapping[str, Any] = {
+_KUBELET_CONFIG: Mapping[str, Any] = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
     "authentication": {
@@ -109,8 +109,8 @@ def config_map(namespace: str, name: str, data: Mapping[str, str]) -> Json:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
 
-def cluster_info(server: str, authority: bytes, token: str | None) -> Json:
-    """The ConfigMap that anybody may read. It is signed with the bootstrap token for as long as that is valid."""
+def cluster_info(server: str, authority: bytes, token: str) -> Json:
+    """The ConfigMap that anybody may read, signed with the bootstrap token."""
     cluster = {"certificate-authority-data": base64.b64encode(authority).decode(), "server": server}
     kubeconfig = yaml_text(
         {
@@ -122,9 +122,7 @@ def cluster_info(server: str, authority: bytes, token: str | None) -> Json:
             "users": None,
         }
     )
-    data = {"kubeconfig": kubeconfig}
-    if token:
-        data[f"jws-kubeconfig-{token.partition('.')[0]}"] = sign_detached(kubeconfig, token)
+    data = {"kubeconfig": kubeconfig, f"jws-kubeconfig-{token.partition('.')[0]}": sign_detached(kubeconfig, token)}
     return config_map("kube-public", "cluster-info", data)
 
 
@@ -153,10 +151,10 @@ def kubeadm_config(version: str, endpoint: str) -> Json:
     return config_map("kube-system", "kubeadm-config", {"ClusterConfiguration": yaml_text(configuration)})
 
 
-def kubelet_config(version: str, content: Mapping[str, Any]) -> Json:
+def kubelet_config(version: str) -> Json:
     current = numbers(minor(version)) >= _ONE_KUBELET_CONFIG
     name = "kubelet-config" if current else f"kubelet-config-{minor(version)}"
-    return config_map("kube-system", name, {"kubelet": yaml_text(content)})
+    return config_map("kube-system", name, {"kubelet": yaml_text(_KUBELET_CONFIG)})
 
 
 def _base64url(data: bytes) -> str:

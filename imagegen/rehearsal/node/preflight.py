@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers
+from imagegen.rehearsal.boot.programs import find_program, full_path
 from imagegen.rehearsal.machine.access import ADMINISTRATORS
-from imagegen.rehearsal.node.facts import reached, read_version
+from imagegen.rehearsal.node.facts import SERVICE, reached, read_version
 from imagegen.rehearsal.node.join_config import CONTAINERD, PIPES
 from imagegen.rehearsal.node.kubelet_flags import is_docker
-from imagegen.rehearsal.node.paths import SERVICE, absolute, find_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,17 +38,17 @@ def find_privilege_faults(process: Process, minor: str) -> Iterator[Finding]:
 
 def find_faults(process: Process, configuration: JoinConfiguration, minor: str) -> Iterator[Finding]:
     files, services = process.machine.files, process.machine.services
-    manifests = absolute("/etc/kubernetes/manifests", process.folder)
+    manifests = full_path(process.folder, "/etc/kubernetes/manifests")
     if not reached(minor, "manifests_may_exist") and files.is_folder(manifests) and files.names(manifests):
         yield r"DirAvailable-\etc\kubernetes\manifests", r"\etc\kubernetes\manifests is not empty"
     for name in ("kubelet.conf", "bootstrap-kubelet.conf"):
-        if files.exists(absolute(f"/etc/kubernetes/{name}", process.folder)):
+        if files.exists(full_path(process.folder, f"/etc/kubernetes/{name}")):
             yield rf"FileAvailable-\etc\kubernetes\{name}", rf"\etc\kubernetes\{name} already exists"
     yield from _find_runtime_faults(process, configuration, minor)
     yield from _find_version_faults(process, minor)
     if services.is_running(SERVICE):
         yield "Port-10250", "Port 10250 is in use"
-    if files.exists(absolute(configuration.ca_path, process.folder)):
+    if files.exists(full_path(process.folder, configuration.ca_path)):
         yield f"FileAvailable-{configuration.ca_path.replace('/', '-')}", f"{configuration.ca_path} already exists"
 
 

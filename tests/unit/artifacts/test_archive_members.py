@@ -76,7 +76,7 @@ def read(tmp_path: Path) -> Callable[[bytes], dict[str, str]]:
     def from_bytes(data: bytes) -> dict[str, str]:
         file = tmp_path / "artifact"
         file.write_bytes(data)
-        form = check_form(ArtifactRequest("containerd", URL, None, "archive", "containerd_url", URL), file)
+        form = check_form(ArtifactRequest("containerd", URL, None, "archive", "overrides.containerd_url", URL), file)
         assert form is not None
         return read_members(file, form, "containerd")
 

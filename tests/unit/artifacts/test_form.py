@@ -44,7 +44,7 @@ MSI = bytes.fromhex("d0cf11e0a1b11ae1") + b"rest"
 def _check(tmp_path: Path, form: ArtifactForm, data: bytes) -> str | None:
     file = tmp_path / "artifact"
     file.write_bytes(data)
-    return check_form(ArtifactRequest("containerd", URL, None, form, "containerd_url", URL), file)
+    return check_form(ArtifactRequest("containerd", URL, None, form, "overrides.containerd_url", URL), file)
 
 
 # An archive holds the time it was made: its bytes are no name that every worker of a run would give.

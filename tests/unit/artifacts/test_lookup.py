@@ -48,7 +48,7 @@ NEVER = "f" * 64
 
 
 def asks(name: str, url: str, sha: str | None = None, form: ArtifactForm = "file") -> ArtifactRequest:
-    return ArtifactRequest(name, url, sha, form, name, url)
+    return ArtifactRequest(name, url, sha, form, f"overrides.{name}", url)
 
 
 def locked(url: str, data: bytes, members: dict[str, str] | None = None) -> LockedArtifact:
@@ -86,12 +86,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
         into: Path,
         *,
         expected_sha256: str | None,
-        override: str,
+        key: str,
         **_: Any,  # noqa: ANN401 - what is passed on to the network
     ) -> Fetched:
         here.fetched.append(url)
         if url not in WEB:
-            raise ConfigError(f"{url} is gone", hint=override)
+            raise ConfigError(f"{url} is gone", hint=key)
         into.write_bytes(WEB[url])
         if expected_sha256 not in (None, sha256(WEB[url])):
             raise VerificationError(f"{sha256(WEB[url])}, and {expected_sha256} was asked for")
@@ -176,7 +176,7 @@ def test_lock(
         (
             lambda world: world.lock(asks("a", A, NEVER), asks("b", B), asks("c", GONE)),
             VerificationError,
-            ["2 of 3 downloads failed", NEVER, f"{GONE} is gone", "hint: c"],
+            ["2 of 3 downloads failed", NEVER, f"{GONE} is gone", "hint: overrides.c"],
         ),
     ],
     ids=["not what was asked for", "changed under the same url", "not an archive", "all that is wrong at once"],

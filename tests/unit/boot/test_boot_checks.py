@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.boot.checks import CHECKS, Verdict, judge
-from imagegen.boot.facts import Access, Finding, NodeFacts, Reach
+from imagegen.boot.facts import Access, Finding, NodeFacts, OwnFile, Reach, Service
 from imagegen.boot.guarded import Guarded
 from tests.conftest import REPOSITORY
 
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 LOG = r"C:\cloudbase-init\log\cloudbase-init.log"
 GUARDED = (Guarded(r"C:\closed", frozenset(), "B9"), Guarded(r"C:\open", frozenset({"Read"})))
 USERS = "S-1-5-32-545"
+TOOL = r"C:\tools\tool.exe"
+READS = Access(path=TOOL, sid=USERS, rights="ReadAndExecute")
+SERVICE = Service(name="tool", is_running=True, failure="", log=r"C:\logs\tool.log", readers=())
 GOOD = NodeFacts.model_validate(
     {
         "setup": {"failure": None, "ran_complete_script": True, "first_boot": ()},
-        "cloud": {"refusal": None, "unanswered": ()},
+        "cloud": {"wants_report": True, "refusal": None, "unanswered": ()},
         "windows": {
             "time_zone": "UTC",
             "wanted_time_zone": "UTC",
@@ -62,6 +65,7 @@ GOOD = NodeFacts.model_validate(
         },
         "nodes": ("node-1",),
         "wanted_node": "node-1",
+        "services": (SERVICE,),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
             Reach(account="cloudbase-init's account", address="192.0.2.1", port=80, may=True, can=True),
@@ -71,6 +75,7 @@ GOOD = NodeFacts.model_validate(
             Access(path=r"C:\closed", sid="S-1-5-18", rights="FullControl"),
             Access(path=r"C:\open", sid=USERS, rights="Read"),
         ),
+        "own_files": (OwnFile(path=TOOL, state="there", access=(READS,)),),
         "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": ()},
         "user_data_of_restart": False,
         "commands_of_restart": (),
@@ -114,6 +119,10 @@ def access(*found: tuple[str, str, str]) -> dict[str, object]:
 
 def reach(*, may: bool, can: bool) -> dict[str, object]:
     return {"reached": (Reach(account="a container", address="192.0.2.1", port=8080, may=may, can=can),)}
+
+
+def service(**changes: object) -> dict[str, object]:
+    return {"services": (SERVICE.model_copy(update=changes),)}
 
 
 # In the order of the checks, and of their branches.
@@ -289,7 +298,20 @@ CASES = (
             "says: OSProvisioningTimedOut",
         ),
     ),
-    Case("a cloud that wants no report", {"cloudbase_init.unreported": ("started",)}, ()),
+    Case(
+        "options explain nothing where cloudbase-init did not run",
+        {
+            "cloud.refusal": "OSProvisioningTimedOut",
+            "cloudbase_init.unreported": ("started", "completed"),
+            "cloudbase_init.version": "",
+        },
+        (
+            "cloudbase-init: cloudbase-init did not run: nothing started its service",
+            "user-data: no user data ran, because cloudbase-init did not run",
+            "ready: the cloud says: OSProvisioningTimedOut",
+        ),
+    ),
+    Case("a cloud that takes the machine without a report", {"cloudbase_init.unreported": ("started",)}, ()),
     Case(
         "another host name",
         {"host_name": "WIN-1"},
@@ -352,10 +374,10 @@ CASES = (
         ("join: kubeadm failed: The user name could not be found (B10)",),
     ),
     Case(
-        "kubelet ended, and kubeadm waited for it",
+        "kubelet does not run, and kubeadm waited for it",
         {"join.failure": "timed out", "kubelet.is_running": False, "kubelet.failure": "unknown flag: --x"},
         (
-            "join: kubelet ended: unknown flag: --x. kubeadm failed: timed out (N8)",
+            "join: kubelet does not run: unknown flag: --x. kubeadm failed: timed out (N8)",
             "kubelet: kubelet does not run: unknown flag: --x (N8)",
         ),
     ),
@@ -433,6 +455,22 @@ CASES = (
         (),
     ),
     Case(
+        "a service that does not run",
+        service(is_running=False, failure="cannot find its program"),
+        ("services: service tool does not run: cannot find its program",),
+    ),
+    Case(
+        "a service that does not run for no known reason",
+        service(is_running=False, log="", readers=(USERS,)),
+        ("services: service tool does not run",),
+    ),
+    Case("a service without a log", service(log=""), ("services: service tool keeps no log",)),
+    Case(
+        "a service whose log is open",
+        service(readers=(USERS,)),
+        (r"services: others than administrators may read or write C:\logs\tool.log, the log of tool",),
+    ),
+    Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
         ("cloud-address: a container can connect to 192.0.2.1, TCP port 8080 (N1)",),
@@ -469,6 +507,20 @@ CASES = (
         (r"secrets: a secret of the user data is in C:\run.log",),
     ),
     Case("debug without a secret", {"cloudbase_init.debug": True}, ()),
+    Case(
+        "a program is gone, another has other bytes, and a third is open",
+        {
+            "own_files": (
+                OwnFile(path="a", state="missing", access=()),
+                OwnFile(path="b", state="changed", access=(READS,)),
+                OwnFile(path="c", state="there", access=(Access(path="c", sid=USERS, rights="Write"),)),
+            )
+        },
+        (
+            "own-files: a is missing; b has other content; others than administrators may change c "
+            "(S-1-5-32-545: Write)",
+        ),
+    ),
     Case(
         "the builder's access",
         {
@@ -541,8 +593,10 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
+        "services": "the services that the config adds run, and keep logs that are closed to Users",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
+        "own-files": "the programs and scripts of the config are there, and only administrators can change them",
         "builder": "nothing of the builder's access is left",
         "second-boot": "a second boot changes nothing",
         "closed-folders": "the node's folders are closed to Users",
@@ -565,12 +619,19 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("cloud-address", {"reached": ()}),
         ("time-zone", {"windows.wanted_time_zone": "", "windows.time_zone": "X"}),
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
+        ("ready", {"cloud.wants_report": False}),
+        ("services", {"services": ()}),
     ],
 )
-def test_nothing_is_said_about_what_nobody_asked_for(name: str, changes: Mapping[str, object]) -> None:
+def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:
     names = [verdict.check.name for verdict in judge(change(GOOD, changes), GUARDED)]
     assert name not in names
     assert len(names) == len(CHECKS)
+
+
+def test_without_files_of_the_operators_own_nothing_is_said_about_them() -> None:
+    names = [verdict.check.name for verdict in judge(change(GOOD, {"own_files": ()}), GUARDED)]
+    assert "own-files" not in names
 
 
 def test_causes_are_judged_before_their_effects() -> None:

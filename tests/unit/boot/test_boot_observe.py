@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.boot.facts import Access, Reach
+from imagegen.boot.facts import Access, Reach, Service
 from imagegen.boot.guarded import Guarded, find_open, list_guarded
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, SYSTEM, USERS, AccessEntry
 from imagegen.rehearsal.machine.access import write as write_access
 from imagegen.rehearsal.machine.firewall import Rule
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.stock import LISTENER
 from imagegen.rehearsal.machine.windows import Machine
 from tests.unit.boot.conftest import put_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     Change = Callable[[Machine], object]
@@ -95,11 +97,18 @@ def test_of_an_option_that_is_given_twice_the_last_one_counts(machine: Machine) 
     assert settings_with(machine, "debug=false\ndebug=true\n").debug
 
 
-@pytest.mark.parametrize("text", ["[DEFAULT", "", "logdir"])
+@pytest.mark.parametrize("text", ["[DEFAULT", "", "logdir", "\ufeff[DEFAULT]"])
 def test_a_configuration_that_cannot_be_read_says_nothing(machine: Machine, text: str) -> None:
     machine.files.write(CONF, text.encode())
     found = observe.read_settings(machine, SERVICE)
     assert (found.plugins, found.services, found.log, found.debug) == ((), (), "", False)
+    # Without a line both reports are off, as cloudbase-init has it.
+    assert len(found.unreported) == (0 if text else 2)
+
+
+def test_a_configuration_that_is_not_there_turns_no_report_off(machine: Machine) -> None:
+    machine.files.remove(CONF)
+    assert observe.read_settings(machine, SERVICE).unreported == ()
 
 
 def test_what_first_boot_could_not_do_is_read(machine: Machine) -> None:
@@ -225,6 +234,58 @@ def test_an_account_that_does_not_exist_reaches_nothing(machine: Machine) -> Non
     assert list(observe.look_at_address(machine, {}, "SYSTEM")) == []
 
 
+CSI_PROXY, CSI_LOG = r"C:\k\csi-proxy.exe", r"C:\var\log\csi-proxy\csi-proxy.log"
+COMMAND = rf"{CSI_PROXY} -windows-service -log_file={CSI_LOG} -logtostderr=false"
+
+
+def _with_service(machine: Machine, command: str = COMMAND, access: Sequence[AccessEntry] = FULL) -> Machine:
+    put_file(machine, CSI_PROXY, b"MZ")
+    machine.files.make_folder(CSI_LOG.rpartition("\\")[0])
+    write_access(machine.files, CSI_LOG.rpartition("\\")[0], access, protected=True)
+    machine.services.create("csi-proxy", command, "csi-proxy", 2)
+    with contextlib.suppress(RefusedByWindows):
+        machine.services.start("csi-proxy")
+    return machine
+
+
+def _look(machine: Machine) -> Service:
+    (found,) = observe.look_at_services(machine, ["csi-proxy"])
+    return found
+
+
+def test_a_service_runs_and_keeps_a_closed_log(machine: Machine) -> None:
+    expected = Service(name="csi-proxy", is_running=True, failure="", log=CSI_LOG, readers=())
+    assert _look(_with_service(machine)) == expected
+
+
+def test_who_reads_the_log_of_a_service(machine: Machine) -> None:
+    assert _look(_with_service(machine, access=[*FULL, READERS])).readers == (USERS,)
+
+
+@pytest.mark.parametrize(
+    ("command", "is_running", "failure"),
+    [
+        (COMMAND.replace(" -logtostderr=false", ""), True, ""),
+        (COMMAND.replace(f" -log_file={CSI_LOG}", ""), True, ""),
+        (COMMAND.replace(" -windows-service", ""), False, "runs without -windows-service (error 1053)"),
+        (COMMAND.replace(r"csi-proxy\csi", r"other\csi"), False, r"there is no folder C:\var\log\other"),
+        (f"{COMMAND} -vmodule=x", False, "does not know the flag -vmodule of csi-proxy.exe"),
+    ],
+)
+def test_a_service_without_its_flags_keeps_no_log_or_does_not_run(
+    machine: Machine, command: str, is_running: bool, failure: str
+) -> None:
+    found = _look(_with_service(machine, command))
+    assert (found.is_running, found.log) == (is_running, "")
+    assert failure in found.failure
+    assert bool(failure) == bool(found.failure)
+
+
+def test_a_service_that_is_not_in_the_image_does_not_run(machine: Machine) -> None:
+    found = _look(machine)
+    assert (found.is_running, found.failure, found.log) == (False, "it is not in the image", "")
+
+
 def test_the_rights_are_walked_file_by_file(machine: Machine) -> None:
     put_file(machine, r"C:\closed\a\b.txt", b"")
     deny = AccessEntry(USERS, "Write", inherit=True, deny=True)
@@ -238,6 +299,19 @@ def test_the_rights_are_walked_file_by_file(machine: Machine) -> None:
         (r"C:\closed\a\b.txt", EVERYONE, "Read"),
         *((r"C:\closed\a\b.txt", *one) for one in owners),
     ]
+
+
+def test_own_files_are_compared_and_their_rights_listed(machine: Machine) -> None:
+    tool, script = r"C:\tools\tool.exe", r"C:\tools\script.ps1"
+    for path in (tool, script):
+        put_file(machine, path, b"1")
+    write_access(machine.files, tool, [AccessEntry(USERS, "Write", inherit=False)], protected=True)
+    found = list(observe.look_at_own_files(machine, {tool: None, script: b"2", r"C:\no.exe": None}))
+    assert [(one.path, one.state) for one in found] == [(tool, "there"), (script, "changed"), (r"C:\no.exe", "missing")]
+    assert found[0].access == (Access(path=tool, sid=USERS, rights="Write"),)
+    assert [one.sid for one in found[1].access] == [SYSTEM, ADMINISTRATORS, USERS]
+    (same,) = observe.look_at_own_files(machine, {script: b"1"})
+    assert same.state == "there"
 
 
 @pytest.mark.parametrize(
@@ -380,4 +454,4 @@ def test_kubeadms_arguments_are_read(machine: Machine, text: str, arguments: tup
 def test_a_file_that_is_not_there_has_no_text(machine: Machine) -> None:
     put_file(machine, r"C:\a.txt", b"\xff a")
     assert observe.read_text(machine, r"C:\a.txt") == "\ufffd a"
-    assert [observe.read_text(machine, path) for path in ("", r"C:\none", "C:")] == ["", "", ""]
+    assert [observe.read_text(machine, path) for path in ("", r"C:\none", "C:", "own.log", r"\own")] == [""] * 5

@@ -360,6 +360,11 @@ Start-Sleep -Seconds 30
     assert aws.up_s - before == 30
 
 
+def test_a_sleep_of_many_days_is_refused(aws: Machine, shell: Shell) -> None:
+    with pytest.raises(UnknownCommandError, match="two days"):
+        run_powershell(shell, aws, "Start-Sleep -Seconds 300000000")
+
+
 def test_a_line_may_be_the_quoted_name_of_one_program(aws: Machine, shell: Shell, started: Started) -> None:
     shell.run_line(aws, f'cmd.exe /c "{KUBEADM}"')
     shell.run_line(aws, f'"{KUBEADM}" version')

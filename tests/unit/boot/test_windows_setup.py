@@ -305,6 +305,46 @@ def test_the_clouds_address_is_restricted_at_first_boot(azure: Machine, shell: S
     assert log == b"failed: account packer could not be added to group Address: it does not exist\r\n"
 
 
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"{", "Invalid JSON: "),
+        (b"\xff", "Invalid JSON: "),
+        (b"[]", "Input should be an object"),
+        (b'{"group": "g", "members": [], "address": "192.0.2.1", "ports": ["80"]}', "rule: Field required"),
+        (b'{"group": "g", "members": [], "rule": "r", "address": "192.0.2.1", "ports": 80}', "ports: "),
+    ],
+)
+def test_a_file_of_the_address_that_cannot_be_read_is_a_line_in_the_log(
+    azure: Machine, shell: Shell, data: bytes, reason: str
+) -> None:
+    azure.files.write(RESTRICTED_ADDRESS, data)
+    setup = run_setup(azure, shell)
+    log = azure.files.read(rf"{SETUP_SCRIPTS}\first-boot.log").decode()
+    assert log.startswith(f"failed: cannot read {RESTRICTED_ADDRESS}: {reason}")
+    assert setup.setup_complete is not None
+    assert not built_in(azure).enabled, "the other parts run"
+
+
+def test_a_byte_order_mark_spoils_no_file_of_first_boot(azure: Machine, shell: Shell) -> None:
+    accounts = rf"{SETUP_SCRIPTS}\accounts.txt"
+    azure.files.write(accounts, b"\xef\xbb\xbf" + azure.files.read(accounts))
+    wanted = {"group": "Address", "members": [], "rule": "address", "address": "192.0.2.1", "ports": ["80"]}
+    azure.files.write(RESTRICTED_ADDRESS, b"\xef\xbb\xbf" + json.dumps(wanted).encode())
+    run_setup(azure, shell)
+    assert azure.files.read(rf"{SETUP_SCRIPTS}\first-boot.log") == b""
+    assert not built_in(azure).enabled
+    assert azure.firewall.rule("address") is not None
+
+
+def test_a_list_of_accounts_with_other_bytes_closes_none(azure: Machine, shell: Shell) -> None:
+    """As .NET reads it: the line is no account's number, and nothing fails."""
+    azure.files.write(rf"{SETUP_SCRIPTS}\accounts.txt", b"\xe9\r\n")
+    run_setup(azure, shell)
+    assert azure.files.read(rf"{SETUP_SCRIPTS}\first-boot.log") == b""
+    assert built_in(azure).enabled
+
+
 def test_what_a_part_did_before_it_failed_is_told(azure: Machine, shell: Shell) -> None:
     wanted = {"group": "Address", "members": ["nobody"], "rule": "address", "address": "192.0.2.1", "ports": ["80"]}
     azure.files.write(RESTRICTED_ADDRESS, json.dumps(wanted).encode())

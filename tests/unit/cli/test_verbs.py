@@ -154,6 +154,12 @@ def mixed_store(tmp_path: Path) -> Path:
     return tmp_path / "of mine"
 
 
+def test_a_list_says_whose_rehearsal_failed(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:
+    notes: dict[str, Any] = {"rehearsal": {"failed": {"node": ["the cluster has no node"]}}, "other": {"failed": {}}}
+    LocalStore(tmp_path / "manifests").put(manifest(notes=notes))
+    assert run("manifest", "list", tmp_path)[1].endswith("  failed: rehearsal\n")
+
+
 @pytest.mark.parametrize("words", [("list",), ("show", "a1a1")], ids=" ".join)
 def test_a_bad_file_is_named_after_what_can_be_read(
     words: tuple[str, ...], run: Callable[..., tuple[object, str, str]], mixed_store: Path

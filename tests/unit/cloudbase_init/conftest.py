@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.model import Report
     from imagegen.rehearsal.machine import Machine
     from imagegen.rehearsal.network.messages import Host
 
@@ -36,7 +35,6 @@ class OnePlatform:
     dhcp_options: Mapping[int, bytes] = dataclasses.field(default_factory=lambda: {245: b"\xa8\x3f\x81\x10"})
     hosts: Mapping[str, Host] = dataclasses.field(default_factory=dict)
     restricted: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
-    reports: Sequence[Report] = ()
 
     def refusal(self) -> str | None:
         return None

@@ -135,7 +135,10 @@ def test_a_target_says_nothing_of_the_other(loaded: loading.Loaded) -> None:
 
 def test_steps_say_why_and_what_they_read(loaded: loading.Loaded, explanation: Explanation) -> None:
     steps = {step.name: step for step in explanation.steps}
-    assert set(steps) == {item.name for item in loaded.steps.values() if item.meta.when is None} | {"containerd"}
+    assert set(steps) == {item.name for item in loaded.steps.values() if item.meta.when is None} | {
+        "containerd",
+        "executables",
+    }
     assert {step.targets for step in steps.values()} == {("aws", "azure")}
     assert steps["kubernetes"].because == "always"
     assert steps["containerd"].because == loaded.steps["containerd"].meta.when

@@ -36,6 +36,7 @@ KEY = r"HKLM:\SOFTWARE\Policies\Test"
 AGENT_EXE = r"C:\Program Files\Agent\agent.exe"
 CONFIG = r"C:\k\config.toml"
 DATA = r"C:\k\data"
+DLL = r"C:\k\other.dll"
 SYSTEM, ADMINISTRATORS, USERS = "S-1-5-18", "S-1-5-32-544", "S-1-5-32-545"
 RULE = {"display_name": "kubelet API", "direction": "in", "action": "allow", "protocol": "TCP"}
 SERVICE: Fields = {
@@ -69,6 +70,7 @@ FACTS: dict[str, Any] = {
     "directory": {"exists": True},
     "file": {"sha256": hashlib.sha256(b"version = 3\n").hexdigest(), "size": 12},
     "archive": {"members": {"a.exe": hashlib.sha256(b"a").hexdigest(), r"sub\b.dll": hashlib.sha256(b"b").hexdigest()}},
+    "extract": {"sha256": hashlib.sha256(b"b").hexdigest(), "size": 1},
     "package": {"product": "Agent", "version": "1.2.3.4", "files": {AGENT_EXE: True}, "services": {"agent": True}},
     "registry": {"type": "DWord", "data": 4294967295},
     "service": SERVICE,
@@ -110,7 +112,7 @@ def ready(bench: Bench, kind: str) -> Fields:
     if kind == "file":
         source = bench.text("c.toml", b"version = 3\n")
         return {"path": CONFIG, "sha256": FACTS["file"]["sha256"], "source": source, "artifact": None}
-    if kind == "archive":
+    if kind in ("archive", "extract"):
         buffer = io.BytesIO()
         with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
             for name, data in (("bin/a.exe", b"a"), ("bin/sub/b.dll", b"b"), ("bin/LICENSE", b"l")):
@@ -118,6 +120,9 @@ def ready(bench: Bench, kind: str) -> Fields:
                 entry.size = len(data)
                 archive.addfile(entry, io.BytesIO(data))
         bench.artifact("tools", buffer.getvalue())
+        if kind == "extract":
+            named = {"artifact": "tools", "member": "bin/sub/b.dll"}
+            return {"path": DLL, "sha256": FACTS["extract"]["sha256"], **named}
         members = [{"path": path, "sha256": digest} for path, digest in FACTS["archive"]["members"].items()]
         return {"artifact": "tools", "into": r"C:\k", "strip": 1, "members": members}
     if kind == "package":
@@ -207,6 +212,8 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("archive", lambda m: m.files.remove(r"C:\k\sub\b.dll"), r"sub\b.dll is not there"),
     ("archive", lambda m: m.files.remove(r"C:\k\sub"), r"sub\b.dll is not there"),
     ("archive", make_other(r"C:\k\A.EXE"), "sha256 of a.exe is d9298a10"),
+    ("extract", lambda m: m.files.remove(DLL), f"there is no file {DLL}"),
+    ("extract", make_other(DLL), "sha256 is d9298a10"),
     ("package", lambda m: m.registry.remove_key(uninstalled_key(m)), "Agent is not installed"),
     (
         "package",
@@ -419,6 +426,12 @@ def test_a_file_takes_its_bytes_from_an_artifact(bench: Bench) -> None:
     bench.done("phase-1")
     assert bench.machine.files.read(r"c:/K/KUBELET.exe") == b"MZ kubelet"
     assert not bench.machine.files.exists(r"C:\k\kubelet.exe.new")
+
+
+def test_nothing_else_of_the_archive_comes_into_place(bench: Bench) -> None:
+    bench.bundle({"phase-1": [("extract", ready(bench, "extract"))]})
+    bench.done("phase-1")
+    assert bench.machine.files.names(r"C:\k") == ["data", "other.dll", "tool.exe"]
 
 
 def test_without_defender_nothing_needs_to_be_excluded(tmp_path: Path) -> None:

@@ -26,12 +26,13 @@ STEPS = load_steps(contents.SHIPPED.step_roots)
 TASK = "imagegen-rotate-logs"
 SCRIPT, LIST = r"C:\k\rotate-logs.ps1", r"C:\k\rotated-logs.txt"
 CONTAINERD, KUBELET = r"C:\ProgramData\containerd\containerd.log", r"C:\var\log\kubelet\kubelet.log"
+CSI_PROXY = r"C:\var\log\csi-proxy\csi-proxy.log"
 # So that a test need not write 100 MiB.
 PLANNED_SIZE, SIZE, KEPT = "104857600", 100, 5
 EVERY_S = 600
 
 
-def node(bench: Bench, kubernetes: str, *, without: Sequence[str] = ()) -> dict[str, str]:
+def node(bench: Bench, kubernetes: str, *, without: Sequence[str] = (), **options: Fields) -> dict[str, str]:
     """A node with the folders, the scripts and the task of the shipped steps, restarted. The logs by service."""
     asked = {
         "name": "node",
@@ -39,9 +40,10 @@ def node(bench: Bench, kubernetes: str, *, without: Sequence[str] = ()) -> dict[
         "kubernetes": {"version": kubernetes},
         "runtime": {"containerd": {"version": "2.3.4"}},
         "targets": {"aws": {"region": "us-east-1"}},
+        **options,
     }
     steps = evaluate_steps(settle(ImageConfig.model_validate(asked), Document("c.yaml", {}, {}), "aws"), STEPS)
-    drafts = [draft for step in steps for draft in step.drafts if step.step.name in ("containerd", "kubernetes")]
+    drafts = [draft for step in steps for draft in step.drafts if step.step.name != "cloudbase-init"]
     texts = {name: data for step in steps for name, data in step.texts.items()}
     made: list[tuple[str, Fields]] = []
     for draft in drafts:
@@ -58,7 +60,8 @@ def node(bench: Bench, kubernetes: str, *, without: Sequence[str] = ()) -> dict[
     bench.done("phase-1")
     bench.machine.restart()
     # Windows finds the end of a path without quotes by looking for the program.
-    bench.machine.files.write(r"C:\k\kube-log-runner.exe", b"MZ")
+    for program in ("kube-log-runner", "csi-proxy"):
+        bench.machine.files.write(rf"C:\k\{program}.exe", b"MZ")
     services = {draft.fields["name"]: draft.fields.get("command") for draft in drafts if draft.kind == "service"}
     logs = {name: log_file(bench.machine.files, command) for name, command in services.items() if command}
     return {name: log for name, log in logs.items() if log}
@@ -95,6 +98,15 @@ def test_every_log_that_nothing_else_rotates_stays_small(bench: Bench, kubernete
         else:
             assert copies == []
     assert machine.tasks.results == {TASK: 0}
+
+
+def test_the_log_of_csi_proxy_stays_small(bench: Bench) -> None:
+    """csi-proxy empties its log itself only after 1800 MB, or never."""
+    assert node(bench, "1.36.2", csi_proxy={}) == {"containerd": CONTAINERD, "kubelet": KUBELET, "csi-proxy": CSI_PROXY}
+    write_on(bench.machine, CSI_PROXY, b"x" * (SIZE + 1))
+    pass_time(bench.machine, EVERY_S)
+    assert bench.machine.files.read(CSI_PROXY) == b""
+    assert len(bench.machine.files.read(f"{CSI_PROXY}.1")) == SIZE + 1
 
 
 @pytest.mark.parametrize(("without", "size"), [((), 0), (("task",), 3 * (SIZE + 1))])

@@ -83,6 +83,10 @@ def archive(name: str, **fields: Any) -> Fields:  # noqa: ANN401 - fields of any
     return {"artifact": name, "into": r"C:\Windows\Temp", "strip": 0, "members": members, **fields}
 
 
+def extract(name: str, **fields: str) -> Fields:
+    return {"path": r"C:\Windows\Temp\a.exe", "sha256": ZEROS, "artifact": name, "member": "a.exe", **fields}
+
+
 def package(name: str) -> Fields:
     return {"artifact": name, "product": "P", "version": "1.0", "arguments": [], "files": [], "services": []}
 
@@ -113,6 +117,17 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     ("archive", archive("tar"), nothing, r"the sha256 of C:\Windows\Temp\a.exe.new is e3b0c442"),
     ("archive", archive("tar", strip=1), nothing, "not as planned after it was set: a.exe is not there"),
     ("archive", archive("tar"), lambda m: m.files.remove(r"C:\Windows\System32\tar.exe"), "cannot find C:\\Windows"),
+    (
+        "extract",
+        extract("tar", path=r"C:\none\a.exe"),
+        nothing,
+        r"there is no folder C:\none for a file of archive tar",
+    ),
+    ("extract", extract("tar", path=r"C:\Users"), nothing, r"C:\Users is a folder"),
+    ("extract", extract("x"), nothing, "unrecognized or damaged archive"),
+    ("extract", extract("tar", member="b/a.exe"), nothing, "tar.exe: b/a.exe: Not found in archive"),
+    ("extract", extract("tar"), nothing, r"the sha256 of C:\Windows\Temp\a.exe.new is e3b0c442"),
+    ("extract", extract("tar"), lambda m: m.files.remove(r"C:\Windows\System32\tar.exe"), "cannot find C:\\Windows"),
     ("package", package("x"), nothing, "msiexec ended with 1620"),
     ("package", {**package("msi"), "version": "2.0"}, nothing, "not as planned after it was set: version is 1.0"),
     ("package", {**package("msi"), "product": "Q"}, nothing, "not as planned after it was set: Q is not installed"),

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import secrets
 from typing import Any
 
 import pytest
 from cryptography import x509
 
 from imagegen.rehearsal.network.messages import Request, parse_target
-from imagegen.rehearsal.node import Cluster, Node
-from imagegen.rehearsal.node.api_server import SIGNER
+from imagegen.rehearsal.node.api_server import SIGNER, Cluster
 from imagegen.rehearsal.node.authority import hash_public_key, make_client_request
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
-from imagegen.rehearsal.node.objects import sign_detached
+from imagegen.rehearsal.node.objects import Node, sign_detached
+from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from tests.node_support import TOKEN
 
 INFO = "/api/v1/namespaces/kube-public/configmaps/cluster-info"
@@ -79,11 +80,17 @@ def test_the_signature_is_the_one_of_a_known_content() -> None:
     assert sign_detached("apiVersion: v1\n", "abcdef.0123456789abcdef") == expected
 
 
+def test_a_token_is_no_number_in_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "token_hex", lambda size: "1" * 2 * size)
+    token = Cluster("1.34.2").token
+    assert read_yaml_map(f"token: {token}".encode(), "join") == {"token": token}
+
+
 def test_an_expired_token_is_worth_nothing() -> None:
     cluster = Cluster("1.34.2")
-    cluster.expire_token()
-    assert list(ask(cluster, "GET", INFO)[1]["data"]) == ["kubeconfig"]
-    assert ask(cluster, "GET", f"{MAPS}/kubeadm-config", token=cluster.token)[0] == 401
+    expired, cluster.token = cluster.token, TOKEN
+    assert list(ask(cluster, "GET", INFO)[1]["data"]) == ["kubeconfig", f"jws-kubeconfig-{TOKEN[:6]}"]
+    assert ask(cluster, "GET", f"{MAPS}/kubeadm-config", token=expired)[0] == 401
 
 
 NODE_A = {"metadata": {"name": "node-a"}}
@@ -123,12 +130,29 @@ def test_each_caller_may_do_what_it_may_do(method: str, target: str, anonymous: 
 
 def test_what_was_asked_in_vain_is_recorded() -> None:
     cluster = Cluster("1.34.2")
-    ask(cluster, "GET", "/api/v1/pods")
     ask(cluster, "GET", f"{MAPS}/kubeadm-config")
     ask(cluster, "GET", "/api/v1/nodes/a", token=TOKEN[::-1])
     ask(cluster, "GET", "/api/v1/nodes/a", token=cluster.token)
-    assert [text.partition(":")[2].split()[0] for text in cluster.refusals] == ["404", "403", "401"]
+    assert [text.partition(":")[2].split()[0] for text in cluster.refusals] == ["403", "401"]
     assert not [text for text in cluster.refusals if TOKEN[::-1] in text]
+    assert cluster.faults == []
+
+
+def test_what_the_cluster_has_no_answer_for_is_a_fault() -> None:
+    cluster = Cluster("1.34.2")
+    asked = [ask(cluster, "GET", "/api/v1/pods?secret=1", token=cluster.token)[0] for _ in range(2)]
+    assert asked == [404, 404]
+    assert cluster.faults == ["the rehearsal does not know GET /api/v1/pods of a cluster's API server"]
+    assert cluster.refusals == []
+
+
+def test_a_defect_of_the_cluster_is_a_fault() -> None:
+    cluster = Cluster("1.34.2")
+    body = b'{"metadata": {}}'
+    headers = {"authorization": f"Bearer {cluster.token}"}
+    answer = cluster.answer(Request("POST", cluster.endpoint, CSR, {}, headers, body, CSR))
+    assert answer.status == 500
+    assert cluster.faults == [f"the stand-in of {cluster.endpoint} failed on POST {CSR}: KeyError('generateName')"]
 
 
 @pytest.mark.parametrize(
@@ -203,5 +227,5 @@ def test_a_node_is_itself_only() -> None:
 
 
 def test_the_token_is_never_shown() -> None:
-    cluster = Cluster("1.34.2", token=TOKEN)
-    assert "0123456789abcdef" not in json.dumps(ask(cluster, "GET", INFO)[1])
+    cluster = Cluster("1.34.2")
+    assert cluster.token.partition(".")[2] not in json.dumps(ask(cluster, "GET", INFO)[1])

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.node import Cluster
+from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.decode import KubeadmError
 from imagegen.rehearsal.node.join_config import CONTAINERD, load_join
-from tests.node_support import HOST, TOKEN, join_config, make_machine
+from tests.node_support import HOST, join_config, make_machine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.node.join_config import JoinConfiguration
 
-CLUSTER = Cluster("1.34.2", token=TOKEN)
+CLUSTER = Cluster("1.34.2")
 
 
 @pytest.fixture

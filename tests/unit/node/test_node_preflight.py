@@ -9,8 +9,10 @@ import pytest
 from imagegen.rehearsal.boot.model import Ended, Process, UnknownCommandError
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
-from imagegen.rehearsal.node import Cluster, make_kubeadm
-from tests.node_support import TOKEN, join_config, make_machine, run_kubeadm, write_program
+from imagegen.rehearsal.node.api_server import Cluster
+from imagegen.rehearsal.node.join_flags import parse_join_flags
+from imagegen.rehearsal.node.kubeadm import make_kubeadm
+from tests.node_support import CONFIG, KUBEADM, join_config, make_machine, run_kubeadm, write_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
 
 # It never listens: whatever asks it ends these tests.
-CLUSTER = Cluster("1.34.2", token=TOKEN)
+CLUSTER = Cluster("1.34.2")
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def run(machine: Machine, *words: str, user: str = "SYSTEM") -> Ended:
-    return make_kubeadm(CLUSTER)(Process(machine, words, user=user))
+    return make_kubeadm(CLUSTER)(Process(machine, (KUBEADM, *words), user=user))
 
 
 def put(path: str) -> Callable[[Machine], None]:
@@ -124,24 +126,34 @@ def test_kubeadm_reads_the_drive_of_its_folder(machine: Machine) -> None:
     ("arguments", "words"),
     [
         (["--confg", "x"], "unknown flag: --confg"),
+        (["--v5"], "unknown flag: --v5"),
+        (["-config", "x"], "unknown shorthand flag: 'c' in -config"),
+        (["---v"], "bad flag syntax: ---v"),
+        (["--=5"], "bad flag syntax: --=5"),
         (["--config"], "flag needs an argument: --config"),
+        (["-v"], "flag needs an argument: 'v' in -v"),
         (["--config", "/run/none.yaml"], 'unable to read config from "/run/none.yaml"'),
         (["--config=/run/none.yaml", "--cri-socket=x"], "can not mix '--config' with arguments [cri-socket]"),
     ],
 )
 def test_a_command_line_is_refused(machine: Machine, arguments: list[str], words: str) -> None:
-    ended = run(machine, "kubeadm", "join", *arguments)
+    ended = run(machine, "join", *arguments)
     assert (ended.exit_code, words in ended.output) == (1, True)
 
 
 @pytest.mark.parametrize(
     "words",
     [
-        ("kubeadm", "reset"),
-        ("kubeadm", "join", "10.0.0.4:6443"),
-        ("kubeadm", "join", "--token", "abcdef.0123456789abcdef"),
-        ("kubeadm", "join", "--v", "5"),
-        ("kubeadm", "version", "-o", "json"),
+        ("reset",),
+        ("join", "10.0.0.4:6443"),
+        ("join", "--token", "abcdef.0123456789abcdef"),
+        ("join", "--v", "5"),
+        ("join", "-v5"),
+        ("join", "--log_dir", "C:\\x"),
+        ("join", "--alsologtostderr"),
+        ("join", "-h"),
+        ("join", "--", "--config"),
+        ("version", "-o", "json"),
     ],
 )
 def test_a_command_without_a_model_is_refused_by_name(machine: Machine, words: tuple[str, ...]) -> None:
@@ -149,17 +161,48 @@ def test_a_command_without_a_model_is_refused_by_name(machine: Machine, words: t
         run(machine, *words)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "flags"),
+    [
+        (["-v5"], {"v": "5"}),
+        (["-v=5"], {"v": "5"}),
+        (["-v", "5"], {"v": "5"}),
+        (["--v=5", "-v6"], {"v": "6"}),
+        (["--node_name", "-a", "--config="], {"node-name": "-a", "config": ""}),
+    ],
+)
+def test_flags_are_read_as_pflag_reads_them(arguments: list[str], flags: dict[str, str]) -> None:
+    assert parse_join_flags(arguments) == flags
+
+
 def test_the_version_is_the_one_of_the_program_on_the_disk(machine: Machine) -> None:
-    assert run(machine, "kubeadm", "version", "-o", "short") == Ended(0, "v1.34.2\n")
+    assert run(machine, "version", "-o", "short") == Ended(0, "v1.34.2\n")
     write_program(machine, "kubeadm", "1.29.1")
-    assert 'GitVersion:"v1.29.1"' in run(machine, r"C:\k\kubeadm.exe", "version").output
+    assert 'GitVersion:"v1.29.1"' in run(machine, "version").output
     machine.files.write(r"C:\k\kubeadm.exe", b"MZ other bytes")
     with pytest.raises(UnknownCommandError, match="is not a stand-in"):
-        run(machine, "kubeadm", "version")
+        run(machine, "version")
 
 
-def test_kubeadm_is_found_on_the_search_path_only(machine: Machine) -> None:
-    machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", r"%SystemRoot%\System32"))
-    assert "is not recognized" in run(machine, "kubeadm", "version").output
-    with_path = Process(machine, ("kubeadm", "version"), environ={"PATH": "C:\\k"})
-    assert make_kubeadm(CLUSTER)(with_path).exit_code == 0
+@pytest.mark.parametrize(
+    ("on_machine", "of_process", "is_found"),
+    [
+        (r"%SystemRoot%\System32", "", False),
+        (r"%SystemRoot%\System32;%ProgramData%\k", "", True),
+        (r"%SystemRoot%\System32", "C:\\k", True),
+        ("C:\\k", r"C:\Windows\System32", False),
+    ],
+)
+def test_kubeadm_finds_kubelet_on_its_search_path(
+    machine: Machine, on_machine: str, of_process: str, is_found: bool
+) -> None:
+    machine.files.make_folder(r"C:\ProgramData\k")
+    machine.files.write(r"C:\ProgramData\k\kubelet.exe", machine.files.read(r"C:\k\kubelet.exe"))
+    machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", on_machine))
+    # Something else ends kubeadm after this check.
+    machine.files.write(r"C:\etc\kubernetes\kubelet.conf", b"x")
+    environ = {"PATH": of_process} if of_process else {}
+    machine.files.write(CONFIG, join_config(CLUSTER).encode())
+    ended = make_kubeadm(CLUSTER)(Process(machine, (KUBEADM, "join", "--config", CONFIG), environ=environ))
+    assert ("[ERROR KubeletVersion]" in ended.output) != is_found
+    assert "[ERROR FileAvailable" in ended.output

@@ -8,8 +8,8 @@ import pytest
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.registry import Value
-from imagegen.rehearsal.node import Cluster, Kubelet
-from imagegen.rehearsal.node.kubelet import PIPE_TIMEOUT
+from imagegen.rehearsal.node.api_server import Cluster
+from imagegen.rehearsal.node.kubelet import PIPE_TIMEOUT, Kubelet
 from tests.node_support import LOG, make_machine
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ def files_of(plan: BuildPlan) -> Iterator[str]:
     for phase in plan.image.phases:
         for resource in (resource for step in phase.steps for resource in step.resources):
             fields: dict[str, Any] = resource.fields
-            if resource.kind == "file":
+            if resource.kind in ("file", "extract"):
                 yield fields["path"]
             elif resource.kind == "archive":
                 yield from (f"{fields['into']}\\{member['path']}" for member in fields["members"])
@@ -33,10 +33,20 @@ def files_of(plan: BuildPlan) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("target", ["aws", "azure"])
-def test_every_program_of_a_plan_is_kept_from_others(decide: Callable[[Path, str], Decided], target: str) -> None:
+def test_every_program_of_a_plan_is_kept_from_others(
+    decide: Callable[[Path, str], Decided], target: str, tmp_path: Path
+) -> None:
     layout = table("layout")
-    kept = {f"{paths()[name]}\\{file}" for name, files in layout["own_files"].items() for file in files}
-    plan = decide(REPOSITORY / "configs" / "windows-2022-containerd.yaml", target).decision.plan
+    kept = {
+        f"{paths()[name]}\\{file}"
+        for name, files in layout["own_files"].items()
+        for file in files
+        if file.endswith(PROGRAMS)
+    }
+    shipped = (REPOSITORY / "configs" / "windows-2022-containerd.yaml").read_text()
+    config = tmp_path / "config.yaml"
+    config.write_text(f"{shipped}\ncsi_proxy: {{}}\n")
+    plan = decide(config, target).decision.plan
     made = {
         file
         for file in files_of(plan)

@@ -23,13 +23,17 @@ _TOKEN_HEADER = "x-aws-ec2-metadata-token"  # noqa: S105 - the name of a header
 _KINDS = {200: "text/plain", 400: "text/html", 401: "text/html", 403: "text/html", 404: "text/html", 405: "text/html"}
 
 
+def _at_once() -> float:
+    return 0.0
+
+
 def _ask(metadata: InstanceMetadata, path: str, method: str = "GET", **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return metadata(Request(method, _ADDRESS, path, headers=named))
 
 
 def _get(path: str, instance: Instance = _INSTANCE) -> tuple[int, str]:
-    answer = _ask(InstanceMetadata(instance), path)
+    answer = _ask(InstanceMetadata(instance, _at_once), path)
     return answer.status, answer.body.decode("latin-1")
 
 
@@ -122,7 +126,7 @@ def test_the_identity_document_is_that_of_the_instance() -> None:
 
 @pytest.mark.parametrize("name", ["pkcs7", "rsa2048", "signature"])
 def test_a_signature_of_aws_is_refused_by_name(name: str) -> None:
-    answer = _ask(InstanceMetadata(_INSTANCE), f"/latest/dynamic/instance-identity/{name}")
+    answer = _ask(InstanceMetadata(_INSTANCE, _at_once), f"/latest/dynamic/instance-identity/{name}")
     assert answer.fault.endswith(f"sign the identity of an instance: dynamic/instance-identity/{name}")
 
 
@@ -147,14 +151,17 @@ def test_a_signature_of_aws_is_refused_by_name(name: str) -> None:
 def test_an_instance_that_requires_tokens_answers_nothing_without_one(
     method: str, path: str, headers: dict[str, str], status: int
 ) -> None:
-    answer = _ask(InstanceMetadata(dataclasses.replace(_INSTANCE, requires_tokens=True)), path, method, **headers)
+    answer = _ask(
+        InstanceMetadata(dataclasses.replace(_INSTANCE, requires_tokens=True), _at_once), path, method, **headers
+    )
     assert (answer.status, answer.header("Content-Type")) == (status, _KINDS[status])
 
 
 @pytest.mark.parametrize("required", [False, True])
 def test_a_token_counts_until_it_expires(*, required: bool) -> None:
     now = [1000.0]
-    metadata = InstanceMetadata(dataclasses.replace(_INSTANCE, requires_tokens=required), lambda: now[0])
+    instance = dataclasses.replace(_INSTANCE, requires_tokens=required)
+    metadata = stand_in("aws").make_platform(instance, lambda: now[0]).hosts[_ADDRESS]
     given = metadata(Request("PUT", _ADDRESS, _TOKEN, headers={_LIFETIME: "60"}))
     token = {_TOKEN_HEADER: given.body.decode()}
     assert given.header(_LIFETIME) == "60"
@@ -167,12 +174,12 @@ def test_a_token_counts_until_it_expires(*, required: bool) -> None:
 
 
 def test_user_data_is_bytes() -> None:
-    answer = _ask(InstanceMetadata(_INSTANCE), "/latest/user-data")
+    answer = _ask(InstanceMetadata(_INSTANCE, _at_once), "/latest/user-data")
     assert (answer.body, answer.header("content-type")) == (b"\x1f\x8bdata", "application/octet-stream")
 
 
 def test_ec2_asks_for_no_report() -> None:
-    platform = stand_in("aws").make_platform(_INSTANCE)
+    platform = stand_in("aws").make_platform(_INSTANCE, _at_once)
     assert isinstance(platform, Ec2Platform)
-    assert (list(platform.hosts), list(platform.reports), platform.refusal()) == ([_ADDRESS], [], None)
+    assert (list(platform.hosts), platform.refusal()) == ([_ADDRESS], None)
     assert (dict(platform.drives), dict(platform.dhcp_options)) == ({}, {26: (9001).to_bytes(2, "big")})

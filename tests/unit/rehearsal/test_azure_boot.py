@@ -13,10 +13,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from imagegen.rehearsal.boot.model import Instance, Report
+from imagegen.rehearsal.boot.model import Instance
 from imagegen.rehearsal.clouds import stand_in
 from imagegen.rehearsal.clouds.azure.boot import AzurePlatform, make_instance
 from imagegen.rehearsal.clouds.azure.provisioning_dvd import make_dvd, make_environment
+from imagegen.rehearsal.clouds.azure.wireserver import Report
 from imagegen.rehearsal.network.messages import Request, Response, parse_target
 
 _WIRESERVER = "168.63.129.16"
@@ -28,6 +29,11 @@ _VERSION = {"x-ms-version": "2015-04-05"}
 _NS = {"ovf": "http://schemas.dmtf.org/ovf/environment/1", "wa": "http://schemas.microsoft.com/windowsazure"}
 _TIMED_OUT = "OSProvisioningTimedOut: OS Provisioning for VM 'node-1' did not finish in the allotted time."
 _FAILED = "OSProvisioningClientError: OS provisioning for VM 'node-1' failed. Error details: "
+
+
+def _make(instance: Instance = _INSTANCE) -> AzurePlatform:
+    """What a machine finds that takes no time."""
+    return AzurePlatform(instance, lambda: 0.0)
 
 
 def _send(platform: AzurePlatform, method: str, target: str, body: bytes = b"", **headers: str) -> Response:
@@ -89,7 +95,7 @@ _BROKEN = ("NotReady", _details("ProvisioningFailed", "no disk"))
     ],
 )
 def test_the_first_report_that_ends_provisioning_counts(reports: list[tuple[str, str]], refusal: str | None) -> None:
-    platform = AzurePlatform(_INSTANCE)
+    platform = _make()
     assert [_report(platform, *each) for each in reports] == [200 for _ in reports]
     assert [report.state for report in platform.reports] == [state for state, _ in reports]
     said = platform.refusal()
@@ -97,11 +103,30 @@ def test_the_first_report_that_ends_provisioning_counts(reports: list[tuple[str,
 
 
 @pytest.mark.parametrize(
+    ("reports", "refusal"),
+    [
+        ([(2400.0, _READY)], ""),
+        ([(2401.0, _READY)], "Ready came 2401 seconds after the machine's creation, and Azure waits 2400 seconds."),
+        ([(10.0, _READY), (9000.0, _BROKEN)], ""),
+        ([(10.0, _STARTED), (9000.0, _BROKEN)], "NotReady came 9000 seconds after"),
+    ],
+)
+def test_azure_gives_up_after_its_time(reports: list[tuple[float, tuple[str, str]]], refusal: str) -> None:
+    now = [0.0]
+    platform = AzurePlatform(_INSTANCE, lambda: now[0])
+    for now[0], report in reports:
+        assert _report(platform, *report) == 200
+    assert [report.at_s for report in platform.reports] == [at_s for at_s, _ in reports]
+    said = platform.refusal() or ""
+    assert (said.startswith(_TIMED_OUT), refusal in said) == (bool(refusal), True)
+
+
+@pytest.mark.parametrize(
     ("changes", "status"),
     [({"incarnation": "2"}, 410), ({"container": "another"}, 400), ({"instance": "_node-2"}, 400)],
 )
 def test_a_report_of_another_machine_or_goal_state_does_not_count(changes: dict[str, str], status: int) -> None:
-    platform = AzurePlatform(_INSTANCE)
+    platform = _make()
     assert _report(platform, "Ready", **changes) == status
     assert (list(platform.reports), (platform.refusal() or "")[:22]) == ([], "OSProvisioningTimedOut")
 
@@ -134,22 +159,22 @@ def test_a_report_of_another_machine_or_goal_state_does_not_count(changes: dict[
 def test_the_wireserver_answers_what_it_knows(
     method: str, target: str, body: bytes, headers: dict[str, str], status: int
 ) -> None:
-    answer = _send(AzurePlatform(_INSTANCE), method, target, body, **headers)
+    answer = _send(_make(), method, target, body, **headers)
     assert (answer.status, answer.note.startswith("refused: ")) == (status, status >= 400)
     if status >= 400:
         assert _parse(answer.body).findtext("Message")
 
 
 def test_a_report_in_json_needs_no_goal_state() -> None:
-    platform = AzurePlatform(_INSTANCE)
+    platform = _make()
     details = {"subStatus": "ProvisioningFailed", "description": "no disk"}
     body = json.dumps({"state": "NotReady", "details": details}).encode()
     assert _send(platform, "POST", "/provisioning/health", body).status == 201
-    assert list(platform.reports) == [Report("NotReady", "ProvisioningFailed: no disk")]
+    assert list(platform.reports) == [Report("NotReady", "ProvisioningFailed: no disk", 0.0)]
 
 
 def test_every_address_of_the_goal_state_answers() -> None:
-    platform = AzurePlatform(_INSTANCE)
+    platform = _make()
     configuration = _goal_state(platform).find("Container/RoleInstanceList/RoleInstance/Configuration")
     assert configuration is not None
     urls = {item.tag: urllib.parse.urlsplit(item.text or "") for item in configuration if item.tag != "ConfigName"}
@@ -162,23 +187,23 @@ def test_every_address_of_the_goal_state_answers() -> None:
     assert roots == ["HostingEnvironmentConfig", "SharedConfig", "Extensions", "RoleConfig"]
 
 
-def test_the_thumbprint_of_remote_desktop_is_taken() -> None:
-    platform = AzurePlatform(_INSTANCE)
-    known = _identity(platform)
+@pytest.mark.parametrize(("changes", "status"), [({}, 202), ({"instance": "_node-2"}, 400)])
+def test_the_thumbprint_of_remote_desktop_is_taken(changes: dict[str, str], status: int) -> None:
+    platform = _make()
+    known = _identity(platform) | changes
     body = (
         f"<RoleProperties><Container><ContainerId>{known['container']}</ContainerId><RoleInstances><RoleInstance>"
         f"<Id>{known['instance']}</Id><Properties><Property name='CertificateThumbprint' value='AB12'/>"
-        "<Property name='Other' value='x'/></Properties></RoleInstance></RoleInstances></Container></RoleProperties>"
+        "</Properties></RoleInstance></RoleInstances></Container></RoleProperties>"
     ).encode()
-    assert _send(platform, "POST", "/machine?comp=roleProperties", body, x_ms_version="2015-04-05").status == 202
-    assert list(platform.thumbprints) == ["AB12"]
+    assert _send(platform, "POST", "/machine?comp=roleProperties", body, x_ms_version="2015-04-05").status == status
 
 
 def test_a_machine_keeps_its_identity_when_it_boots_again() -> None:
-    assert _identity(AzurePlatform(_INSTANCE)) == _identity(AzurePlatform(_INSTANCE))
-    assert _identity(AzurePlatform(_INSTANCE))["instance"] == _INSTANCE.instance_id
+    assert _identity(_make()) == _identity(_make())
+    assert _identity(_make())["instance"] == _INSTANCE.instance_id
     another = dataclasses.replace(_INSTANCE, instance_id="x._node-2")
-    assert _identity(AzurePlatform(another))["container"] != _identity(AzurePlatform(_INSTANCE))["container"]
+    assert _identity(_make(another))["container"] != _identity(_make())["container"]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +257,7 @@ _API = "api-version=2021-02-01"
 def _metadata(target: str, method: str = "GET", **headers: str) -> Response:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     path, query = parse_target(target)
-    return AzurePlatform(_INSTANCE).hosts[_METADATA](Request(method, _METADATA, path, query, named, b"", target))
+    return _make().hosts[_METADATA](Request(method, _METADATA, path, query, named, b"", target))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +312,7 @@ def test_the_metadata_do_not_hold_what_the_creator_kept_secret() -> None:
 
 
 def test_a_machine_finds_the_wireserver_by_dhcp() -> None:
-    platform = stand_in("azure").make_platform(_INSTANCE)
+    platform = stand_in("azure").make_platform(_INSTANCE, lambda: 0.0)
     assert sorted(platform.hosts) == [_WIRESERVER, _METADATA]
     assert dict(platform.dhcp_options) == {245: bytes((168, 63, 129, 16))}
     assert list(platform.drives) == ["E:"]

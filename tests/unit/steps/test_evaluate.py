@@ -245,11 +245,13 @@ def test_addresses(
         "https://example.com/v1.36.2/two.exe",
         "https://example.com/v1.36.2/three.tar.gz",
     ]
-    assert {name: item.override for name, item in requests.items()} == {
-        "one": "one_url",
-        "two": "base_url",
-        "three": "base_url",
+    assert {name: item.key for name, item in requests.items()} == {
+        "one": "overrides.one_url",
+        "two": "overrides.base_url",
+        "three": "overrides.base_url",
     }
+    overridden = {item.key for item in requests.values() if item.own}
+    assert overridden == {f"overrides.{name}" for name in overrides}
 
 
 def test_the_kind_of_resource_says_what_an_artifact_is(step: Callable[..., Step]) -> None:
@@ -305,6 +307,65 @@ def test_an_address_has_one_form(step: Callable[..., Step], artifacts: str) -> N
     with pytest.raises(ConfigError) as caught:
         step("- directory: {path: C:\\x}\n", artifacts=f"\n  one: {artifacts}")
     assert [problem.message for problem in caught.value.problems] == ["must have either url, or base and path"]
+
+
+PROGRAMS = """
+  program:
+    each: facts.programs
+    url: "{{ item.url }}"
+    sha256: item.sha256
+    key: programs[{{ number - 1 }}].url
+    component: program
+    version: "{{ item.version }}\""""
+TWO = [
+    {"url": "https://example.com/a.exe", "sha256": None, "version": "1", "path": "C:\\x\\a.exe"},
+    {"url": "https://example.com/b.exe", "sha256": "b" * 64, "version": "1", "path": "C:\\X\\b.exe"},
+]
+WITH_TWO = CONTEXT | {"facts": {"programs": TWO}}
+
+
+def test_each_item_of_a_list_is_an_artifact(step: Callable[..., Step]) -> None:
+    resources = '- file: {path: "{{ item.path }}", artifact: "program-{{ number }}"}\n  each: facts.programs\n'
+    found = evaluate_step(step(resources, reads="[facts]", artifacts=PROGRAMS), WITH_TWO, {})
+    assert [(item.name, item.url, item.sha256, item.key, item.own) for item in found.requests.values()] == [
+        ("program-1", "https://example.com/a.exe", None, "programs[0].url", True),
+        ("program-2", "https://example.com/b.exe", "b" * 64, "programs[1].url", True),
+    ]
+    assert [fields["artifact"] for fields in _fields(found)] == ["program-1", "program-2"]
+    assert found.components == (("program", "1"), ("program", "1"))
+
+
+def test_an_item_that_the_list_does_not_have_is_no_artifact(step: Callable[..., Step]) -> None:
+    made = step("- file: {path: C:\\x, artifact: program-3}\n", reads="[facts]", artifacts=PROGRAMS)
+    with pytest.raises(ConfigError) as caught:
+        evaluate_step(made, WITH_TWO, {})
+    assert [problem.message for problem in caught.value.problems] == ['unknown artifact "program-3"']
+
+
+def test_folders_of_paths_are_named_once(step: Callable[..., Step]) -> None:
+    resources = "- directory: {path: \"{{ item }}\"}\n  each: facts.programs | map(attribute='path') | folders\n"
+    context = CONTEXT | {"facts": {"programs": [*TWO, {"path": "C:\\a.exe"}, {"path": "C:\\y\\z\\c.exe"}]}}
+    found = evaluate_step(step(resources, reads="[facts]"), context, {})
+    assert _fields(found) == [{"path": "C:\\x"}, {"path": "C:\\y\\z"}]
+
+
+@pytest.mark.parametrize(
+    ("artifact", "message"),
+    [
+        ("{url: 'https://x/y'}", "must have either override or each"),
+        ("{url: 'https://x/y', override: x_url, each: facts, key: x}", "must have either override or each"),
+        ("{url: 'https://x/y', each: facts}", "must have each, key and url together"),
+        ("{url: 'https://x/y', override: x_url, key: x}", "must have each, key and url together"),
+        ("{base: 'https://x', path: y, each: facts, key: x}", "must have each, key and url together"),
+        ("{url: 'https://x/y', override: x_url, sha256: x}", "must have each with sha256"),
+    ],
+)
+def test_a_list_of_artifacts_says_where_its_urls_come_from(
+    step: Callable[..., Step], artifact: str, message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        step("- directory: {path: C:\\x}\n", artifacts=f"\n  one: {artifact}")
+    assert [message in problem.message for problem in caught.value.problems] == [True]
 
 
 def test_a_step_cannot_be_changed(step: Callable[..., Step]) -> None:

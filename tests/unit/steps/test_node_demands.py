@@ -24,13 +24,19 @@ ONLY_SYSTEM_AND_ADMINISTRATORS = [
 ]
 
 
-def evaluated(kubernetes: str, containerd: str, **asked: Any) -> tuple[EvaluatedStep, ...]:  # noqa: ANN401 - any section
+def evaluated(
+    kubernetes: str,
+    containerd: str,
+    *,
+    source: str = "binaries",
+    **asked: Any,  # noqa: ANN401 - any section
+) -> tuple[EvaluatedStep, ...]:
     """The steps of a node with these versions."""
     config = ImageConfig.model_validate(
         {
             "name": "node",
             "windows": {"release": "2022"},
-            "kubernetes": {"version": kubernetes},
+            "kubernetes": {"version": kubernetes, "source": source},
             "runtime": {"containerd": {"version": containerd}},
             "targets": {"aws": {"region": "us-east-1"}},
             **asked,
@@ -93,6 +99,74 @@ def test_kubelets_log_runner_comes_from_a_release_that_has_it(kubernetes: str, r
         assert catalogued_releases().find(requests["kube-log-runner"].published) is not None
 
 
+PROGRAMS = ("kubeadm", "kubectl", "kubelet", "kube-log-runner")
+
+
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+def test_the_tarball_gives_the_same_programs_at_the_same_paths(kubernetes: str) -> None:
+    """Up to 1.22 it has no kube-log-runner, which then comes from a later release."""
+    runner = "file" if kubernetes.startswith(("1.1", "1.20", "1.22")) else "extract"
+    for source, kinds in (
+        ("binaries", dict.fromkeys(PROGRAMS, "file")),
+        ("node-tarball", {**dict.fromkeys(PROGRAMS, "extract"), "kube-log-runner": runner}),
+    ):
+        drafts = [draft for step in evaluated(kubernetes, "1.6.36", source=source) for draft in step.drafts]
+        found = {draft.fields["path"]: draft for draft in drafts if draft.kind in ("file", "extract")}
+        assert {name: found[rf"C:\k\{name}.exe"].kind for name in PROGRAMS} == kinds
+
+
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.18.20", "1.20.15", "1.22.17", "1.23.0", "1.30.14", "1.36.2"])
+def test_the_tarball_has_the_programs_that_are_taken_from_it(kubernetes: str) -> None:
+    own = "https://artifacts.example.com/kubernetes"
+    for overrides, folder in (({}, f"https://dl.k8s.io/v{kubernetes}"), ({"kubernetes_base_url": own}, own)):
+        steps = evaluated(kubernetes, "1.6.36", overrides=overrides, source="node-tarball")
+        (step,) = [step for step in steps if step.step.name == "kubernetes"]
+        request = step.requests["kubernetes-node"]
+        assert request.url == f"{folder}/kubernetes-node-windows-amd64.tar.gz"
+        assert request.form == "archive"
+        assert step.components == (("kubernetes", kubernetes),)
+        published = catalogued_releases().find(request.published)
+        assert published is not None
+        taken = {draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
+        assert taken <= set(published.release.members)
+        assert not {"kubelet", "kubeadm", "kubectl"} & set(step.requests)
+
+
+def test_csi_proxy_is_a_service_with_a_closed_log() -> None:
+    """Its log grows for ever, and the task that rotates it needs a program that appends."""
+    steps = evaluated("1.36.2", "2.3.4", csi_proxy={})
+    (step,) = [step for step in steps if step.step.name == "csi-proxy"]
+    fields = [(draft.kind, draft.fields) for draft in step.drafts]
+    folder, program = r"C:\var\log\csi-proxy", r"C:\k\csi-proxy.exe"
+    assert fields[:2] == [
+        ("directory", {"path": folder}),
+        ("acl", {"path": folder, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}),
+    ]
+    assert ("extract", {"path": program, "artifact": "csi-proxy", "member": "bin/csi-proxy.exe"}) in fields
+    ((_, service),) = [item for item in fields if item[0] == "service"]
+    assert service["command"] == (
+        rf"{program} -windows-service -log_file={folder}\csi-proxy.log -logtostderr=false -log_file_max_size=0"
+    )
+    assert (service["start"], service["state"], service["recovery"]["restart_after_s"]) == ("automatic", "running", 10)
+    (kubernetes,) = [step for step in steps if step.step.name == "kubernetes"]
+    assert rf"104857600 5 {folder}\csi-proxy.log".encode() in kubernetes.texts["files/kubernetes/rotated-logs.txt"]
+
+
+@pytest.mark.parametrize("version", ["1.1.2-hotfix.20230807", "1.3.0"])
+def test_csi_proxy_comes_from_its_archive(version: str) -> None:
+    own = "https://artifacts.example.com/csi-proxy.tgz"
+    public = f"https://packages.aks.azure.com/csi-proxy/v{version}/binaries/csi-proxy-v{version}.tar.gz"
+    for overrides, url in (({}, public), ({"csi_proxy_url": own}, own)):
+        steps = evaluated("1.36.2", "2.3.4", csi_proxy={"version": version}, overrides=overrides)
+        (step,) = [step for step in steps if step.step.name == "csi-proxy"]
+        request = step.requests["csi-proxy"]
+        assert (request.url, request.form) == (url, "archive")
+        assert step.components == (("csi_proxy", version),)
+        published = catalogued_releases().find(request.published)
+        assert published is not None
+        assert "bin/csi-proxy.exe" in published.release.members
+
+
 def test_the_service_manager_is_patient_at_first_boot() -> None:
     key = r"HKLM:\SYSTEM\CurrentControlSet\Control"
     assert ("registry", {"key": key, "name": "ServicesPipeTimeout", "type": "DWord", "data": 120000}) in resources()
@@ -110,3 +184,26 @@ def test_cloudbase_inits_settings_and_logs_are_closed(name: str) -> None:
     """With debug on, its log holds the bootstrap token, and below Program Files every user may read."""
     path = rf"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\{name}"
     assert ("acl", {"path": path, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}) in resources()
+
+
+EXECUTABLES: dict[str, Any] = {"executables": [{"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"}]}
+
+
+@pytest.mark.parametrize(("path", "is_open"), [("C:\\tools\\a.exe", True), ("C:\\K\\a.exe", False)])
+def test_a_program_of_the_operator_is_changed_by_administrators_only(path: str, is_open: bool) -> None:
+    """Users may run it, but not where the folder is closed to them."""
+    steps = evaluated("1.36.2", "2.3.4", executables=[EXECUTABLES["executables"][0] | {"path": path}])
+    found = [(draft.kind, draft.fields) for draft in steps[-1].drafts]
+    closed = [*ONLY_SYSTEM_AND_ADMINISTRATORS, {"sid": "S-1-5-32-545", "rights": "read"}]
+    assert found == [
+        ("directory", {"path": path.rpartition("\\")[0]}),
+        ("file", {"path": path, "artifact": "executable-1"}),
+        *([("acl", {"path": path, "entries": closed})] if is_open else []),
+    ]
+
+
+def test_no_mirror_replaces_the_url_of_a_program_of_the_operator() -> None:
+    mirror: dict[str, Any] = {"artifacts": {"mirror": "https://mirror.example.com"}}
+    steps = evaluated("1.36.2", "2.3.4", **(EXECUTABLES | mirror))
+    assert steps[-1].requests["executable-1"].url == "https://one.example.com/a"
+    assert steps[-2].requests["cloudbase-init"].url.startswith("https://mirror.example.com/github.com/")

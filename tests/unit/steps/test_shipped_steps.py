@@ -38,11 +38,12 @@ PLAIN: dict[str, Any] = {
     "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": GALLERY}},
 }
 # Everything that the steps make of a config beyond what they always make.
-ASKED: dict[str, dict[str, Any]] = {
+ASKED: dict[str, Any] = {
     "windows": {"time_zone": "W. Europe Standard Time_dstoff"},
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
+        "source": "node-tarball",
         "feature_gates": {"WindowsHostNetwork": True, "GracefulNodeShutdown": False},
         "kubelet_flags": {"node-labels": 'a=b,c="d e"', "max-pods": "60"},
         "pause_image": "registry.example.com/pause:3.10.2",
@@ -64,20 +65,29 @@ ASKED: dict[str, dict[str, Any]] = {
         "logging": {"serial_port": "COM1,115200,N,8"},
         "real_time_clock_utc": True,
     },
+    "csi_proxy": {},
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
+    "executables": [
+        {"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"},
+        {"url": "https://one.example.com/b", "path": "C:\\Tools\\b.exe", "sha256": "b" * 64},
+        {"url": "https://one.example.com/c", "path": "C:\\opt\\Kube\\c.exe"},
+    ],
 }
 
 
-def _config(asked: Mapping[str, Mapping[str, Any]]) -> ImageConfig:
-    sections = {name: {**PLAIN.get(name, {}), **section} for name, section in asked.items()}
+def _config(asked: Mapping[str, Any]) -> ImageConfig:
+    sections = {
+        name: {**PLAIN.get(name, {}), **section} if isinstance(section, dict) else section
+        for name, section in asked.items()
+    }
     return ImageConfig.model_validate({**PLAIN, **sections})
 
 
-def _evaluated(asked: Mapping[str, Mapping[str, Any]], target: str) -> tuple[EvaluatedStep, ...]:
+def _evaluated(asked: Mapping[str, Any], target: str) -> tuple[EvaluatedStep, ...]:
     return evaluate_steps(_spec(asked, target), STEPS)
 
 
-def _spec(asked: Mapping[str, Mapping[str, Any]], target: str) -> Spec:
+def _spec(asked: Mapping[str, Any], target: str) -> Spec:
     return settle(_config(asked), Document("config.yaml", {}, {}), target)
 
 
@@ -119,12 +129,14 @@ def test_overrides_are_the_names_that_operators_know() -> None:
     names: dict[str, list[str]] = {}
     for step in STEPS.values():
         for artifact, meta in step.meta.artifacts.items():
-            names.setdefault(meta.override, []).append(artifact)
+            if meta.override:
+                names.setdefault(meta.override, []).append(artifact)
     assert names == {
         "cloudbase_init_url": ["cloudbase-init"],
         "containerd_url": ["containerd"],
-        "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner"],
+        "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner", "kubernetes-node"],
         "crictl_url": ["crictl"],
+        "csi_proxy_url": ["csi-proxy"],
     }
 
 
@@ -172,13 +184,12 @@ def test_everything_in_a_steps_folder_is_used(name: str) -> None:
     sources = {draft.fields["source"] for draft in drafts if draft.fields.get("source")}
     bundled = {f"files/{name}/{path.removesuffix('.j2')}" for path in (*STEPS[name].templates, *STEPS[name].files)}
     assert {re.sub(r"-[0-9a-f]{16}(\.[a-z]+)$", r"\1", source) for source in sources} == bundled
-    assert {draft.fields["artifact"] for draft in drafts if draft.fields.get("artifact")} == set(
-        STEPS[name].meta.artifacts
-    )
+    used = {draft.fields["artifact"] for draft in drafts if draft.fields.get("artifact")}
+    assert {re.sub(r"-[0-9]+$", "", artifact) for artifact in used} == set(STEPS[name].meta.artifacts)
 
 
 def test_every_kind_of_resource_is_used() -> None:
-    assert {draft.kind for evaluated in EVALUATED.values() for item in evaluated for draft in item.drafts} == set(KINDS)
+    assert {draft.kind for item in _everything() for draft in item.drafts} == set(KINDS)
 
 
 @pytest.mark.parametrize("name", STEPS)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from imagegen.rehearsal.boot.model import Instance, Report
+from imagegen.rehearsal.boot.model import Instance
 from imagegen.rehearsal.clouds.aws.metadata import ADDRESS, PRIVATE_ADDRESS, InstanceMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.rehearsal.boot.model import Clock
     from imagegen.rehearsal.network.messages import Host
 
 _INTERFACE_MTU = 26
@@ -40,12 +41,11 @@ class Ec2Platform:
     EC2 asks for no report. It takes an instance for a good one as soon as its network answers.
     """
 
-    def __init__(self, instance: Instance) -> None:
-        self.hosts: Mapping[str, Host] = {ADDRESS: InstanceMetadata(instance)}
+    def __init__(self, instance: Instance, clock: Clock) -> None:
+        self.hosts: Mapping[str, Host] = {ADDRESS: InstanceMetadata(instance, clock)}
         self.dhcp_options: Mapping[int, bytes] = {_INTERFACE_MTU: struct.pack("!H", 9001)}
         self.drives: Mapping[str, Mapping[str, bytes]] = {}
         self.restricted: Mapping[str, Sequence[int]] = {}
-        self.reports: Sequence[Report] = ()
 
     def refusal(self) -> str | None:
         return None

@@ -9,15 +9,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import secrets
-import time
 from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.network.messages import Request, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from imagegen.rehearsal.boot.model import Instance
+    from imagegen.rehearsal.boot.model import Clock, Instance
 
 ADDRESS: Final = "169.254.169.254"
 PRIVATE_ADDRESS: Final = "10.0.0.7"
@@ -67,7 +66,7 @@ _Value = tuple[str, str, str | None]
 class InstanceMetadata:
     """The metadata of one instance. Its tokens are valid until they expire or the instance is gone."""
 
-    def __init__(self, instance: Instance, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, instance: Instance, clock: Clock) -> None:
         self._instance = instance
         self._clock = clock
         self._tokens: dict[str, float] = {}

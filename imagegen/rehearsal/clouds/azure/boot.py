@@ -8,6 +8,7 @@ import string
 import uuid
 from typing import TYPE_CHECKING
 
+from imagegen.catalog.facts import table
 from imagegen.rehearsal.boot.model import Instance
 from imagegen.rehearsal.clouds.azure import metadata, wireserver
 from imagegen.rehearsal.clouds.azure.provisioning_dvd import DRIVE, make_dvd
@@ -15,7 +16,7 @@ from imagegen.rehearsal.clouds.azure.provisioning_dvd import DRIVE, make_dvd
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imagegen.rehearsal.boot.model import Report
+    from imagegen.rehearsal.boot.model import Clock
     from imagegen.rehearsal.network.messages import Host
 
 _WIRESERVER_OPTION = 245
@@ -47,9 +48,9 @@ def make_instance(user_data: bytes) -> Instance:
 class AzurePlatform:
     """The wireserver with the DHCP option that names it, the provisioning DVD, and the metadata."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, clock: Clock) -> None:
         self._name = instance.host_name
-        self._wireserver = wireserver.WireServer(instance)
+        self._wireserver = wireserver.WireServer(instance, clock)
         self.hosts: Mapping[str, Host] = {
             wireserver.ADDRESS: self._wireserver,
             metadata.ADDRESS: metadata.InstanceMetadata(instance),
@@ -61,17 +62,17 @@ class AzurePlatform:
         self.restricted: Mapping[str, Sequence[int]] = {wireserver.ADDRESS: wireserver.SECRET_PORTS}
 
     @property
-    def reports(self) -> Sequence[Report]:
+    def reports(self) -> Sequence[wireserver.Report]:
+        """What the machine has reported so far, in order."""
         return tuple(self._wireserver.reports)
 
-    @property
-    def thumbprints(self) -> Sequence[str]:
-        """The thumbprints of the certificates that the machine reported for Remote Desktop."""
-        return tuple(self._wireserver.thumbprints)
-
     def refusal(self) -> str | None:
-        """The first report that ends provisioning counts. Without one, Azure gives up after its time."""
+        """The first report that ends provisioning counts. Without one in its time, Azure gives up."""
+        limit_s = table("machines")["provisioning"]["azure"]["limit_s"]
         for report in self.reports:
+            if report.at_s > limit_s:
+                late = f"{report.state} came {report.at_s:.0f} seconds after the machine's creation"
+                return f"{_TIMED_OUT.format(self._name)} {late}, and Azure waits {limit_s} seconds."
             if report.state == wireserver.READY:
                 return None
             if report.detail.startswith(wireserver.FAILED):

@@ -8,17 +8,17 @@ in the bodies of errors, other than that of status 410, are the stand-in's own.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import uuid
 from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape, quoteattr
 
-from imagegen.rehearsal.boot.model import Report
 from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
-    from imagegen.rehearsal.boot.model import Instance
+    from imagegen.rehearsal.boot.model import Clock, Instance
     from imagegen.rehearsal.network.messages import Request
 
 ADDRESS: Final = "168.63.129.16"
@@ -38,6 +38,15 @@ _NAMESPACES = 'xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xmlns:xsd="
 _HEALTH_PATH = "Container/RoleInstanceList/Role"
 
 
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the machine told Azure about its provisioning, and how many seconds after it was created."""
+
+    state: str
+    detail: str
+    at_s: float
+
+
 class _InvalidRequest(Exception):
     """A request that the wireserver refuses with a status, a code and a message."""
 
@@ -50,13 +59,13 @@ class _InvalidRequest(Exception):
 class WireServer:
     """The wireserver as one machine sees it."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, clock: Clock) -> None:
+        self._clock = clock
         self._instance_id = instance.instance_id
         self._configs = _configs(instance.instance_id)
         # A machine keeps its container when it restarts.
         self.container_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{instance.instance_id}/container"))
         self.reports: list[Report] = []
-        self.thumbprints: list[str] = []
 
     def __call__(self, request: Request) -> Response:
         query = {name.lower(): value for name, value in request.query.items()}
@@ -73,7 +82,7 @@ class WireServer:
             case "GET", "", "versions":
                 return _xml(_versions())
             case "POST", "provisioning/health", "":
-                self.reports.append(_read_json_report(request.body))
+                self._add_report(*_read_json_report(request.body))
                 return Response(201)
             case _:
                 _check_version(request)
@@ -84,10 +93,10 @@ class WireServer:
             case "GET", "machine", "goalstate":
                 return _xml(self._goal_state())
             case "POST", "machine", "health":
-                self.reports.append(self._read_report(request.body))
+                self._add_report(*self._read_report(request.body))
                 return Response(200)
             case "POST", "machine", "roleproperties":
-                self.thumbprints += self._read_thumbprints(request.body)
+                self._check_identity(_parse(request.body, "RoleProperties"), "Container/RoleInstances/RoleInstance/Id")
                 return Response(202)
             case "POST", "machine", "telemetrydata":
                 return Response(200)
@@ -116,7 +125,13 @@ class WireServer:
             "</Configuration></RoleInstance></RoleInstanceList></Container></GoalState>"
         )
 
-    def _read_report(self, body: bytes) -> Report:
+    def _add_report(self, state: str, sub_status: str, description: str) -> None:
+        if state not in (READY, NOT_READY):
+            raise _InvalidRequest(f"{state!r} is not a state of health")
+        detail = ": ".join(part for part in (sub_status, description) if part)
+        self.reports.append(Report(state, detail, self._clock()))
+
+    def _read_report(self, body: bytes) -> tuple[str, str, str]:
         root = _parse(body, "Health")
         incarnation = _text(root, "GoalStateIncarnation")
         if incarnation != INCARNATION:
@@ -124,13 +139,7 @@ class WireServer:
         self._check_identity(root, f"{_HEALTH_PATH}/InstanceId")
         state = _text(root, f"{_HEALTH_PATH}/Health/State")
         details = {name: _text(root, f"{_HEALTH_PATH}/Health/Details/{name}") for name in ("SubStatus", "Description")}
-        return _make_report(state, details["SubStatus"], details["Description"])
-
-    def _read_thumbprints(self, body: bytes) -> list[str]:
-        root = _parse(body, "RoleProperties")
-        self._check_identity(root, "Container/RoleInstances/RoleInstance/Id")
-        properties = root.findall("Container/RoleInstances/RoleInstance/Properties/Property")
-        return [item.get("value", "") for item in properties if item.get("name") == "CertificateThumbprint"]
+        return state, details["SubStatus"], details["Description"]
 
     def _check_identity(self, root: ET.Element, instance_path: str) -> None:
         given = (_text(root, "Container/ContainerId"), _text(root, instance_path))
@@ -158,20 +167,14 @@ def _text(root: ET.Element, path: str) -> str:
     return (root.findtext(path) or "").strip()
 
 
-def _read_json_report(body: bytes) -> Report:
-    """Read the newer form of a report, which needs no goal state."""
+def _read_json_report(body: bytes) -> tuple[str, str, str]:
+    """Read state, sub-status and description of the newer form of a report, which needs no goal state."""
     try:
         sent = json.loads(body)
         details = sent.get("details") or {}
-        return _make_report(str(sent["state"]), str(details.get("subStatus", "")), str(details.get("description", "")))
+        return str(sent["state"]), str(details.get("subStatus", "")), str(details.get("description", ""))
     except (ValueError, KeyError, AttributeError) as error:
         raise _InvalidRequest(f"the body is not a report: {error!r}") from error
-
-
-def _make_report(state: str, sub_status: str, description: str) -> Report:
-    if state not in (READY, NOT_READY):
-        raise _InvalidRequest(f"{state!r} is not a state of health")
-    return Report(state, ": ".join(part for part in (sub_status, description) if part))
 
 
 def _versions() -> str:

@@ -1,0 +1,116 @@
+"""The boot of an image with an option says what the node loses when a part of the option is taken away."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.machine.access import USERS, AccessEntry, write
+from imagegen.rehearsal.machine.registry import Value
+from tests.conftest import REPOSITORY, load_today
+from tests.e2e.boot_support import make_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imagegen.rehearsal.boot.boot import Image
+    from imagegen.rehearsal.machine.windows import Machine
+
+    Change = Callable[[Machine], object]
+
+pytestmark = pytest.mark.e2e
+
+BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
+CSI_LOG = r"C:\var\log\csi-proxy"
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """An image with every option of the cases."""
+    return make_image("azure", tmp_path_factory.mktemp("image"), load_today(BASE, "csi_proxy={}"))
+
+
+def change_command(service: str, old: str, new: str) -> Change:
+    def change(machine: Machine) -> None:
+        command = machine.services.command(service)
+        assert old in command
+        machine.services.configure(service, "ImagePath", Value("ExpandString", command.replace(old, new)))
+
+    return change
+
+
+def open_to_users(path: str) -> Change:
+    def change(machine: Machine) -> None:
+        write(machine.files, path, [AccessEntry(USERS, "ReadAndExecute", inherit=True)], protected=True)
+
+    return change
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What is changed, and what the faults say."""
+
+    name: str
+    change: Change
+    faults: tuple[str, ...]
+
+
+CASES = (
+    Case(
+        "csi-proxy-is-gone",
+        lambda machine: machine.files.remove(r"C:\k\csi-proxy.exe"),
+        (r"services: service csi-proxy does not run: cannot find its program C:\k\csi-proxy.exe (error 2)",),
+    ),
+    Case(
+        "csi-proxy-is-no-service",
+        lambda machine: machine.services.remove("csi-proxy"),
+        ("services: service csi-proxy does not run: it is not in the image",),
+    ),
+    Case(
+        "csi-proxy-is-started-by-hand",
+        lambda machine: machine.services.configure("csi-proxy", "Start", Value("DWord", 3)),
+        ("services: service csi-proxy does not run",),
+    ),
+    Case(
+        "csi-proxy-does-not-answer",
+        change_command("csi-proxy", " -windows-service", ""),
+        (
+            r"services: service csi-proxy does not run: C:\k\csi-proxy.exe did not answer the service manager: it runs "
+            "without -windows-service (error 1053)",
+        ),
+    ),
+    Case(
+        "csi-proxy-has-no-log",
+        change_command("csi-proxy", " -logtostderr=false", ""),
+        ("services: service csi-proxy keeps no log",),
+    ),
+    Case(
+        "csi-proxy-has-an-open-log",
+        open_to_users(CSI_LOG),
+        (
+            rf"services: others than administrators may read or write {CSI_LOG}\csi-proxy.log, the log of csi-proxy",
+            f"closed-folders: others than administrators may read or write {CSI_LOG} ({USERS}: ReadAndExecute), "
+            rf"{CSI_LOG}\csi-proxy.log ({USERS}: ReadAndExecute)",
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_boot_says_what_an_option_has_lost(case: Case, image: Image, tmp_path: Path) -> None:
+    machine = image.machine.copy(tmp_path / "disk")
+    case.change(machine)
+    booted = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ))
+    assert tuple(booted.faults) == case.faults
+
+
+def test_the_image_of_the_cases_comes_up(image: Image, tmp_path: Path) -> None:
+    booted = boot_image(image, Runner(tmp_path, os.environ))
+    assert booted.faults == []
+    assert "the services that the config adds run, and keep logs that are closed to Users" in booted.lines
