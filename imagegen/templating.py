@@ -45,6 +45,11 @@ def _folders(paths: Iterable[str]) -> list[str]:
     return [folder for folder in folders.values() if "\\" in folder]
 
 
+def _regex(value: object) -> str:
+    """A regular expression for this text."""
+    return re.escape(str(value))
+
+
 @cache
 def _environment() -> jinja2.sandbox.SandboxedEnvironment:
     # autoescape is for HTML. These templates are HCL, TOML and configuration files.
@@ -58,7 +63,7 @@ def _environment() -> jinja2.sandbox.SandboxedEnvironment:
     environment.filters = {
         name: environment.filters[name]
         for name in ("default", "join", "length", "lower", "map", "replace", "sort", "upper")
-    } | {"block_name": _block_name, "folders": _folders, "hcl_string": _hcl_string}
+    } | {"block_name": _block_name, "folders": _folders, "hcl_string": _hcl_string, "regex": _regex}
     environment.globals = {}
     return environment
 

@@ -13,6 +13,7 @@ from imagegen.boot.facts import Finding, NodeFacts
 from imagegen.boot.guarded import Guarded, find_open, may_change
 from imagegen.boot.log import USER_DATA
 
+_HIGH_PERFORMANCE: Final = "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c"
 # How many of many findings a reason names.
 _NAMED: Final = 3
 _HOST_NAME: Final = "SetHostNamePlugin"
@@ -153,6 +154,42 @@ def _host_name(facts: NodeFacts) -> Iterator[Finding]:
     yield _say(f"the host name is {facts.host_name}, and the cloud gave {facts.wanted_host_name}")
 
 
+def _time_zone(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.windows
+    if found.time_zone != found.wanted_time_zone:
+        yield _say(f"the time zone is {found.time_zone}, and the config has {found.wanted_time_zone}")
+
+
+def _dns_suffix(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.windows
+    if found.dns_suffix.lower() != found.wanted_dns_suffix.lower():
+        yield _say(f"the DNS suffix is '{found.dns_suffix}', and the config has {found.wanted_dns_suffix}")
+
+
+def _power(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.windows.power_plan != _HIGH_PERFORMANCE:
+        yield _say(f"the power plan is {facts.windows.power_plan or 'unknown'}, not high performance")
+
+
+def _time_service(facts: NodeFacts) -> Iterator[Finding]:
+    if not facts.windows.keeps_time:
+        yield _say("the time service does not run, so the clock drifts and certificates seem invalid")
+
+
+def _ports(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.windows
+    for protocol, count in found.dynamic_ports.items():
+        if count < found.wanted_dynamic_ports:
+            yield _say(f"programs can get {count} {protocol} ports, and need {found.wanted_dynamic_ports}")
+    for ports in found.given_ports:
+        yield _say(f"a program can get the ports {ports}")
+
+
+def _defender(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.windows.scanned:
+        yield _say(f"Defender scans the files that {_some(facts.windows.scanned)} opens")
+
+
 def _join(facts: NodeFacts) -> Iterator[Finding]:
     if not facts.join.runs:
         yield _say("kubeadm did not run")
@@ -275,6 +312,19 @@ CHECKS: Final = (
     Check("user-data", "the user data ran", _user_data),
     Check("ready", "the cloud takes the machine for ready", _ready, lambda facts: facts.cloud.wants_report),
     Check("host-name", "the host name is the cloud's", _host_name),
+    Check(
+        "time-zone",
+        "the time zone is the config's",
+        _time_zone,
+        lambda facts: bool(facts.windows.wanted_time_zone),
+    ),
+    Check(
+        "dns-suffix", "the DNS suffix is the config's", _dns_suffix, lambda facts: bool(facts.windows.wanted_dns_suffix)
+    ),
+    Check("power", "the power plan is high performance", _power),
+    Check("time-service", "the time service runs", _time_service),
+    Check("ports", "programs have enough ports, and none that is reserved", _ports),
+    Check("defender", "Defender does not scan what kubelet and containerd open", _defender),
     Check("join", "kubeadm joined the machine to the cluster", _join),
     Check("kubelet", "kubelet runs with kubeadm's arguments", _kubelet),
     Check("node", "the node registered", _node),

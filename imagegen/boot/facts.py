@@ -109,6 +109,26 @@ class Builder(Strict):
     """Its accounts that can still log on."""
 
 
+class Windows(Strict):
+    """The settings of Windows, and what the config wants of them. Empty if it wants nothing."""
+
+    time_zone: str
+    wanted_time_zone: str
+    dns_suffix: str
+    wanted_dns_suffix: str
+    power_plan: str
+    """The GUID of the active plan."""
+    keeps_time: bool
+    """Whether the time service runs."""
+    dynamic_ports: dict[str, int]
+    """How many ports programs can get that ask for any port, by protocol."""
+    wanted_dynamic_ports: int
+    given_ports: tuple[str, ...]
+    """The ports that such programs must not get, and can get, each with its reason."""
+    scanned: tuple[str, ...]
+    """The programs of the node whose file access Defender scans."""
+
+
 class Cloud(Strict):
     """What the cloud made of the machine."""
 
@@ -143,6 +163,7 @@ class NodeFacts(Strict):
 
     setup: Setup
     cloud: Cloud
+    windows: Windows
     host_name: str
     wanted_host_name: str
     cloudbase_init: CloudbaseInit

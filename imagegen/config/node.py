@@ -63,7 +63,8 @@ class Windows(Strict):
     )
     time_zone: Line | None = pydantic.Field(
         default=None,
-        description="The time zone, by its Windows name. Default: the base image's time zone, which is UTC.",
+        description="The time zone, by its Windows name; with `_dstoff` at its end, without daylight saving time. "
+        "Default: what Windows Setup chooses at a node's first boot.",
         examples=["W. Europe Standard Time"],
     )
     updates: Updates | None = pydantic.Field(

@@ -29,7 +29,8 @@ from imagegen.errors import BuildError, ExitCode
 from imagegen.files import scratch_folder, write_file
 from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
-from imagegen.rehearsal.boot.boot import boot_image, describe_image
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.image import describe_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import stand_in

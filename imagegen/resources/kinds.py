@@ -16,6 +16,20 @@ Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
 CommandLine = Annotated[
     str, pydantic.StringConstraints(pattern=r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$")
 ]
+
+
+def _check_expression(text: str) -> str:
+    """Accept what .NET and Python read in the same way."""
+    if "(?P" in text:
+        raise ValueError("must not have (?P, which .NET does not know")
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is not a regular expression: {error}") from error
+    return text
+
+
+Expression = Annotated[Text, pydantic.AfterValidator(_check_expression)]
 RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/*?]+)+$")]
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
@@ -235,6 +249,27 @@ class Defender(Resource):
         return (self.process,)
 
 
+class Unless(Strict):
+    """Tells by a program's output whether a command has been carried out."""
+
+    arguments: CommandLine
+    matches: Annotated[list[Expression], pydantic.Field(min_length=1)]
+    """Each must be found in the output."""
+
+
+class Command(Resource):
+    """A program that changes a setting of Windows, unless its own output says that the setting is as planned."""
+
+    name: Name
+    program: WindowsPath
+    arguments: CommandLine
+    unless: Unless
+    good_exit_codes: Annotated[list[Annotated[int, pydantic.Field(ge=0, lt=2**31)]], pydantic.Field(min_length=1)] = [0]
+
+    def needs(self) -> tuple[str, ...]:
+        return (self.program,)
+
+
 class Task(Resource):
     """A scheduled task that runs a program as SYSTEM again and again."""
 
@@ -253,7 +288,7 @@ class Task(Resource):
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
-        Acl, Archive, Defender, Directory, Environment, Extract, Feature, File, Firewall, Package, Path, Registry,
-        Service, Task,
+        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Package, Path,
+        Registry, Service, Task,
     )
 }  # fmt: skip

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from imagegen.catalog.facts import find_row, numbers, table
+from imagegen.documents.problems import closest, quoted
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
 
@@ -42,6 +43,20 @@ def _verdict(given: RuleInput, verdict: str) -> Iterator[Finding]:
         row["reason"],
         f"tested together: {'; or '.join(choices)}" if choices else "choose another release",
     )
+
+
+@rule("time-zone-known", ERROR, "The time zone must be one of Windows' time zones")
+def time_zone_known(given: RuleInput) -> Iterator[Finding]:
+    name, zones = given.config.windows.time_zone, table("time-zones")
+    if name is not None and name.removesuffix(zones["without_daylight"]) not in zones["names"]:
+        meant = closest(name, zones["names"])
+        yield Finding(
+            ("windows", "time_zone"),
+            f"Windows has no time zone {quoted(name)}",
+            f"did you mean {quoted(meant)}?"
+            if meant
+            else "write a name that tzutil /l lists, for example W. Europe Standard Time, or UTC",
+        )
 
 
 @rule(

@@ -54,7 +54,7 @@ class CatalogueValue:
         """The value as `imagegen explain` shows it."""
         if isinstance(self.value, tuple):
             return [str(record) for record in self.value]
-        return str(self.value) if isinstance(self.value, (AgentConfig, RestrictedAddress)) else self.value
+        return str(self.value) if isinstance(self.value, (AgentConfig, RestrictedAddress, Ports)) else self.value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +100,42 @@ class RestrictedAddress:
 
 
 @dataclasses.dataclass(frozen=True)
+class Ports:
+    """Some ports in a row."""
+
+    start: int
+    count: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.count - 1
+
+    def __str__(self) -> str:
+        return str(self.start) if self.count == 1 else f"{self.start} to {self.end}"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExcludedPorts:
+    """Ports that Windows must not give to programs which ask for any port."""
+
+    protocol: str
+    start: int
+    end: int
+    count: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.protocol.upper()} {Ports(self.start, self.count)}: {self.reason}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
     windows_build: int | None
     hot_fixes: tuple[HotFix, ...]
+    dynamic_ports: Ports
+    excluded_ports: tuple[ExcludedPorts, ...]
     crictl: str | None
     kubeadm_joins_as_system: bool
     kube_log_runner: str
@@ -161,6 +192,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
     settings = config.targets.named()[target]
     found = (
         *_windows(config, target),
+        *_ports(settings.provider),
         *_kubernetes(config),
         *_containerd(config),
         *_network(config),
@@ -281,6 +313,21 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
         _origin("cloudbase-init", version, source),
         "The name under which Windows lists cloudbase-init.",
     )
+
+
+def _ports(provider: str) -> Iterator[CatalogueValue]:
+    ports = table("ports")
+    dynamic, general = ports["dynamic"], ports["excluded"]
+    own: list[JsonObject] = ports["excluded_on"].get(provider, [])
+    origin = _origin("ports", "dynamic", dynamic["source"])
+    description = "The ports that Windows gives to programs which ask for any port."
+    yield _fact("dynamic_ports", Ports(dynamic["start"], dynamic["count"]), origin, description)
+    excluded = tuple(
+        ExcludedPorts(row["protocol"], row["start"], row["start"] + row["count"] - 1, row["count"], row["reason"])
+        for row in (*general, *own)
+    )
+    origin = _origin("ports", provider if own else "excluded", (own or general)[0]["source"])
+    yield _fact("excluded_ports", excluded, origin, "Ports that Windows must not give to such programs.")
 
 
 def _restricted_address(config: ImageConfig, settings: TargetSettings) -> CatalogueValue:

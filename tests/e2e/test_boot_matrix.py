@@ -83,6 +83,7 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ),
     ),
     ("pause image", ("azure",), ("kubernetes.pause_image=registry.example.com/pause:3.10.2",)),
+    ("time zone", CLOUDS, ("windows.time_zone=W. Europe Standard Time_dstoff",)),
     ("desktop", ("azure",), ("windows.edition=full",)),
     (
         "programs of one's own",

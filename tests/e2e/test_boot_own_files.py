@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Boot, Image
+    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.machine.windows import Machine
 
 pytestmark = pytest.mark.e2e

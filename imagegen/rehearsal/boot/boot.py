@@ -9,12 +9,12 @@ from imagegen.boot import facts
 from imagegen.boot.checks import Verdict, judge
 from imagegen.boot.guarded import list_guarded
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
-from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
+from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
@@ -22,72 +22,22 @@ from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pydantic import JsonValue
 
     from imagegen.boot.guarded import Guarded
+    from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.boot.model import Ended, Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.settle.spec import Spec
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
 # How long kubelet's service may take to come up, with restarts after failures.
 _KUBELET_S: Final = 300.0
 _NETBIOS_LENGTH: Final = 15
-
-
-@dataclasses.dataclass(frozen=True)
-class Image:
-    """A captured machine, and what the plan says of it."""
-
-    machine: Machine
-    provider: str
-    kubernetes: str
-    cloudbase_init: str
-    layout: Mapping[str, str]
-    """The image's folders by name."""
-    cuts_host_names: bool = True
-    """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
-    accounts: Sequence[str] = ()
-    """The accounts that the config expects on a node. They may log on as they could before."""
-    own_files: Mapping[str, bytes | None] = dataclasses.field(default_factory=dict)
-    """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
-    services: Sequence[str] = ()
-    """The services that options of the config add."""
-    before_join: Sequence[str] = ()
-    """The operator's scripts that user data calls before kubeadm, by their paths."""
-    after_join: Sequence[str] = ()
-    """Those that it calls after kubeadm."""
-
-
-def describe_image(machine: Machine, spec: Spec) -> Image:
-    """The image that a target's captured machine is."""
-    config = spec.config
-    before, after = _scripts(spec, "pre"), _scripts(spec, "post")
-    return Image(
-        machine,
-        spec.provider,
-        config.kubernetes.version,
-        config.cloudbase_init.version,
-        {**paths(), "kubernetes": config.kubernetes.install_path},
-        config.host_names.netbios_compatible,
-        spec.settings.restricted_address_users,
-        {**before, **after, **{program.path: None for program in config.executables}},
-        ("csi-proxy",) if config.csi_proxy else (),
-        tuple(before),
-        tuple(after),
-    )
-
-
-def _scripts(spec: Spec, when: str) -> dict[str, bytes]:
-    """The operator's scripts for kubeadm by their documented paths, in their order."""
-    folder = rf"{spec.config.kubernetes.install_path}\{when}-kubeadm"
-    files = (file for key, file in spec.own_files.items() if key.startswith(f"kubeadm_scripts.{when}["))
-    return {rf"{folder}\{number:02}-{file.name}": file.data for number, file in enumerate(files, 1)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,6 +222,7 @@ class _Observed:
                 refusal=platform.refusal(),
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
+            windows=look_at_windows(machine, self.image.wanted, self.image.layout),
             host_name=machine.host_name,
             wanted_host_name=host_name,
             cloudbase_init=self._cloudbase_init(),

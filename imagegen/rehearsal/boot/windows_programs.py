@@ -14,11 +14,14 @@ from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
+from imagegen.rehearsal.machine.time_zone import write_time_zone
+from imagegen.rehearsal.machine.triggers import NETWORK_OFF, NETWORK_ON, write_triggers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.model import Process, Program
+    from imagegen.rehearsal.machine.triggers import Trigger
     from imagegen.rehearsal.machine.windows import Machine
 
 # Start type, and whether the start is delayed.
@@ -34,10 +37,9 @@ _NSSM_STARTS = {
     "service_demand_start": (MANUAL, 0),
     "service_disabled": (DISABLED, 0),
 }
-# What starts and stops a service, by its type and action in the registry.
-_SC_TRIGGERS: Mapping[str, Sequence[tuple[int, int]]] = {
+_SC_TRIGGERS: Mapping[str, Sequence[Trigger]] = {
     "delete": (),
-    "start/networkon stop/networkoff": ((2, 1), (2, 2)),
+    "start/networkon stop/networkoff": (NETWORK_ON, NETWORK_OFF),
 }
 _NET_FAILED = 2
 # PLA_E_DCS_NOT_FOUND
@@ -77,24 +79,11 @@ def run_sc(process: Process) -> Ended:
             (services.start if words[0] == "start" else services.stop)(words[1])
             return Ended(0, f"SERVICE_NAME: {words[1]}\r\n")
         if words[:1] == ["triggerinfo"] and (triggers := _SC_TRIGGERS.get(" ".join(words[2:]))) is not None:
-            _set_triggers(process.machine, words[1], triggers)
+            write_triggers(process.machine, words[1], triggers)
             return Ended(0, "[SC] ChangeServiceConfig2 SUCCESS\r\n")
     except RefusedByWindows as refusal:
         return Ended(error_code(refusal), f"[SC] {words[0]} FAILED {error_code(refusal)}: {refusal}\r\n")
     raise refused(process)
-
-
-def _set_triggers(machine: Machine, name: str, triggers: Sequence[tuple[int, int]]) -> None:
-    """A list of triggers replaces the one before."""
-    if not machine.services.exists(name):
-        raise RefusedByWindows(f"there is no service {name} (error 1060)")
-    key = rf"{machine.services.key(name)}\TriggerInfo"
-    if machine.registry.has_key(key):
-        machine.registry.remove_key(key)
-    for number, (kind, action) in enumerate(triggers):
-        machine.registry.make_key(rf"{key}\{number}")
-        machine.registry.write(rf"{key}\{number}", "Type", Value("DWord", kind))
-        machine.registry.write(rf"{key}\{number}", "Action", Value("DWord", action))
 
 
 def run_net(process: Process) -> Ended:
@@ -127,6 +116,18 @@ def _change_user(process: Process, name: str, options: Sequence[str]) -> None:
             user.must_change_password = False
         else:
             raise refused(process)
+
+
+def run_tzutil(process: Process) -> Ended:
+    """tzutil /s ZONE."""
+    words = process.arguments[1:]
+    if len(words) != 2 or words[0].lower() != "/s":
+        raise refused(process)
+    try:
+        write_time_zone(process.machine.registry, words[1])
+    except RefusedByWindows as refusal:
+        return Ended(1, f"{refusal}\r\n")
+    return Ended(0)
 
 
 def run_hostname(process: Process) -> Ended:
@@ -195,6 +196,7 @@ def run_reg(process: Process) -> Ended:
 
 WINDOWS_PROGRAMS: Mapping[str, Program] = {
     "sc.exe": run_sc,
+    "tzutil.exe": run_tzutil,
     "net.exe": run_net,
     "hostname.exe": run_hostname,
     "logman.exe": run_logman,

@@ -14,6 +14,7 @@ from imagegen.rehearsal.machine.generalise import ANSWER_FILES, CACHED_ANSWERS, 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.stock import IMAGE_STATE
+from imagegen.rehearsal.machine.time_zone import OF_THE_REGION, write_time_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -84,6 +85,7 @@ def run_setup(machine: Machine, shell: Shell) -> Setup:
     commands = _specialise(machine, shell, answers)
     machine.restart()
     _check_oobe(machine, answers)
+    _set_time_zone(machine, answers)
     ended = shell.run(Process(machine, (SETUP_COMPLETE,))) if machine.files.is_file(SETUP_COMPLETE) else None
     _write_state(machine, _COMPLETE)
     return Setup(commands, ended)
@@ -126,6 +128,12 @@ def _specialise(machine: Machine, shell: Shell, answers: AnswerFile) -> tuple[tu
         machine.registry.make_key(_TERMINAL_SERVER)
         machine.registry.write(_TERMINAL_SERVER, "fDenyTSConnections", Value("DWord", int(denied.lower() == "true")))
     return tuple(run for command in answers.commands for run in _run_command(machine, shell, command))
+
+
+def _set_time_zone(machine: Machine, answers: AnswerFile) -> None:
+    """The zone of the answer file, or one of the region if it names none: the image's own is lost."""
+    named = [answers.of_pass(part).get(_SHELL, {}).get("TimeZone") for part in (OOBE, SPECIALISE)]
+    write_time_zone(machine.registry, next((zone for zone in named if zone), OF_THE_REGION))
 
 
 def _random_name() -> str:

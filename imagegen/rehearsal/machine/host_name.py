@@ -1,4 +1,4 @@
-"""The machine's name in the registry: the one in force, and the one that the next start brings."""
+"""The machine's name and primary DNS suffix in the registry: those in force, and those that the next start brings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry, Value
 
 _NAMES = r"HKLM:\SYSTEM\CurrentControlSet\Control\ComputerName"
-_TCPIP = r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters"
-_CONFIGURED = (_TCPIP, "NV Hostname")
-_IN_FORCE = (_TCPIP, "Hostname")
+TCPIP = r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters"
+_CONFIGURED = (TCPIP, "NV Hostname")
+_IN_FORCE = (TCPIP, "Hostname")
+_CONFIGURED_SUFFIX = (TCPIP, "NV Domain")
+_SUFFIX_IN_FORCE = (TCPIP, "Domain")
 # The NetBIOS name is at most so long; Windows cuts the rest.
 _LONGEST_NETBIOS = 15
 _LONGEST = 63
@@ -29,11 +31,18 @@ def write_host_name(registry: Registry, name: str) -> None:
 
 
 def apply_host_name(registry: Registry) -> None:
-    """What a start does: the configured name is in force."""
+    """What a start does: the configured name and suffix are in force."""
     name = registry.text(*_CONFIGURED)
     if name:
         _write(registry, *_IN_FORCE, name)
         _write(registry, rf"{_NAMES}\ActiveComputerName", "ComputerName", name[:_LONGEST_NETBIOS].upper())
+    suffix = registry.text(*_CONFIGURED_SUFFIX)
+    if suffix is not None:
+        _write(registry, *_SUFFIX_IN_FORCE, suffix)
+
+
+def read_dns_suffix(registry: Registry) -> str:
+    return registry.text(*_SUFFIX_IN_FORCE) or ""
 
 
 def _write(registry: Registry, key: str, name: str, text: str) -> None:

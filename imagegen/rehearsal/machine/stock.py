@@ -9,13 +9,17 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
 from imagegen.rehearsal.machine.answers import make_answer_file
+from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.firewall import Rule
+from imagegen.rehearsal.machine.host_name import TCPIP
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
+from imagegen.rehearsal.machine.time_zone import UTC, write_time_zone
+from imagegen.rehearsal.machine.triggers import DOMAIN_JOINED, NOT_IN_A_DOMAIN, write_triggers
 from imagegen.rehearsal.machine.windows import CURRENT_VERSION, ENVIRONMENT, SYSTEM32, Machine
 
 if TYPE_CHECKING:
@@ -75,7 +79,7 @@ RELEASE_FEATURES = {
 NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
 TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
-    "hostname.exe", "logman.exe", "net.exe", "reg.exe",
+    "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe",
     r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys", r"drivers\afd.sys",
 )  # fmt: skip
 PATH = (
@@ -93,6 +97,7 @@ FOLDERS = (
 DEFENDER = r"C:\Program Files\Windows Defender\MsMpEng.exe"
 # The compiler of .NET for 64-bit programs. Updates and features queue assemblies for it.
 COMPILER = r"C:\Windows\Microsoft.NET\Framework64\v4.0.30319\ngen.exe"
+TIME_SERVICE = "W32Time"
 HOSTED = r"%SystemRoot%\System32\svchost.exe -k netsvcs -p"
 SERVICES: tuple[StockService, ...] = (
     ("Tcpip", "TCP/IP Protocol Driver", r"System32\drivers\tcpip.sys", BOOT, ()),
@@ -110,7 +115,7 @@ SERVICES: tuple[StockService, ...] = (
     ("LanmanWorkstation", "Workstation", HOSTED, AUTOMATIC, ("nsi",)),
     ("WinRM", "Windows Remote Management (WS-Management)", HOSTED, AUTOMATIC, ("RpcSs",)),
     (WIN_DEFEND, "Microsoft Defender Antivirus Service", f'"{DEFENDER}"', AUTOMATIC, ("RpcSs",)),
-    ("W32Time", "Windows Time", HOSTED, MANUAL, ()),
+    (TIME_SERVICE, "Windows Time", HOSTED, MANUAL, ()),
     ("wuauserv", "Windows Update", HOSTED, MANUAL, ("RpcSs",)),
     ("msiserver", "Windows Installer", r"%SystemRoot%\System32\msiexec.exe /V", MANUAL, ("RpcSs",)),
 )
@@ -134,6 +139,9 @@ def stock_windows(
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
+    # Outside a domain, Windows stops its time service whenever it starts.
+    write_triggers(machine, TIME_SERVICE, (DOMAIN_JOINED, NOT_IN_A_DOMAIN))
+    write_time_zone(machine.registry, UTC)
     machine.accounts.rename_user("Administrator", agents.administrator)
     for name in accounts:
         machine.accounts.add_user(name, secrets.token_hex(16), password_expires=False)
@@ -180,6 +188,9 @@ def _fill_registry(machine: Machine, release: str) -> None:
         (LISTENER, "certThumbprint"): Value("String", _LISTENER_CERTIFICATE),
         (IMAGE_STATE, "ImageState"): Value("String", "IMAGE_STATE_COMPLETE"),
         (SYSPREP_STATUS, "GeneralizationState"): Value("DWord", GENERALISED_BEFORE),
+        (TCPIP, "NV Domain"): Value("String", ""),
+        (TCPIP, "Domain"): Value("String", ""),
+        (POWER_PLANS, "ActivePowerScheme"): Value("String", BALANCED),
         (ENVIRONMENT, "Path"): Value("ExpandString", PATH),
         (ENVIRONMENT, "ComSpec"): Value("ExpandString", r"%SystemRoot%\system32\cmd.exe"),
         (ENVIRONMENT, "NUMBER_OF_PROCESSORS"): Value("String", "2"),

@@ -14,10 +14,12 @@ from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
 from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
 from imagegen.rehearsal.machine.installer import Installer
+from imagegen.rehearsal.machine.ports import Ports
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
+from imagegen.rehearsal.machine.triggers import stop_outside_domain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,6 +43,7 @@ class Machine:
         self.services = Services(self.files, self.registry, self.features)
         self.firewall = Firewall()
         self.tasks = Tasks()
+        self.ports = Ports()
         self.accounts = Accounts()
         self.certificates: set[str] = set()
         r"""The thumbprints in Cert:\LocalMachine\My."""
@@ -146,6 +149,7 @@ class Machine:
                 if self.features.is_installed(feature) and not self.services.exists(name):
                     self._add_feature_service(name)
         self.services.restarted()
+        stop_outside_domain(self)
         self.tasks.restarted(self)
 
     def _remove_marks(self) -> None:

@@ -17,6 +17,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.templating import render_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,11 @@ def put_file(machine: Machine, path: str, data: bytes) -> None:
     machine.files.write(path, data)
 
 
+def make_setup_complete(time_zone: str | None) -> bytes:
+    template = (ROLES / "cloudbase-init" / "templates" / "SetupComplete.cmd.j2").read_text("ascii")
+    return render_text(template, {"windows": {"time_zone": time_zone}}).encode()
+
+
 def sealed(root: Path, cloud: str) -> Machine:
     """A machine as the steps and the sealing leave it, with what matters to its first start."""
     machine = stock_windows(root, release="2022", cloud=cloud)
@@ -43,7 +49,7 @@ def sealed(root: Path, cloud: str) -> Machine:
         CLOUDBASE_PROGRAM: b"MZ",
         rf"{CLOUDBASE}\bin\OpenStackService.exe": b"MZ",
         UNATTEND: make_answer_files(release)[UNATTEND],
-        rf"{SETUP_SCRIPTS}\SetupComplete.cmd": (FILES / "SetupComplete.cmd").read_bytes(),
+        rf"{SETUP_SCRIPTS}\SetupComplete.cmd": make_setup_complete(None),
         rf"{SETUP_SCRIPTS}\first-boot.ps1": (FILES / "first-boot.ps1").read_bytes(),
         r"C:\ProgramData\imagegen\bundle\seal.psm1": b"",
         r"C:\ProgramData\imagegen\report.json": b"",

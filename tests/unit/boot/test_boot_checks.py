@@ -25,6 +25,18 @@ GOOD = NodeFacts.model_validate(
     {
         "setup": {"failure": None, "ran_complete_script": True, "first_boot": ()},
         "cloud": {"wants_report": True, "refusal": None, "unanswered": ()},
+        "windows": {
+            "time_zone": "UTC",
+            "wanted_time_zone": "UTC",
+            "dns_suffix": "nodes.example.com",
+            "wanted_dns_suffix": "Nodes.example.com",
+            "power_plan": "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c",
+            "keeps_time": True,
+            "dynamic_ports": {"tcp": 40000, "udp": 40001},
+            "wanted_dynamic_ports": 40000,
+            "given_ports": (),
+            "scanned": (),
+        },
         "host_name": "NODE-1",
         "wanted_host_name": "node-1",
         "cloudbase_init": {
@@ -319,6 +331,41 @@ CASES = (
             "host-name: the host name is WIN-1, and the cloud gave node-1",
         ),
     ),
+    Case(
+        "another time zone",
+        {"windows.time_zone": "Pacific Standard Time"},
+        ("time-zone: the time zone is Pacific Standard Time, and the config has UTC",),
+    ),
+    Case(
+        "another DNS suffix",
+        {"windows.dns_suffix": ""},
+        ("dns-suffix: the DNS suffix is '', and the config has Nodes.example.com",),
+    ),
+    Case(
+        "another power plan",
+        {"windows.power_plan": "381b4222"},
+        ("power: the power plan is 381b4222, not high performance",),
+    ),
+    Case(
+        "no time service",
+        {"windows.keeps_time": False},
+        ("time-service: the time service does not run, so the clock drifts and certificates seem invalid",),
+    ),
+    Case(
+        "too few ports",
+        {"windows.dynamic_ports": {"tcp": 16384, "udp": 40000}},
+        ("ports: programs can get 16384 tcp ports, and need 40000",),
+    ),
+    Case(
+        "ports of others",
+        {"windows.given_ports": ("UDP 65330: dropped",)},
+        ("ports: a program can get the ports UDP 65330: dropped",),
+    ),
+    Case(
+        "Defender slows kubelet down",
+        {"windows.scanned": (r"C:\k\kubelet.exe",)},
+        (r"defender: Defender scans the files that C:\k\kubelet.exe opens",),
+    ),
     Case("kubeadm did not run", {"join.runs": 0, "join.failure": "old"}, ("join: kubeadm did not run",)),
     Case("kubeadm failed", {"join.failure": "no such host"}, ("join: kubeadm failed: no such host",)),
     Case(
@@ -537,6 +584,12 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "user-data": "the user data ran",
         "ready": "the cloud takes the machine for ready",
         "host-name": "the host name is the cloud's",
+        "time-zone": "the time zone is the config's",
+        "dns-suffix": "the DNS suffix is the config's",
+        "power": "the power plan is high performance",
+        "time-service": "the time service runs",
+        "ports": "programs have enough ports, and none that is reserved",
+        "defender": "Defender does not scan what kubelet and containerd open",
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
@@ -564,6 +617,8 @@ def test_every_check_has_a_case_that_fails() -> None:
     ("name", "changes"),
     [
         ("cloud-address", {"reached": ()}),
+        ("time-zone", {"windows.wanted_time_zone": "", "windows.time_zone": "X"}),
+        ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
         ("services", {"services": ()}),
     ],

@@ -19,7 +19,16 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.restricted_address import FILE as RESTRICTED_ADDRESS
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
 from imagegen.rehearsal.machine.stock import IMAGE_STATE
-from tests.unit.boot.conftest import CLOUDBASE, CLOUDBASE_PROGRAM, FILES, SETUP_SCRIPTS, UNATTEND, put_file
+from imagegen.rehearsal.machine.time_zone import read_time_zone, write_time_zone
+from tests.unit.boot.conftest import (
+    CLOUDBASE,
+    CLOUDBASE_PROGRAM,
+    FILES,
+    SETUP_SCRIPTS,
+    UNATTEND,
+    make_setup_complete,
+    put_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
     from tests.unit.boot.conftest import Started
 
 PANTHER = r"C:\Windows\Panther\unattend.xml"
+FIRST_BOOT_LOG = rf"{SETUP_SCRIPTS}\first-boot.log"
 FIRST_BOOT = rf"{SETUP_SCRIPTS}\first-boot.ps1"
 SKIPS = {"OOBE/SkipMachineOOBE": "true"}
 
@@ -109,6 +119,47 @@ def test_without_setup_complete_cloudbase_init_never_starts(azure: Machine, shel
     assert azure.services.start_type("cloudbase-init") == MANUAL
     assert not azure.services.is_running("cloudbase-init")
     assert azure.firewall.rule("winrm-https") is not None
+
+
+@pytest.mark.parametrize(
+    ("settings", "zone"),
+    [
+        ({}, "Pacific Standard Time"),
+        ({"specialize": "UTC"}, "UTC"),
+        ({"specialize": "UTC", "oobeSystem": "Tokyo Standard Time"}, "Tokyo Standard Time"),
+    ],
+)
+def test_setup_replaces_the_time_zone_of_the_image(
+    azure: Machine, shell: Shell, settings: dict[str, str], zone: str
+) -> None:
+    """Microsoft's page on TimeZone: if the answer file has none, the region decides, which is en-US."""
+    write_time_zone(azure.registry, "W. Europe Standard Time")
+    passes = {name: {SHELL_SETUP: {"TimeZone": zone}} for name, zone in settings.items()}
+    passes.setdefault("oobeSystem", {}).setdefault(SHELL_SETUP, {}).update(SKIPS)
+    use_answers(azure, **passes)
+    run_setup(azure, shell)
+    assert read_time_zone(azure.registry) == zone
+
+
+@pytest.mark.parametrize("zone", ["W. Europe Standard Time", "Central Standard Time (Mexico)_dstoff", "UTC-11"])
+@pytest.mark.parametrize("cloud", ["aws", "azure"])
+def test_setup_complete_sets_the_time_zone_before_cloudbase_init_starts(
+    request: pytest.FixtureRequest, shell: Shell, cloud: str, zone: str
+) -> None:
+    machine: Machine = request.getfixturevalue(cloud)
+    seen: list[str] = []
+    machine.files.write(SETUP_COMPLETE, make_setup_complete(zone))
+    machine.services.on_start["cloudbase-init"] = lambda: seen.append(read_time_zone(machine.registry))
+    run_setup(machine, shell)
+    assert seen == [zone]
+    assert machine.files.read(FIRST_BOOT_LOG) == b""
+
+
+def test_a_time_zone_that_cannot_be_set_is_a_line_of_the_log(azure: Machine, shell: Shell) -> None:
+    azure.files.write(SETUP_COMPLETE, make_setup_complete("Nowhere Standard Time"))
+    run_setup(azure, shell)
+    assert azure.files.read(FIRST_BOOT_LOG) == b"failed: tzutil.exe could not set the time zone\r\n"
+    assert azure.services.is_running("cloudbase-init")
 
 
 def cmd(line: str, will_reboot: str = "OnRequest") -> AnswerCommand:

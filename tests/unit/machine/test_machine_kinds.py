@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.msi import MsiService, make_msi
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, FailureActions
 from imagegen.rehearsal.machine.stock import PATH
+from imagegen.rehearsal.machine.time_zone import write_time_zone
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.resources.kinds import KINDS
 from tests.unit.machine.conftest import Bench
@@ -56,6 +57,13 @@ FIELDS: dict[str, Fields] = {
     "environment": {"name": "CONTAINER_RUNTIME_ENDPOINT", "value": "npipe:////./pipe/containerd-containerd"},
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
+    "command": {
+        "name": "time-zone",
+        "program": r"C:\Windows\System32\tzutil.exe",
+        "arguments": '/s "W. Europe Standard Time_dstoff"',
+        "unless": {"arguments": "/g", "matches": [r"\AW\. Europe ", r"_dstoff\s*\Z"]},
+        "good_exit_codes": [0],
+    },
 }
 TASK: Fields = {"program": EXE, "arguments": r'-File "C:\k\a b.ps1" -List C:\k\l.txt', "every_s": 600, "limit_s": 300}
 FACTS: dict[str, Any] = {
@@ -78,6 +86,7 @@ FACTS: dict[str, Any] = {
     "environment": {"value": "npipe:////./pipe/containerd-containerd"},
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
+    "command": {"matches": [True, True]},
     "task": {
         **TASK,
         "triggers": "TimeTrigger",
@@ -153,6 +162,10 @@ def change_task(**changes: Any) -> Spoil:  # noqa: ANN401 - fields of any type
         machine.tasks.register(machine, dataclasses.replace(task, **changes))
 
     return spoil
+
+
+def set_zone(name: str) -> Spoil:
+    return lambda machine: write_time_zone(machine.registry, name)
 
 
 HINDERED = "a setting can keep it from running, or from being ended"
@@ -293,6 +306,12 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("task", change_settings(StopIfGoingOnBatteries="true"), HINDERED),
     ("task", change_settings(DisallowStartIfOnBatteries=None), HINDERED),
     ("task", change_settings(StopIfGoingOnBatteries=None), HINDERED),
+    (
+        "command",
+        set_zone("W. Europe Standard Time"),
+        r"time-zone: the output of 'C:\Windows\System32\tzutil.exe /g' does not match _d",
+    ),
+    ("command", set_zone("UTC"), r"tzutil.exe /g' does not match \AW\. Europe ; time-zone: the output"),
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 

@@ -95,6 +95,12 @@ def acl(path: str) -> Fields:
     return {"path": path, "entries": [{"sid": "S-1-5-18", "rights": "full"}]}
 
 
+def command(program: str, arguments: str, asked: str = "/g") -> Fields:
+    unless = {"arguments": asked, "matches": ["x"]}
+    path = rf"C:\Windows\System32\{program}"
+    return {"name": "c", "program": path, "arguments": arguments, "unless": unless, "good_exit_codes": [0]}
+
+
 RULE = {"name": "r", "display_name": "r", "direction": "in", "action": "allow", "protocol": "TCP", "port": 1}
 RUN_SERVICE = f"{CONTAINERD} --run-service"
 REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
@@ -209,6 +215,11 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
         "the task scheduler does not answer: service Schedule is not running",
     ),
     ("acl", acl(r"C:\none"), nothing, r"there is no C:\none"),
+    ("command", command("none.exe", "x"), nothing, r"cannot find C:\Windows\System32\none.exe (error 2)"),
+    ("command", command("reg.exe", "x"), nothing, r"the rehearsal does not know what 'C:\Windows\System32\reg.exe /g'"),
+    ("command", command("tzutil.exe", "/l"), nothing, r"the rehearsal does not know what"),
+    ("command", command("tzutil.exe", "/s x"), nothing, r"tzutil.exe ended with 1: there is no time zone 'x'"),
+    ("command", command("tzutil.exe", "/s UTC"), nothing, "not as planned after it was set: c: the output of"),
 ]
 
 

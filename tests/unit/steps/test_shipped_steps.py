@@ -40,6 +40,8 @@ PLAIN: dict[str, Any] = {
 }
 # Everything that the steps make of a config beyond what they always make.
 ASKED: dict[str, Any] = {
+    "windows": {"time_zone": "W. Europe Standard Time_dstoff"},
+    "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
         "source": "node-tarball",

@@ -1,0 +1,137 @@
+"""Programs of Windows that show and change settings, in the forms in which steps run them. No other form is known."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from imagegen.rehearsal.machine.files import fold
+from imagegen.rehearsal.machine.ports import PROTOCOLS, PortRange
+from imagegen.rehearsal.machine.programs import words
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.time_zone import read_time_zone, write_time_zone
+from imagegen.rehearsal.machine.triggers import START, read_triggers, write_triggers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from imagegen.rehearsal.machine.windows import Machine
+
+    # Gets the values of the form's groups, and returns the program's output.
+    Act = Callable[[Machine, Mapping[str, str]], str]
+
+_SYSTEM32: Final = r"C:\Windows\System32"
+POWER_PLANS: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes"
+BALANCED: Final = "381b4222-f694-41f0-9685-ff5bb260df2e"
+_PLANS: Final = {
+    BALANCED: "Balanced",
+    "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c": "High performance",
+    "a1841308-3541-4fab-bc81-f71556f20b4a": "Power saver",
+}
+
+
+def run_program(machine: Machine, program: str, arguments: str) -> tuple[int, str]:
+    """The exit code and the output."""
+    if not machine.files.is_file(program):
+        raise RefusedByWindows(f"cannot find {program} (error 2)")
+    given = " ".join(words(arguments))
+    for form, act in _FORMS.get(fold(program), ()):
+        if found := re.fullmatch(form, given, re.IGNORECASE):
+            try:
+                return 0, act(machine, found.groupdict())
+            except RefusedByWindows as refusal:
+                return 1, f"{refusal}\r\n"
+    raise RefusedByWindows(f"the rehearsal does not know what '{program} {arguments}' does")
+
+
+def _show_zone(machine: Machine, _given: Mapping[str, str]) -> str:
+    return read_time_zone(machine.registry)
+
+
+def _set_zone(machine: Machine, given: Mapping[str, str]) -> str:
+    write_time_zone(machine.registry, given["zone"])
+    return ""
+
+
+def read_power_plan(machine: Machine) -> str:
+    """The GUID of the active plan."""
+    return (machine.registry.text(POWER_PLANS, "ActivePowerScheme") or "").lower()
+
+
+def _show_plan(machine: Machine, _given: Mapping[str, str]) -> str:
+    plan = read_power_plan(machine)
+    return f"Power Scheme GUID: {plan}  ({_PLANS.get(plan, '')})\r\n"
+
+
+def _set_plan(machine: Machine, given: Mapping[str, str]) -> str:
+    if given["plan"].lower() not in _PLANS:
+        raise RefusedByWindows("The power scheme, subgroup or setting specified does not exist.")
+    machine.registry.write(POWER_PLANS, "ActivePowerScheme", Value("String", given["plan"].lower()))
+    return ""
+
+
+def _show_dynamic(machine: Machine, given: Mapping[str, str]) -> str:
+    ports = machine.ports.dynamic(given["protocol"].lower())
+    return (
+        f"\r\nProtocol {given['protocol']} Dynamic Port Range\r\n---------------------------------\r\n"
+        f"Start Port      : {ports.start}\r\nNumber of Ports : {ports.count}\r\n\r\n"
+    )
+
+
+def _set_dynamic(machine: Machine, given: Mapping[str, str]) -> str:
+    machine.ports.set_dynamic(given["protocol"].lower(), PortRange(int(given["start"]), int(given["count"])))
+    return "Ok.\r\n\r\n"
+
+
+def _show_excluded(machine: Machine, given: Mapping[str, str]) -> str:
+    rows = [f"{one.start:>10}  {one.end:>10}     *\r\n" for one in machine.ports.excluded(given["protocol"].lower())]
+    return (
+        f"\r\nProtocol {given['protocol']} Port Exclusion Ranges\r\n\r\n"
+        f"Start Port    End Port      \r\n----------    --------      \r\n{''.join(rows)}\r\n"
+        "* - Administered port exclusions.\r\n\r\n"
+    )
+
+
+def _exclude(machine: Machine, given: Mapping[str, str]) -> str:
+    machine.ports.exclude(given["protocol"].lower(), PortRange(int(given["start"]), int(given["count"])))
+    return "Ok.\r\n\r\n"
+
+
+def _show_triggers(machine: Machine, given: Mapping[str, str]) -> str:
+    triggers = read_triggers(machine, given["service"])
+    if not triggers:
+        return f"The service {given['service']} has not registered for any start or stop triggers.\r\n"
+    lines = [
+        f"        {'START' if one.action == START else 'STOP'} SERVICE\r\n          : {one.event_id}\r\n"
+        for one in triggers
+    ]
+    return f"[SC] QueryServiceConfig2 SUCCESS\r\n\r\nSERVICE_NAME: {given['service']}\r\n\r\n{''.join(lines)}"
+
+
+def _delete_triggers(machine: Machine, given: Mapping[str, str]) -> str:
+    write_triggers(machine, given["service"], ())
+    return "[SC] ChangeServiceConfig2 SUCCESS\r\n"
+
+
+_PROTOCOL: Final = rf"protocol=(?P<protocol>{'|'.join(PROTOCOLS)})"
+_PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{1,5}) store=persistent"
+_GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_SERVICE: Final = r"(?P<service>[a-z0-9-]+)"
+_BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
+    "tzutil.exe": ((r"/g", _show_zone), (r"/s (?P<zone>.+)", _set_zone)),
+    "powercfg.exe": ((r"/getactivescheme", _show_plan), (rf"/setactive {_GUID}", _set_plan)),
+    "netsh.exe": (
+        (rf"int ipv4 show dynamicportrange {_PROTOCOL}", _show_dynamic),
+        (rf"int ipv4 set dynamicportrange {_PROTOCOL} {_PORTS}", _set_dynamic),
+        (rf"int ipv4 show excludedportrange {_PROTOCOL} store=persistent", _show_excluded),
+        (rf"int ipv4 add excludedportrange {_PROTOCOL} {_PORTS}", _exclude),
+    ),
+    "sc.exe": (
+        (rf"qtriggerinfo {_SERVICE}", _show_triggers),
+        (rf"triggerinfo {_SERVICE} delete", _delete_triggers),
+    ),
+}
+_FORMS: Mapping[str, tuple[tuple[str, Act], ...]] = {
+    fold(rf"{_SYSTEM32}\{name}"): forms for name, forms in _BY_NAME.items()
+}

@@ -1,0 +1,187 @@
+"""The settings of Windows that the steps make: what a node loses without each of them, on the model machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.catalog.facts import paths
+from imagegen.config.model import ImageConfig
+from imagegen.contents import SHIPPED
+from imagegen.documents.yaml import Document
+from imagegen.plan.context import evaluate_steps
+from imagegen.rehearsal.boot.windows_settings import describe_wanted, look_at_windows
+from imagegen.rehearsal.machine import stock_windows
+from imagegen.rehearsal.machine.kinds import BEHAVIOUR
+from imagegen.rehearsal.machine.kinds.kind import Supplies
+from imagegen.resources.kinds import KINDS, Command
+from imagegen.settle.spec import Spec, settle
+from imagegen.steps.model import load_steps
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imagegen.boot.facts import Windows
+    from imagegen.resources.model import Resource
+
+STEPS = load_steps(SHIPPED.step_roots)
+TARGETS = {
+    "aws": {"region": "us-east-1"},
+    "azure": {"location": "westeurope", "gallery": {"resource_group": "i", "name": "i", "definition": "windows"}},
+}
+SUPPLIES = Supplies(bundle="", logs="", timeout_s=60)
+KINDS_OF_SETTINGS = ("command", "defender", "registry", "service")
+TCPIP = r"HKLM:\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters"
+
+
+def make_spec(target: str, zone: str = "W. Europe Standard Time") -> Spec:
+    config = ImageConfig.model_validate(
+        {
+            "name": "node",
+            "windows": {"release": "2022", "time_zone": zone},
+            "kubernetes": {"version": "1.36.2"},
+            "runtime": {"containerd": {"version": "2.3.4"}},
+            "host_names": {"dns_suffix": "nodes.example.com"},
+            "targets": {target: TARGETS[target]},
+        }
+    )
+    return settle(config, Document("config.yaml", {}, {}), target)
+
+
+def settings(target: str) -> dict[str, Resource]:
+    """The settings of Windows by the kind and label, in the order of the steps."""
+    drafts = [draft for step in evaluate_steps(make_spec(target), STEPS) for draft in step.drafts]
+    made = [KINDS[draft.kind].model_validate(draft.fields) for draft in drafts if draft.kind in KINDS_OF_SETTINGS]
+    found = {f"{one.kind}:{one.label}": one for one in made}
+    return {
+        name: one
+        for name, one in found.items()
+        if one.kind in ("command", "defender") or TCPIP in name or name == "service:W32Time"
+    }
+
+
+def apply(root: Path, target: str, without: str = "", *, restart: bool = True) -> Windows:
+    machine = stock_windows(root, release="2022", cloud=target)
+    for name, resource in settings(target).items():
+        if name != without:
+            BEHAVIOUR[resource.kind].put(machine, resource, SUPPLIES)
+    if restart:
+        machine.restart()
+    return look_at_windows(machine, describe_wanted(make_spec(target)), paths())
+
+
+SHIM = r"C:\Program Files\containerd\containerd-shim-runhcs-v1.exe"
+# What a node has without a resource.
+LOSSES: dict[str, dict[str, Any]] = {
+    "command:power-plan": {"power_plan": "381b4222-f694-41f0-9685-ff5bb260df2e"},
+    "command:time-service-triggers": {"keeps_time": False},
+    "service:W32Time": {"keeps_time": False},
+    "command:excluded-ports-tcp-30000": {
+        "dynamic_ports": {"tcp": 49151, "udp": 46382},
+        "given_ports": ("TCP 30000 to 32767: Kubernetes' NodePorts",),
+    },
+    "command:excluded-ports-udp-30000": {
+        "dynamic_ports": {"tcp": 46383, "udp": 49150},
+        "given_ports": ("UDP 30000 to 32767: Kubernetes' NodePorts",),
+    },
+    "command:excluded-ports-udp-65330": {
+        "dynamic_ports": {"tcp": 46383, "udp": 46383},
+        "given_ports": ("UDP 65330: Azure drops what a machine sends from this port",),
+    },
+    "command:dynamic-ports-tcp": {"dynamic_ports": {"tcp": 16384, "udp": 46382}},
+    "command:dynamic-ports-udp": {"dynamic_ports": {"tcp": 46383, "udp": 16383}},
+    rf"registry:{TCPIP}\NV Domain": {"dns_suffix": ""},
+    "command:time-zone": {"time_zone": "UTC"},
+    rf"defender:{SHIM}": {"scanned": (SHIM,)},
+    r"defender:C:\Program Files\containerd\containerd.exe": {
+        "scanned": (r"C:\Program Files\containerd\containerd.exe",)
+    },
+    r"defender:C:\k\kubelet.exe": {"scanned": (r"C:\k\kubelet.exe",)},
+}
+AT_ONCE = rf"registry:{TCPIP}\Domain"
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_node_loses_something_without_each_setting(tmp_path: Path, name: str) -> None:
+    whole = apply(tmp_path / "whole", "azure").model_dump()
+    assert apply(tmp_path / "less", "azure", name).model_dump() == whole | LOSSES[name]
+
+
+def test_every_setting_has_its_loss() -> None:
+    assert [*settings("azure")] != []
+    assert {*settings("azure")} == {*LOSSES, AT_ONCE}
+    assert {*settings("aws")} == {*LOSSES, AT_ONCE} - {"command:excluded-ports-udp-65330"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_node_has_what_is_wanted(tmp_path: Path, target: str) -> None:
+    found = apply(tmp_path, target)
+    assert (found.time_zone, found.dns_suffix) == (found.wanted_time_zone, found.wanted_dns_suffix)
+    assert found.power_plan == "8c5e7fda-e8bf-4a96-9a85-a6e23a8c635c"
+    assert (found.keeps_time, found.given_ports, found.scanned) == (True, (), ())
+    assert min(found.dynamic_ports.values()) == found.wanted_dynamic_ports
+
+
+def test_the_dns_suffix_is_there_before_a_restart(tmp_path: Path) -> None:
+    assert apply(tmp_path / "a", "aws", restart=False).dns_suffix == "nodes.example.com"
+    assert apply(tmp_path / "b", "aws", AT_ONCE, restart=False).dns_suffix == ""
+
+
+def test_ports_are_excluded_before_programs_can_have_them(tmp_path: Path) -> None:
+    """netsh excludes no port that a program has open."""
+    machine = stock_windows(tmp_path, release="2022", cloud="aws")
+    machine.ports.in_use["tcp"].add(16400)
+    for name, resource in settings("aws").items():
+        BEHAVIOUR[resource.kind].put(machine, resource, SUPPLIES)
+        if name == "command:dynamic-ports-tcp":
+            machine.ports.in_use["tcp"].add(30001)
+    assert machine.ports.given("tcp").isdisjoint(range(30000, 32768))
+
+
+EXCLUDED = "\r\nProtocole tcp Plages d'exclusion de ports\r\n\r\nPort de début  Port de fin\r\n-----  -----\r\n{}\r\n"
+DYNAMIC = "\r\nDynamischer Portbereich für Protokoll tcp\r\n----\r\nStartport       : {}\r\nAnzahl von Ports: {}\r\n"
+PLAN = "GUID du mode de gestion de l'alimentation : {}  (Performances élevées)"
+TRIGGERS = "SERVICE_NAME: W32Time\r\n\r\n        DIENST ANHALTEN\r\n          STATUS : {} [NICHT]\r\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "is_done"),
+    [
+        ("excluded-ports-tcp-30000", EXCLUDED.format("     30000       32767     *"), True),
+        (
+            "excluded-ports-tcp-30000",
+            EXCLUDED.format("     30000       30000     *\r\n     32767       32767     *"),
+            False,
+        ),
+        ("excluded-ports-tcp-30000", EXCLUDED.format("     30000       32766     *"), False),
+        ("excluded-ports-tcp-30000", EXCLUDED.format("      3000        2767     *"), False),
+        ("excluded-ports-tcp-30000", EXCLUDED.format(""), False),
+        ("excluded-ports-udp-65330", EXCLUDED.format("     65330       65330     *"), True),
+        ("excluded-ports-udp-65330", EXCLUDED.format("     65329       65330     *"), False),
+        ("dynamic-ports-tcp", DYNAMIC.format(16385, 49151), True),
+        ("dynamic-ports-tcp", DYNAMIC.format(49151, 16385), False),
+        ("dynamic-ports-tcp", DYNAMIC.format(49152, 16384), False),
+        ("dynamic-ports-tcp", DYNAMIC.format(16385, 4915), False),
+        ("power-plan", PLAN.format("8C5E7FDA-E8BF-4A96-9A85-A6E23A8C635C"), True),
+        ("power-plan", PLAN.format("381b4222-f694-41f0-9685-ff5bb260df2e"), False),
+        ("time-service-triggers", TRIGGERS.format("ddaf516e-58c2-4866-9574-c3b615d42ea1"), False),
+        ("time-service-triggers", TRIGGERS.format("DDAF516E-58C2-4866-9574-C3B615D42EA1"), False),
+        ("time-service-triggers", TRIGGERS.format("1ce20aba-9851-4421-9430-1ddeb766e809"), True),
+        ("time-service-triggers", "", True),
+        ("time-zone", "W. Europe Standard Time", True),
+        ("time-zone", "W. Europe Standard Time_dstoff", False),
+        ("time-zone", "W, Europe Standard Time", False),
+    ],
+)
+def test_a_setting_is_read_without_words_of_a_language(name: str, output: str, *, is_done: bool) -> None:
+    command = settings("azure")[f"command:{name}"]
+    assert isinstance(command, Command)
+    assert all(re.search(one, output) for one in command.unless.matches) is is_done
+
+
+def test_each_release_and_cloud_has_the_same_settings_but_for_its_ports() -> None:
+    ports = {target: make_spec(target).facts.excluded_ports for target in TARGETS}
+    assert {dataclasses.astuple(one) for one in ports["aws"]} < {dataclasses.astuple(one) for one in ports["azure"]}
