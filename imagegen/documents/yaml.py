@@ -169,6 +169,9 @@ def _document(text: str, file: str, *, pure: bool) -> Document:
     return Document(file, data, reading.lines)
 
 
+_UNUSUAL: Final = ("anchor", "tag", "version", "tags")
+
+
 def _check(parsed: Iterable[events.Event], file: str) -> Iterator[events.Event]:
     """The events of a text that is one plain document of limited size. Any other text is an error."""
     depth = values = documents = 0
@@ -176,26 +179,26 @@ def _check(parsed: Iterable[events.Event], file: str) -> Iterator[events.Event]:
         documents += isinstance(event, events.DocumentStartEvent)
         values += isinstance(event, events.NodeEvent)
         depth += isinstance(event, events.CollectionStartEvent) - isinstance(event, events.CollectionEndEvent)
-        tag = getattr(event, "tag", None)
-        faults = (
-            (getattr(event, "anchor", None), "anchors and aliases are not allowed", "write the value itself"),
-            (tag, "tags are not allowed", f"remove {short(str(tag).replace(_YAML_TAG_PREFIX, '!!'))}"),
-            (
-                getattr(event, "version", None) or getattr(event, "tags", None),
-                "directives are not allowed",
-                "remove the lines that begin with %",
-            ),
-            (documents > 1, "a second document begins here", "write one document in a file"),
-        )
-        for holds, message, hint in faults:
-            if holds:
-                problem = Problem(file, event.start_mark.line + 1, "", message, hint)
-                raise ConfigError(f"{file} cannot be used", problems=[problem])
+        if documents > 1 or any(getattr(event, name, None) for name in _UNUSUAL):
+            message, hint = _unusual(event)
+            problem = Problem(file, event.start_mark.line + 1, "", message, hint)
+            raise ConfigError(f"{file} cannot be used", problems=[problem])
         if depth > MAX_DEPTH:
             raise ConfigError(f"{file} has more than {MAX_DEPTH} levels", hint="remove levels: no config has so many")
         if values > MAX_VALUES:
             raise ConfigError(f"{file} has more than {MAX_VALUES} keys and values", hint="write a smaller file")
         yield event
+
+
+def _unusual(event: events.Event) -> tuple[str, str]:
+    """What is not allowed in an event, and what to do about it."""
+    if getattr(event, "anchor", None):
+        return "anchors and aliases are not allowed", "write the value itself"
+    if tag := getattr(event, "tag", None):
+        return "tags are not allowed", f"remove {short(str(tag).replace(_YAML_TAG_PREFIX, '!!'))}"
+    if getattr(event, "version", None) or getattr(event, "tags", None):
+        return "directives are not allowed", "remove the lines that begin with %"
+    return "a second document begins here", "write one document in a file"
 
 
 def short(text: str, longest: int = 60) -> str:
