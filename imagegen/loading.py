@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from imagegen.config.load import read_config
 from imagegen.config.model import ImageConfig
 from imagegen.contents import SHIPPED, Contents
+from imagegen.documents.own_files import read_own_files
 from imagegen.errors import ERROR, ConfigError, Problem
 from imagegen.judging import RuleInput
 from imagegen.lines import counted
@@ -80,7 +81,9 @@ def load(request: ConfigRequest) -> Loaded:
     )
     config, problems, contents = read.config, list(read.problems), own(read.document)
     evaluated: dict[str, tuple[EvaluatedStep, ...]] = {}
-    specs = settle_targets(config, read.document) if config else {}
+    files, unreadable = read_own_files(read.document, config.own_files() if config else {})
+    problems += unreadable
+    specs = settle_targets(config, read.document, files) if config else {}
     if config is not None:
         steps = functools.cache(functools.partial(load_steps, contents))
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)

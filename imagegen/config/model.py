@@ -4,7 +4,7 @@ Every field has a description and an example. The schema, the reference and the 
 sections for the node, its first boot and the targets are in the modules beside this one.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import pydantic
 
@@ -23,7 +23,11 @@ from imagegen.config.value_types import (
     StepOption,
     Version,
 )
+from imagegen.documents.yaml import YamlPath
 from imagegen.resources.model import Name, PastedSha256, Strict, WindowsPath
+
+# Their names on the machine begin with two digits.
+_MOST_SCRIPTS: Final = 99
 
 
 class Wins(Strict):
@@ -95,12 +99,16 @@ class KubeadmScripts(Strict):
 
     pre: list[RelativePath] = pydantic.Field(
         default=[],
-        description="Scripts to run before `kubeadm join`: PowerShell files in the folder of the config.",
+        description="Scripts to run before `kubeadm join`: PowerShell files in the folder of the config. On the "
+        "machine they are in the folder pre-kubeadm of the install path, where user data calls them.",
+        max_length=_MOST_SCRIPTS,
         examples=[["pre.ps1"]],
     )
     post: list[RelativePath] = pydantic.Field(
         default=[],
-        description="Scripts to run after `kubeadm join`: PowerShell files in the folder of the config.",
+        description="Scripts to run after `kubeadm join`: PowerShell files in the folder of the config. On the "
+        "machine they are in the folder post-kubeadm of the install path, where user data calls them.",
+        max_length=_MOST_SCRIPTS,
         examples=[["post.ps1"]],
     )
 
@@ -277,6 +285,14 @@ class ImageConfig(Strict):
         "after its cloud has the key "
         "`provider`. Two accounts are two targets."
     )
+
+    def own_files(self) -> dict[YamlPath, str]:
+        """The files beside the config that go to the machine, by the path of their key."""
+        lists = {
+            ("kubeadm_scripts", "pre"): self.kubeadm_scripts.pre,
+            ("kubeadm_scripts", "post"): self.kubeadm_scripts.post,
+        }
+        return {(*at, index): file for at, files in lists.items() for index, file in enumerate(files)}
 
 
 class ConfigFile(ImageConfig):

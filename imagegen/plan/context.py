@@ -79,7 +79,7 @@ def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep
     evaluated = []
     for name, earlier in order_steps(steps).items():
         if applies(steps[name], context):
-            step = evaluate_step(steps[name], context, overrides)
+            step = evaluate_step(steps[name], context, overrides, spec.own_files)
             requests = {key: _mirrored(request, spec.config) for key, request in step.requests.items()}
             evaluated.append(dataclasses.replace(step, requests=requests, earlier=earlier))
     return tuple(evaluated)

@@ -29,7 +29,8 @@ from imagegen.errors import BuildError, ExitCode
 from imagegen.files import scratch_folder, write_file
 from imagegen.manifest.store import LocalStore
 from imagegen.providers.provider import provider
-from imagegen.rehearsal.boot.boot import boot_image, describe_image
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.image import describe_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.cloudbase_init.versions import choose_version
 from imagegen.rehearsal.clouds import stand_in
@@ -141,8 +142,12 @@ def rehearse_build(
 
 def _make_note(provider_name: str, cost: Cost, *, boots: bool) -> dict[str, JsonValue]:
     """What the manifest says of every rehearsal."""
+    return {"winrm": dataclasses.asdict(cost), "not_checked": [*_list_unchecked(provider_name, boots=boots)]}
+
+
+def _list_unchecked(provider_name: str, *, boots: bool) -> list[str]:
     words = {"agents": stand_in(provider_name).agents, "boot": _NOT_CHECKED_OF_BOOT[boots]}
-    return {"winrm": dataclasses.asdict(cost), "not_checked": [text.format(**words) for text in _NOT_CHECKED]}
+    return [text.format(**words) for text in _NOT_CHECKED]
 
 
 def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
@@ -168,9 +173,11 @@ def _boot(
         _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})
         error.hint = error.hint or f"the log of cloudbase-init is {log}"
         raise
-    note["boot"] = booted.record()
+    note |= {"boot": booted.record(), "not_checked": [*_list_unchecked(spec.provider, boots=True), *booted.limits]}
     for line in booted.lines:
         console.say(f"{spec.target}  boot: {line}")
+    for limit in booted.limits:
+        console.say(f"{spec.target}  boot: not checked: {limit}")
     if booted.faults:
         _annotate(folder, note | {"failed": booted.failed})
         raise BuildError(

@@ -29,11 +29,7 @@ def no_device_name(given: RuleInput) -> list[Finding]:
 def _file_names(given: RuleInput) -> list[tuple[YamlPath, str]]:
     """The names of files and folders on the machine that come from a config."""
     config, containerd = given.config, given.config.runtime.containerd
-    scripts: dict[YamlPath, list[str]] = {
-        ("scripts",): config.scripts,
-        ("kubeadm_scripts", "pre"): config.kubeadm_scripts.pre,
-        ("kubeadm_scripts", "post"): config.kubeadm_scripts.post,
-    }
+    scripts: dict[YamlPath, list[str]] = {("scripts",): config.scripts}
     providers, registries = config.credential_providers, containerd.registry_mirrors if containerd else ()
     return [
         (("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file),
@@ -43,6 +39,7 @@ def _file_names(given: RuleInput) -> list[tuple[YamlPath, str]]:
         *((("runtime", "containerd", "registry_mirrors", registry), registry) for registry in registries),
         (("wins", "policy"), (config.wins and config.wins.policy) or ""),
         *(((*at, index), file) for at, files in scripts.items() for index, file in enumerate(files)),
+        *config.own_files().items(),
     ]
 
 

@@ -6,8 +6,9 @@ if the catalogue does not know a version, the values that depend on it are None,
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import pydantic
 
     from imagegen.config.model import ImageConfig
+    from imagegen.documents.own_files import OwnFile
     from imagegen.documents.yaml import Document, YamlPath
     from imagegen.providers.settings import TargetSettings
 
@@ -24,6 +26,7 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
+NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -166,6 +169,8 @@ class Spec(Generic[S]):
     document: Document
     catalogue: Mapping[YamlPath, CatalogueValue]
     """The catalogue's values by path, including those that the config overrides."""
+    own_files: Mapping[str, OwnFile]
+    """The files beside the config that go to the machine, by their key."""
 
     def origin(self, path: YamlPath) -> Origin:
         """Where the value at a path comes from."""
@@ -176,12 +181,14 @@ class Spec(Generic[S]):
         return known.origin if known is not None and known.value is not None else Origin("default")
 
 
-def settle_targets(config: ImageConfig, document: Document) -> dict[str, Spec]:
+def settle_targets(
+    config: ImageConfig, document: Document, own_files: Mapping[str, OwnFile] = NO_FILES
+) -> dict[str, Spec]:
     """The spec of each target, by the target's name."""
-    return {target: settle(config, document, target) for target in config.targets.named()}
+    return {target: settle(config, document, target, own_files) for target in config.targets.named()}
 
 
-def settle(config: ImageConfig, document: Document, target: str) -> Spec:
+def settle(config: ImageConfig, document: Document, target: str, own_files: Mapping[str, OwnFile] = NO_FILES) -> Spec:
     """The spec of one target of the config."""
     settings = config.targets.named()[target]
     found = (
@@ -207,6 +214,7 @@ def settle(config: ImageConfig, document: Document, target: str) -> Spec:
         offered_image=values["targets", target, "base_image"].value or {},
         document=document,
         catalogue=values,
+        own_files=own_files,
     )
 
 

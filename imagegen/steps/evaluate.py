@@ -6,11 +6,13 @@ only the lock has. `applies` decides before whether a step is in the plan."""
 import contextlib
 import dataclasses
 import hashlib
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
 from imagegen.artifacts.request import ArtifactRequest, Override
+from imagegen.documents.own_files import OwnFile
 from imagegen.documents.problems import nearest, quoted
 from imagegen.documents.yaml import Document, YamlPath
 from imagegen.errors import ConfigError, Problem
@@ -67,8 +69,9 @@ def evaluate_step(
     step: Step,
     context: Mapping[str, object],
     overrides: Mapping[str, Override],
+    own_files: Mapping[str, OwnFile] = types.MappingProxyType({}),
 ) -> EvaluatedStep:
-    """Evaluate a step. One error holds all problems of its files."""
+    """Evaluate a step. `own_files` are those beside the config. One error holds all problems of its files."""
     visible = _visible(step, context)
     problems: list[Problem] = []
     drafted = tuple(_drafts(step, visible, problems))
@@ -78,7 +81,14 @@ def evaluate_step(
     texts: dict[str, bytes] = {}
     finished = []
     for draft, seen in drafted:
-        finished.append(_with_text(step, draft, seen, texts, problems) if draft.kind == "file" else draft)
+        own = draft.fields.get("own")
+        if own is None:
+            finished.append(_with_text(step, draft, seen, texts, problems) if draft.kind == "file" else draft)
+        elif own in own_files:
+            finished.append(_with_own_file(draft, own_files[own], step, texts))
+        else:
+            message = f"the config has no file {quoted(own)}"
+            problems.append(step.resources.problem((*draft.path, "own"), message, nearest(str(own), sorted(own_files))))
         problems += _artifact_problems(step, draft, visible, requests)
     if problems:
         raise ConfigError(f"step {step.name} cannot be used", problems=problems)
@@ -248,6 +258,17 @@ def _artifact_problems(
 
 def _hint(error: TemplateError) -> str:
     return "list it under `reads` in meta/step.yml" if isinstance(error, UnknownNameError) else ""
+
+
+def _with_own_file(draft: Draft, file: OwnFile, step: Step, texts: dict[str, bytes]) -> Draft:
+    """Replace the config's key of a file by the file in the bundle, and add its bytes to `texts`."""
+    digest = hashlib.sha256(file.data).hexdigest()
+    path = PurePosixPath(file.name)
+    # The digest, because files of several folders may have the same name.
+    source = f"files/{step.name}/{path.stem}-{digest[:16]}{path.suffix}"
+    texts[source] = file.data
+    fields = {name: value for name, value in draft.fields.items() if name != "own"}
+    return dataclasses.replace(draft, fields={**fields, "source": source, "sha256": digest})
 
 
 def _with_text(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Image
+    from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.machine.windows import Machine
 
 # The oldest that people still install, the one that the catalogue calls the newest, and the newest on PyPI.

@@ -27,6 +27,7 @@ pytestmark = pytest.mark.e2e
 
 # One target on each cloud.
 BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
+OWN_FILES = REPOSITORY / "tests" / "data" / "own-files" / "config.yaml"
 CONFIGS = REPOSITORY / "configs"
 CLOUDS = ("aws", "azure")
 # In these minors kubeadm, kubelet or what the image brings for them changes: both clouds are tested.
@@ -176,7 +177,9 @@ def _settings() -> Iterator[Case]:
         yield from (Case(name, target, sets) for target in targets)
 
 
-CASES = [*_shipped(), *_minors(), *_lines(), *_settings()]
+# Settings that name files beside the config.
+_OWN_FILES = [Case("programs and scripts of one's own", target, file=OWN_FILES) for target in CLOUDS]
+CASES = [*_shipped(), *_minors(), *_lines(), *_settings(), *_OWN_FILES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=[f"{case.name}-{case.target}" for case in CASES])

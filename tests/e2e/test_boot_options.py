@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Image
+    from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.machine.windows import Machine
 
     Change = Callable[[Machine], object]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.boot.boot import Image, boot_image
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.image import Image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
 from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Image
+    from imagegen.rehearsal.boot.image import Image
 
 pytestmark = pytest.mark.e2e
 

@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("render", "resources"),
     },
     "doctor": {"build", "errors", "plan", "providers"},
-    "loading": {"config", "contents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
+    "loading": {"config", "contents", "documents", "errors", "judging", "lines", "plan", "rules", "settle", "steps"},
     "pipeline": {
         *("artifacts", "build", "canonical", "console", "contents", "doctor", "errors", "files", "imagegen"),
         *("leftovers", "lines", "loading", "manifest", "plan", "providers", "render", "settle", "steps"),
@@ -82,7 +82,6 @@ MAY_NAME: dict[str, set[str]] = {
     "plan": {"providers", "settle"},
     "errors": {"settle"},
     "doctor": {"console", "settle", "steps"},
-    "loading": {"documents"},
     "rehearsal": {"settle", "steps"},
 }
 # The providers by name, and what a plugin is; the modules that say it import no room.

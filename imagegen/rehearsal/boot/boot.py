@@ -9,12 +9,12 @@ from imagegen.boot import facts
 from imagegen.boot.checks import Verdict, judge
 from imagegen.boot.guarded import list_guarded
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
-from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
+from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
-from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted, look_at_windows
+from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
@@ -22,62 +22,22 @@ from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pydantic import JsonValue
 
     from imagegen.boot.guarded import Guarded
+    from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.boot.model import Ended, Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
-    from imagegen.rehearsal.boot.windows_settings import Wanted
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.settle.spec import Spec
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
 # How long kubelet's service may take to come up, with restarts after failures.
 _KUBELET_S: Final = 300.0
 _NETBIOS_LENGTH: Final = 15
-
-
-@dataclasses.dataclass(frozen=True)
-class Image:
-    """A captured machine, and what the plan says of it."""
-
-    machine: Machine
-    provider: str
-    kubernetes: str
-    cloudbase_init: str
-    layout: Mapping[str, str]
-    """The image's folders by name."""
-    cuts_host_names: bool = True
-    """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
-    accounts: Sequence[str] = ()
-    """The accounts that the config expects on a node. They may log on as they could before."""
-    own_files: Mapping[str, bytes | None] = dataclasses.field(default_factory=dict)
-    """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
-    services: Sequence[str] = ()
-    """The services that options of the config add."""
-    wanted: Wanted = NOTHING_WANTED
-    """Of Windows."""
-
-
-def describe_image(machine: Machine, spec: Spec) -> Image:
-    """The image that a target's captured machine is."""
-    config = spec.config
-    return Image(
-        machine,
-        spec.provider,
-        config.kubernetes.version,
-        config.cloudbase_init.version,
-        {**paths(), "kubernetes": config.kubernetes.install_path},
-        config.host_names.netbios_compatible,
-        spec.settings.restricted_address_users,
-        {program.path: None for program in config.executables},
-        ("csi-proxy",) if config.csi_proxy else (),
-        describe_wanted(spec),
-    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +56,8 @@ class Boot:
     """What the rehearsal does not know of the programs that ran."""
     log: str
     """The log of cloudbase-init."""
+    limits: tuple[str, ...] = ()
+    """What scripts of the operator did that the rehearsal does not know."""
 
     @property
     def lines(self) -> list[str]:
@@ -147,7 +109,9 @@ def boot_image(
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
     with Cluster(image.kubernetes) as cluster:
-        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, config_version(image.kubernetes))
+        version = config_version(image.kubernetes)
+        scripts = image.before_join, image.after_join
+        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts)
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
@@ -167,6 +131,7 @@ def _boot(
     platform = cloud.make_platform(instance, lambda: machine.age_s)
     # A cloud that asks for no report has nothing against a machine that sent none.
     wants_report = platform.refusal() is not None
+    own = OwnScripts(frozenset(data for data in image.own_files.values() if data is not None))
     with LinkLocal(platform.hosts) as link:
         node = Node(
             machine,
@@ -176,6 +141,7 @@ def _boot(
             programs={"kubeadm.exe": make_kubeadm(cluster)},
             runner=runner,
             proxy=link.url,
+            own_scripts=own,
         )
         kubelet = Kubelet(machine, cluster)
         observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
@@ -188,7 +154,8 @@ def _boot(
     strange = dict.fromkeys([*node.runs.unknown, *link.faults])
     # What was interrupted proves nothing of what comes after it.
     verdicts = () if node.runs.was_interrupted else tuple(judge(found, list_guarded(image.layout)))
-    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(strange), log)
+    limits = tuple(dict.fromkeys(own.limits))
+    return Boot(image, machine, verdicts, node.runs.version, runner.reason, tuple(strange), log, limits)
 
 
 def _start_twice(observed: _Observed) -> facts.NodeFacts:

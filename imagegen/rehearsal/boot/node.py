@@ -20,7 +20,7 @@ from imagegen.rehearsal.machine.services import AUTOMATIC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from imagegen.rehearsal.boot.model import Instance, Platform, Program
+    from imagegen.rehearsal.boot.model import Instance, OwnScripts, Platform, Program
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.agents import Agents
     from imagegen.rehearsal.machine.windows import Machine
@@ -71,6 +71,7 @@ class Node:
         programs: Mapping[str, Program],
         runner: Runner,
         proxy: str,
+        own_scripts: OwnScripts | None = None,
     ) -> None:
         self.machine = machine
         self.runs = Runs()
@@ -81,7 +82,7 @@ class Node:
         self._proxy = proxy
         own: dict[str, Program] = {_PROGRAM: self._run_program}
         recorded = {name: self._record(program) for name, program in programs.items()}
-        self._shell = Shell({**agents.programs, **recorded, **own}, first_boot_scripts())
+        self._shell = Shell({**agents.programs, **recorded, **own}, first_boot_scripts(), own_scripts)
         self._service_waits = False
         self._must_restart = False
         machine.services.on_start[CLOUDBASE_INIT] = self._service_started

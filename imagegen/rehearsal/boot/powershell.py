@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.cmdlets import Cmdlet
-    from imagegen.rehearsal.boot.model import Process, Program
+    from imagegen.rehearsal.boot.model import OwnScripts, Process, Program
     from imagegen.rehearsal.boot.powershell_syntax import Condition, Expression, Statement
     from imagegen.rehearsal.boot.programs import Programs
 
@@ -50,12 +50,13 @@ class _ScriptEndedError(Exception):
 
 
 class PowerShell:
-    """One powershell.exe. `scripts` are those whose effect is known by their bytes."""
+    """One powershell.exe. `scripts` are those whose effect is known by their bytes, and `own` the operator's."""
 
-    def __init__(self, programs: Programs, process: Process, scripts: Mapping[bytes, Program]) -> None:
+    def __init__(self, programs: Programs, process: Process, scripts: Mapping[bytes, Program], own: OwnScripts) -> None:
         self._programs = programs
         self._process = process
         self._scripts = scripts
+        self._own = own
         self._environ = variables_of(process)
         self._variables: dict[str, str] = {"erroractionpreference": "Continue"}
         self._output: list[str] = []
@@ -93,6 +94,16 @@ class PowerShell:
             ended = known(dataclasses.replace(self._process, arguments=(path, *words)))
             self._output.append(ended.output)
             return ended.exit_code
+        try:
+            return self._interpret(path, data, words)
+        except UnknownCommandError as unknown:
+            if data not in self._own.known:
+                raise
+            # The boot goes on as if it had succeeded, and says so.
+            self._own.limits.append(f"{path} to its end: {unknown}")
+            return 0
+
+    def _interpret(self, path: str, data: bytes, words: Sequence[str]) -> int | None:
         if words:
             raise UnknownCommandError(f"the rehearsal does not know what the arguments of {path} do")
         return self._run_text(data.decode("utf-8-sig", errors="replace"), path)

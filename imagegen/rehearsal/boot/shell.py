@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.batch import Cmd, command_line_words
-from imagegen.rehearsal.boot.model import Process
+from imagegen.rehearsal.boot.model import OwnScripts, Process
 from imagegen.rehearsal.boot.powershell import PowerShell
 from imagegen.rehearsal.boot.programs import NoSuchProgramError, Programs, is_file, split_words
 from imagegen.rehearsal.boot.windows_programs import WINDOWS_PROGRAMS, refused
@@ -24,10 +24,17 @@ if TYPE_CHECKING:
 
 
 class Shell:
-    """`scripts` are PowerShell scripts whose effect is known by their bytes; other scripts are interpreted."""
+    """`scripts` are PowerShell scripts whose effect is known by their bytes; other scripts are interpreted.
+    `own_scripts` are those of the operator."""
 
-    def __init__(self, programs: Mapping[str, Program], scripts: Mapping[bytes, Program] | None = None) -> None:
+    def __init__(
+        self,
+        programs: Mapping[str, Program],
+        scripts: Mapping[bytes, Program] | None = None,
+        own_scripts: OwnScripts | None = None,
+    ) -> None:
         self._scripts = scripts or {}
+        self._own_scripts = own_scripts or OwnScripts()
         own: dict[str, Program] = {"cmd.exe": self._run_cmd, "powershell.exe": self._run_powershell}
         self._programs = Programs({**WINDOWS_PROGRAMS, **programs, **own}, self._run_batch)
 
@@ -48,7 +55,7 @@ class Shell:
         return Cmd(self._programs, process).run_file()
 
     def _run_powershell(self, process: Process) -> Ended:
-        return PowerShell(self._programs, process, self._scripts).run()
+        return PowerShell(self._programs, process, self._scripts, self._own_scripts).run()
 
     def _run_cmd(self, process: Process) -> Ended:
         option, *words = [*process.arguments[1:], ""]

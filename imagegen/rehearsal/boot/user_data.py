@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import dataclasses
 import secrets
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # Before this version kubeadm reads arguments as a mapping, and from it on as a list.
 _LIST_SINCE: Final = "v1beta4"
 # kubeadm writes its files while the service kubelet, which was started with the machine, looks for them.
 _BEFORE_JOIN_S: Final = 4
+_DONE: Final = "/run/cluster-api/bootstrap-success.complete"
 _CONFIG: Final = "/run/kubeadm/kubeadm-join-config.yaml"
 
 
@@ -23,6 +27,10 @@ class Join:
     token: str = dataclasses.field(repr=False)
     api_version: str
     """The version of kubeadm's configuration."""
+    before: Sequence[str] = ()
+    """The operator's scripts to call before kubeadm, by their paths."""
+    after: Sequence[str] = ()
+    """Those to call after it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +74,15 @@ write_files:
 runcmd:
   - "hostname"
   - "powershell /run/cluster-api/before-join.ps1"
-  - kubeadm join --config {_CONFIG} --v 5 && echo success > /run/cluster-api/bootstrap-success.complete
-  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
+{_calls(join.before)}  - kubeadm join --config {_CONFIG} --v 5 && echo success > {_DONE}
+{_calls(join.after)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
 """
     return UserData(text.encode(), (join.token, join.token.partition(".")[2], key))
+
+
+def _calls(scripts: Sequence[str]) -> str:
+    """As docs/operator-guide.md shows it: a script that fails ends the user data."""
+    return "".join(f"  - powershell -NoProfile -ExecutionPolicy Bypass -File {path} || exit 1\n" for path in scripts)
 
 
 def _join_configuration(join: Join) -> str:

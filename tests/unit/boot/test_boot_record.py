@@ -8,7 +8,8 @@ import pytest
 
 from imagegen.boot.checks import Check, Verdict
 from imagegen.boot.facts import Finding
-from imagegen.rehearsal.boot.boot import Boot, Image
+from imagegen.rehearsal.boot.boot import Boot
+from imagegen.rehearsal.boot.image import Image
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine import Machine

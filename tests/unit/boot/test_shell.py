@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.boot.model import Process, UnknownCommandError
+from imagegen.rehearsal.boot.model import OwnScripts, Process, UnknownCommandError
+from imagegen.rehearsal.boot.shell import Shell
 from imagegen.rehearsal.machine.refusal import NoSuchFile
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
@@ -16,7 +17,6 @@ from tests.unit.boot.conftest import KUBERNETES, put_file
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.boot.model import Ended
-    from imagegen.rehearsal.boot.shell import Shell
     from imagegen.rehearsal.machine import Machine
     from tests.unit.boot.conftest import Started
 
@@ -385,3 +385,20 @@ def test_powershell_runs_a_script_by_its_path_and_keeps_its_code_to_itself(aws: 
     ended = run_batch(shell, aws, "powershell C:/k/none.ps1")
     assert ended.exit_code == 1
     assert "'C:/k/none.ps1' is not recognized" in ended.output
+
+
+OWN = b"Write-Output one\nGet-NetAdapter\n"
+
+
+@pytest.mark.parametrize("words", [(), ("-Name", "a")])
+def test_a_script_of_the_operator_is_a_limit_from_where_it_is_unknown(aws: Machine, words: tuple[str, ...]) -> None:
+    own = OwnScripts(frozenset({OWN}))
+    path = r"C:\k\pre-kubeadm\01-own.ps1"
+    put_file(aws, path, OWN)
+    arguments = ("powershell.exe", "-File", path, *words)
+    assert Shell({}, own_scripts=own).run(Process(aws, arguments)).exit_code == 0
+    (limit,) = own.limits
+    assert limit.startswith(f"{path} to its end: the rehearsal does not know ")
+    put_file(aws, path, OWN + b"#")
+    with pytest.raises(UnknownCommandError):
+        Shell({}, own_scripts=own).run(Process(aws, arguments))

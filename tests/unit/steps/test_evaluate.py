@@ -10,6 +10,7 @@ import pytest
 
 from imagegen.artifacts.request import Override
 from imagegen.contents import StepRoot
+from imagegen.documents.own_files import OwnFile
 from imagegen.errors import ConfigError
 from imagegen.plan.context import components_of
 from imagegen.resources.kinds import File
@@ -366,6 +367,27 @@ def test_a_list_of_artifacts_says_where_its_urls_come_from(
     with pytest.raises(ConfigError) as caught:
         step("- directory: {path: C:\\x}\n", artifacts=f"\n  one: {artifact}")
     assert [message in problem.message for problem in caught.value.problems] == [True]
+
+
+OWN = '- file: {path: C:\\y, own: "scripts[{{ number - 1 }}]"}\n  each: "[1, 2]"\n'
+
+
+def test_a_file_of_the_config_is_bundled_by_its_digest(step: Callable[..., Step]) -> None:
+    files = {"scripts[0]": OwnFile("a.ps1", b"1"), "scripts[1]": OwnFile("a.ps1", b"2")}
+    found = evaluate_step(step(OWN), CONTEXT, {}, files)
+    digests = [hashlib.sha256(data).hexdigest() for data in (b"1", b"2")]
+    sources = [f"files/extra/a-{digest[:16]}.ps1" for digest in digests]
+    expected = zip(sources, digests, strict=True)
+    assert _fields(found) == [{"path": "C:\\y", "source": source, "sha256": digest} for source, digest in expected]
+    assert found.texts == dict(zip(sources, (b"1", b"2"), strict=True))
+
+
+def test_a_file_that_the_config_does_not_have_is_a_problem(step: Callable[..., Step]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        evaluate_step(step(OWN), CONTEXT, {}, {"scripts[0]": OwnFile("a.ps1", b"1")})
+    assert [(problem.path, problem.message) for problem in caught.value.problems] == [
+        ("[0].file.own", 'the config has no file "scripts[1]"')
+    ]
 
 
 def test_a_step_cannot_be_changed(step: Callable[..., Step]) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from imagegen import contents
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import Document
+from imagegen.documents.own_files import OwnFile
+from imagegen.documents.yaml import Document, dotted
 from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
@@ -72,7 +73,12 @@ ASKED: dict[str, Any] = {
         {"url": "https://one.example.com/b", "path": "C:\\Tools\\b.exe", "sha256": "b" * 64},
         {"url": "https://one.example.com/c", "path": "C:\\opt\\Kube\\c.exe"},
     ],
+    "kubeadm_scripts": {"pre": ["a.ps1", "b.ps1"], "post": ["c.ps1"]},
 }
+
+
+# Files of the config, by step.
+OWN_FILES = {"kubeadm-scripts": ("a.ps1", "b.ps1", "c.ps1")}
 
 
 def _config(asked: Mapping[str, Any]) -> ImageConfig:
@@ -88,7 +94,9 @@ def _evaluated(asked: Mapping[str, Any], target: str) -> tuple[EvaluatedStep, ..
 
 
 def _spec(asked: Mapping[str, Any], target: str) -> Spec:
-    return settle(_config(asked), Document("config.yaml", {}, {}), target)
+    config = _config(asked)
+    files = {dotted(path): OwnFile(name, name.encode()) for path, name in config.own_files().items()}
+    return settle(config, Document("config.yaml", {}, {}), target, files)
 
 
 EVALUATED = {target: _evaluated({}, target) for target in PROVIDERS}
@@ -152,7 +160,8 @@ def _read(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of a conte
     return functools.reduce(lambda value, name: value[name], read.split("."), context)
 
 
-CONTEXT = step_context(_spec(ASKED, "aws"))
+SPEC = _spec(ASKED, "aws")
+CONTEXT = step_context(SPEC)
 READS = [
     (name, read, leaf)
     for name, step in STEPS.items()
@@ -164,7 +173,7 @@ READS = [
 @pytest.mark.parametrize(("name", "read", "leaf"), READS)
 def test_step_uses_all_that_it_reads(name: str, read: str, leaf: YamlPath) -> None:
     step, context = STEPS[name], copy.deepcopy(CONTEXT)
-    whole = evaluate_step(step, context, {})
+    whole = evaluate_step(step, context, {}, SPEC.own_files)
     if leaf:
         *parents, last = leaf
         del functools.reduce(lambda value, key: value[key], parents, _read(context, read))[last]
@@ -172,7 +181,7 @@ def test_step_uses_all_that_it_reads(name: str, read: str, leaf: YamlPath) -> No
         fewer = [item for item in step.meta.reads if item != read]
         step = dataclasses.replace(step, meta=step.meta.model_copy(update={"reads": fewer}))
     try:
-        less = evaluate_step(step, context, {})
+        less = evaluate_step(step, context, {}, SPEC.own_files)
     except ConfigError:
         return  # it cannot do without
     assert (less.drafts, less.texts, less.requests) != (whole.drafts, whole.texts, whole.requests)
@@ -182,8 +191,11 @@ def test_step_uses_all_that_it_reads(name: str, read: str, leaf: YamlPath) -> No
 def test_everything_in_a_steps_folder_is_used(name: str) -> None:
     drafts = [draft for item in _everything() if item.step.name == name for draft in item.drafts]
     sources = {draft.fields["source"] for draft in drafts if draft.fields.get("source")}
-    bundled = {f"files/{name}/{path.removesuffix('.j2')}" for path in (*STEPS[name].templates, *STEPS[name].files)}
-    assert {re.sub(r"-[0-9a-f]{16}(\.[a-z]+)$", r"\1", source) for source in sources} == bundled
+    own = {f"files/{name}/{file}" for file in OWN_FILES.get(name, ())}
+    bundled = own | {
+        f"files/{name}/{path.removesuffix('.j2')}" for path in (*STEPS[name].templates, *STEPS[name].files)
+    }
+    assert {re.sub(r"-[0-9a-f]{16}(\.[a-z0-9]+)$", r"\1", source) for source in sources} == bundled
     used = {draft.fields["artifact"] for draft in drafts if draft.fields.get("artifact")}
     assert {re.sub(r"-[0-9]+$", "", artifact) for artifact in used} == set(STEPS[name].meta.artifacts)
 

@@ -1,0 +1,69 @@
+"""A captured image, and what its config says about the nodes that start from it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from imagegen.catalog.facts import paths
+from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imagegen.rehearsal.boot.windows_settings import Wanted
+    from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.settle.spec import Spec
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """A captured machine, and what the plan says of it."""
+
+    machine: Machine
+    provider: str
+    kubernetes: str
+    cloudbase_init: str
+    layout: Mapping[str, str]
+    """The image's folders by name."""
+    cuts_host_names: bool = True
+    """Whether cloudbase-init cuts host names to the length of a NetBIOS name."""
+    accounts: Sequence[str] = ()
+    """The accounts that the config expects on a node. They may log on as they could before."""
+    own_files: Mapping[str, bytes | None] = dataclasses.field(default_factory=dict)
+    """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
+    services: Sequence[str] = ()
+    """The services that options of the config add."""
+    before_join: Sequence[str] = ()
+    """The operator's scripts that user data calls before kubeadm, by their paths."""
+    after_join: Sequence[str] = ()
+    """Those that it calls after kubeadm."""
+    wanted: Wanted = NOTHING_WANTED
+    """Of Windows."""
+
+
+def describe_image(machine: Machine, spec: Spec) -> Image:
+    """The image that a target's captured machine is."""
+    config = spec.config
+    before, after = _scripts(spec, "pre"), _scripts(spec, "post")
+    return Image(
+        machine,
+        spec.provider,
+        config.kubernetes.version,
+        config.cloudbase_init.version,
+        {**paths(), "kubernetes": config.kubernetes.install_path},
+        config.host_names.netbios_compatible,
+        spec.settings.restricted_address_users,
+        {**before, **after, **{program.path: None for program in config.executables}},
+        ("csi-proxy",) if config.csi_proxy else (),
+        tuple(before),
+        tuple(after),
+        describe_wanted(spec),
+    )
+
+
+def _scripts(spec: Spec, when: str) -> dict[str, bytes]:
+    """The operator's scripts for kubeadm by their documented paths, in their order."""
+    folder = rf"{spec.config.kubernetes.install_path}\{when}-kubeadm"
+    files = (file for key, file in spec.own_files.items() if key.startswith(f"kubeadm_scripts.{when}["))
+    return {rf"{folder}\{number:02}-{file.name}": file.data for number, file in enumerate(files, 1)}

@@ -1,0 +1,1 @@
+Add-Content -Path C:\run\kubeadm\order.txt -Value label
