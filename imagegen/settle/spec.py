@@ -136,6 +136,7 @@ class Facts:
     hot_fixes: tuple[HotFix, ...]
     dynamic_ports: Ports
     excluded_ports: tuple[ExcludedPorts, ...]
+    excluded_ports_on_cloud: tuple[ExcludedPorts, ...] | None
     crictl: str | None
     kubeadm_joins_as_system: bool
     kube_log_runner: str
@@ -318,16 +319,22 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
 def _ports(provider: str) -> Iterator[CatalogueValue]:
     ports = table("ports")
     dynamic, general = ports["dynamic"], ports["excluded"]
-    own: list[JsonObject] = ports["excluded_on"].get(provider, [])
+    own: list[JsonObject] | None = ports["excluded_on"].get(provider)
     origin = _origin("ports", "dynamic", dynamic["source"])
     description = "The ports that Windows gives to programs which ask for any port."
     yield _fact("dynamic_ports", Ports(dynamic["start"], dynamic["count"]), origin, description)
-    excluded = tuple(
+    origin = _origin("ports", "excluded", general[0]["source"])
+    yield _fact("excluded_ports", _excluded(general), origin, "Ports that Windows must not give to such programs.")
+    origin = _origin("ports", provider, own[0]["source"] if own else None)
+    description = "Ports that Windows must not give to such programs on this cloud."
+    yield _fact("excluded_ports_on_cloud", _excluded(own) if own else None, origin, description)
+
+
+def _excluded(rows: list[JsonObject]) -> tuple[ExcludedPorts, ...]:
+    return tuple(
         ExcludedPorts(row["protocol"], row["start"], row["start"] + row["count"] - 1, row["count"], row["reason"])
-        for row in (*general, *own)
+        for row in rows
     )
-    origin = _origin("ports", provider if own else "excluded", (own or general)[0]["source"])
-    yield _fact("excluded_ports", excluded, origin, "Ports that Windows must not give to such programs.")
 
 
 def _restricted_address(config: ImageConfig, settings: TargetSettings) -> CatalogueValue:

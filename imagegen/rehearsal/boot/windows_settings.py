@@ -40,7 +40,8 @@ NOTHING_WANTED: Final = Wanted()
 
 
 def describe_wanted(spec: Spec) -> Wanted:
-    ports, excluded = spec.facts.dynamic_ports, spec.facts.excluded_ports
+    ports = spec.facts.dynamic_ports
+    excluded = (*spec.facts.excluded_ports, *(spec.facts.excluded_ports_on_cloud or ()))
     taken = {rows.protocol: 0 for rows in excluded}
     for rows in excluded:
         taken[rows.protocol] += rows.count

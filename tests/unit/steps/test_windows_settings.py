@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -180,8 +179,3 @@ def test_a_setting_is_read_without_words_of_a_language(name: str, output: str, *
     command = settings("azure")[f"command:{name}"]
     assert isinstance(command, Command)
     assert all(re.search(one, output) for one in command.unless.matches) is is_done
-
-
-def test_each_release_and_cloud_has_the_same_settings_but_for_its_ports() -> None:
-    ports = {target: make_spec(target).facts.excluded_ports for target in TARGETS}
-    assert {dataclasses.astuple(one) for one in ports["aws"]} < {dataclasses.astuple(one) for one in ports["azure"]}
