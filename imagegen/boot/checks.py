@@ -225,6 +225,14 @@ def _node(facts: NodeFacts) -> Iterator[Finding]:
     yield _say(f"the cluster has node {', '.join(facts.nodes)}, expected {facts.wanted_node}")
 
 
+def _credential_providers(facts: NodeFacts) -> Iterator[Finding]:
+    for found in facts.credential_providers:
+        if not found.is_registered:
+            yield _say(f"kubelet does not know the credential provider {found.name}", "N14")
+        elif not found.can_run:
+            yield _say(f"kubelet cannot start the credential provider {found.name}: its program is missing", "N14")
+
+
 def _services(facts: NodeFacts) -> Iterator[Finding]:
     for found in facts.services:
         if not found.is_running:
@@ -328,6 +336,12 @@ CHECKS: Final = (
     Check("join", "kubeadm joined the machine to the cluster", _join),
     Check("kubelet", "kubelet runs with kubeadm's arguments", _kubelet),
     Check("node", "the node registered", _node),
+    Check(
+        "credential-providers",
+        "kubelet has the credential providers of the config, and can start them",
+        _credential_providers,
+        lambda facts: bool(facts.credential_providers),
+    ),
     Check(
         "services",
         "the services that the config adds run, and keep logs that are closed to Users",

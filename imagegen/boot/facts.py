@@ -86,6 +86,16 @@ class Kubelet(Strict):
     """Those that kubeadm wrote when the node joined."""
 
 
+class CredentialProvider(Strict):
+    """A program from which kubelet gets credentials, as the config names it."""
+
+    name: str
+    is_registered: bool
+    """Whether the kubelet that runs has registered it."""
+    can_run: bool
+    """Whether kubelet finds its program."""
+
+
 class Service(Strict):
     """A service that an option of the config adds to the image."""
 
@@ -177,6 +187,7 @@ class NodeFacts(Strict):
     """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
     services: tuple[Service, ...]
+    credential_providers: tuple[CredentialProvider, ...]
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

@@ -64,7 +64,9 @@ class Gmsa(Strict):
 class CredentialProvider(Strict):
     """A program from which kubelet gets the credentials of a registry."""
 
-    name: Name = pydantic.Field(description="The program's name.", examples=["registry-credential-provider"])
+    name: Name = pydantic.Field(
+        description="The program's name, without .exe.", examples=["registry-credential-provider"]
+    )
     url: HttpsUrl = pydantic.Field(
         description="The https URL of the program.",
         examples=["https://artifacts.example.com/registry-credential-provider.exe"],
@@ -77,6 +79,15 @@ class CredentialProvider(Strict):
     )
     cache: Duration = pydantic.Field(
         default="12h", description="How long kubelet keeps the credentials.", examples=["1h"]
+    )
+    args: list[Line] = pydantic.Field(
+        default=[], description="The arguments of the program.", examples=[["C:\\k\\registry.json"]]
+    )
+    env: dict[Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], Line] = pydantic.Field(
+        default={},
+        description="Environment variables of the program, in addition to those of the machine. They are on every "
+        "node: write no secret here.",
+        examples=[{"REGISTRY_REGION": "eu"}],
     )
 
 

@@ -198,6 +198,9 @@ def _pinned(config: ImageConfig) -> Iterator[tuple[str, str]]:
     for at, program in enumerate(config.executables):
         if program.sha256:
             yield f"executables[{at}]", program.sha256
+    for at, provider in enumerate(config.credential_providers):
+        if provider.sha256:
+            yield f"credential_providers[{at}]", provider.sha256
 
 
 def _stated(spec: Spec) -> dict[str, pydantic.JsonValue]:

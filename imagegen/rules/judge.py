@@ -8,6 +8,7 @@ from imagegen.judging import Rule, RuleInput
 from imagegen.providers.registry import parts
 from imagegen.rules import (
     artifacts,
+    credentials,
     first_boot,
     network,
     nodes,
@@ -19,7 +20,7 @@ from imagegen.rules import (
     windows,
 )
 
-_MODULES = (versions, windows, nodes, places, runtime, network, storage, first_boot, steps, artifacts)
+_MODULES = (versions, windows, nodes, places, runtime, network, storage, credentials, first_boot, steps, artifacts)
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -54,7 +54,7 @@ class CatalogueValue:
         """The value as `imagegen explain` shows it."""
         if isinstance(self.value, tuple):
             return [str(record) for record in self.value]
-        return str(self.value) if isinstance(self.value, (AgentConfig, RestrictedAddress, Ports)) else self.value
+        return str(self.value) if isinstance(self.value, _SHOWN_AS_TEXT) else self.value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +129,23 @@ class ExcludedPorts:
 
 
 @dataclasses.dataclass(frozen=True)
+class CredentialProviderApi:
+    """How kubelet of a minor reads its credential providers."""
+
+    config: str
+    """The API version of its configuration file."""
+    request: str
+    """The API version of what it asks the programs."""
+    gate: str | None
+    """The feature gate that must be enabled."""
+    plain_name: bool
+    """Whether it also needs the program under its name without .exe."""
+
+    def __str__(self) -> str:
+        return f"{self.config} and {self.request}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
@@ -141,11 +158,16 @@ class Facts:
     kubeadm_joins_as_system: bool
     kube_log_runner: str
     kubelet_log_rotates: bool
+    credential_provider_api: CredentialProviderApi | None
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None
     restricted_address: RestrictedAddress | None
+
+
+_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
+_API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,6 +291,11 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
         "The Kubernetes release whose kube-log-runner writes kubelet's log.",
     )
     yield _since("kubelet_log_rotates", config, "log_rotation", "Whether kube-log-runner can rotate kubelet's log.")
+    version = numbers(config.kubernetes.version)
+    rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
+    api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None
+    origin = _origin("kubelet", f"since {rows[-1]['first']}", rows[-1]["source"]) if rows else Origin("catalogue")
+    yield _fact("credential_provider_api", api, origin, "The API versions of kubelet's credential providers.")
 
 
 def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:

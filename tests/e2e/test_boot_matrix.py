@@ -44,6 +44,18 @@ _ORDER = f"[{', '.join(_PLUGINS)}]"
 # creator for an administrator, that one counts.
 ACCOUNTS = {"user and groups-aws": ("operator", "capi"), "user and groups-azure": ("capi", "operator")}
 _EAST = "{provider: aws, region: us-east-2, network: {allowed_cidrs: [192.0.2.0/24]}}"
+PROVIDERS = (
+    "credential_providers=[{name: acr-credential-provider, url: 'https://artifacts.example.com/acr.exe',"
+    " match_images: ['*.azurecr.io'], args: ['C:\\k\\azure.json']},"
+    " {name: ecr-credential-provider, url: 'https://artifacts.example.com/ecr', match_images: [public.ecr.aws]}]"
+)
+
+
+def _old_node(version: str) -> tuple[str, ...]:
+    node = ("windows.release=2019", "runtime.containerd.version=1.6.39", "allow_eol=true")
+    return (f"kubernetes.version={version}", *node)
+
+
 # (what it is, its targets, what it sets)
 SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("install path", CLOUDS, (r"kubernetes.install_path=C:\kubernetes\bin",)),
@@ -92,6 +104,11 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             r"executables=[{url: 'https://artifacts.example.com/a', path: 'C:\ProgramData\tools\a.exe'},"
             r" {url: 'https://artifacts.example.com/b', path: 'C:\k\b.exe'}]",
         ),
+    ),
+    ("credential providers", CLOUDS, (PROVIDERS,)),
+    *(
+        (f"credential providers with Kubernetes {version}", (target,), (PROVIDERS, *_old_node(version)))
+        for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"), ("aws", "1.29.15"), ("azure", "1.30.14"))
     ),
     ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
     ("node tarball", ("aws",), ("kubernetes.source=node-tarball",)),

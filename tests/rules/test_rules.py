@@ -51,6 +51,8 @@ ALSO: dict[str, set[str]] = {
     "containerd-kubernetes-untested": {"support-ended-allowed"},
     "containerd-settings-of-imagegen": {"support-ended"},
     "containerd-settings-schema": {"support-ended"},
+    "credential-providers-enabled": {"support-ended-allowed"},
+    "credential-providers-kubernetes": {"support-ended-allowed"},
     "csi-proxy-beside-host-process": {"support-ended-allowed"},
     "csi-proxy-known": {"csi-proxy-beside-host-process"},
     "csi-proxy-kubernetes": {"support-ended-allowed"},

@@ -9,6 +9,7 @@ from imagegen.boot import facts
 from imagegen.boot.checks import Verdict, judge
 from imagegen.boot.guarded import list_guarded
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
+from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
@@ -233,6 +234,7 @@ class _Observed:
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
             services=tuple(observe.look_at_services(machine, self.image.services)),
+            credential_providers=tuple(self._credential_providers()),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             access=self.list_access(),
@@ -253,6 +255,11 @@ class _Observed:
     @property
     def _guarded(self) -> tuple[Guarded, ...]:
         return list_guarded(self.image.layout)
+
+    def _credential_providers(self) -> Iterator[facts.CredentialProvider]:
+        minor = minor_of(self.image.kubernetes)
+        names = self.image.credential_providers
+        return observe.look_at_credential_providers(self.node.machine, names, self.kubelet.arguments, minor)
 
     def _unanswered(self) -> Iterator[str]:
         for entry in self.link.journal.entries:

@@ -34,6 +34,8 @@ class Image:
     """What the config places on a node, by the path: the bytes, or None where only the lock has their digest."""
     services: Sequence[str] = ()
     """The services that options of the config add."""
+    credential_providers: Sequence[str] = ()
+    """The names of kubelet's credential providers in the config."""
     before_join: Sequence[str] = ()
     """The operator's scripts that user data calls before kubeadm, by their paths."""
     after_join: Sequence[str] = ()
@@ -56,6 +58,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         spec.settings.restricted_address_users,
         {**before, **after, **{program.path: None for program in config.executables}},
         ("csi-proxy",) if config.csi_proxy else (),
+        [provider.name for provider in config.credential_providers],
         tuple(before),
         tuple(after),
         describe_wanted(spec),

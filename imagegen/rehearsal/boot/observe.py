@@ -20,6 +20,9 @@ from imagegen.rehearsal.machine.generalise import SETUP_SCRIPTS
 from imagegen.rehearsal.machine.programs import check_can_run, log_file, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stock import LISTENERS, WINRM_PORT
+from imagegen.rehearsal.node.kubelet_credentials import can_run
+from imagegen.rehearsal.node.kubelet_error import KubeletError
+from imagegen.rehearsal.node.kubelet_options import last_values, parse_arguments, registered_providers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -144,6 +147,24 @@ def _spellings(secret: str) -> Iterator[bytes]:
         letters = base64.b64encode(bytes(before) + plain).rstrip(b"=")
         whole = (before + len(plain)) % 3 == 0
         yield letters[edge : None if whole else -1]
+
+
+def look_at_credential_providers(
+    machine: Machine, names: Iterable[str], arguments: Sequence[str], minor: str
+) -> Iterator[facts.CredentialProvider]:
+    """What the kubelet with these arguments makes of credential providers. Without arguments it does not run."""
+    values: dict[str, str] = {}
+    registered: tuple[str, ...] = ()
+    # kubelet's own end is a fact of its own.
+    with contextlib.suppress(KubeletError):
+        values = last_values(parse_arguments(arguments, minor)) if arguments else {}
+        registered = registered_providers(machine, values, minor) if arguments else ()
+    folder = values.get("image-credential-provider-bin-dir", "")
+    for name in names:
+        is_registered = name in registered
+        yield facts.CredentialProvider(
+            name=name, is_registered=is_registered, can_run=is_registered and can_run(machine, folder, name)
+        )
 
 
 def look_at_services(machine: Machine, names: Iterable[str]) -> Iterator[facts.Service]:

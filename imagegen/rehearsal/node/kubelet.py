@@ -16,7 +16,8 @@ from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.client import ApiError
 from imagegen.rehearsal.node.facts import SERVICE, read_version
-from imagegen.rehearsal.node.kubelet_options import KubeletError, check_kubelet, last_values, parse_arguments
+from imagegen.rehearsal.node.kubelet_error import KubeletError
+from imagegen.rehearsal.node.kubelet_options import check_kubelet, last_values, parse_arguments
 from imagegen.rehearsal.node.registration import Registration, node_name
 from imagegen.rehearsal.node.start_script import read_parameters, read_script, run_script
 

@@ -10,6 +10,8 @@ from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.node.facts import is_within, read_facts
+from imagegen.rehearsal.node.kubelet_credentials import register_credential_providers
+from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.preflight import runtime_service
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 
@@ -36,10 +38,6 @@ _ALLOWED_LABELS = frozenset(
     }
 )
 _STAGES = {"alpha": "AllAlpha", "beta": "AllBeta"}
-
-
-class KubeletError(Exception):
-    """kubelet ends with this message."""
 
 
 def parse_arguments(arguments: Sequence[str], minor: str) -> list[tuple[str, str]]:
@@ -80,7 +78,7 @@ def _pairs(pairs: Sequence[str]) -> dict[str, str]:
 
 def check_kubelet(machine: Machine, values: Mapping[str, str], minor: str) -> None:
     """Raise the error with which kubelet ends before it asks the cluster for anything."""
-    flag_gates = {gate: on.lower() == "true" for gate, on in split_map(values.get("feature-gates", "")).items()}
+    flag_gates = _read_flag_gates(values)
     _check_gates_exist(flag_gates, minor)
     _check_labels(values.get("node-labels", ""), minor)
     config = _read_config(machine, values.get("config", ""))
@@ -96,6 +94,18 @@ def check_kubelet(machine: Machine, values: Mapping[str, str], minor: str) -> No
         raise UnknownCommandError(f"kubelet --cloud-provider={provider}: the rehearsal has no model of it")
     _check_files(machine, config)
     _check_runtime(machine, values.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", ""))
+    register_credential_providers(machine, values, minor, gates)
+
+
+def registered_providers(machine: Machine, values: Mapping[str, str], minor: str) -> tuple[str, ...]:
+    """The credential providers of a kubelet that runs with these flags."""
+    config = _read_config(machine, values.get("config", ""))
+    gates = {**config.get("featureGates", {}), **_read_flag_gates(values)}
+    return register_credential_providers(machine, values, minor, gates)
+
+
+def _read_flag_gates(values: Mapping[str, str]) -> dict[str, bool]:
+    return {gate: on.lower() == "true" for gate, on in split_map(values.get("feature-gates", "")).items()}
 
 
 def _check_gates_exist(gates: Mapping[str, bool], minor: str) -> None:

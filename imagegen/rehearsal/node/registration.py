@@ -17,7 +17,8 @@ from imagegen.rehearsal.node.api_server import NODE_PREFIX, NODES_GROUP, SIGNER
 from imagegen.rehearsal.node.authority import make_client_request, private_pem
 from imagegen.rehearsal.node.client import ApiClient, ApiError
 from imagegen.rehearsal.node.kubeconfig import Access, read_kubeconfig, write_kubeconfig
-from imagegen.rehearsal.node.kubelet_options import KubeletError, split_map
+from imagegen.rehearsal.node.kubelet_error import KubeletError
+from imagegen.rehearsal.node.kubelet_options import split_map
 from imagegen.rehearsal.node.objects import parse_taint
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.boot.checks import CHECKS, Verdict, judge
-from imagegen.boot.facts import Access, Finding, NodeFacts, OwnFile, Reach, Service
+from imagegen.boot.facts import Access, CredentialProvider, Finding, NodeFacts, OwnFile, Reach, Service
 from imagegen.boot.guarded import Guarded
 from tests.conftest import REPOSITORY
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 LOG = r"C:\cloudbase-init\log\cloudbase-init.log"
 GUARDED = (Guarded(r"C:\closed", frozenset(), "B9"), Guarded(r"C:\open", frozenset({"Read"})))
 USERS = "S-1-5-32-545"
+PROVIDER = CredentialProvider(name="registry", is_registered=True, can_run=True)
 TOOL = r"C:\tools\tool.exe"
 READS = Access(path=TOOL, sid=USERS, rights="ReadAndExecute")
 SERVICE = Service(name="tool", is_running=True, failure="", log=r"C:\logs\tool.log", readers=())
@@ -66,6 +67,7 @@ GOOD = NodeFacts.model_validate(
         "nodes": ("node-1",),
         "wanted_node": "node-1",
         "services": (SERVICE,),
+        "credential_providers": (PROVIDER,),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
             Reach(account="cloudbase-init's account", address="192.0.2.1", port=80, may=True, can=True),
@@ -455,6 +457,16 @@ CASES = (
         (),
     ),
     Case(
+        "a credential provider that kubelet does not know",
+        {"credential_providers": (PROVIDER.model_copy(update={"is_registered": False, "can_run": False}),)},
+        ("credential-providers: kubelet does not know the credential provider registry (N14)",),
+    ),
+    Case(
+        "a credential provider without its program",
+        {"credential_providers": (PROVIDER.model_copy(update={"can_run": False}),)},
+        ("credential-providers: kubelet cannot start the credential provider registry: its program is missing (N14)",),
+    ),
+    Case(
         "a service that does not run",
         service(is_running=False, failure="cannot find its program"),
         ("services: service tool does not run: cannot find its program",),
@@ -593,6 +605,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
+        "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
@@ -621,6 +634,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
         ("services", {"services": ()}),
+        ("credential-providers", {"credential_providers": ()}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:

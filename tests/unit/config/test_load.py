@@ -176,7 +176,7 @@ def _problems(file: Path) -> tuple[Problem, ...]:
 
 
 # Their keys are of free choice: none of them is a misspelling of another.
-FREE = {"feature_gates", "kubelet_flags", "registry_mirrors", "region_kms_keys", "tags"}
+FREE = {"env", "feature_gates", "kubelet_flags", "registry_mirrors", "region_kms_keys", "tags"}
 NAMED = [place for place in PLACES if isinstance(place[-1], str) and not FREE & set(place[:-1])]
 
 

@@ -10,6 +10,7 @@ from imagegen import contents
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.plan.context import evaluate_steps
+from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from imagegen.rehearsal.releases import catalogued_releases
 from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
@@ -130,6 +131,88 @@ def test_the_tarball_has_the_programs_that_are_taken_from_it(kubernetes: str) ->
         taken = {draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
         assert taken <= set(published.release.members)
         assert not {"kubelet", "kubeadm", "kubectl"} & set(step.requests)
+
+
+PROVIDERS: list[dict[str, Any]] = [
+    {
+        "name": "acr-credential-provider",
+        "url": "https://artifacts.example.com/acr.exe",
+        "match_images": ["*.azurecr.io"],
+        "cache": "10m",
+        "args": [r"C:\k\it's.json"],
+        "env": {"B": "2", "A": "1 # no comment"},
+    },
+    {
+        "name": "ecr-credential-provider",
+        "url": "https://artifacts.example.com/ecr",
+        "sha256": "0" * 64,
+        "match_images": ["*.dkr.ecr.*.amazonaws.com", "public.ecr.aws"],
+    },
+]
+PROVIDERS_FOLDER = r"C:\var\lib\kubelet\credential-provider"
+
+
+@pytest.mark.parametrize(
+    ("kubernetes", "version", "has_plain_names"),
+    [
+        *(("1.20.15", "v1alpha1", True), ("1.23.17", "v1alpha1", True), ("1.24.17", "v1beta1", True)),
+        *(("1.25.16", "v1beta1", True), ("1.26.15", "v1", True), ("1.29.15", "v1", True)),
+        *(("1.30.14", "v1", False), ("1.36.2", "v1", False)),
+    ],
+)
+def test_kubelet_finds_its_credential_providers(kubernetes: str, version: str, has_plain_names: bool) -> None:
+    """Templates of Cluster API look for the program and its configuration at these paths (N14)."""
+    steps = evaluated(kubernetes, "1.6.36", credential_providers=PROVIDERS)
+    (step,) = [step for step in steps if step.step.name == "credential-providers"]
+    assert (step.drafts[0].kind, step.drafts[0].fields) == ("directory", {"path": PROVIDERS_FOLDER})
+    programs = {draft.fields["path"]: draft.fields["artifact"] for draft in step.drafts if "artifact" in draft.fields}
+    assert programs == {
+        rf"{PROVIDERS_FOLDER}\{name}{ending}": f"credential-provider-{number}"
+        for number, name in ((1, "acr-credential-provider"), (2, "ecr-credential-provider"))
+        for ending in (".exe", "")[: 1 + has_plain_names]
+    }
+    assert step.drafts[-1].fields["path"] == r"C:\var\lib\kubelet\credential-provider-config.yaml"
+    (text,) = step.texts.values()
+    request = f"credentialprovider.kubelet.k8s.io/{version}"
+    assert read_yaml_map(text, "config") == {
+        "apiVersion": f"kubelet.config.k8s.io/{version}",
+        "kind": "CredentialProviderConfig",
+        "providers": [
+            {
+                "name": "acr-credential-provider",
+                "apiVersion": request,
+                "matchImages": ["*.azurecr.io"],
+                "defaultCacheDuration": "10m",
+                "args": [r"C:\k\it's.json"],
+                "env": [{"name": "A", "value": "1 # no comment"}, {"name": "B", "value": "2"}],
+            },
+            {
+                "name": "ecr-credential-provider",
+                "apiVersion": request,
+                "matchImages": ["*.dkr.ecr.*.amazonaws.com", "public.ecr.aws"],
+                "defaultCacheDuration": "12h",
+            },
+        ],
+    }
+    assert [(request.url, request.sha256) for request in step.requests.values()] == [
+        ("https://artifacts.example.com/acr.exe", None),
+        ("https://artifacts.example.com/ecr", "0" * 64),
+    ]
+
+
+@pytest.mark.parametrize("kubernetes", ["1.20.15", "1.23.17", "1.24.17", "1.36.2"])
+def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
+    """Before 1.24 it ignores the flags without the feature gate."""
+    steps = evaluated(kubernetes, "1.6.36", credential_providers=PROVIDERS)
+    (step,) = [step for step in steps if step.step.name == "kubernetes"]
+    gate = ["--feature-gates=KubeletCredentialProviders=true"] if kubernetes < "1.24" else []
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == [
+        *gate,
+        f"--image-credential-provider-bin-dir={PROVIDERS_FOLDER}",
+        r"--image-credential-provider-config=C:\var\lib\kubelet\credential-provider-config.yaml",
+    ]
+    (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
+    assert service["command"].endswith(r"-ArgumentsFile C:\k\kubelet-arguments.txt")
 
 
 def test_csi_proxy_is_a_service_with_a_closed_log() -> None:

@@ -38,6 +38,16 @@ PLAIN: dict[str, Any] = {
     "runtime": {"containerd": {"version": "2.3.4"}},
     "targets": {"aws": {"region": "us-east-1"}, "azure": {"location": "westeurope", "gallery": GALLERY}},
 }
+PROVIDERS_ASKED = [
+    {
+        "name": "one",
+        "url": "https://artifacts.example.com/one.exe",
+        "match_images": ["*.one.example.com"],
+        "args": ["C:\\k\\one.json"],
+        "env": {"REGION": "eu"},
+    },
+    {"name": "two", "url": "https://artifacts.example.com/two.exe", "match_images": ["two.example.com"], "cache": "1h"},
+]
 # Everything that the steps make of a config beyond what they always make.
 ASKED: dict[str, Any] = {
     "windows": {"time_zone": "W. Europe Standard Time_dstoff"},
@@ -67,6 +77,7 @@ ASKED: dict[str, Any] = {
         "real_time_clock_utc": True,
     },
     "csi_proxy": {},
+    "credential_providers": PROVIDERS_ASKED,
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
         {"url": "https://one.example.com/a", "path": "C:\\tools\\a.exe"},

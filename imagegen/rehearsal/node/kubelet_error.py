@@ -1,0 +1,5 @@
+"""The error with which kubelet ends."""
+
+
+class KubeletError(Exception):
+    """kubelet ends with this message."""
