@@ -1,6 +1,8 @@
 """The rules for downloads and for duplicates in lists. Pure, except that some rules read the steps."""
 
+import re
 from collections.abc import Iterator
+from typing import Final
 
 import pydantic
 
@@ -8,6 +10,8 @@ from imagegen.config.model import PinnedUrl
 from imagegen.config.value_types import plain_host
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
+
+_KEY: Final = re.compile(r"([a-z_]+(?:\.[a-z_]+)*)(?: == '([^']+)')?")
 
 
 def _base_overrides(given: RuleInput) -> set[str]:
@@ -86,11 +90,14 @@ def _source_of(given: RuleInput, path: YamlPath) -> str:
 
 
 def _is_used(when: str | None, config: object) -> bool:
-    """Whether a step with this `when` is used. Only a `when` that is the name of a section is judged."""
-    section = config
-    for name in (when or "").split("."):
-        section = getattr(section, name, True)
-    return bool(section)
+    """Whether a step or artifact with this `when` is used. Only a key, or a key with one value, is judged."""
+    asked = _KEY.fullmatch(when or "")
+    value = config
+    for name in asked[1].split(".") if asked else ():
+        if not hasattr(value, name):
+            return value is not None
+        value = getattr(value, name)
+    return asked is None or (value == asked[2] if asked[2] else bool(value))
 
 
 # An override replaces the mirror for its artifact, and so does a URL of the config.
@@ -105,6 +112,7 @@ mirror_idle = simple_rule(
             for step in given.steps().values()
             if _is_used(step.meta.when, given.config)
             for item in step.meta.artifacts.values()
+            if _is_used(item.when, given.config)
         )
     ),
     Finding(

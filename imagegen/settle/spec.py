@@ -158,6 +158,7 @@ class Facts:
     kubeadm_joins_as_system: bool
     kube_log_runner: str
     kubelet_log_rotates: bool
+    nssm: str
     credential_provider_api: CredentialProviderApi | None
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
@@ -291,6 +292,9 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
         "The Kubernetes release whose kube-log-runner writes kubelet's log.",
     )
     yield _since("kubelet_log_rotates", config, "log_rotation", "Whether kube-log-runner can rotate kubelet's log.")
+    nssm = table("kubernetes")["nssm"]
+    origin = _origin("kubernetes", "nssm", nssm["source"])
+    yield _fact("nssm", nssm["version"], origin, "The version of nssm that can run kubelet.")
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None

@@ -111,6 +111,11 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"), ("aws", "1.29.15"), ("azure", "1.30.14"))
     ),
     ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
+    ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
+    *(
+        (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))
+        for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"))
+    ),
     ("node tarball", ("aws",), ("kubernetes.source=node-tarball",)),
     (
         "node tarball without a log runner",

@@ -160,6 +160,43 @@ def test_the_boot_says_what_an_option_has_lost(case: Case, image: Image, tmp_pat
     assert len(booted.faults) == len(case.faults) or case.faults[-1] == UNKNOWN, "\n".join(booted.faults)
 
 
+NSSM = r"HKLM:\SYSTEM\CurrentControlSet\Services\kubelet\Parameters"
+NSSM_CASES = (
+    Case(
+        "nssm-is-gone",
+        lambda machine: machine.files.remove(r"C:\k\nssm.exe"),
+        ("kubelet: kubelet does not run",),
+    ),
+    Case(
+        "kubelet-is-a-service-under-nssm",
+        lambda machine: machine.files.write(r"C:\k\kubelet-arguments.txt", b""),
+        (
+            "kubelet: kubelet does not run: failed to run Kubelet: The service process could not connect to the "
+            "service controller.",
+        ),
+    ),
+    Case(
+        "nssm-has-no-program",
+        lambda machine: machine.registry.remove_value(NSSM, "Application"),
+        ("kubelet: kubelet does not run: nssm.exe cannot start",),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def nssm_image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    config = load_today(BASE, "kubernetes.service_manager=nssm")
+    return make_image("aws", tmp_path_factory.mktemp("nssm"), config)
+
+
+@pytest.mark.parametrize("case", NSSM_CASES, ids=lambda case: case.name)
+def test_the_boot_says_what_nssm_has_lost(case: Case, nssm_image: Image, tmp_path: Path) -> None:
+    machine = nssm_image.machine.copy(tmp_path / "disk")
+    case.change(machine)
+    booted = boot_image(dataclasses.replace(nssm_image, machine=machine), Runner(tmp_path, os.environ))
+    assert [said for said in case.faults if not any(line.startswith(said) for line in booted.faults)] == []
+
+
 def test_the_image_of_the_cases_comes_up(image: Image, tmp_path: Path) -> None:
     booted = boot_image(image, Runner(tmp_path, os.environ))
     assert booted.faults == []

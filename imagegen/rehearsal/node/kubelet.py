@@ -1,5 +1,5 @@
-"""The service kubelet of the model machine: kube-log-runner, start-kubelet.ps1, and kubelet.exe with what it asks of
-the cluster. Its time is the machine's: it runs for as long as the machine's clock does.
+"""The service kubelet of the model machine: kube-log-runner or nssm, start-kubelet.ps1, and kubelet.exe with what it
+asks of the cluster. Its time is the machine's: it runs for as long as the machine's clock does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _PATIENCE_S = 30.0
 # Windows PowerShell on a machine that has just started, and kubelet until it answers.
 _POWERSHELL_S, _KUBELET_S = 5.0, 2.0
 _RETRY_S = 5.0
-_RUNNER = "kube-log-runner.exe"
+_RUNNER, _NSSM = "kube-log-runner.exe", "nssm.exe"
+# How long nssm waits at least before it starts its program again.
+_THROTTLE_S = 1.5
+_NSSM_VALUES = ("Application", "AppParameters", "AppStdout")
 _RUNNER_FLAGS = frozenset({"log-file", "also-stdout", "redirect-stderr"})
 _RUNNER_ROTATION = frozenset({"log-file-size", "log-file-age", "flush-interval"})
 
@@ -46,6 +49,7 @@ class Kubelet:
         self._cluster = cluster
         self._run: Generator[float, None, None] | None = None
         self._log_file = ""
+        self._is_wrapped = False
         self.arguments: tuple[str, ...] = ()
         """The command line of the kubelet that runs, without the program."""
         self.starts = 0
@@ -56,13 +60,17 @@ class Kubelet:
 
     @property
     def is_running(self) -> bool:
-        """Whether kubelet runs and answered the service manager."""
-        return self._machine.services.is_running(SERVICE)
+        """Whether kubelet runs and answered the service manager. nssm answers whatever it runs."""
+        return self._machine.services.is_running(SERVICE) and (not self._is_wrapped or bool(self.arguments))
 
     def begin(self) -> None:
         """The service manager starts the service's program, and gives up if nothing answers in time."""
         self.arguments = ()
         run = self._run = self._serve()
+        program, *_ = words(self._machine.services.command(SERVICE))
+        self._is_wrapped = program.lower().endswith(f"\\{_NSSM}")
+        if self._is_wrapped:
+            self._machine.services.answered(SERVICE)
         configured = self._machine.registry.number(*PIPE_TIMEOUT)
         patience_s = _PATIENCE_S if configured is None else configured / 1000
         self._machine.later(patience_s, lambda: self._give_up(run))
@@ -85,6 +93,11 @@ class Kubelet:
         """The program ended. The service manager starts it again where the service's recovery says so."""
         self.ends.append(message)
         self.end()
+        if self._is_wrapped:
+            run = self._run = self._serve()
+            delay_ms = self._machine.registry.number(self._parameters, "AppRestartDelay") or 0
+            self._machine.later(max(_THROTTLE_S, delay_ms / 1000), lambda: self._step(run))
+            return
         self._machine.services.ended(SERVICE)
         recovery = self._machine.services.failure_actions(SERVICE)
         if recovery and recovery.actions:
@@ -112,8 +125,19 @@ class Kubelet:
             self._log(str(error))
             self._fail(str(error))
 
+    @property
+    def _parameters(self) -> str:
+        """The registry key in which nssm looks for what it must do."""
+        return rf"{self._machine.services.key(SERVICE)}\Parameters"
+
     def _read_command(self) -> tuple[str, dict[str, str]]:
         """The script of the service's command line and its parameters."""
+        if self._is_wrapped:
+            given = {name: self._machine.registry.text(self._parameters, name) or "" for name in _NSSM_VALUES}
+            self._log_file = given["AppStdout"]
+            if not self._machine.files.is_file(given["Application"]):
+                raise KubeletError(f"{_NSSM} cannot start {given['Application']}")
+            return _read_powershell([given["Application"], *words(given["AppParameters"])])
         runner, *rest = words(self._machine.services.command(SERVICE))
         if not runner.lower().endswith(f"\\{_RUNNER}"):
             raise UnknownCommandError(f"service {SERVICE} runs {runner}, of which the rehearsal has no model")
@@ -133,6 +157,10 @@ class Kubelet:
         minor = minor_of(version)
         values = last_values(parse_arguments(arguments, minor))
         check_kubelet(self._machine, values, minor)
+        if self._is_wrapped and values.get("windows-service") == "true":
+            raise KubeletError(
+                "failed to run Kubelet: The service process could not connect to the service controller."
+            )
         self.arguments = tuple(arguments)
         self._machine.services.answered(SERVICE)
         self._log(f"Starting kubelet v{version} as node {node_name(self._machine, values)}")

@@ -113,3 +113,59 @@ def test_kubelet_ends_over_flags_that_it_does_not_know(machine: Machine) -> None
     machine.wait_until(lambda: bool(kubelet.ends), 10)
     assert kubelet.ends == ["failed to parse kubelet flag: unknown flag: --no-such-flag"]
     assert kubelet.starts == 1
+
+
+NSSM = r"HKLM:\SYSTEM\CurrentControlSet\Services\kubelet\Parameters"
+POWERSHELL = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
+START = r"-NoProfile -NonInteractive -File C:\k\start-kubelet.ps1 -ArgumentsFile C:\k\arguments.txt"
+
+
+def under_nssm(machine: Machine, *, arguments: str = "--windows-service=false", joined: bool = True) -> Kubelet:
+    machine.services.configure("kubelet", "ImagePath", Value("ExpandString", r"C:\k\nssm.exe"))
+    machine.files.write(r"C:\k\nssm.exe", b"MZ")
+    machine.files.write(r"C:\k\arguments.txt", arguments.encode())
+    machine.registry.make_key(NSSM)
+    for name, text in (("Application", POWERSHELL), ("AppParameters", START), ("AppStdout", LOG)):
+        machine.registry.write(NSSM, name, Value("ExpandString", text))
+    machine.registry.write(NSSM, "AppRestartDelay", Value("DWord", 5000))
+    if joined:
+        config = b"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+        machine.files.write(r"C:\var\lib\kubelet\config.yaml", config)
+    return boot(machine)
+
+
+def test_nssm_answers_before_kubelet_does(machine: Machine) -> None:
+    kubelet = under_nssm(machine, joined=False)
+    assert machine.services.is_running("kubelet")
+    assert not kubelet.is_running
+
+
+def test_nssm_starts_the_script_again_whenever_it_ends(machine: Machine) -> None:
+    kubelet = under_nssm(machine, joined=False)
+    machine.registry.remove_value(machine.services.key("kubelet"), "FailureActions")
+    assert machine.wait_until(lambda: len(kubelet.ends) == 3, 40)
+    assert machine.up_s >= 2 * 5
+    assert machine.services.is_running("kubelet")
+    assert "has not joined a cluster" in machine.files.read(LOG).decode()
+
+
+def test_a_service_that_nssm_runs_can_be_stopped(machine: Machine) -> None:
+    kubelet = under_nssm(machine, joined=False)
+    machine.wait_until(lambda: bool(kubelet.ends), 40)
+    machine.services.stop("kubelet")
+    machine.wait_until(lambda: False, 60)
+    assert len(kubelet.ends) == 1
+
+
+def test_kubelet_runs_under_nssm_only_if_it_is_no_service(machine: Machine) -> None:
+    kubelet = under_nssm(machine, arguments="")
+    assert machine.wait_until(lambda: bool(kubelet.ends), 40)
+    assert "could not connect to the service controller" in kubelet.ends[0]
+    assert not kubelet.is_running
+
+
+def test_nssm_without_its_program_says_so(machine: Machine) -> None:
+    kubelet = under_nssm(machine)
+    machine.registry.write(NSSM, "Application", Value("ExpandString", r"C:\none.exe"))
+    machine.restart()
+    assert kubelet.ends[-1] == r"nssm.exe cannot start C:\none.exe"

@@ -45,7 +45,9 @@ def test_every_program_of_a_plan_is_kept_from_others(
     }
     shipped = (REPOSITORY / "configs" / "windows-2022-containerd.yaml").read_text()
     config = tmp_path / "config.yaml"
-    config.write_text(f"{shipped}\ncsi_proxy: {{}}\n")
+    config.write_text(
+        f"{shipped}\ncsi_proxy: {{}}\n".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n")
+    )
     plan = decide(config, target).decision.plan
     made = {
         file

@@ -37,7 +37,7 @@ def evaluated(
         {
             "name": "node",
             "windows": {"release": "2022"},
-            "kubernetes": {"version": kubernetes, "source": source},
+            "kubernetes": asked.pop("section", None) or {"version": kubernetes, "source": source},
             "runtime": {"containerd": {"version": containerd}},
             "targets": {"aws": {"region": "us-east-1"}},
             **asked,
@@ -131,6 +131,23 @@ def test_the_tarball_has_the_programs_that_are_taken_from_it(kubernetes: str) ->
         taken = {draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
         assert taken <= set(published.release.members)
         assert not {"kubelet", "kubeadm", "kubectl"} & set(step.requests)
+
+
+def test_kubelet_under_nssm_is_no_service_itself() -> None:
+    """It cannot connect to the service manager, and would end. Its log is nssm's: nothing else may empty it."""
+    asked = {"version": "1.30.14", "service_manager": "nssm"}
+    (step,) = [s for s in evaluated("1.30.14", "2.3.4", section=asked) if s.step.name == "kubernetes"]
+    assert step.texts["files/kubernetes/kubelet-arguments.txt"] == b"--windows-service=false\n"
+    assert b"kubelet.log" not in step.texts["files/kubernetes/rotated-logs.txt"]
+    extracted = {draft.fields["path"]: draft.fields["member"] for draft in step.drafts if draft.kind == "extract"}
+    assert extracted == {r"C:\k\nssm.exe": "nssm-2.24/win64/nssm.exe"}
+    (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
+    assert (service["command"], service["start"]) == (r"C:\k\nssm.exe", "automatic")
+    request = step.requests["nssm"]
+    published = catalogued_releases().find(request.published)
+    assert published is not None
+    assert request.form == "archive"
+    assert "nssm-2.24/win64/nssm.exe" in published.release.members
 
 
 PROVIDERS: list[dict[str, Any]] = [

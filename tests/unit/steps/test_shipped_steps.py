@@ -55,6 +55,7 @@ ASKED: dict[str, Any] = {
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
         "source": "node-tarball",
+        "service_manager": "nssm",
         "feature_gates": {"WindowsHostNetwork": True, "GracefulNodeShutdown": False},
         "kubelet_flags": {"node-labels": 'a=b,c="d e"', "max-pods": "60"},
         "pause_image": "registry.example.com/pause:3.10.2",
@@ -156,6 +157,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner", "kubernetes-node"],
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
+        "nssm_url": ["nssm"],
     }
 
 
@@ -277,8 +279,22 @@ def test_kubelets_command_names_everything() -> None:
         r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe"
         r" -StateFolder C:\var\lib\kubelet -ConfigFolder C:\etc\kubernetes"
     )
-    rich = plain.replace(r"C:\k", r"C:\opt\kube") + r" -ArgumentsFile C:\opt\kube\kubelet-arguments.txt"
-    assert commands == {"plain": plain, "rich": rich}
+    assert commands == {"plain": plain, "rich": r"C:\opt\kube\nssm.exe"}
+    values = {
+        draft.fields["name"]: draft.fields["data"]
+        for item in _rich("aws")
+        for draft in item.drafts
+        if draft.kind == "registry" and draft.fields["key"].endswith(r"\Services\kubelet\Parameters")
+    }
+    program, _, rest = plain.removeprefix(plain.partition(" C:\\Windows")[0] + " ").partition(" ")
+    log = r"C:\var\log\kubelet\kubelet.log"
+    assert values == {
+        "Application": program,
+        "AppDirectory": r"C:\opt\kube",
+        "AppParameters": rest.replace(r"C:\k", r"C:\opt\kube") + r" -ArgumentsFile C:\opt\kube\kubelet-arguments.txt",
+        **{"AppStdout": log, "AppStderr": log, "AppRestartDelay": 5000},
+        **{"AppRotateFiles": 1, "AppRotateOnline": 1, "AppRotateBytes": 104857600},
+    }
 
 
 @pytest.mark.parametrize(
