@@ -150,7 +150,8 @@ def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) ->
     assert done.returncode == ExitCode.OK, done.stderr
     manifest: dict[str, Any] = json.loads(done.stdout)
     inputs, published = manifest["inputs"], manifest["published"]
-    assert manifest["versions"] == {"cloudbase_init": "1.1.7", "containerd": "1.7.29", "kubernetes": "1.34.9"}
+    versions = {"cloudbase_init": "1.1.7", "containerd": "1.7.29", "csi_proxy": "1.3.0", "kubernetes": "1.34.9"}
+    assert manifest["versions"] == versions
     assert list(inputs["stated"]["set"]) == sorted(said.partition("=")[0] for said in _PLAYED[target])
     assert inputs["base"]["identity"] == _BASES[target]
     assert {urllib.parse.urlsplit(each["url"]).hostname for each in inputs["artifacts"].values()} == {

@@ -56,6 +56,10 @@ class FailureActions:
 class SlowProgram(Protocol):
     """The program of a service that takes time to answer the service manager, and may end before."""
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether it does its work. A wrapper answers the service manager whatever its program does."""
+
     def begin(self) -> None:
         """Start. It calls `answered` or `ended` of the services later."""
 
@@ -106,6 +110,11 @@ class Services:
 
     def is_running(self, name: str) -> bool:
         return name.lower() in self._running and self.exists(name) and self._programs_are_there(name)
+
+    def is_serving(self, name: str) -> bool:
+        """Whether it runs, and its program does its work."""
+        program = self.slow_programs.get(name.lower())
+        return self.is_running(name) and (program is None or program.is_serving)
 
     def is_starting(self, name: str) -> bool:
         """Whether its program was started and has not answered yet (START_PENDING)."""

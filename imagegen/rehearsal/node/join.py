@@ -256,7 +256,7 @@ class Join:
         self._output.say("[kubelet-start] Waiting for the kubelet to perform the TLS Bootstrap")
         limits = self._configuration
         if reached(self._minor, "waits_for_healthy_kubelet") and not self._machine.wait_until(
-            lambda: self._machine.services.is_running(SERVICE), limits.healthy_s
+            lambda: self._machine.services.is_serving(SERVICE), limits.healthy_s
         ):
             raise KubeadmError(
                 "failed while waiting for the kubelet to start: The kubelet is not healthy after "

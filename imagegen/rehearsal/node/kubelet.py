@@ -60,8 +60,13 @@ class Kubelet:
 
     @property
     def is_running(self) -> bool:
-        """Whether kubelet runs and answered the service manager. nssm answers whatever it runs."""
-        return self._machine.services.is_running(SERVICE) and (not self._is_wrapped or bool(self.arguments))
+        """Whether kubelet runs and answered the service manager."""
+        return self._machine.services.is_serving(SERVICE)
+
+    @property
+    def is_serving(self) -> bool:
+        """nssm answers whatever it runs."""
+        return not self._is_wrapped or bool(self.arguments)
 
     def begin(self) -> None:
         """The service manager starts the service's program, and gives up if nothing answers in time."""
@@ -135,7 +140,7 @@ class Kubelet:
         if self._is_wrapped:
             given = {name: self._machine.registry.text(self._parameters, name) or "" for name in _NSSM_VALUES}
             self._log_file = given["AppStdout"]
-            if not self._machine.files.is_file(given["Application"]):
+            if not given["Application"] or not self._machine.files.is_file(given["Application"]):
                 raise KubeletError(f"{_NSSM} cannot start {given['Application']}")
             return _read_powershell([given["Application"], *words(given["AppParameters"])])
         runner, *rest = words(self._machine.services.command(SERVICE))

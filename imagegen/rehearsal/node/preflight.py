@@ -46,7 +46,7 @@ def find_faults(process: Process, configuration: JoinConfiguration, minor: str) 
             yield rf"FileAvailable-\etc\kubernetes\{name}", rf"\etc\kubernetes\{name} already exists"
     yield from _find_runtime_faults(process, configuration, minor)
     yield from _find_version_faults(process, minor)
-    if services.is_running(SERVICE):
+    if services.is_serving(SERVICE):
         yield "Port-10250", "Port 10250 is in use"
     if files.exists(full_path(process.folder, configuration.ca_path)):
         yield f"FileAvailable-{configuration.ca_path.replace('/', '-')}", f"{configuration.ca_path} already exists"

@@ -24,6 +24,7 @@ class Recorded:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.is_serving = True
 
     def begin(self) -> None:
         self.calls.append("begin")
@@ -54,8 +55,12 @@ def test_a_slow_service_is_starting_until_it_answers(machine: Machine, program: 
     assert (services.is_starting("slow"), services.is_running("slow")) == (True, False)
     services.start("slow")
     assert program.calls == ["begin"]
+    assert not services.is_serving("slow")
     services.answered("slow")
     assert (services.is_starting("slow"), services.is_running("slow")) == (False, True)
+    assert services.is_serving("slow")
+    program.is_serving = False
+    assert (services.is_serving("slow"), services.is_running("slow")) == (False, True)
     services.stop("slow")
     assert program.calls == ["begin", "end"]
 
