@@ -24,6 +24,7 @@ from imagegen.config.value_types import (
     Version,
 )
 from imagegen.documents.yaml import YamlPath
+from imagegen.errors import InvalidValue
 from imagegen.resources.model import Name, PastedSha256, Strict, WindowsPath
 
 # Their names on the machine begin with two digits.
@@ -103,6 +104,47 @@ class Executable(Strict):
     path: WindowsPath = pydantic.Field(
         description="The path of the program on the machine.", examples=["C:\\tools\\tool.exe"]
     )
+
+
+def _check_argument(text: str) -> str:
+    if text.startswith("-") and text.endswith(":"):
+        raise InvalidValue(f"PowerShell drops the argument {text}", f"write {text[:-1]}, and its value after it")
+    return text
+
+
+class Script(Strict):
+    """A script of your own, with its arguments."""
+
+    file: RelativePath = pydantic.Field(
+        description="A PowerShell file in the folder of the config.", examples=["harden.ps1"]
+    )
+    arguments: list[Annotated[Line, pydantic.AfterValidator(_check_argument)]] = pydantic.Field(
+        default=[],
+        description="The arguments of the script, as PowerShell's -File takes them. They are in the plan and the "
+        "manifest: write no secret here.",
+        examples=[["-Level", "2"]],
+    )
+    good_exit_codes: list[Annotated[int, pydantic.Field(ge=-(2**31), le=2**31 - 1)]] = pydantic.Field(
+        default=[0],
+        description="The exit codes that mean success. With 3010 in the list, a script that ends with it gets a "
+        "restart of Windows.",
+        min_length=1,
+        examples=[[0, 3010]],
+    )
+    timeout_s: int = pydantic.Field(
+        default=600,
+        description="Seconds for the script. Then it is ended, and the build fails.",
+        ge=1,
+        le=14400,
+        examples=[1800],
+    )
+
+
+# A discriminated union, so that error messages are about the form that was used.
+AskedScript = Annotated[
+    Annotated[RelativePath, pydantic.Tag("(file)")] | Annotated[Script, pydantic.Tag("(section)")],
+    pydantic.Discriminator(lambda given: "(file)" if isinstance(given, str) else "(section)"),
+]
 
 
 class KubeadmScripts(Strict):
@@ -252,9 +294,11 @@ class ImageConfig(Strict):
         default=[], description="Container images to pull onto the image.", examples=[["registry.example.com/a:1"]]
     )
     executables: list[Executable] = pydantic.Field(default=[], description="Programs of your own.")
-    scripts: list[RelativePath] = pydantic.Field(
+    scripts: list[AskedScript] = pydantic.Field(
         default=[],
-        description="PowerShell files in the folder of the config. They run on the machine at the end of the build.",
+        description="PowerShell files in the folder of the config: their paths, or sections with arguments. They run "
+        "on the machine at the end of the build, after all steps and before sealing.",
+        max_length=_MOST_SCRIPTS,
         examples=[["harden.ps1"]],
     )
     kubeadm_scripts: KubeadmScripts = pydantic.Field(
@@ -297,9 +341,15 @@ class ImageConfig(Strict):
         "`provider`. Two accounts are two targets."
     )
 
+    @property
+    def all_scripts(self) -> list[Script]:
+        """The scripts of the end of the build, in the long form."""
+        return [Script(file=script) if isinstance(script, str) else script for script in self.scripts]
+
     def own_files(self) -> dict[YamlPath, str]:
         """The files beside the config that go to the machine, by the path of their key."""
         lists = {
+            ("scripts",): [script.file for script in self.all_scripts],
             ("kubeadm_scripts", "pre"): self.kubeadm_scripts.pre,
             ("kubeadm_scripts", "post"): self.kubeadm_scripts.post,
         }

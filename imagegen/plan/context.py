@@ -18,7 +18,7 @@ from imagegen.catalog.facts import paths
 from imagegen.config.value_types import plain_host
 from imagegen.errors import ConfigError, Problem
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
-from imagegen.steps.model import Step
+from imagegen.steps.model import Step, StepMeta
 
 if TYPE_CHECKING:
     from imagegen.config.model import ImageConfig
@@ -41,6 +41,7 @@ def step_context(spec: Spec) -> dict[str, object]:
         **sections,
         "cloudbase_init": sections["cloudbase_init"] | own_lists,
         "target": spec.provider,
+        "scripts": [script.model_dump(mode="json") for script in spec.config.all_scripts],
         "step_options": spec.config.step_options,
         "paths": {**paths(), "kubernetes": spec.config.kubernetes.install_path},
         "facts": dataclasses.asdict(spec.facts),
@@ -49,16 +50,17 @@ def step_context(spec: Spec) -> dict[str, object]:
 
 def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
     """The steps in order, each with the names of all steps that it must follow. Equal steps are ordered by name."""
-    direct = {name: sorted({*steps[name].meta.after, *steps[name].meta.needs_restart_of}) for name in sorted(steps)}
+    direct = {name: sorted(_steps_before(steps[name].meta, set(steps) - {name})) for name in sorted(steps)}
     try:
         ordered = list(graphlib.TopologicalSorter(direct).static_order())
     except graphlib.CycleError as error:
         problems = []
         for other, name in itertools.pairwise(error.args[1]):
             meta = steps[name].meta
-            key, names = ("after", meta.after) if other in meta.after else ("needs_restart_of", meta.needs_restart_of)
+            lists = {"after": meta.after, "needs_restart_of": meta.needs_restart_of}
+            found = next(((key, names.index(other)) for key, names in lists.items() if other in names), ("last",))
             message = f'"{other}" itself comes after "{name}"'
-            problems.append(steps[name].described.problem((key, names.index(other)), message, "remove one of them"))
+            problems.append(steps[name].described.problem(found, message, "remove one of them"))
         raise ConfigError(
             f"these steps form a cycle: {', '.join(sorted(set(error.args[1])))}", problems=problems
         ) from None
@@ -67,6 +69,10 @@ def order_steps(steps: Mapping[str, Step]) -> dict[str, frozenset[str]]:
         earlier[name] = frozenset(direct[name]).union(*(earlier[other] for other in direct[name]))
     # A step follows more steps than any step before it, so their number gives a valid order.
     return dict(sorted(earlier.items(), key=lambda item: (len(item[1]), item[0])))
+
+
+def _steps_before(meta: StepMeta, others: set[str]) -> set[str]:
+    return others if meta.last else {*meta.after, *meta.needs_restart_of}
 
 
 def evaluate_steps(spec: Spec, steps: Mapping[str, Step]) -> tuple[EvaluatedStep, ...]:

@@ -137,8 +137,8 @@ def resolve(
     phases = _phases(evaluated, lock, spec.provider)
     limits = {name: minutes * 60 for name, minutes in config.timeouts.steps.items()}
     notes = {
-        step.name: StepNotes(step.meta.summary, limits.get(step.name, step.meta.timeout_s))
-        for step in (item.step for item in evaluated)
+        item.step.name: StepNotes(item.step.meta.summary, limits.get(item.step.name, _time_limit(item)))
+        for item in evaluated
     }
     bundle = _select_needed(guest, phases) | {path: text for step in evaluated for path, text in step.texts.items()}
     image = ImagePart(
@@ -171,6 +171,13 @@ def resolve(
         proxy=download_proxy(config.proxy),
     )
     return Decision(BuildPlan(image, build, spec.settings), bundle, scripts, templates)
+
+
+def _time_limit(item: EvaluatedStep) -> int:
+    """The step's own limit, and the limits of resources that have one."""
+    own = (draft.fields.get("timeout_s") for draft in item.drafts if draft.kind == "script")
+    # A value of another type is reported with the resource.
+    return item.step.meta.timeout_s + sum(seconds for seconds in own if isinstance(seconds, int))
 
 
 def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, ...], provider: Provider) -> list[str]:

@@ -60,6 +60,7 @@ _NOT_CHECKED = (
     "{boot}",
     "the permissions, quotas and networks of the account",
 )
+_TAKEN_AS_RUN = "what your script {} does: the model machine took it as run and did not run it"
 _NOT_CHECKED_OF_BOOT = {
     True: "Windows Setup, cmd, PowerShell, kubeadm, kubelet and containerd of the node, which are models",
     False: "Windows Setup and the first boot of a node, which did not run",
@@ -126,7 +127,7 @@ def rehearse_build(
                 for line in selected.report_lines():
                     console.say(f"{target}  {line}")
         _check_result(sandbox, code, folder, selected.untriggered())
-        note = _make_note(spec.provider, sandbox.cost, boots=choice is not None)
+        note = _make_note(spec, sandbox.cost, boots=choice is not None)
         if faults:
             note["faults"] = dict(selected.trigger_counts())
         if choice:
@@ -140,14 +141,15 @@ def rehearse_build(
     return manifest
 
 
-def _make_note(provider_name: str, cost: Cost, *, boots: bool) -> dict[str, JsonValue]:
+def _make_note(spec: Spec, cost: Cost, *, boots: bool) -> dict[str, JsonValue]:
     """What the manifest says of every rehearsal."""
-    return {"winrm": dataclasses.asdict(cost), "not_checked": [*_list_unchecked(provider_name, boots=boots)]}
+    return {"winrm": dataclasses.asdict(cost), "not_checked": [*_list_unchecked(spec, boots=boots)]}
 
 
-def _list_unchecked(provider_name: str, *, boots: bool) -> list[str]:
-    words = {"agents": stand_in(provider_name).agents, "boot": _NOT_CHECKED_OF_BOOT[boots]}
-    return [text.format(**words) for text in _NOT_CHECKED]
+def _list_unchecked(spec: Spec, *, boots: bool) -> list[str]:
+    words = {"agents": stand_in(spec.provider).agents, "boot": _NOT_CHECKED_OF_BOOT[boots]}
+    scripts = (_TAKEN_AS_RUN.format(script.file) for script in spec.config.all_scripts)
+    return [*(text.format(**words) for text in _NOT_CHECKED), *scripts]
 
 
 def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
@@ -173,7 +175,7 @@ def _boot(
         _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})
         error.hint = error.hint or f"the log of cloudbase-init is {log}"
         raise
-    note |= {"boot": booted.record(), "not_checked": [*_list_unchecked(spec.provider, boots=True), *booted.limits]}
+    note |= {"boot": booted.record(), "not_checked": [*_list_unchecked(spec, boots=True), *booted.limits]}
     for line in booted.lines:
         console.say(f"{spec.target}  boot: {line}")
     for limit in booted.limits:

@@ -4,12 +4,15 @@ The first field of a kind tells its resources apart."""
 
 import re
 from pathlib import PureWindowsPath
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 import pydantic
 
 from imagegen.resources.model import ArtifactForm, Name, Resource, Sha256, Strict, WindowsPath
 
+POWERSHELL: Final = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
+RESTART_NEEDED: Final = 3010
+"""The exit code of a program that succeeded, and needs a restart of Windows."""
 Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
 Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
 # XML keeps no control characters, and Windows no blanks around it.
@@ -34,6 +37,7 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
+BundledFile = Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")]
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
@@ -51,7 +55,7 @@ class File(Resource):
 
     path: WindowsPath
     sha256: Sha256
-    source: Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")] | None = None
+    source: BundledFile | None = None
     artifact: Name | None = None
 
     @pydantic.model_validator(mode="after")
@@ -185,8 +189,11 @@ def _program(command: str) -> str | None:
 class Feature(Resource):
     """A Windows Server feature. Its installation may need a restart."""
 
-    may_restart: ClassVar[bool] = True
     name: Name
+
+    @property
+    def may_restart(self) -> bool:
+        return True
 
 
 class Firewall(Resource):
@@ -285,10 +292,29 @@ class Task(Resource):
         return (self.program, script[1] or script[2]) if script else (self.program,)
 
 
+class Script(Resource):
+    """A PowerShell script that runs once. A mark in the engine's folder says that it ran with these bytes."""
+
+    outlives_sealing: ClassVar[bool] = False
+    name: Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.[Pp][Ss]1$")]
+    source: BundledFile
+    sha256: Sha256
+    arguments: list[Annotated[str, pydantic.StringConstraints(pattern=r"^[ -~]+$")]] = []
+    good_exit_codes: Annotated[list[int], pydantic.Field(min_length=1)] = [0]
+    timeout_s: Seconds = 600
+
+    @property
+    def may_restart(self) -> bool:
+        return RESTART_NEEDED in self.good_exit_codes
+
+    def needs(self) -> tuple[str, ...]:
+        return (POWERSHELL,)
+
+
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
         Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Package, Path,
-        Registry, Service, Task,
+        Registry, Script, Service, Task,
     )
 }  # fmt: skip

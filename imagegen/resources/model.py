@@ -31,7 +31,8 @@ class Strict(pydantic.BaseModel):
 class Resource(Strict):
     """One thing that a machine must have."""
 
-    may_restart: ClassVar[bool] = False
+    outlives_sealing: ClassVar[bool] = True
+    """Whether a sealed image still shows that it is as planned."""
     artifact_form: ClassVar[ArtifactForm] = "file"
     """The form of the artifacts that this kind can use."""
 
@@ -44,6 +45,11 @@ class Resource(Strict):
     def label(self) -> str:
         """The label that is unique among the resources of this kind: the value of its first field."""
         return str(next(value for _, value in self))
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether Windows may need a restart after *set*."""
+        return False
 
     @property
     def artifact_name(self) -> str | None:

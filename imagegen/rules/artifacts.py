@@ -160,7 +160,8 @@ def _lists(value: object, at: YamlPath) -> Iterator[tuple[YamlPath, list[str]]]:
     if isinstance(value, (pydantic.BaseModel, dict)):
         for name, inner in value.items() if isinstance(value, dict) else value:
             yield from _lists(inner, (*at, name))
-    elif isinstance(value, list):
+    # A command line may have the same word twice.
+    elif isinstance(value, list) and at[-1] != "arguments":
         yield at, [item for item in value if isinstance(item, str)]
         for index, inner in enumerate(value):
             yield from _lists(inner, (*at, index))

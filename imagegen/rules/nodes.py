@@ -360,21 +360,6 @@ def same_place_twice(given: RuleInput) -> Iterator[Finding]:
         seen.add(place.lower())
 
 
-@rule("kubeadm-script-is-powershell", ERROR, "kubeadm_scripts must be PowerShell files")
-def kubeadm_script_is_powershell(given: RuleInput) -> list[Finding]:
-    scripts = given.config.kubeadm_scripts
-    return [
-        Finding(
-            ("kubeadm_scripts", when, index),
-            f"{file} is not a PowerShell file, so nothing on the node would run it",
-            "write a file that ends with .ps1",
-        )
-        for when, files in (("pre", scripts.pre), ("post", scripts.post))
-        for index, file in enumerate(files)
-        if not file.lower().endswith(".ps1")
-    ]
-
-
 @rule(
     "ansible-carries-roles", ERROR, "Roles of your own require provisioner: ansible, and their variables require roles"
 )

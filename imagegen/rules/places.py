@@ -29,7 +29,6 @@ def no_device_name(given: RuleInput) -> list[Finding]:
 def _file_names(given: RuleInput) -> list[tuple[YamlPath, str]]:
     """The names of files and folders on the machine that come from a config."""
     config, containerd = given.config, given.config.runtime.containerd
-    scripts: dict[YamlPath, list[str]] = {("scripts",): config.scripts}
     providers, registries = config.credential_providers, containerd.registry_mirrors if containerd else ()
     return [
         (("cloudbase_init", "logging", "file"), config.cloudbase_init.logging.file),
@@ -38,7 +37,6 @@ def _file_names(given: RuleInput) -> list[tuple[YamlPath, str]]:
         *((("credential_providers", index, "name"), provider.name) for index, provider in enumerate(providers)),
         *((("runtime", "containerd", "registry_mirrors", registry), registry) for registry in registries),
         (("wins", "policy"), (config.wins and config.wins.policy) or ""),
-        *(((*at, index), file) for at, files in scripts.items() for index, file in enumerate(files)),
         *config.own_files().items(),
     ]
 
@@ -60,6 +58,34 @@ def not_the_systems_own(given: RuleInput) -> Iterator[Finding]:
                 f"{own} belongs to Windows, which may change, hide or delete its files",
                 _ANOTHER_FOLDER,
             )
+
+
+@rule("kubeadm-script-is-powershell", ERROR, "kubeadm_scripts must be PowerShell files")
+def kubeadm_script_is_powershell(given: RuleInput) -> list[Finding]:
+    scripts = given.config.kubeadm_scripts
+    return [
+        Finding(
+            ("kubeadm_scripts", when, index),
+            f"{file} is not a PowerShell file, so nothing on the node would run it",
+            "write a file that ends with .ps1",
+        )
+        for when, files in (("pre", scripts.pre), ("post", scripts.post))
+        for index, file in enumerate(files)
+        if not file.lower().endswith(".ps1")
+    ]
+
+
+@rule("script-is-powershell", ERROR, "scripts must be PowerShell files")
+def script_is_powershell(given: RuleInput) -> list[Finding]:
+    return [
+        Finding(
+            ("scripts", index),
+            f"{script.file} is not a PowerShell file, so PowerShell would not run it",
+            "write a file that ends with .ps1",
+        )
+        for index, script in enumerate(given.config.all_scripts)
+        if not script.file.lower().endswith(".ps1")
+    ]
 
 
 # Programs of other software may be in these folders of imagegen.

@@ -83,7 +83,8 @@ def evaluate_step(
     for draft, seen in drafted:
         own = draft.fields.get("own")
         if own is None:
-            finished.append(_with_text(step, draft, seen, texts, problems) if draft.kind == "file" else draft)
+            is_bundled = "source" in KINDS[draft.kind].model_fields
+            finished.append(_with_text(step, draft, seen, texts, problems) if is_bundled else draft)
         elif own in own_files:
             finished.append(_with_own_file(draft, own_files[own], step, texts))
         else:

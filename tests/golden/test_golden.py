@@ -36,6 +36,8 @@ CASES = [
 ]
 # Its trees are kept whole.
 BASE = CONFIGS / "windows-2022-containerd.yaml"
+# The tests, and the configs with the scripts that they name.
+INPUTS = (".py", ".pyc", ".yaml", ".ps1")
 IDENTITIES = HERE / "identities.txt"
 
 
@@ -70,7 +72,7 @@ def test_only_identities_are_digests() -> None:
 def test_every_golden_has_its_case() -> None:
     diffs = {HERE / file.stem / f"{target}.diff" for file, target in CASES if file != BASE}
     trees = [HERE / BASE.stem / target for file, target in CASES if file == BASE]
-    found = {path for path in HERE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc", ".yaml")}
+    found = {path for path in HERE.rglob("*") if path.is_file() and path.suffix not in INPUTS}
     assert {path for path in found if not any(path.is_relative_to(tree) for tree in trees)} == {IDENTITIES, *diffs}
 
 

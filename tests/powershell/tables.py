@@ -29,7 +29,9 @@ PROCESS_SCRIPTS = {
 PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
-NATIVE_TOOLS = _words("ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe sc.exe sysprep.exe tar.exe")
+NATIVE_TOOLS = _words(
+    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe sc.exe sysprep.exe tar.exe"
+)
 
 COMMON_PARAMETERS = _words("""
     Debug ErrorAction ErrorVariable InformationAction InformationVariable OutBuffer OutVariable PipelineVariable

@@ -19,7 +19,7 @@ def find_sealing_losses(machine: Machine, plan: bytes) -> list[str]:
     return [
         f"sealing undid {item.id}: {'; '.join(reasons)}"
         for item in items_of(read_plan(plan))
-        if (reasons := list(_reasons(machine, item)))
+        if item.resource.outlives_sealing and (reasons := list(_reasons(machine, item)))
     ]
 
 

@@ -53,6 +53,8 @@ class Machine:
         self.installer = Installer(self.files, self.registry, self.services, self.accounts)
         self.mtu: dict[str, int] = {}
         """The network adapters whose MTU was set."""
+        self.script_exit_codes: dict[str, int] = {}
+        """How scripts of the operator end, by the names of their resources. The others succeed: none of them is run."""
         self.processes: list[str] = []
         """The names of the processes that run and can be looked up, without .exe."""
         self.boot_count = 0

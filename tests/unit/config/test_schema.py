@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema  # type: ignore[import-untyped]  # it ships no types
+import pydantic
 import pytest
 
 from imagegen.catalog.facts import table
 from imagegen.cli.overrides import known_facts, overrides
 from imagegen.config.fields import keys
+from imagegen.config.model import ImageConfig
 from imagegen.config.schema import FILE_NAME, MODELINE, config_schema, schema_text
 from imagegen.documents.yaml import parse_yaml, read_yaml
 from tests.golden_files import compare_golden
@@ -226,3 +228,29 @@ def test_a_wrong_value_is_answered_with_its_description_and_an_example() -> None
         "This name is not valid. The mirrors of each registry. containerd tries them in this order, and then the "
         "registry. For example: docker.io",
     ]
+
+
+@pytest.mark.parametrize(
+    ("script", "path"),
+    [
+        ({"file": "a.ps1", "arguments": ["-Level:"]}, "scripts.0"),
+        ({"file": "a.ps1", "arguments": [""]}, "scripts.0"),
+        ({"file": "a.ps1", "good_exit_codes": []}, "scripts.0"),
+        ({"file": "a.ps1", "timeout_s": 0}, "scripts.0"),
+        ({"arguments": ["a"]}, "scripts.0"),
+        ("../a.ps1", "scripts.0"),
+    ],
+)
+def test_a_script_has_a_file_and_arguments_that_powershell_takes(script: object, path: str) -> None:
+    base = {
+        "name": "node",
+        "windows": {"release": "2022"},
+        "kubernetes": {"version": "1.36.2"},
+        "runtime": {"containerd": {"version": "2.3.4"}},
+        "targets": {"aws": {"region": "us-east-1"}},
+    }
+    fine = [{"file": "a.ps1", "arguments": ["-Level", "a:", "-Name:b"], "good_exit_codes": [-1, 3010]}, "b.ps1"]
+    assert len(ImageConfig.model_validate({**base, "scripts": fine}).all_scripts) == 2
+    with pytest.raises(pydantic.ValidationError) as refused:
+        ImageConfig.model_validate({**base, "scripts": [script]})
+    assert {".".join(map(str, error["loc"][:2])) for error in refused.value.errors()} == {path}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import io
+import json
 import tarfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,8 @@ FIELDS: dict[str, Fields] = {
         "good_exit_codes": [0],
     },
 }
+SCRIPT = b"Write-Output 1\r\n"
+MARK = r"C:\ProgramData\imagegen\scripts\01-harden.ps1.json"
 TASK: Fields = {"program": EXE, "arguments": r'-File "C:\k\a b.ps1" -List C:\k\l.txt', "every_s": 600, "limit_s": 300}
 FACTS: dict[str, Any] = {
     "directory": {"exists": True},
@@ -87,6 +90,7 @@ FACTS: dict[str, Any] = {
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
     "command": {"matches": [True, True]},
+    "script": {"sha256": hashlib.sha256(SCRIPT).hexdigest(), "arguments": ["-Level", "a b"], "exit_code": 0},
     "task": {
         **TASK,
         "triggers": "TimeTrigger",
@@ -130,6 +134,11 @@ def ready(bench: Bench, kind: str) -> Fields:
         bench.artifact("agent", make_msi("Agent", "1.2.3.4", {AGENT_EXE: b"agent"}, [service]))
         asked = {"product": "Agent", "version": "1.2.3", "files": [AGENT_EXE], "services": ["agent"]}
         return {"artifact": "agent", **asked, "arguments": ["PORT=COM 1"]}
+    if kind == "script":
+        facts = FACTS["script"]
+        source = bench.text("harden.ps1", SCRIPT)
+        run = {"arguments": facts["arguments"], "good_exit_codes": [0, 5], "timeout_s": 60}
+        return {"name": "01-harden.ps1", "source": source, "sha256": facts["sha256"], **run}
     return {"name": "rotate-logs", **TASK} if kind == "task" else FIELDS[kind]
 
 
@@ -180,6 +189,16 @@ def change_settings(**changes: str | None) -> Spoil:
         settings = {**dict(task.settings), **changes}
         kept = tuple((name, value) for name, value in settings.items() if value is not None)
         machine.tasks.register(machine, dataclasses.replace(task, settings=kept))
+
+    return spoil
+
+
+def change_mark(**changes: Any) -> Spoil:  # noqa: ANN401 - fields of any type
+    """None takes the field away."""
+
+    def spoil(machine: Machine) -> None:
+        mark = {**FACTS["script"], **changes}
+        machine.files.write(MARK, json.dumps({key: value for key, value in mark.items() if value is not None}).encode())
 
     return spoil
 
@@ -312,6 +331,13 @@ SPOILS: list[tuple[str, Spoil, str]] = [
         r"time-zone: the output of 'C:\Windows\System32\tzutil.exe /g' does not match _d",
     ),
     ("command", set_zone("UTC"), r"tzutil.exe /g' does not match \AW\. Europe ; time-zone: the output"),
+    ("script", lambda m: m.files.remove(MARK), "the script 01-harden.ps1 has not run"),
+    ("script", lambda m: m.files.write(MARK, b'{"sha256": "'), "the script 01-harden.ps1 has not run"),
+    ("script", change_mark(exit_code=None), "the script 01-harden.ps1 has not run"),
+    ("script", change_mark(sha256="0" * 64), f"it ran with sha256 {'0' * 64}, not {FACTS['script']['sha256']}"),
+    ("script", change_mark(arguments=["-Level"]), "it ran with the arguments '-Level', not '-Level a b'"),
+    ("script", change_mark(arguments=["-Level", "A b"]), "it ran with the arguments '-Level A b', not '-Level a b'"),
+    ("script", change_mark(exit_code=3), "it ended with 3, not with 0 or 5"),
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 
@@ -439,6 +465,45 @@ def test_without_defender_nothing_needs_to_be_excluded(tmp_path: Path) -> None:
     bench.bundle({"phase-1": [("defender", FIELDS["defender"])]})
     assert [event["status"] for event in bench.done("phase-1") if event["event"] == "resource"] == ["ok"]
     assert bench.kept("report.json")["resources"][0]["facts"] == {"absent": True}
+
+
+@pytest.mark.parametrize(("code", "good", "exit_code"), [(5, [0, 5], 0), (3010, [0, 3010], 3010), (0, [0, 3010], 0)])
+def test_a_script_that_succeeds_needs_a_restart_only_with_3010(
+    bench: Bench, code: int, good: list[int], exit_code: int
+) -> None:
+    fields = {**ready(bench, "script"), "good_exit_codes": good}
+    bench.bundle({"phase-1": [("script", fields)], "phase-2": []}, restarts=["phase-1"])
+    bench.machine.script_exit_codes["01-harden.ps1"] = code
+    assert bench.run("phase-1").exit_code == exit_code
+    bench.machine.restart()
+    # Nothing runs twice, and the last phase finds it as it was left.
+    bench.machine.script_exit_codes["01-harden.ps1"] = 1
+    assert bench.run("phase-1").exit_code == 0
+    assert bench.run("phase-2").exit_code == 0
+    assert bench.kept("report.json")["resources"][0]["facts"]["exit_code"] == code
+
+
+def test_a_script_that_fails_has_no_mark_and_runs_again(bench: Bench) -> None:
+    bench.bundle({"phase-1": [("script", ready(bench, "script"))]})
+    bench.machine.script_exit_codes["01-harden.ps1"] = 1
+    outcome = bench.run("phase-1")
+    assert outcome.exit_code == 6
+    assert "01-harden.ps1 ended with 1, not with 0 or 5" in outcome.output
+    assert not bench.machine.files.exists(MARK)
+    bench.machine.script_exit_codes.clear()
+    bench.done("phase-1")
+
+
+def test_a_script_that_was_changed_runs_again(bench: Bench) -> None:
+    bench.bundle({"phase-1": [("script", ready(bench, "script"))]})
+    bench.done("phase-1")
+    other = {
+        **ready(bench, "script"),
+        "source": bench.text("harden.ps1", b"2"),
+        "sha256": hashlib.sha256(b"2").hexdigest(),
+    }
+    bench.bundle({"phase-1": [("script", other)]})
+    assert [event["status"] for event in bench.done("phase-1") if event["event"] == "resource"] == ["changed"]
 
 
 def test_a_busy_installer_is_waited_for_within_the_steps_time(bench: Bench) -> None:

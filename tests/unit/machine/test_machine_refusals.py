@@ -17,6 +17,7 @@ from imagegen.rehearsal.machine.msi import make_msi
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, MANUAL
+from imagegen.resources.kinds import POWERSHELL
 
 if TYPE_CHECKING:
     from tests.unit.machine.conftest import Bench, Fields
@@ -72,6 +73,16 @@ def containers_pending(machine: Machine) -> None:
     files(CONTAINERD)(machine)
     machine.features.install("Containers")
     machine.registry.remove_key(REBOOT_PENDING)
+
+
+def script(**fields: Any) -> Fields:  # noqa: ANN401 - fields of any type
+    digest = hashlib.sha256(b"1").hexdigest()
+    usual = {"arguments": [], "good_exit_codes": [0], "timeout_s": 60}
+    return {"name": "01-a.ps1", "source": "files/step/a.ps1", "sha256": digest, **usual, **fields}
+
+
+def end_script(code: int) -> Prepare:
+    return lambda machine: machine.script_exit_codes.update({"01-a.ps1": code})
 
 
 def file(path: str) -> Fields:
@@ -220,11 +231,21 @@ REFUSALS: list[tuple[str, Fields, Prepare, str]] = [
     ("command", command("tzutil.exe", "/l"), nothing, r"the rehearsal does not know what"),
     ("command", command("tzutil.exe", "/s x"), nothing, r"tzutil.exe ended with 1: there is no time zone 'x'"),
     ("command", command("tzutil.exe", "/s UTC"), nothing, "not as planned after it was set: c: the output of"),
+    ("script", script(), lambda m: m.files.remove(POWERSHELL), f"cannot find {POWERSHELL}"),
+    ("script", script(sha256=ZEROS), nothing, f"the sha256 of files/step/a.ps1 is {script()['sha256']}, not {ZEROS}"),
+    ("script", script(good_exit_codes=[5, 6]), end_script(7), "01-a.ps1 ended with 7, not with 5 or 6"),
+    (
+        "script",
+        script(good_exit_codes=[0, 3010]),
+        end_script(3010),
+        "it was set and needs a restart, but the plan has none after phase",
+    ),
 ]
 
 
 def offer(bench: Bench) -> None:
-    """The artifacts that the cases name."""
+    """The artifacts and the script that the cases name."""
+    bench.text("a.ps1", b"1")
     bench.artifact("x", b"x")
     bench.artifact("msi", make_msi("P", "1.0", {}, []))
     link = tarfile.TarInfo("a.exe")

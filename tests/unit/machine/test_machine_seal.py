@@ -369,6 +369,9 @@ def test_what_sealing_takes_is_named(bench: Bench) -> None:
         "acl": ({"path": folder, "entries": [{"sid": "S-1-5-18", "rights": "full"}]}, f"there is no {folder}"),
     }
     kept = [bench.folder(r"C:\k"), bench.value("a")]
+    # Its mark is in the engine's folder, which sealing deletes.
+    run = {"arguments": [], "good_exit_codes": [0], "timeout_s": 60}
+    kept.append(("script", {"name": "a.ps1", "source": bench.text("a.ps1", b"1"), "sha256": sha(b"1"), **run}))
     bench.bundle({"phase-1": [*kept, *((kind, fields) for kind, (fields, _) in lost.items())]})
     bench.done("phase-1")
     plan = machine.files.read(rf"{HOME}\bundle\plan.json")

@@ -28,6 +28,7 @@ class Said:
     after: tuple[str, ...] = ()
     needs_restart_of: tuple[str, ...] = ()
     rounds: int = 1
+    last: bool = False
 
     def as_step(self) -> Step:
         meta = {
@@ -35,6 +36,7 @@ class Said:
             "after": list(self.after),
             "needs_restart_of": list(self.needs_restart_of),
             "rounds": self.rounds,
+            "last": self.last,
             "reads": [],
             "timeout_s": 60,
         }

@@ -43,6 +43,8 @@ def shown(phases: Sequence[Sequence[PlacedResource]]) -> str:
 
 
 CASES = {
+    "the last one follows all": ([Said("a", last=True), Said("b"), Said("c", after=("b",))], "b0 c0 a0"),
+    "the last one waits for every restart": ([Said("a", last=True), Said("b", "r"), Said("c")], "c0 b0 | a0"),
     "no restart is one phase": ([Said("a", "pp"), Said("b")], "a0 a1 b0"),
     "by name where nothing else is said": ([Said("c"), Said("a"), Said("b")], "a0 b0 c0"),
     "after comes before names": ([Said("a", after=("c",)), Said("b"), Said("c")], "b0 c0 a0"),
@@ -134,6 +136,20 @@ def test_a_cycle_names_its_steps_and_no_others() -> None:
     }  # fmt: skip
     with pytest.raises(ConfigError, match=r"cycle: a$"):
         cut([Said("a", after=("a",))])
+
+
+@pytest.mark.parametrize(
+    ("said", "places"),
+    [
+        ([Said("a", after=("b",)), Said("b", last=True)], {("a", "after[0]"), ("b", "last")}),
+        ([Said("a", last=True), Said("b", last=True)], {("a", "last"), ("b", "last")}),
+    ],
+)
+def test_nothing_follows_the_last_step(said: list[Said], places: set[tuple[str, str]]) -> None:
+    with pytest.raises(ConfigError, match=r"cycle: a, b$") as caught:
+        cut(said)
+    found = {(problem.file.partition("/")[0], problem.path) for problem in caught.value.problems}
+    assert found == places
 
 
 def test_of_several_cycles_the_same_one_is_told_whatever_the_order() -> None:

@@ -42,6 +42,12 @@ def test_phases(decided: Any) -> None:  # noqa: ANN401 - as above
     }
 
 
+def test_the_scripts_of_the_operator_add_their_time_to_their_step(decide: Callable[..., Any]) -> None:
+    plan = decide(REPOSITORY / "tests/golden/maximal.yaml", "aws").decision.plan
+    # 60 for the step itself, the default of one script and 900 of the other.
+    assert plan.build.steps["scripts"].timeout_s == 60 + 600 + 900
+
+
 def test_what_may_restart_is_last_before_a_restart(decided: Any) -> None:  # noqa: ANN401 - as above
     first, second = decided.decision.plan.image.phases
     assert [resource.kind for resource in first.resources()].index("feature") == len(list(first.resources())) - 1

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen import contents
 from imagegen.config.model import ImageConfig
-from imagegen.documents.yaml import Document
+from imagegen.documents.own_files import OwnFile
+from imagegen.documents.yaml import Document, dotted
 from imagegen.plan.context import evaluate_steps
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 from imagegen.rehearsal.releases import catalogued_releases
+from imagegen.resources.kinds import KINDS
 from imagegen.settle.spec import settle
 from imagegen.steps.model import load_steps
 
@@ -43,7 +46,16 @@ def evaluated(
             **asked,
         }
     )
-    return evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws"), STEPS)
+    # The content of each file is its key.
+    files = {
+        dotted(path): OwnFile(name.rpartition("/")[2], dotted(path).encode())
+        for path, name in config.own_files().items()
+    }
+    return evaluate_steps(settle(config, Document("config.yaml", {}, {}), "aws", files), STEPS)
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def resources(kubernetes: str = "1.36.2", containerd: str = "2.3.4") -> list[tuple[str, dict[str, Any]]]:
@@ -307,3 +319,37 @@ def test_no_mirror_replaces_the_url_of_a_program_of_the_operator() -> None:
     steps = evaluated("1.36.2", "2.3.4", **(EXECUTABLES | mirror))
     assert steps[-1].requests["executable-1"].url == "https://one.example.com/a"
     assert steps[-2].requests["cloudbase-init"].url.startswith("https://mirror.example.com/github.com/")
+
+
+OWN_SCRIPTS: dict[str, Any] = {
+    "kubeadm_scripts": {"pre": ["one/a.ps1", "two/a.ps1"], "post": ["b.ps1"]},
+    "scripts": [
+        "c.ps1",
+        {"file": "c.ps1", "arguments": ["-Level", "2"], "good_exit_codes": [0, 3010], "timeout_s": 90},
+    ],
+}
+
+
+def test_scripts_for_kubeadm_are_at_their_documented_paths_in_their_order() -> None:
+    (step,) = [item for item in evaluated("1.36.2", "2.3.4", **OWN_SCRIPTS) if item.step.name == "kubeadm-scripts"]
+    found = [(draft.kind, draft.fields["path"], draft.fields.get("sha256")) for draft in step.drafts]
+    assert found == [
+        ("directory", r"C:\k\pre-kubeadm", None),
+        ("file", r"C:\k\pre-kubeadm\01-a.ps1", sha256("kubeadm_scripts.pre[0]")),
+        ("file", r"C:\k\pre-kubeadm\02-a.ps1", sha256("kubeadm_scripts.pre[1]")),
+        ("directory", r"C:\k\post-kubeadm", None),
+        ("file", r"C:\k\post-kubeadm\01-b.ps1", sha256("kubeadm_scripts.post[0]")),
+    ]
+
+
+def test_scripts_run_after_everything_else_in_their_order() -> None:
+    steps = evaluated("1.36.2", "2.3.4", **EXECUTABLES, **OWN_SCRIPTS)
+    assert steps[-1].earlier == set(STEPS) - {"scripts"}
+    first, second = (draft.fields for draft in steps[-1].drafts)
+    usual = {"arguments": [], "good_exit_codes": [0], "timeout_s": 600}
+    asked = {"arguments": ["-Level", "2"], "good_exit_codes": [0, 3010], "timeout_s": 90}
+    for number, fields, run in ((1, first, usual), (2, second, asked)):
+        digest = sha256(f"scripts[{number - 1}]")
+        source = f"files/scripts/c-{digest[:16]}.ps1"
+        assert fields == {"name": f"0{number}-c.ps1", "source": source, "sha256": digest, **run}
+    assert [KINDS["script"].model_validate(fields).may_restart for fields in (first, second)] == [False, True]

@@ -86,11 +86,12 @@ ASKED: dict[str, Any] = {
         {"url": "https://one.example.com/c", "path": "C:\\opt\\Kube\\c.exe"},
     ],
     "kubeadm_scripts": {"pre": ["a.ps1", "b.ps1"], "post": ["c.ps1"]},
+    "scripts": ["d.ps1", {"file": "e.ps1", "arguments": ["-A", "1"], "good_exit_codes": [0, 5], "timeout_s": 60}],
 }
 
 
 # Files of the config, by step.
-OWN_FILES = {"kubeadm-scripts": ("a.ps1", "b.ps1", "c.ps1")}
+OWN_FILES = {"kubeadm-scripts": ("a.ps1", "b.ps1", "c.ps1"), "scripts": ("d.ps1", "e.ps1")}
 
 
 def _config(asked: Mapping[str, Any]) -> ImageConfig:

@@ -16,6 +16,7 @@ from imagegen.rehearsal.machine.kinds import (
     package,
     path,
     registry,
+    script,
     service,
     task,
 )
@@ -35,6 +36,7 @@ BEHAVIOUR: dict[str, Kind] = {
     "package": Kind(package.get, package.test, package.put),
     "path": Kind(path.get, path.test, path.put),
     "registry": Kind(registry.get, registry.test, registry.put),
+    "script": Kind(script.get, script.test, script.put),
     "service": Kind(service.get, service.test, service.put),
     "task": Kind(task.get, task.test, task.put),
 }
