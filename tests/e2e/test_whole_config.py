@@ -142,6 +142,9 @@ _FOUND = {
 }
 
 
+_SCRIPTS = {"scripts/script:01-prepare.ps1": ([], 0), "scripts/script:02-harden.ps1": (["-Level", "high one"], 0)}
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) -> None:
     sets = [word for said in _PLAYED[target] for word in ("--set", said)]
@@ -160,9 +163,14 @@ def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) ->
     assert [image["region"] for image in published["images"]] == _PLACES[target]
     assert published["version"].startswith(_VERSIONS[target])
     assert manifest["notes"]["rehearsal"]["boot"]["cloudbase_init"] == "1.1.7"
-    assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished", "finished"]
+    assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished"] * 3
+    # The scripts are last, and the second of them may restart Windows.
+    assert [each["id"] for each in manifest["report"]["resources"]][-2:] == list(_SCRIPTS)
     facts = {each["id"]: each["facts"] for each in manifest["report"]["resources"]}
     assert {name: facts[name] for name in _FOUND} == _FOUND
+    assert {name: (facts[name]["arguments"], facts[name]["exit_code"]) for name in _SCRIPTS} == _SCRIPTS
+    named = [said for said in manifest["notes"]["rehearsal"]["not_checked"] if "your script" in said]
+    assert [said.split()[3] for said in named] == ["scripts/prepare.ps1", "scripts/harden.ps1"]
 
 
 # What Packer's plugin takes for an answer at once. InsufficientInstanceCapacity is none: EC2 sends it with status 500,

@@ -17,6 +17,7 @@ _SHOWN_FIELDS = {
     "firewall": ("direction", "protocol", "port"),
     "package": ("version",),
     "registry": ("type", "data"),
+    "script": ("arguments", "good_exit_codes", "timeout_s"),
     "service": ("start", "state"),
     "environment": ("value",),
 }

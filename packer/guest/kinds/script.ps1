@@ -41,7 +41,7 @@ $ProgressPreference = 'SilentlyContinue'
             throw "$($Resource.name) ended with $($ran.ExitCode), not with $($Resource.good_exit_codes -join ' or '): $($told -join '; ')"
         }
         $null = [System.IO.Directory]::CreateDirectory('C:\ProgramData\imagegen\scripts')
-        $mark = [ordered]@{ sha256 = $Resource.sha256; arguments = @($Resource.arguments); exit_code = $ran.ExitCode }
+        $mark = [ordered]@{ sha256 = $Resource.sha256; arguments = [string[]]@($Resource.arguments); exit_code = $ran.ExitCode }
         Write-TextFile -Path "C:\ProgramData\imagegen\scripts\$($Resource.name).json" -Text (ConvertTo-AsciiJson -Value $mark)
         $ran.ExitCode -eq 3010
     }

@@ -183,6 +183,18 @@ def test_a_plan_that_the_engine_cannot_read_is_a_fault(bench: Bench, spoil: Call
     assert bench.run("phase-1").exit_code == 1
 
 
+@pytest.mark.parametrize("kind", ["file", "script"])
+def test_a_resource_whose_file_the_plan_does_not_list_is_a_fault(bench: Bench, kind: str) -> None:
+    file = bench.file(r"C:\Windows\Temp\a.ps1", b"1")
+    run = {"arguments": [], "good_exit_codes": [0], "timeout_s": 60}
+    script = {"name": "a.ps1", "source": file["source"], "sha256": file["sha256"], **run}
+    bench.bundle({"phase-1": [(kind, file if kind == "file" else script)]})
+    del bench.contents["files/step/a.ps1"], bench.plan["files"]["files/step/a.ps1"]
+    bench.upload()
+    outcome = bench.run("phase-1")
+    assert (outcome.exit_code, "the plan has no file files/step/a.ps1" in outcome.output) == (1, True)
+
+
 def test_a_kind_without_its_script_is_a_fault(bench: Bench) -> None:
     bench.bundle({"phase-1": [bench.value("a")]})
     del bench.contents["kinds/registry.ps1"], bench.plan["files"]["kinds/registry.ps1"]

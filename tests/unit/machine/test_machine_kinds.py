@@ -333,6 +333,7 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("command", set_zone("UTC"), r"tzutil.exe /g' does not match \AW\. Europe ; time-zone: the output"),
     ("script", lambda m: m.files.remove(MARK), "the script 01-harden.ps1 has not run"),
     ("script", lambda m: m.files.write(MARK, b'{"sha256": "'), "the script 01-harden.ps1 has not run"),
+    ("script", lambda m: m.files.write(MARK, b"[]"), "the script 01-harden.ps1 has not run"),
     ("script", change_mark(exit_code=None), "the script 01-harden.ps1 has not run"),
     ("script", change_mark(sha256="0" * 64), f"it ran with sha256 {'0' * 64}, not {FACTS['script']['sha256']}"),
     ("script", change_mark(arguments=["-Level"]), "it ran with the arguments '-Level', not '-Level a b'"),

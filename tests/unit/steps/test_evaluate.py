@@ -382,6 +382,13 @@ def test_a_file_of_the_config_is_bundled_by_its_digest(step: Callable[..., Step]
     assert found.texts == dict(zip(sources, (b"1", b"2"), strict=True))
 
 
+def test_a_script_of_a_step_is_bundled_like_its_other_files(step: Callable[..., Step]) -> None:
+    found = evaluate_step(step("- script: {name: a.ps1, source: a.ps1}\n", {"files/a.ps1": "1"}), CONTEXT, {})
+    digest = hashlib.sha256(b"1").hexdigest()
+    assert _fields(found) == [{"name": "a.ps1", "source": "files/extra/a.ps1", "sha256": digest}]
+    assert found.texts == {"files/extra/a.ps1": b"1"}
+
+
 def test_a_file_that_the_config_does_not_have_is_a_problem(step: Callable[..., Step]) -> None:
     with pytest.raises(ConfigError) as caught:
         evaluate_step(step(OWN), CONTEXT, {}, {"scripts[0]": OwnFile("a.ps1", b"1")})

@@ -25,7 +25,7 @@ def get(machine: Machine, wanted: Script) -> Facts | None:
     # A run that was killed may have left a part of it.
     try:
         found = json.loads(machine.files.read(path))
-        return {name: found[name] for name in ("sha256", "arguments", "exit_code")}
+        return {"sha256": found["sha256"], "arguments": list(found["arguments"]), "exit_code": found["exit_code"]}
     except (ValueError, KeyError, TypeError):
         return None
 
