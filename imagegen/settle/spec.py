@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 from typing_extensions import TypeVar
 
 from imagegen.catalog.facts import JsonObject, find_row, numbers, provider_text, sources, table
+from imagegen.settle.facts import (
+    AgentConfig,
+    CredentialProviderApi,
+    ExcludedPorts,
+    Facts,
+    HotFix,
+    Ports,
+    RestrictedAddress,
+)
 
 if TYPE_CHECKING:
     import pydantic
@@ -26,6 +35,8 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
+_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
+_API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
 
@@ -55,120 +66,6 @@ class CatalogueValue:
         if isinstance(self.value, tuple):
             return [str(record) for record in self.value]
         return str(self.value) if isinstance(self.value, _SHOWN_AS_TEXT) else self.value
-
-
-@dataclasses.dataclass(frozen=True)
-class HotFix:
-    """A registry value that this Windows release needs."""
-
-    key: str
-    name: str
-    data: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.key}\\{self.name} = {self.data}: {self.reason}"
-
-
-@dataclasses.dataclass(frozen=True)
-class AgentConfig:
-    """The configuration file of a cloud's own agent. With it, the agent does not run the user data: cloudbase-init
-    does."""
-
-    path: str
-    config: str
-
-    def __str__(self) -> str:
-        return self.path
-
-
-@dataclasses.dataclass(frozen=True)
-class RestrictedAddress:
-    """An address of the cloud that only SYSTEM and the members of a local group may use on a node."""
-
-    address: str
-    ports: tuple[int, ...]
-    group: str
-    rule: str
-    """The name of the firewall rule."""
-    members: tuple[str, ...]
-    """The accounts of the image's own services that need the address, and those that the target names."""
-
-    def __str__(self) -> str:
-        ports = " and ".join(map(str, self.ports))
-        return f"{self.address}, TCP {ports}: for SYSTEM and the group {self.group}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Ports:
-    """Some ports in a row."""
-
-    start: int
-    count: int
-
-    @property
-    def end(self) -> int:
-        return self.start + self.count - 1
-
-    def __str__(self) -> str:
-        return str(self.start) if self.count == 1 else f"{self.start} to {self.end}"
-
-
-@dataclasses.dataclass(frozen=True)
-class ExcludedPorts:
-    """Ports that Windows must not give to programs which ask for any port."""
-
-    protocol: str
-    start: int
-    end: int
-    count: int
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.protocol.upper()} {Ports(self.start, self.count)}: {self.reason}"
-
-
-@dataclasses.dataclass(frozen=True)
-class CredentialProviderApi:
-    """How kubelet of a minor reads its credential providers."""
-
-    config: str
-    """The API version of its configuration file."""
-    request: str
-    """The API version of what it asks the programs."""
-    gate: str | None
-    """The feature gate that must be enabled."""
-    plain_name: bool
-    """Whether it also needs the program under its name without .exe."""
-
-    def __str__(self) -> str:
-        return f"{self.config} and {self.request}"
-
-
-@dataclasses.dataclass(frozen=True)
-class Facts:
-    """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
-
-    windows_build: int | None
-    hot_fixes: tuple[HotFix, ...]
-    dynamic_ports: Ports
-    excluded_ports: tuple[ExcludedPorts, ...]
-    excluded_ports_on_cloud: tuple[ExcludedPorts, ...] | None
-    crictl: str | None
-    kubeadm_joins_as_system: bool
-    kube_log_runner: str
-    kubelet_log_rotates: bool
-    nssm: str
-    credential_provider_api: CredentialProviderApi | None
-    containerd_config_version: int | None
-    containerd_cni_bin_dirs: bool | None
-    cloudbase_init_product: str
-    first_boot_agent: AgentConfig | None
-    restricted_address: RestrictedAddress | None
-
-
-_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
-_API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 
 
 @dataclasses.dataclass(frozen=True)

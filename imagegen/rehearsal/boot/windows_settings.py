@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.settle.spec import ExcludedPorts, Spec
+    from imagegen.settle.facts import ExcludedPorts
+    from imagegen.settle.spec import Spec
 
 # The programs of a node that open the most files, by the name of their folder.
 _PROGRAMS: Final = (

@@ -11,7 +11,8 @@ from imagegen.catalog.facts import numbers, table
 from imagegen.config.model import ImageConfig
 from imagegen.documents.yaml import Document
 from imagegen.providers.registry import PROVIDERS
-from imagegen.settle.spec import HotFix, settle
+from imagegen.settle.facts import HotFix
+from imagegen.settle.spec import settle
 
 if TYPE_CHECKING:
     from imagegen.documents.yaml import YamlPath
