@@ -293,7 +293,7 @@ def test_kubelets_command_names_everything() -> None:
         "Application": program,
         "AppDirectory": r"C:\opt\kube",
         "AppParameters": rest.replace(r"C:\k", r"C:\opt\kube") + r" -ArgumentsFile C:\opt\kube\kubelet-arguments.txt",
-        **{"AppStdout": log, "AppStderr": log, "AppRestartDelay": 5000},
+        **{"AppStdout": log, "AppStderr": log, "AppRestartDelay": 5000, "AppThrottle": 0, "AppNoConsole": 1},
         **{"AppRotateFiles": 1, "AppRotateOnline": 1, "AppRotateBytes": 104857600},
     }
 

@@ -169,7 +169,10 @@ TRIGGERS = "SERVICE_NAME: W32Time\r\n\r\n        DIENST ANHALTEN\r\n          ST
         ("time-service-triggers", TRIGGERS.format("ddaf516e-58c2-4866-9574-c3b615d42ea1"), False),
         ("time-service-triggers", TRIGGERS.format("DDAF516E-58C2-4866-9574-C3B615D42EA1"), False),
         ("time-service-triggers", TRIGGERS.format("1ce20aba-9851-4421-9430-1ddeb766e809"), True),
-        ("time-service-triggers", "", True),
+        ("time-service-triggers", "The service w32time has not registered for any start or stop triggers.", True),
+        # Nothing was read: neither an empty output nor the engine's own words for one say that there is no trigger.
+        ("time-service-triggers", "", False),
+        ("time-service-triggers", "its output is still open", False),
         ("time-zone", "W. Europe Standard Time", True),
         ("time-zone", "W. Europe Standard Time_dstoff", False),
         ("time-zone", "W, Europe Standard Time", False),
