@@ -73,7 +73,7 @@ UNKNOWN = "credential-providers: kubelet does not know the credential provider r
 def kubelet_ends(why: str) -> tuple[str, ...]:
     """What is said of a kubelet that ends before it registers its node."""
     end = f"{REGISTER} {why}"
-    return (f"join: kubelet ended: {end}", f"kubelet: kubelet does not run: {end}", UNKNOWN)
+    return (f"join: kubelet does not run: {end}", f"kubelet: kubelet does not run: {end}", UNKNOWN)
 
 
 CASES = (
