@@ -65,7 +65,7 @@ CASES = {
             ),
         ),
         Case(("region-not-enabled",), ("aws account enable-region --region-name us-west-2",)),
-        Case(("resource-fails",), ("service:containerd: The specified service has been marked for deletion. (1072)",)),
+        Case(("resource-fails",), ("service:W32Time: The specified service has been marked for deletion. (1072)",)),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(
             ("quota",),
@@ -91,7 +91,7 @@ CASES = {
             ("was not replicated: westus3: Replication failed in this region", "hint: run the same command again"),
         ),
         Case(("region-not-enabled",), ("westus3",)),
-        Case(("resource-fails",), ("service:containerd: The specified service has been marked for deletion. (1072)",)),
+        Case(("resource-fails",), ("service:W32Time: The specified service has been marked for deletion. (1072)",)),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(("quota",), ("trying Standard_D4as_v5", "error: Packer failed: ", "QuotaExceeded")),
         Case(
