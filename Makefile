@@ -67,7 +67,7 @@ check: $(STAMP) ## Check format, lint and types, and run the fast tests.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	TMPDIR=$(MEMORY) $(PYTEST) -q -n 2 -m "not e2e"
+	TMPDIR=$(MEMORY) $(PYTEST) -q -n 2 --dist worksteal -p no:logging -m "not e2e"
 
 .PHONY: test
 test: check ## Run all tests: the check, then whole rehearsals with real Packer.

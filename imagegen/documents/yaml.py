@@ -169,17 +169,21 @@ def _document(text: str, file: str, *, pure: bool) -> Document:
     return Document(file, data, reading.lines)
 
 
-_UNUSUAL: Final = ("anchor", "tag", "version", "tags")
-
-
 def _check(parsed: Iterable[events.Event], file: str) -> Iterator[events.Event]:
     """The events of a text that is one plain document of limited size. Any other text is an error."""
     depth = values = documents = 0
     for event in parsed:
-        documents += isinstance(event, events.DocumentStartEvent)
-        values += isinstance(event, events.NodeEvent)
-        depth += isinstance(event, events.CollectionStartEvent) - isinstance(event, events.CollectionEndEvent)
-        if documents > 1 or any(getattr(event, name, None) for name in _UNUSUAL):
+        is_unusual: object = False
+        if isinstance(event, events.NodeEvent):
+            values += 1
+            depth += isinstance(event, events.CollectionStartEvent)
+            is_unusual = event.anchor or getattr(event, "tag", None)
+        elif isinstance(event, events.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, events.DocumentStartEvent):
+            documents += 1
+            is_unusual = documents > 1 or event.version or event.tags
+        if is_unusual:
             message, hint = _unusual(event)
             problem = Problem(file, event.start_mark.line + 1, "", message, hint)
             raise ConfigError(f"{file} cannot be used", problems=[problem])

@@ -67,12 +67,14 @@ class Files:
             if drive != "C:":
                 raise RefusedByWindows(f"cannot find drive {drive}")
             exact = self._exact[path] = self._root.joinpath("C", *names)
-        if exact.exists():  # nearly always, and faster than a lookup of each name
+        # Nearly always as it was written, or at least its folder: that is faster than a lookup of each name.
+        return exact if exact.exists() else self._find(parts(path)[1:])
+
+    def _find(self, names: tuple[str, ...]) -> Path:
+        exact = self._root.joinpath("C", *names)
+        if not names or exact.exists():
             return exact
-        here = self._root / "C"
-        for name in parts(path)[1:]:
-            here = self._child(here, name)
-        return here
+        return self._child(self._find(names[:-1]), names[-1])
 
     @staticmethod
     def _child(folder: Path, name: str) -> Path:
@@ -125,6 +127,8 @@ class Files:
     def make_folder(self, path: str) -> None:
         """Make a folder and the folders above it, as New-Item does."""
         names = parts(path)
+        if self.is_folder(path):
+            return
         for count in range(1, len(names) + 1):
             above = "\\".join(names[:count])
             if self.is_file(above):
