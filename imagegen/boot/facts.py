@@ -109,6 +109,24 @@ class Service(Strict):
     """The SIDs that have rights on its log, without SYSTEM and the administrators."""
 
 
+class Wins(Strict):
+    """wins, which starts programs on the host for pods."""
+
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    pipe: str
+    """Empty if it does not run."""
+    wanted_pipe: str
+    """The pipe to which the wins in pods connects."""
+    programs: tuple[str, ...] | None
+    """Those that it starts. None: every program."""
+    wanted_programs: tuple[str, ...]
+    """Those that the config lets it start."""
+    successor: str
+    """The file by which it replaces its own program as soon as somebody writes it. Empty if there is none."""
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -187,6 +205,8 @@ class NodeFacts(Strict):
     """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
     services: tuple[Service, ...]
+    wins: Wins | None = None
+    """None if the config has no wins."""
     credential_providers: tuple[CredentialProvider, ...]
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]

@@ -18,9 +18,23 @@ from imagegen.rules import (
     storage,
     versions,
     windows,
+    wins,
 )
 
-_MODULES = (versions, windows, nodes, places, runtime, network, storage, credentials, first_boot, steps, artifacts)
+_MODULES = (
+    versions,
+    windows,
+    nodes,
+    wins,
+    places,
+    runtime,
+    network,
+    storage,
+    credentials,
+    first_boot,
+    steps,
+    artifacts,
+)
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -21,6 +21,7 @@ from imagegen.settle.facts import (
     HotFix,
     Ports,
     RestrictedAddress,
+    Wins,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
-_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
+_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
@@ -118,6 +119,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_containerd(config),
         *_network(config),
         *_csi_proxy(config),
+        _wins(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
     )
@@ -222,6 +224,20 @@ def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
         version = next(version for version, row in rows.items() if row["default"])
         origin = _origin("csi-proxy", version, rows[version]["source"])
         yield CatalogueValue(("csi_proxy", "version"), version, origin)
+
+
+def _wins(config: ImageConfig) -> CatalogueValue:
+    description = "How this version of wins reads its list of programs, and the programs of the default policy."
+    version = numbers(config.wins.version) if config.wins else ()
+    rows = [(first, row) for first, row in table("wins")["forms"].items() if version >= numbers(first)]
+    if config.wins is None or not rows:
+        return _fact("wins", None, Origin("catalogue"), description)
+    first, row = rows[-1]
+    known = table("wins")["programs"]
+    users = (("kube_proxy", config.kube_proxy == "wins"), ("flannel", config.cni.plugin in ("none", "flannel")))
+    programs = () if config.wins.policy else tuple(one for name, uses in users if uses for one in known[name])
+    found = Wins(row["white_list"], row["replaces_itself"], programs)
+    return _fact("wins", found, _origin("wins", f"since {first}", row["source"]), description)
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:

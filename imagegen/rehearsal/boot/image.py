@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
+from imagegen.rehearsal.boot.wins import describe_wins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.windows_settings import Wanted
+    from imagegen.rehearsal.boot.wins import WantedWins
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
@@ -42,6 +44,8 @@ class Image:
     """Those that it calls after kubeadm."""
     wanted: Wanted = NOTHING_WANTED
     """Of Windows."""
+    wins: WantedWins | None = None
+    """None if the config has no wins."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -62,6 +66,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(before),
         tuple(after),
         describe_wanted(spec),
+        describe_wins(spec),
     )
 
 

@@ -68,6 +68,15 @@ GOOD = NodeFacts.model_validate(
         "nodes": ("node-1",),
         "wanted_node": "node-1",
         "services": (SERVICE,),
+        "wins": {
+            "is_running": True,
+            "failure": "",
+            "pipe": r"\\.\pipe\rancher_wins",
+            "wanted_pipe": r"\\.\pipe\rancher_wins",
+            "programs": (r"C:\K\a.exe",),
+            "wanted_programs": (r"C:\k\a.exe",),
+            "successor": "",
+        },
         "credential_providers": (PROVIDER,),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
@@ -483,6 +492,7 @@ CASES = (
         service(readers=(USERS,)),
         (r"services: others than administrators may read or write C:\logs\tool.log, the log of tool",),
     ),
+    Case("wins that does not run", {"wins.is_running": False}, ("wins: wins does not run",)),
     Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
@@ -608,6 +618,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "node": "the node registered",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
+        "wins": "wins runs, and starts the programs of the config only",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
@@ -635,6 +646,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
         ("services", {"services": ()}),
+        ("wins", {"wins": None}),
         ("credential-providers", {"credential_providers": ()}),
     ],
 )

@@ -78,6 +78,7 @@ ASKED: dict[str, Any] = {
         "real_time_clock_utc": True,
     },
     "csi_proxy": {},
+    "wins": {"version": "0.4.11"},
     "credential_providers": PROVIDERS_ASKED,
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
@@ -159,6 +160,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
         "nssm_url": ["nssm"],
+        "wins_url": ["wins"],
     }
 
 
