@@ -127,6 +127,22 @@ class Wins(Strict):
     """The file by which it replaces its own program as soon as somebody writes it. Empty if there is none."""
 
 
+class Gmsa(Strict):
+    """The plugin from which Windows gets the credentials of gMSAs."""
+
+    is_listed: bool
+    """Whether Windows loads its class."""
+    dll: str
+    """The DLL of its class. Empty if the class is not registered."""
+    has_dll: bool
+    surrogate: bool
+    """Whether its class runs in a process of its own, as Windows starts it."""
+    is_open: bool
+    """Whether administrators can change the list of such plugins."""
+    sources: tuple[str, ...]
+    """The sources of its events that Windows does not know."""
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -207,6 +223,8 @@ class NodeFacts(Strict):
     services: tuple[Service, ...]
     wins: Wins | None = None
     """None if the config has no wins."""
+    gmsa: Gmsa | None = None
+    """None if the image has no such plugin."""
     credential_providers: tuple[CredentialProvider, ...]
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]

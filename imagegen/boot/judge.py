@@ -7,7 +7,7 @@ The checks are in the order in which a node comes up, and so are the reasons of 
 from typing import Final
 
 from imagegen.boot.check import Verdict
-from imagegen.boot.checks import first_boot, node, services, traces, windows, wins
+from imagegen.boot.checks import first_boot, gmsa, node, services, traces, windows, wins
 from imagegen.boot.facts import NodeFacts
 from imagegen.boot.guarded import Guarded
 
@@ -17,6 +17,7 @@ CHECKS: Final = (
     *node.CHECKS,
     *services.CHECKS,
     *wins.CHECKS,
+    *gmsa.CHECKS,
     *traces.CHECKS,
 )
 

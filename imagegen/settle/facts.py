@@ -129,3 +129,5 @@ class Facts:
     first_boot_agent: AgentConfig | None
     restricted_address: RestrictedAddress | None
     wins: Wins | None
+    gmsa_plugin: str | None
+    """The address of its versions, if the cloud has such a plugin."""

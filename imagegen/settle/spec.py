@@ -120,6 +120,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_network(config),
         *_csi_proxy(config),
         _wins(config),
+        *_gmsa(config, settings.provider),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
     )
@@ -238,6 +239,20 @@ def _wins(config: ImageConfig) -> CatalogueValue:
     programs = () if config.wins.policy else tuple(one for name, uses in users if uses for one in known[name])
     found = Wins(row["white_list"], row["replaces_itself"], programs)
     return _fact("wins", found, _origin("wins", f"since {first}", row["source"]), description)
+
+
+def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
+    rows: JsonObject = table("machines").get("gmsa_plugin", {})
+    row: JsonObject | None = rows.get(provider)
+    origin = _origin("machines", provider, row["source"] if row else None)
+    if config.gmsa is not None:
+        # A config has one version for all its targets.
+        newest = next(iter(rows.values()))
+        yield CatalogueValue(
+            ("gmsa", "version"), newest["newest"], _origin("machines", "gmsa_plugin", newest["source"])
+        )
+    address = row["address"] if row and config.gmsa else None
+    yield _fact("gmsa_plugin", address, origin, "The address of the plugin that reads the credentials of gMSAs.")
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:

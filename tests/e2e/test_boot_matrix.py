@@ -119,6 +119,7 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             *("allow_eol=true", "kube_proxy=none", "wins={version: 0.4.11}"),
         ),
     ),
+    ("gMSA", CLOUDS, ("gmsa={}",)),
     ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
     *(
         (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))

@@ -210,6 +210,7 @@ def test_own_tags_are_those_of_the_templates(cloud: str, decide: Callable[..., D
     optional = set(re.findall(r'\["(imagegen_\w+)"\]', common))
     assert 'in var.image.versions : "${name}_version"' in common
     configs = [HERE.parent / "golden" / f"{name}.yaml" for name in ("maximal", "older-node")]
-    versions = {name for config in configs for name in decide(config, cloud).decision.plan.image.versions}
+    plans = [decide(config, one).decision.plan for config in configs for one in PROVIDERS]
+    versions = {name for plan in plans for name in plan.image.versions}
     assert written | optional | of_run | {REPORT} == part(cloud, "rules").OWN_TAGS
     assert {f"{name}_version" for name in versions} == COMPONENT_TAGS | OPTION_TAGS

@@ -12,6 +12,7 @@ from imagegen.boot.judge import judge
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
+from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -237,6 +238,7 @@ class _Observed:
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
             services=tuple(observe.look_at_services(machine, self.image.services)),
             wins=look_at_wins(machine, self.image.wins),
+            gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),
             credential_providers=tuple(self._credential_providers()),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),

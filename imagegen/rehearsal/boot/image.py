@@ -46,6 +46,8 @@ class Image:
     """Of Windows."""
     wins: WantedWins | None = None
     """None if the config has no wins."""
+    gmsa: bool = False
+    """Whether it has the plugin of gMSAs."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -67,6 +69,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(after),
         describe_wanted(spec),
         describe_wins(spec),
+        config.gmsa is not None and spec.facts.gmsa_plugin is not None,
     )
 
 

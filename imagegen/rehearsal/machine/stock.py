@@ -10,6 +10,7 @@ from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
+from imagegen.rehearsal.machine.credential_plugins import LISTED as GMSA_PLUGINS
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
 from imagegen.rehearsal.machine.files import parent
@@ -79,7 +80,7 @@ RELEASE_FEATURES = {
 NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
 TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
-    "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe",
+    "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe", "wevtutil.exe",
     r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys", r"drivers\afd.sys",
 )  # fmt: skip
 PATH = (
@@ -195,7 +196,7 @@ def _fill_registry(machine: Machine, release: str) -> None:
         (ENVIRONMENT, "ComSpec"): Value("ExpandString", r"%SystemRoot%\system32\cmd.exe"),
         (ENVIRONMENT, "NUMBER_OF_PROCESSORS"): Value("String", "2"),
     }
-    for key in (UNINSTALL, UNINSTALL_32):
+    for key in (UNINSTALL, UNINSTALL_32, GMSA_PLUGINS):
         machine.registry.make_key(key)
     for (key, name), value in texts.items():
         machine.registry.make_key(key)

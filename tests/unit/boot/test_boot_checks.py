@@ -77,6 +77,14 @@ GOOD = NodeFacts.model_validate(
             "wanted_programs": (r"C:\k\a.exe",),
             "successor": "",
         },
+        "gmsa": {
+            "is_listed": True,
+            "dll": r"C:\Windows\System32\plugin.dll",
+            "has_dll": True,
+            "surrogate": True,
+            "is_open": False,
+            "sources": (),
+        },
         "credential_providers": (PROVIDER,),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
@@ -494,6 +502,32 @@ CASES = (
     ),
     Case("wins that does not run", {"wins.is_running": False}, ("wins: wins does not run",)),
     Case(
+        "a plugin of gMSAs that Windows does not load",
+        {"gmsa.is_listed": False, "gmsa.is_open": True},
+        (
+            r"gmsa: Windows does not load the plugin of gMSAs: its class is not below Control\CCG\COMClasses; "
+            "administrators can change the list of plugins of gMSAs: its key was not restored",
+        ),
+    ),
+    Case(
+        "a plugin of gMSAs without a class",
+        {"gmsa.dll": "", "gmsa.has_dll": False, "gmsa.surrogate": False},
+        ("gmsa: the class of the plugin of gMSAs is not registered",),
+    ),
+    Case(
+        "a plugin of gMSAs without its DLL",
+        {"gmsa.has_dll": False},
+        (r"gmsa: the plugin of gMSAs is registered as C:\Windows\System32\plugin.dll, which is missing",),
+    ),
+    Case(
+        "a plugin of gMSAs that cannot start, and whose events have no source",
+        {"gmsa.surrogate": False, "gmsa.sources": ("one", "two")},
+        (
+            "gmsa: the class of the plugin of gMSAs has no process to run in; Windows does not know the source of "
+            "events one, two",
+        ),
+    ),
+    Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
         ("cloud-address: a container can connect to 192.0.2.1, TCP port 8080 (N1)",),
@@ -619,6 +653,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "wins": "wins runs, and starts the programs of the config only",
+        "gmsa": "the plugin of gMSAs is registered, and its key is closed again",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
@@ -647,6 +682,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("ready", {"cloud.wants_report": False}),
         ("services", {"services": ()}),
         ("wins", {"wins": None}),
+        ("gmsa", {"gmsa": None}),
         ("credential-providers", {"credential_providers": ()}),
     ],
 )

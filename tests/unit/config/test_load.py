@@ -37,6 +37,7 @@ OVERRIDES = [
     "csi_proxy_url",
     "nssm_url",
     "wins_url",
+    "gmsa_keyvault_url",
 ]
 
 

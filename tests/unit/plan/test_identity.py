@@ -139,7 +139,10 @@ MAXIMAL = Path(__file__).parents[2] / "golden" / "maximal.yaml"
 OLDER = MAXIMAL.with_name("older-node.yaml")
 OF_OLDER_NODES = ("wins/templates/config.j2",)
 # The templates that the first target's cloud has no use for.
-OF_ANOTHER_CLOUD = {"cloudbase-init/templates/restricted-address.json.j2": "azure"}
+OF_ANOTHER_CLOUD = {
+    "cloudbase-init/templates/restricted-address.json.j2": "azure",
+    "gmsa/files/register-plugin.ps1": "azure",
+}
 
 
 def _files() -> Iterator[tuple[str, str]]:

@@ -79,6 +79,7 @@ ASKED: dict[str, Any] = {
     },
     "csi_proxy": {},
     "wins": {"version": "0.4.11"},
+    "gmsa": {},
     "credential_providers": PROVIDERS_ASKED,
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
@@ -161,6 +162,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "csi_proxy_url": ["csi-proxy"],
         "nssm_url": ["nssm"],
         "wins_url": ["wins"],
+        "gmsa_keyvault_url": ["gmsa-plugin"],
     }
 
 
