@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settle": {"catalog"},
     "plan": {"artifacts", "canonical", "catalog", "config", "documents", "errors", "resources", "steps"},
     "explain": {"config", "documents", "errors", "plan", "settle", "steps"},
+    "compare": {"artifacts", "errors", "manifest"},
     "describe": {"catalog", "config", "resources", "steps"},
     "render": {"canonical", "plan", "templating"},
     "build": {"artifacts", "console", "errors", "files", "lines", "signals"},
@@ -66,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
-        *("artifacts", "build", "catalog", "config", "console", "describe", "doctor", "documents", "errors"),
+        *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
         *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
         *("providers", "rehearsal", "resources", "rules"),
     },
