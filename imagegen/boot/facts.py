@@ -143,6 +143,32 @@ class Gmsa(Strict):
     """The sources of its events that Windows does not know."""
 
 
+class Ssh(Strict):
+    """The SSH server."""
+
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    port: int
+    """The port of its configuration. 0 if it cannot be read."""
+    wanted_port: int
+    is_reached: bool
+    """Whether Windows' firewall lets others connect to this port, in every network."""
+    accepts_passwords: bool
+    keys_files: tuple[str, ...]
+    """The files in which it looks for the keys of the accounts that can log on."""
+    has_key: bool
+    """Whether the cloud or the user data gave the machine a key."""
+    logs_in: bool
+    """Whether somebody with this key can log in."""
+    host_keys: int
+    """How many keys of the host there are."""
+    keys_of_image: tuple[str, ...]
+    """The keys of the host that were in the image: every node would have them."""
+    shell: str
+    wanted_shell: str
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -225,6 +251,8 @@ class NodeFacts(Strict):
     """None if the config has no wins."""
     gmsa: Gmsa | None = None
     """None if the image has no such plugin."""
+    ssh: Ssh | None = None
+    """None if the config has no SSH server."""
     credential_providers: tuple[CredentialProvider, ...]
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]

@@ -7,7 +7,7 @@ The checks are in the order in which a node comes up, and so are the reasons of 
 from typing import Final
 
 from imagegen.boot.check import Verdict
-from imagegen.boot.checks import first_boot, gmsa, node, services, traces, windows, wins
+from imagegen.boot.checks import first_boot, gmsa, node, services, ssh, traces, windows, wins
 from imagegen.boot.facts import NodeFacts
 from imagegen.boot.guarded import Guarded
 
@@ -18,6 +18,7 @@ CHECKS: Final = (
     *services.CHECKS,
     *wins.CHECKS,
     *gmsa.CHECKS,
+    *ssh.CHECKS,
     *traces.CHECKS,
 )
 

@@ -131,3 +131,4 @@ class Facts:
     wins: Wins | None
     gmsa_plugin: str | None
     """The address of its versions, if the cloud has such a plugin."""
+    ssh_archive: str | None

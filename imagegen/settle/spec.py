@@ -121,6 +121,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_csi_proxy(config),
         _wins(config),
         *_gmsa(config, settings.provider),
+        *_ssh(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
     )
@@ -253,6 +254,18 @@ def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
         )
     address = row["address"] if row and config.gmsa else None
     yield _fact("gmsa_plugin", address, origin, "The address of the plugin that reads the credentials of gMSAs.")
+
+
+def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
+    facts, archive = table("openssh"), None
+    origin = _origin("openssh", "tags", facts["source"]["archive"])
+    if config.ssh is not None and config.ssh.source == "zip":
+        yield CatalogueValue(("ssh", "version"), facts["default"], origin)
+        version = config.ssh.version or facts["default"]
+        # A rule requires an override for a version that is not known.
+        tags = (row["tag"] for name, row in facts["tags"].items() if version in (name, name.partition("p")[0]))
+        archive = facts["archive"].format(tag=next(tags, f"v{version}"))
+    yield _fact("ssh_archive", archive, origin, "The archive of Win32-OpenSSH.")
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:

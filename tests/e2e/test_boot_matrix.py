@@ -120,6 +120,8 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ),
     ),
     ("gMSA", CLOUDS, ("gmsa={}",)),
+    ("SSH", CLOUDS, ("ssh={port: 2222}",)),
+    ("SSH from a zip", CLOUDS, ("ssh={source: zip}",)),
     ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
     *(
         (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))

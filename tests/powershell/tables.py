@@ -22,6 +22,7 @@ ENTRY_SCRIPTS = frozenset(
         "rotate-logs.ps1",
         "first-boot.ps1",
         "register-plugin.ps1",
+        "add-ssh-server.ps1",
     }
 )
 
@@ -39,8 +40,8 @@ PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe reg.exe sc.exe sysprep.exe "
-    "tar.exe"
+    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe reg.exe sc.exe sshd.exe "
+    "sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""
@@ -50,11 +51,11 @@ COMMON_PARAMETERS = _words("""
 
 # Parameters without a value, of any cmdlet that a script here uses; none of them has a value in another such cmdlet.
 SWITCHES = _words("""
-    all allowclobber append asjob asplaintext asstring autosize casesensitive compress confirm container debug
-    deletekey descending directory disablenamechecking enumerate file force global hidden
-    includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber nonewline
-    nonewwindow noqualifier norestart nowait notypeinformation off online parent passthru qualifier quiet raw
-    readonly recurse resolve restart runasadministrator skipnetworkprofilecheck strict system unique
+    all allowclobber allowstartifonbatteries append asjob asplaintext asstring autosize casesensitive compress
+    confirm container debug deletekey descending directory disablenamechecking dontstopifgoingonbatteries enumerate
+    file force global hidden includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber
+    nonewline nonewwindow noqualifier norestart notypeinformation nowait off online parent passthru qualifier quiet
+    raw readonly recurse resolve restart runasadministrator skipnetworkprofilecheck strict system unique
     usebasicparsing usessl verbose wait whatif word
 """)
 

@@ -6,12 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
+from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
 from imagegen.rehearsal.boot.wins import describe_wins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.rehearsal.boot.ssh import WantedSsh
     from imagegen.rehearsal.boot.windows_settings import Wanted
     from imagegen.rehearsal.boot.wins import WantedWins
     from imagegen.rehearsal.machine.windows import Machine
@@ -48,6 +50,8 @@ class Image:
     """None if the config has no wins."""
     gmsa: bool = False
     """Whether it has the plugin of gMSAs."""
+    ssh: WantedSsh | None = None
+    """None if the config has no SSH server."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -70,6 +74,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         describe_wanted(spec),
         describe_wins(spec),
         config.gmsa is not None and spec.facts.gmsa_plugin is not None,
+        describe_ssh(spec),
     )
 
 

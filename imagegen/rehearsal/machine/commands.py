@@ -14,6 +14,7 @@ from imagegen.rehearsal.machine.ports import PROTOCOLS, PortRange
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.ssh_server import run_add_script
 from imagegen.rehearsal.machine.time_zone import read_time_zone, write_time_zone
 from imagegen.rehearsal.machine.triggers import START, read_triggers, write_triggers
 
@@ -153,12 +154,14 @@ def _register_plugin(machine: Machine, given: Mapping[str, str]) -> str:
     return run_register_script(machine, given["script"], show=bool(given["show"]))
 
 
+def _add_ssh_server(machine: Machine, given: Mapping[str, str]) -> str:
+    return run_add_script(machine, given["script"], show=bool(given["show"]))
+
+
 _PROTOCOL: Final = rf"protocol=(?P<protocol>{'|'.join(PROTOCOLS)})"
 _PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{1,5}) store=persistent"
 _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
-_REGISTER: Final = (
-    r"-NoProfile -NonInteractive -ExecutionPolicy Bypass -File (?P<script>[^ ]+\\register-plugin\.ps1)(?P<show> -Show)?"
-)
+_SCRIPT: Final = r"-NoProfile -NonInteractive -ExecutionPolicy Bypass -File (?P<script>[^ ]+\\{})(?P<show> -Show)?"
 _SERVICE: Final = r"(?P<service>[a-z0-9-]+)"
 _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
     "tzutil.exe": ((r"/g", _show_zone), (r"/s (?P<zone>.+)", _set_zone)),
@@ -177,5 +180,8 @@ _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
 }
 _FORMS: Mapping[str, tuple[tuple[str, Act], ...]] = {
     **{fold(rf"{_SYSTEM32}\{name}"): forms for name, forms in _BY_NAME.items()},
-    fold(rf"{_SYSTEM32}\WindowsPowerShell\v1.0\powershell.exe"): ((_REGISTER, _register_plugin),),
+    fold(rf"{_SYSTEM32}\WindowsPowerShell\v1.0\powershell.exe"): (
+        (_SCRIPT.format(r"register-plugin\.ps1"), _register_plugin),
+        (_SCRIPT.format(r"add-ssh-server\.ps1"), _add_ssh_server),
+    ),
 }

@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.host_name import TCPIP
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
+from imagegen.rehearsal.machine.ssh_server import WITH_SERVER, add_server
 from imagegen.rehearsal.machine.time_zone import UTC, write_time_zone
 from imagegen.rehearsal.machine.triggers import DOMAIN_JOINED, NOT_IN_A_DOMAIN, write_triggers
 from imagegen.rehearsal.machine.windows import CURRENT_VERSION, ENVIRONMENT, SYSTEM32, Machine
@@ -140,6 +141,8 @@ def stock_windows(
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
+    if release in WITH_SERVER:
+        add_server(machine)
     # Outside a domain, Windows stops its time service whenever it starts.
     write_triggers(machine, TIME_SERVICE, (DOMAIN_JOINED, NOT_IN_A_DOMAIN))
     write_time_zone(machine.registry, UTC)

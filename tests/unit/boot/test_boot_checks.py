@@ -77,6 +77,21 @@ GOOD = NodeFacts.model_validate(
             "wanted_programs": (r"C:\k\a.exe",),
             "successor": "",
         },
+        "ssh": {
+            "is_running": True,
+            "failure": "",
+            "port": 22,
+            "wanted_port": 22,
+            "is_reached": True,
+            "accepts_passwords": False,
+            "keys_files": (r"C:\Users\capi\.ssh\authorized_keys",),
+            "has_key": True,
+            "logs_in": True,
+            "host_keys": 3,
+            "keys_of_image": (),
+            "shell": r"C:\Windows\System32\cmd.exe",
+            "wanted_shell": r"C:\Windows\system32\cmd.exe",
+        },
         "gmsa": {
             "is_listed": True,
             "dll": r"C:\Windows\System32\plugin.dll",
@@ -528,6 +543,36 @@ CASES = (
         ),
     ),
     Case(
+        "sshd that does not run",
+        {"ssh.is_running": False, "ssh.failure": "it is gone", "ssh.accepts_passwords": True},
+        ("ssh: sshd does not run: it is gone",),
+    ),
+    Case("sshd that does not run for no known reason", {"ssh.is_running": False}, ("ssh: sshd does not run",)),
+    Case(
+        "sshd on another port",
+        {"ssh.port": 2222, "ssh.is_reached": False},
+        ("ssh: sshd listens on port 2222, and the config has 22",),
+    ),
+    Case("sshd behind the firewall", {"ssh.is_reached": False}, ("ssh: Windows' firewall blocks port 22 of sshd",)),
+    Case(
+        "sshd with passwords and without the machine's key",
+        {"ssh.accepts_passwords": True, "ssh.logs_in": False},
+        (
+            "ssh: sshd accepts passwords; nobody can log in with the machine's key: sshd looks for it in "
+            r"C:\Users\capi\.ssh\authorized_keys (B11)",
+        ),
+    ),
+    Case(
+        "sshd with the keys of the image",
+        {"ssh.host_keys": 0, "ssh.keys_of_image": ("one",)},
+        ("ssh: sshd has no key of the host; every node has the same key of the host: the image has one",),
+    ),
+    Case(
+        "sshd with another shell",
+        {"ssh.shell": ""},
+        (r"ssh: an SSH session starts no program, and the config has C:\Windows\system32\cmd.exe",),
+    ),
+    Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
         ("cloud-address: a container can connect to 192.0.2.1, TCP port 8080 (N1)",),
@@ -654,6 +699,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "wins": "wins runs, and starts the programs of the config only",
         "gmsa": "the plugin of gMSAs is registered, and its key is closed again",
+        "ssh": "sshd lets in who has the machine's key, accepts no password, and has keys of its own",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
@@ -683,6 +729,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("services", {"services": ()}),
         ("wins", {"wins": None}),
         ("gmsa", {"gmsa": None}),
+        ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
     ],
 )

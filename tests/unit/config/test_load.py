@@ -38,6 +38,7 @@ OVERRIDES = [
     "nssm_url",
     "wins_url",
     "gmsa_keyvault_url",
+    "ssh_source_url",
 ]
 
 

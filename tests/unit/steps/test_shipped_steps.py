@@ -80,6 +80,7 @@ ASKED: dict[str, Any] = {
     "csi_proxy": {},
     "wins": {"version": "0.4.11"},
     "gmsa": {},
+    "ssh": {"source": "zip", "port": 2222},
     "credential_providers": PROVIDERS_ASKED,
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
@@ -126,6 +127,7 @@ def _everything() -> Iterator[EvaluatedStep]:
     for target in PROVIDERS:
         yield from EVALUATED[target]
         yield from _rich(target)
+        yield from _evaluated({"ssh": {}}, target)
 
 
 def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
@@ -163,6 +165,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "nssm_url": ["nssm"],
         "wins_url": ["wins"],
         "gmsa_keyvault_url": ["gmsa-plugin"],
+        "ssh_source_url": ["openssh"],
     }
 
 
