@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import loading, pipeline
+from imagegen.artifacts.image_lookup import LockedImage, look_up_image
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.network.registries import Registries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -125,14 +127,18 @@ def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
     """A lock whose digests were computed from test bytes; for all targets unless some are named."""
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
+    images: dict[str, LockedImage] = {}
     for target in targets or loaded.config.targets.named():
-        steps = pipeline.prepare_target(loaded, target).steps
+        prepared = pipeline.prepare_target(loaded, target)
+        steps = prepared.steps
         stand_ins = make_artifacts(steps)
         artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(steps).items()}
         spec = loaded.specs[target]
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
         bases[target] = looked_up(spec.provider, request)
-    return Lock(artifacts=artifacts, base_images=bases)
+        for name, image in prepared.images.items():
+            images[name] = look_up_image(image, Registries([name], image.mirrors).ask)
+    return Lock(artifacts=artifacts, base_images=bases, images=images)
 
 
 @dataclasses.dataclass(frozen=True)
