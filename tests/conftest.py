@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import loading, pipeline
+from imagegen.artifacts.image_lookup import LockedImage, look_up_image
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.network.registries import Registries
 from imagegen.steps import model as steps_model
 
 if TYPE_CHECKING:
@@ -142,13 +144,16 @@ def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
 def _lock_for(prepared: Iterable[pipeline.PreparedTarget]) -> Lock:
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
+    images: dict[str, LockedImage] = {}
     for target in prepared:
         stand_ins = make_artifacts(target.steps)
         artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(target.steps).items()}
         spec = target.spec
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
         bases[target.name] = looked_up(spec.provider, request)
-    return Lock(artifacts=artifacts, base_images=bases)
+        for name, image in target.images.items():
+            images[name] = look_up_image(image, Registries([name], image.mirrors).ask)
+    return Lock(artifacts=artifacts, base_images=bases, images=images)
 
 
 @dataclasses.dataclass(frozen=True)
