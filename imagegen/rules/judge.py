@@ -10,6 +10,7 @@ from imagegen.rules import (
     artifacts,
     credentials,
     first_boot,
+    images,
     network,
     nodes,
     places,
@@ -34,6 +35,7 @@ _MODULES = (
     storage,
     credentials,
     first_boot,
+    images,
     steps,
     artifacts,
 )
