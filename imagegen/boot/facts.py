@@ -158,7 +158,7 @@ class Ssh(Strict):
     keys_files: tuple[str, ...]
     """The files in which it looks for the keys of the accounts that can log on."""
     has_key: bool
-    """Whether the cloud or the user data gave the machine a key."""
+    """Whether the cloud gave the machine a key, and cloudbase-init has the plugin that writes it."""
     logs_in: bool
     """Whether somebody with this key can log in."""
     host_keys: int

@@ -1,9 +1,27 @@
 """The rules for the SSH server. Pure."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from imagegen.catalog.facts import table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
+
+_KEYS_PLUGIN: Final = "SetUserSSHPublicKeysPlugin"
+
+
+@rule("ssh-keys-plugin", WARNING, "A plugin of cloudbase-init should write the keys of the metadata for the SSH server")
+def ssh_keys_plugin(given: RuleInput) -> Iterator[Finding]:
+    """Only where the cloud's own list has it."""
+    clouds = table("cloudbase-init")["clouds"]
+    for provider in given.providers if given.config.ssh else ():
+        listed = getattr(given.config.cloudbase_init.plugins, provider)
+        usual = next((name for name in clouds[provider]["plugins"] if name.endswith(f".{_KEYS_PLUGIN}")), None)
+        if listed is not None and usual is not None and usual not in listed:
+            yield Finding(
+                ("cloudbase_init", "plugins", provider),
+                f"without {_KEYS_PLUGIN}, only keys of the user data log in to the SSH server",
+                f"add {usual}",
+            )
 
 
 @rule("ssh-version-known", ERROR, "An archive of Win32-OpenSSH must have a known address")

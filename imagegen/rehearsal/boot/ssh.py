@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
+# The plugin of cloudbase-init that writes the keys of the metadata.
+KEYS_PLUGIN: Final = "SetUserSSHPublicKeysPlugin"
 _SHELLS: Final = {
     "powershell": r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe",
     "cmd": r"C:\Windows\System32\cmd.exe",
@@ -39,7 +41,7 @@ def describe_ssh(spec: Spec) -> WantedSsh | None:
 
 
 def look_at_ssh(machine: Machine, image: Machine, wanted: WantedSsh | None, keys: Collection[str]) -> facts.Ssh | None:
-    """`keys` are those that the machine was given."""
+    """`keys` are those that cloudbase-init should write."""
     if wanted is None:
         return None
     command, failure = machine.services.command(SERVICE), ""
