@@ -9,6 +9,7 @@ from imagegen.providers.registry import parts
 from imagegen.rules import (
     artifacts,
     credentials,
+    docker,
     first_boot,
     network,
     nodes,
@@ -20,7 +21,9 @@ from imagegen.rules import (
     windows,
 )
 
-_MODULES = (versions, windows, nodes, places, runtime, network, storage, credentials, first_boot, steps, artifacts)
+_MODULES = (
+    *(versions, windows, nodes, places, runtime, docker, network, storage, credentials, first_boot, steps, artifacts),
+)
 
 
 def all_rules() -> tuple[Rule, ...]:

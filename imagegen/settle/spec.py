@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, numbers, provider_text, sources, table
 from imagegen.settle.facts import (
     AgentConfig,
@@ -116,6 +117,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_ports(settings.provider),
         *_kubernetes(config),
         *_containerd(config),
+        *_docker(config),
         *_network(config),
         *_csi_proxy(config),
         *_first_boot(config, settings.provider),
@@ -207,6 +209,13 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield _fact(
         "containerd_cni_bin_dirs", bin_dirs, origin, "Whether that file can name several folders of CNI plugins."
     )
+
+
+def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
+    docker = config.runtime.docker
+    api = docker and least_api(docker.version, find_client(config.kubernetes.version, docker.cri_dockerd))
+    origin = _origin("docker", docker.version if docker else "", "lower" if api else None)
+    yield _fact("docker_least_api", api, origin, "The oldest API version that Docker must answer.")
 
 
 def _network(config: ImageConfig) -> Iterator[CatalogueValue]:

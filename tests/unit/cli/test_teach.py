@@ -298,10 +298,10 @@ def test_a_rule_says_its_reason_and_what_an_example_supposes() -> None:
 
 
 def test_what_is_not_built_yet_is_explained() -> None:
-    told = run(rules.rules, "docker").stdout
-    assert told.startswith("docker (not implemented yet)\n")
-    assert "\n    runtime.docker\n" in told
-    assert "\n    overrides.docker_url\n" in told
+    told = run(rules.rules, "ssh").stdout
+    assert told.startswith("ssh (not implemented yet)\n")
+    assert "\n    ssh\n" in told
+    assert "\n    overrides.ssh_source_url\n" in told
     listed = run(rules.rules, unimplemented.RULE).stdout
     assert all(f"\n{name} " in listed for name in features())
     assert all_rules()[0].id not in listed

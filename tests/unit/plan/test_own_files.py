@@ -48,9 +48,10 @@ def test_every_program_of_a_plan_is_kept_from_others(
     config.write_text(
         f"{shipped}\ncsi_proxy: {{}}\n".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n")
     )
-    plan = decide(config, target).decision.plan
+    plans = [decide(file, target).decision.plan for file in (config, REPOSITORY / "tests" / "data" / "docker.yaml")]
     made = {
         file
+        for plan in plans
         for file in files_of(plan)
         if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
     }
