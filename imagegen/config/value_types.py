@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import idna
 import pydantic
 
+from imagegen.documents.problems import quoted
 from imagegen.errors import InvalidValue
 
 _LONGEST_HOST: Final = 253
@@ -35,7 +36,21 @@ Kb = Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]
 PlainFolder = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z]:(\\[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$")]
 # A path below the config's folder, with forward slashes. No part ends in a dot: Windows would drop it.
 _PART: Final = "[A-Za-z0-9_-]([A-Za-z0-9._-]*[A-Za-z0-9_-])?"
-RelativePath = Annotated[str, pydantic.StringConstraints(pattern=rf"^{_PART}(/{_PART})*$", max_length=200)]
+
+
+def _check_is_below(value: object) -> object:
+    if isinstance(value, str) and "\\" in value:
+        raise InvalidValue(f"{quoted(value)} has a backslash", "write / between folders, also on Windows")
+    if isinstance(value, str) and (value.startswith("/") or ".." in value.split("/")):
+        raise InvalidValue(f"{quoted(value)} leads out of the config's folder", "put the file into it, or below it")
+    return value
+
+
+RelativePath = Annotated[
+    str,
+    pydantic.StringConstraints(pattern=rf"^{_PART}(/{_PART})*$", max_length=200),
+    pydantic.BeforeValidator(_check_is_below),
+]
 # One line of text, for an ini file, a TOML file or a registry value.
 Line = Annotated[str, pydantic.StringConstraints(pattern=r"^[ -~]+$", max_length=500)]
 

@@ -16,6 +16,7 @@ from imagegen.documents.yaml import (
     Place,
     YamlPath,
     dotted,
+    hint_for_syntax,
     parse_yaml,
     plain_text,
     read_yaml,
@@ -226,7 +227,7 @@ def _apply_sets(
             # It has no lines, so one problem holds all that is wrong with it.
             reasons = "; ".join(problem.message for problem in error.problems)
             message = ": ".join(filter(None, [error.message.removeprefix(where).strip(), reasons]))
-            problems.append(Problem(where, 0, "", message, error.hint or _VALUE_HINT))
+            problems.append(Problem(where, 0, "", message, error.hint or hint_for_syntax(reasons) or _VALUE_HINT))
         else:
             made = [path[:end] for end in range(1, len(path)) if _at(data, path[:end]) is None]
             places |= dict.fromkeys([*made, *_paths(value, path)], Place(where, 0))

@@ -210,13 +210,20 @@ def short(text: str, longest: int = 60) -> str:
     return text if len(text) <= longest else f"{text[:longest]}…"
 
 
+def hint_for_syntax(message: str) -> str | None:
+    """What to do about an error of YAML that people make with paths of Windows."""
+    if "escape" not in message:
+        return None
+    return "write the text in 'single quotes': in double quotes, a backslash begins an escape"
+
+
 def _syntax_error(file: str, error: ruamel.yaml.error.MarkedYAMLError, text: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 0
     message = str(error.problem or "cannot be read")
     if error.context and error.context_mark:
         message = f"{error.context} from line {error.context_mark.line + 1}, {message}"
-    hint = "check the indentation and quotes on this line and above"
+    hint = hint_for_syntax(message) or "check the indentation and quotes on this line and above"
     if any(row.lstrip(" ").startswith("\t") for row in text.splitlines()[line - 1 : line]):
         hint = "indent with spaces: YAML allows no tabs there"
     return ConfigError(f"{file} is not valid YAML", problems=[Problem(file, line, "", message, hint)])

@@ -6,8 +6,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
-from imagegen.boot.checks import Verdict, judge
+from imagegen.boot.check import Verdict
 from imagegen.boot.guarded import list_guarded
+from imagegen.boot.judge import judge
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.boot.checks import CHECKS, Verdict, judge
+from imagegen.boot.check import Verdict
 from imagegen.boot.facts import Access, CredentialProvider, Finding, NodeFacts, OwnFile, Reach, Service
 from imagegen.boot.guarded import Guarded
+from imagegen.boot.judge import CHECKS, judge
 from tests.conftest import REPOSITORY
 
 if TYPE_CHECKING:

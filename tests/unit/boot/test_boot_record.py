@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.boot.checks import Check, Verdict
+from imagegen.boot.check import Check, Verdict
 from imagegen.boot.facts import Finding
 from imagegen.rehearsal.boot.boot import Boot
 from imagegen.rehearsal.boot.image import Image

@@ -1,0 +1,77 @@
+"""What must not be left on the machine, and what a second boot must not change."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from imagegen.boot.check import Check, say, some
+from imagegen.boot.facts import Finding, NodeFacts
+from imagegen.boot.guarded import Guarded, find_open, may_change
+
+
+def _secrets(facts: NodeFacts) -> Iterator[Finding]:
+    if not facts.leaks:
+        return
+    found = facts.cloudbase_init
+    in_log = found.log.lower() in map(str.lower, facts.leaks)
+    if in_log and found.debug:
+        yield say("cloudbase-init writes user data into its log, because debug is true", "B7")
+    elif in_log:
+        yield say("cloudbase-init writes user data that it cannot use into its log", "B8")
+    yield say(f"a secret of the user data is in {some(facts.leaks)}")
+
+
+def _own_files(facts: NodeFacts) -> Iterator[Finding]:
+    for file in facts.own_files:
+        if file.state != "there":
+            yield say(f"{file.path} is missing" if file.state == "missing" else f"{file.path} has other content")
+        for access in filter(may_change, file.access):
+            yield say(f"others than administrators may change {file.path} ({access.sid}: {access.rights})")
+
+
+def _builder(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.builder
+    for what, names, row in (
+        ("a WinRM listener", found.listeners, ""),
+        ("a certificate of the builder", found.certificates, ""),
+        ("a firewall rule for WinRM", found.rules, ""),
+        ("an account of the builder that can log on", found.accounts, "B12"),
+    ):
+        if names:
+            yield say(f"{what} is left: {some(names)}", row)
+
+
+def _second_boot(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.commands_of_restart:
+        yield say(f"a second boot ran {some(facts.commands_of_restart)}")
+    if facts.changed_by_restart:
+        yield say(f"a second boot changed {some(facts.changed_by_restart)}")
+    if facts.user_data_of_restart and not facts.commands_of_restart:
+        yield say("a second boot ran the user data again")
+
+
+def make_folder_check(guarded: tuple[Guarded, ...]) -> Check:
+    return Check("closed-folders", "the node's folders are closed to Users", _open_folders(guarded))
+
+
+def _open_folders(guarded: tuple[Guarded, ...]) -> Callable[[NodeFacts], Iterator[Finding]]:
+    def find(facts: NodeFacts) -> Iterator[Finding]:
+        by_row: dict[str, list[str]] = {}
+        for row, access in find_open(guarded, facts.access):
+            by_row.setdefault(row, []).append(f"{access.path} ({access.sid}: {access.rights})")
+        for row, found in by_row.items():
+            yield say(f"others than administrators may read or write {some(found)}", row)
+
+    return find
+
+
+CHECKS: Final = (
+    Check("secrets", "no secret of the user data is in a log", _secrets),
+    Check(
+        "own-files",
+        "the programs and scripts of the config are there, and only administrators can change them",
+        _own_files,
+        lambda facts: bool(facts.own_files),
+    ),
+    Check("builder", "nothing of the builder's access is left", _builder),
+    Check("second-boot", "a second boot changes nothing", _second_boot),
+)
