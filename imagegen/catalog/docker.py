@@ -17,7 +17,7 @@ class Engine:
     line: str
     """The row that applies: the latest that is not newer than the version."""
     api: str
-    """Its newest version, in which it also answers requests that name none."""
+    """Its newest version."""
     least_api: str
     """Its oldest version, if daemon.json does not lower it."""
     newer: bool
@@ -29,8 +29,8 @@ class Client:
     """What asks Docker on a node."""
 
     name: str
-    api: str | None
-    """The version that its requests name. None: they name none."""
+    api: str
+    """The version that its requests name."""
 
 
 def find_engine(version: str) -> Engine | None:
@@ -59,7 +59,7 @@ def find_client(kubernetes: str, cri_dockerd: str | None) -> Client | None:
 def least_api(docker: str, client: Client | None) -> str | None:
     """The version to which daemon.json must lower Docker's oldest API; None if it need not."""
     engine = find_engine(docker)
-    if engine is None or client is None or client.api is None or not can_lower_api(docker):
+    if engine is None or client is None or not can_lower_api(docker):
         return None
     return client.api if numbers(client.api) < numbers(engine.least_api) else None
 

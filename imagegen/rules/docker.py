@@ -97,9 +97,7 @@ def docker_api(given: RuleInput) -> Iterator[Finding]:
     docker, (engine, client) = given.config.runtime.docker, _sides(given)
     if not docker or not engine or not client:
         return
-    if client.api is None:
-        yield from _without_version(engine, client)
-    elif numbers(client.api) > numbers(engine.api):
+    if numbers(client.api) > numbers(engine.api):
         yield Finding(
             _VERSION,
             f"{client.name} speaks version {client.api} of Docker's API, and Docker {minor(docker.version)} only up to "
@@ -155,20 +153,6 @@ def docker_sandbox_image(given: RuleInput) -> Iterator[Finding]:
             ("runtime", "docker"),
             f"kubeadm {minor(version)} gives kubelet its own sandbox image, which may not run on this Windows release",
             f'write pod-infra-container-image: "{image}" into nodeRegistration.kubeletExtraArgs of the user data',
-        )
-
-
-def _without_version(engine: Engine, client: Client) -> Iterator[Finding]:
-    until = table("docker")["image_size_until"]
-    if numbers(engine.api) > numbers(until):
-        lines = table("docker")["lines"]
-        fitting = [line for line, row in lines.items() if numbers(row["api"]) <= numbers(until)]
-        first = next(line for line in lines if line not in fitting)
-        yield Finding(
-            _VERSION,
-            f"{client.name} names no version of Docker's API: from Docker {first} on it finds no size of an image, and "
-            "then starts no pod",
-            f"choose Docker {fitting[-1]} or earlier",
         )
 
 

@@ -12,7 +12,7 @@ from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.node.facts import is_within, read_facts
 from imagegen.rehearsal.node.kubelet_credentials import register_credential_providers
 from imagegen.rehearsal.node.kubelet_error import KubeletError
-from imagegen.rehearsal.node.preflight import runtime_service
+from imagegen.rehearsal.node.runtimes import dockershim_fault, find_fault, uses_dockershim
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 
 if TYPE_CHECKING:
@@ -93,7 +93,12 @@ def check_kubelet(machine: Machine, values: Mapping[str, str], minor: str) -> No
     if provider not in ("", "external"):
         raise UnknownCommandError(f"kubelet --cloud-provider={provider}: the rehearsal has no model of it")
     _check_files(machine, config)
-    _check_runtime(machine, values.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", ""))
+    endpoint = values.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", "")
+    if uses_dockershim(values, minor):
+        if fault := dockershim_fault(machine, endpoint, minor):
+            raise KubeletError(f"failed to run Kubelet: failed to create dockershim: {fault}")
+    else:
+        _check_runtime(machine, endpoint)
     register_credential_providers(machine, values, minor, gates)
 
 
@@ -175,6 +180,7 @@ def _check_runtime(machine: Machine, endpoint: str) -> None:
     if endpoint and "://" not in endpoint:
         message = f'Using "{endpoint}" as endpoint is deprecated, please consider using full url format'
         raise KubeletError(f"failed to run Kubelet: {message}")
-    service = runtime_service(endpoint)
-    if service is None or not machine.services.is_running(service):
-        raise KubeletError(f'failed to run Kubelet: validate service connection: no service answers "{endpoint}"')
+    if fault := find_fault(machine, endpoint):
+        raise KubeletError(
+            f'failed to run Kubelet: validate service connection: no service answers "{endpoint}": {fault}'
+        )

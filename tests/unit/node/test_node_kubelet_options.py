@@ -34,7 +34,8 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def check(machine: Machine, minor: str, *arguments: str) -> None:
-    given = (f"--config={CONFIG}", f"--container-runtime-endpoint={SOCKET}", *arguments)
+    remote = ("--container-runtime=remote",) if numbers(minor) < (1, 24) else ()
+    given = (f"--config={CONFIG}", f"--container-runtime-endpoint={SOCKET}", *remote, *arguments)
     check_kubelet(machine, last_values(parse_arguments(given, minor)), minor)
 
 
