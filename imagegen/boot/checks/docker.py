@@ -34,8 +34,7 @@ def _pods(facts: NodeFacts) -> Iterator[Finding]:
         return
     if found.failure:
         yield say(f"{found.name} does not answer: {found.failure}")
-    # A kubelet that does not run has no endpoint, and that is a reason of its own check.
-    if facts.kubelet.is_running and found.endpoint != found.kubelet_endpoint:
+    if found.endpoint != found.kubelet_endpoint:
         yield say(f"kubelet connects to {found.kubelet_endpoint}, and {found.name} answers at {found.endpoint}")
     if found.name == _KUBELET and not facts.kubelet.is_running:
         return

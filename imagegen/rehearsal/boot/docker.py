@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Final
 
 from imagegen.boot import facts
@@ -22,10 +23,11 @@ from imagegen.rehearsal.machine.docker_engine import (
 )
 from imagegen.rehearsal.machine.programs import check_can_run, words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
-from imagegen.rehearsal.node.facts import reached
+from imagegen.rehearsal.node.facts import SERVICE, reached
 from imagegen.rehearsal.node.join_config import DOCKER_OF_1_14
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import last_values, parse_arguments
+from imagegen.rehearsal.node.runtimes import CONTAINERD_PIPE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 HOST_NETWORK: Final = "host"
 # How long the task that makes the network may take, with a run that came too early.
 NETWORK_S: Final = 180.0
+_ENDPOINT: Final = re.compile(r"(?i) -RuntimeEndpoint (\S+)")
 _SANDBOX_FLAG: Final = "pod-infra-container-image"
 
 
@@ -103,7 +106,7 @@ def look_at_pods(
     with contextlib.suppress(KubeletError):
         values = last_values(parse_arguments(arguments, minor_of(wanted.kubernetes)))
     flags: Mapping[str, str] = values
-    name, failure, endpoint = "kubelet", "", values.get("container-runtime-endpoint", "")
+    name, failure, endpoint = "kubelet", "", values.get("container-runtime-endpoint") or _configured_endpoint(machine)
     if wanted.cri_dockerd:
         found = read_cri_dockerd(machine)
         flags = found.flags if found else {}
@@ -113,13 +116,20 @@ def look_at_pods(
         name=name,
         failure=failure,
         endpoint=endpoint,
-        kubelet_endpoint=values.get("container-runtime-endpoint", ""),
+        kubelet_endpoint=values.get("container-runtime-endpoint") or _configured_endpoint(machine),
         plugin=flags.get("network-plugin", ""),
         folders=(flags.get("cni-bin-dir", ""), flags.get("cni-conf-dir", "")),
         wanted_folders=(layout["cni_bin"], layout["cni_config"]),
         sandbox_image=flags.get(_SANDBOX_FLAG, ""),
         wanted_sandbox_image=wanted.sandbox_image,
     )
+
+
+def _configured_endpoint(machine: Machine) -> str:
+    """Where a kubelet that does not run would look for its runtime, by the parameters of its script."""
+    parameters = machine.registry.text(rf"{machine.services.key(SERVICE)}\Parameters", "AppParameters") or ""
+    found = _ENDPOINT.search(f"{machine.services.command(SERVICE)} {parameters}")
+    return found[1] if found else CONTAINERD_PIPE
 
 
 def _refusal(machine: Machine, command: str) -> str:

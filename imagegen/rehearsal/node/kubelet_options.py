@@ -9,6 +9,7 @@ from imagegen.catalog.facts import numbers, table
 from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.boot.programs import full_path
+from imagegen.rehearsal.machine.docker_engine import DOCKER_PIPE
 from imagegen.rehearsal.node.facts import is_within, read_facts
 from imagegen.rehearsal.node.kubelet_credentials import register_credential_providers
 from imagegen.rehearsal.node.kubelet_error import KubeletError
@@ -180,7 +181,8 @@ def _check_runtime(machine: Machine, endpoint: str) -> None:
     if endpoint and "://" not in endpoint:
         message = f'Using "{endpoint}" as endpoint is deprecated, please consider using full url format'
         raise KubeletError(f"failed to run Kubelet: {message}")
-    if fault := find_fault(machine, endpoint):
+    fault = "it has no RuntimeService" if endpoint == DOCKER_PIPE else find_fault(machine, endpoint)
+    if fault:
         raise KubeletError(
             f'failed to run Kubelet: validate service connection: no service answers "{endpoint}": {fault}'
         )
