@@ -11,6 +11,7 @@ from imagegen.rules import (
     credentials,
     docker,
     first_boot,
+    images,
     network,
     nodes,
     places,
@@ -22,7 +23,19 @@ from imagegen.rules import (
 )
 
 _MODULES = (
-    *(versions, windows, nodes, places, runtime, docker, network, storage, credentials, first_boot, steps, artifacts),
+    versions,
+    windows,
+    nodes,
+    places,
+    runtime,
+    docker,
+    network,
+    storage,
+    credentials,
+    first_boot,
+    images,
+    steps,
+    artifacts,
 )
 
 

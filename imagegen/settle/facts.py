@@ -111,6 +111,7 @@ class Facts:
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
     docker_least_api: str | None
+    containerd_pins_images: bool
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None
     restricted_address: RestrictedAddress | None
