@@ -104,6 +104,7 @@ class Facts:
     excluded_ports_on_cloud: tuple[ExcludedPorts, ...] | None
     crictl: str | None
     kubeadm_joins_as_system: bool
+    kubeadm_writes_drives: bool
     kube_log_runner: str
     kubelet_log_rotates: bool
     nssm: str

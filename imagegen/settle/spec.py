@@ -182,6 +182,8 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
     yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
     yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
+    description = "Whether kubeadm gives the paths of kubelet's configuration a drive."
+    yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives", description)
     row = table("kubernetes")["since"]["log_runner"]
     runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
     yield _fact(

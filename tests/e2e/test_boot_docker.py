@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.user_data import UserData, make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.docker_engine import EVENTS
 from imagegen.rehearsal.machine.registry import Value
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.boot_support import change_text, make_image
+from tests.e2e.boot_support import change_text, make_image, read_cluster_data
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from imagegen.rehearsal.boot.image import Image
-    from imagegen.rehearsal.boot.user_data import Join, UserData
+    from imagegen.rehearsal.boot.user_data import Join
     from imagegen.rehearsal.machine.windows import Machine
 
     Change = Callable[[Machine], object]
@@ -169,8 +170,6 @@ def test_user_data_must_name_the_sandbox_image(images: Callable[[str], Image], t
     """kubeadm up to 1.23 writes its own, and kubelet takes the last."""
 
     def plain(join: Join) -> UserData:
-        from imagegen.rehearsal.boot.user_data import make_user_data
-
         return make_user_data(dataclasses.replace(join, kubelet_arguments={}))
 
     image = images("dockershim")
@@ -179,3 +178,26 @@ def test_user_data_must_name_the_sandbox_image(images: Callable[[str], Image], t
     other = dataclasses.replace(image, docker=dataclasses.replace(image.docker, sandbox_image=pause))
     (fault,) = boot_image(other, Runner(tmp_path, os.environ), plain).faults
     assert fault == f"docker: kubelet starts pods with registry.k8s.io/pause:3.6, expected {pause}"
+
+
+@pytest.mark.parametrize("name", ["aws", "minimal"])
+def test_cluster_apis_own_user_data_joins_by_cri_dockerd(
+    images: Callable[[str], Image], tmp_path: Path, name: str
+) -> None:
+    """With the socket of cri-dockerd in place of containerd's."""
+
+    def make_data(join: Join) -> UserData:
+        text = read_cluster_data(name, join)
+        assert text.count(f"{PIPE}containerd-containerd") == 1
+        text = text.replace(f"{PIPE}containerd-containerd", join.socket)
+        return UserData(text.encode(), (join.token,))
+
+    assert boot_image(images("cri-dockerd"), Runner(tmp_path, os.environ), make_data).faults == []
+
+
+def test_with_the_socket_of_containerd_a_node_does_not_join(images: Callable[[str], Image], tmp_path: Path) -> None:
+    def make_data(join: Join) -> UserData:
+        return make_user_data(dataclasses.replace(join, socket=f"{PIPE}containerd-containerd"))
+
+    (fault, *_) = boot_image(images("cri-dockerd"), Runner(tmp_path, os.environ), make_data).faults
+    assert "container runtime is not running" in fault

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import ntpath
 import re
 from typing import TYPE_CHECKING, Any
 
 from imagegen.catalog.facts import numbers, table
 from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.boot.programs import full_path
 from imagegen.rehearsal.machine.docker_engine import DOCKER_PIPE
 from imagegen.rehearsal.node.facts import is_within, read_facts
 from imagegen.rehearsal.node.kubelet_credentials import register_credential_providers
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-# kubelet's current folder as a service.
-FOLDER = r"C:\Windows\System32"
 _CONFIG_VERSION = "kubelet.config.k8s.io/v1beta1"
 _TAINT = re.compile(r"[^=:,]+(=[^=:,]*)?:(NoSchedule|PreferNoSchedule|NoExecute)")
 # The labels of Kubernetes' own namespaces that a kubelet may give its node (k8s.io/kubelet well_known_labels.go).
@@ -93,7 +91,7 @@ def check_kubelet(machine: Machine, values: Mapping[str, str], minor: str) -> No
     provider = values.get("cloud-provider", "")
     if provider not in ("", "external"):
         raise UnknownCommandError(f"kubelet --cloud-provider={provider}: the rehearsal has no model of it")
-    _check_files(machine, config)
+    _check_files(machine, config, values)
     endpoint = values.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", "")
     if uses_dockershim(values, minor):
         if fault := dockershim_fault(machine, endpoint, minor):
@@ -171,10 +169,18 @@ def _read_config(machine: Machine, path: str) -> dict[str, Any]:
     return config
 
 
-def _check_files(machine: Machine, config: Mapping[str, Any]) -> None:
-    authority = config.get("authentication", {}).get("x509", {}).get("clientCAFile", "")
-    if authority and not machine.files.is_file(full_path(FOLDER, authority)):
+def _check_files(machine: Machine, config: Mapping[str, Any], values: Mapping[str, str]) -> None:
+    configured = config.get("authentication", {}).get("x509", {}).get("clientCAFile", "")
+    authority = values.get("client-ca-file") or _from_config(configured, values.get("config", ""))
+    if authority and not machine.files.is_file(authority):
         raise KubeletError(f"unable to load client CA file {authority}: open {authority}: it does not exist")
+
+
+def _from_config(path: str, config: str) -> str:
+    """A path of the configuration. Without a drive it is relative to the folder of that file."""
+    if not path or ntpath.splitdrive(path)[0]:
+        return path
+    return ntpath.normpath(ntpath.join(ntpath.dirname(config), path.lstrip("/\\")))
 
 
 def _check_runtime(machine: Machine, endpoint: str) -> None:
