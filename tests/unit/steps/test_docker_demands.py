@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,13 @@ from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from tests.conftest import REPOSITORY, load_today, make_test_lock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from imagegen.loading import Loaded
     from imagegen.pipeline import PreparedTarget
     from imagegen.plan.resolve import Decision
-    from imagegen.rehearsal.machine import Machine
+    from imagegen.rehearsal.machine import Machine, Outcome
 
 DOCKER, CRI, LOGS = r"C:\Program Files\docker", r"C:\Program Files\cri-dockerd", r"C:\var\log\cri-dockerd"
 DATA = r"C:\ProgramData\docker"
@@ -79,8 +81,21 @@ def bring_older(machine: Machine) -> None:
     machine.services.start("docker")
 
 
-def build(root: Path, label: str = "", *, older: bool = False) -> tuple[Machine, str]:
-    """The machine, and the end of a build that failed."""
+class Interrupted(BaseException):
+    """The engine was killed."""
+
+
+def _run(machine: Machine, arguments: Sequence[str], artifacts: Mapping[str, bytes]) -> Outcome:
+    """Run a phase, and again after each interruption."""
+    while True:
+        with contextlib.suppress(Interrupted):
+            return run_entry(machine, arguments, lambda url, _proxy: artifacts[url])
+
+
+def build(
+    root: Path, label: str = "", *, older: bool = False, interrupt: Callable[[str], None] = lambda _: None
+) -> tuple[Machine, str]:
+    """The machine, and the end of a build that failed. `interrupt` is called before each resource is set."""
     prepared, decision = _decided()
     artifacts = make_artifacts(prepared.steps)
     write_tree(pipeline.render_tree(_without(decision, label) if label else decision), root / "tree")
@@ -89,12 +104,15 @@ def build(root: Path, label: str = "", *, older: bool = False) -> tuple[Machine,
     if older:
         bring_older(machine)
     machine.files.write(guest.BUNDLE_PATH, expected.bundle)
+    machine.before_set = interrupt
     for phase in expected.phases:
-        outcome = run_entry(machine, phase.arguments, lambda url, _proxy: artifacts[url])
+        outcome = _run(machine, phase.arguments, artifacts)
         if outcome.exit_code not in (0, 3010):
             return machine, outcome.output.splitlines()[-1]
         if phase.restart:
             machine.restart()
+    again = _run(machine, expected.phases[-1].arguments, artifacts)
+    assert (again.exit_code, '"status": "changed"' in again.output) == (0, False)
     machine.restart()
     machine.wait_until(lambda: "host" in machine.hns_networks, NETWORK_S)
     return machine, ""
@@ -201,6 +219,23 @@ def test_a_node_has_what_is_wanted(whole: dict[str, Any]) -> None:
     assert (whole["docker.version"], whole["docker.lacks_network"]) == ("29.0.4", False)
     assert whole["pods.folders"] == whole["pods.wanted_folders"]
     assert whole["pods.sandbox_image"] == whole["pods.wanted_sandbox_image"]
+
+
+def test_a_build_that_is_interrupted_before_each_resource_resumes(whole: dict[str, Any], tmp_path: Path) -> None:
+    seen: set[str] = set()
+
+    def interrupt(name: str) -> None:
+        if name not in seen:
+            seen.add(name)
+            raise Interrupted
+
+    machine, failure = build(tmp_path, older=True, interrupt=interrupt)
+    assert failure == ""
+    assert {name.removeprefix("docker/") for name in seen if name.startswith("docker/")} >= {*LOSSES, STOPS_OTHER} - {
+        # The older Docker brought its folder.
+        rf"directory:{DOCKER}"
+    }
+    assert look(machine) == whole
 
 
 def test_an_older_docker_of_the_base_image_is_replaced(whole: dict[str, Any], tmp_path: Path) -> None:
