@@ -14,7 +14,10 @@ SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "
 
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
 ENTRY_SCRIPTS = frozenset(
-    {"start.ps1", "generalise.ps1", "bootstrap.ps1", "start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1"}
+    {
+        *("start.ps1", "logs.ps1", "generalise.ps1", "bootstrap.ps1"),
+        *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1"),
+    }
 )
 
 # What the grammar misreads, by file and line as written, with the reason why Windows reads it right. Best none.
