@@ -29,13 +29,16 @@ $script:Seconds = 90
 # The engine's files first, then the newest.
 function Get-LogFile {
     [CmdletBinding()]
-    param()
+    param([System.Collections.Generic.List[string]]$Notes)
     $found = @(foreach ($place in $script:Places) {
             if (-not [System.IO.Directory]::Exists($place[1])) { continue }
-            foreach ($path in [System.IO.Directory]::GetFiles($place[1], $place[2])) {
-                $name = [System.IO.Path]::GetFileName($path)
-                [pscustomobject]@{ Name = "$($place[0])/$name"; Path = $path; Own = $place[0] -ceq 'imagegen'; Written = [System.IO.File]::GetLastWriteTimeUtc($path) }
+            try {
+                foreach ($path in [System.IO.Directory]::GetFiles($place[1], $place[2])) {
+                    $name = [System.IO.Path]::GetFileName($path)
+                    [pscustomobject]@{ Name = "$($place[0])/$name"; Path = $path; Own = $place[0] -ceq 'imagegen'; Written = [System.IO.File]::GetLastWriteTimeUtc($path) }
+                }
             }
+            catch { $null = $Notes.Add("$($place[1]): $($_.Exception.GetBaseException().Message)") }
         })
     $found | Where-Object -FilterScript { $_.Own }
     $found | Where-Object -FilterScript { -not $_.Own } | Sort-Object -Property Written -Descending
@@ -103,7 +106,7 @@ function Get-LogArchive {
             }
             catch { $null = $notes.Add("the event log ${name}: $($_.Exception.Message)") }
         }
-        foreach ($file in @(Get-LogFile)) {
+        foreach ($file in @(Get-LogFile -Notes $notes)) {
             if ($left -le 0 -or $clock.Elapsed.TotalSeconds -gt $script:Seconds) {
                 $null = $notes.Add("$($file.Path): left out")
                 continue
