@@ -46,6 +46,7 @@ io.file: ReadAllBytes/1 ReadAllLines/2
 io.file: ReadAllText/2 SetAttributes/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
 io.fileaccess: Read Write ReadWrite
 io.fileattributes: Normal ReadOnly ReparsePoint
+io.driveinfo
 io.fileinfo
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite
