@@ -75,7 +75,7 @@ class Effects:
     restart: Callable[[], None]
     run_phase: Callable[[Sequence[str], Write], int]
     generalise: Callable[[Write], int]
-    print_logs: Callable[[Write], int] = lambda _: 0
+    print_logs: Callable[[Write], int]
 
 
 class _PlannedPhase(pydantic.BaseModel):
