@@ -138,8 +138,10 @@ def decide(target: PreparedTarget, lock: Lock) -> Decision:
         {f"{cloud}/{path}": data for path, data in read_folder(own, pattern).items()} for pattern in ("*.ps1", "*.j2")
     )
     scripts["start.ps1"] = guest.pop("start.ps1")
+    helpers = {name: guest.pop(name) for name in ("logs.ps1",)}
     templates = {path: text.decode() for path, text in {**read_folder(packer, "*.j2"), **sources}.items()}
-    return resolve(target.spec, lock, target.steps, guest, scripts, templates)
+    decision = resolve(target.spec, lock, target.steps, guest, scripts, templates)
+    return dataclasses.replace(decision, helpers=helpers)
 
 
 def render_tree(decision: Decision) -> dict[str, bytes]:

@@ -72,6 +72,7 @@ REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
 START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 VARS_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
+LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 
 _POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
 
@@ -112,7 +113,7 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
         "image.auto.pkrvars.json": json.dumps(values, indent=2, sort_keys=True).encode() + b"\n",
         "guest/bundle.zip": bundle,
     }
-    for path, data in decision.scripts.items():
+    for path, data in {**decision.scripts, **decision.helpers}.items():
         name = path.rsplit("/", 1)[-1]
         if boot_file := cloud.boot_files.get(name):
             tree[f"guest/{boot_file.name}"] = boot_file.before + data + boot_file.after
@@ -142,6 +143,8 @@ def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict
         "vars_path": VARS_PATH,
         "generalise_path": GENERALISE_PATH,
         "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
+        "logs_path": LOGS_PATH,
+        "logs": f"{_POWERSHELL} {LOGS_PATH}",
         "phases": {
             phase.name: {
                 "command": f"{_POWERSHELL} {START_PATH} -Phase {phase.name} {pins}",

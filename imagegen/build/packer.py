@@ -15,7 +15,8 @@ from typing import Final
 
 from imagegen.build import environment, process
 from imagegen.build.events import ArtifactEvent, BrokenEvent, PhaseEvent, ReportEvent, ResourceEvent, parse_event
-from imagegen.build.packer_output import BuildLog, OutputLine, Record, plain, read_line, scrub
+from imagegen.build.guest_logs import FILE, GuestLogs
+from imagegen.build.packer_output import LOGS, BuildLog, OutputLine, Record, plain, read_line, scrub
 from imagegen.build.process import ProgramRunner, ProgramStreamer
 from imagegen.build.progress import Display
 from imagegen.build.supervisor import Grace, Orphan
@@ -30,6 +31,8 @@ _EPILOGUE: Final = ("==> ", "--> ")
 _CANCELLED_CLEANLY: Final = "Cleanly cancelled builds"
 # Lines after this one are about clean-up: the reason for a failure stands before it.
 _CLEANING_UP: Final = "Provisioning step had errors"
+# Packer's error if its clean-up provisioner, which brings the machine's logs, fails too.
+_TWO_ERRORS = re.compile(r"Cleanup failed: (?P<why>.*?)\. Original Provisioning error: (?P<first>.*)", re.DOTALL)
 # Packer prints one of these when it cleans nothing up, after a failure or an interrupt.
 _ABORTED = re.compile(
     r'Step "\w+" failed, aborting\.\.\.|Interrupted, aborting\.\.\.|aborted: skipping cleanup of step '
@@ -51,12 +54,14 @@ class BuildOutput:
         display: Display,
         secrets: tuple[str, ...],
         traces: str,
+        guest_logs: Path,
         on_question: Callable[[str], None] | None = None,
     ) -> None:
         self._log = log
         self._display = display
         self._scrub = functools.partial(scrub, secrets=secrets)
         self._on_question = on_question
+        self._guest_logs = GuestLogs(guest_logs, functools.partial(scrub, secrets=secrets))
         self._traces = re.compile(traces)
         self.traced: dict[str, None] = {}
         """The names of what Packer made in the account, as its output has them, in order."""
@@ -81,7 +86,8 @@ class BuildOutput:
     def add_error_line(self, line: str) -> None:
         """Read a line of standard error: Packer's debug log, or its error where it cannot start."""
         if _DEBUG_LINE.match(line):
-            self._log.write(self._scrub(line))
+            if LOGS not in line:
+                self._log.write(self._scrub(line))
         else:
             self.add_line(line)
 
@@ -113,16 +119,23 @@ class BuildOutput:
         details += [f"Packer: {error}" for error in errors]
         if self._tail:
             details += ["the last lines:", *(f"  {line}" for line in self._tail)]
+        details += [line] if (line := self._guest_logs.line) else []
         return BuildError(message, details=[*details, f"the full log: {log}"], hint=hint)
 
     def _add_record(self, record: Record) -> None:
         self._log.write(record.logged)
+        if record.type == "error" and record.data and (both := _TWO_ERRORS.match(plain(record.data[0]))):
+            self._guest_logs.explain(" ".join(both["why"].split()))
+            record = dataclasses.replace(record, data=(both["first"],))
         if record.type == "error" and record.data:
             self._errors.append(" ".join(plain(record.data[0]).split()))
         elif record.type == "artifact" and record.data[1:2] == ("id",):
             self._ids += record.data[2:3]
 
     def _read_output(self, output: OutputLine) -> None:
+        # Before Packer asks for the logs, such a line is one of the build's own output.
+        if self._cleaning_up and output.target and self._guest_logs.take(output.text.strip()):
+            return
         # Scrubbed after parsing: hiding a secret before could break the JSON around it.
         event = parse_event(output.text.strip()) if output.target else None
         output = dataclasses.replace(output, text=self._scrub(output.text))
@@ -149,7 +162,8 @@ class BuildOutput:
             self.culprit = event
 
     def _add_text(self, output: OutputLine) -> None:
-        self._cleaning_up = self._cleaning_up or output.text.startswith(_CLEANING_UP)
+        if output.text.startswith(_CLEANING_UP):
+            self._cleaning_up = self._guest_logs.is_asked = True
         if not self._cleaning_up and output.text.strip() and (output.target or not output.text.startswith(_EPILOGUE)):
             self._tail.append(output.text.rstrip())
         self._cancelled_cleanly = self._cancelled_cleanly or output.text.startswith(_CANCELLED_CLEANLY)
@@ -250,7 +264,7 @@ def build_tree(
     with BuildLog(log) as file, contextlib.ExitStack() as opened:
         terminal = opened.enter_context(process.Terminal()) if ask else None
         on_question = (lambda step: terminal.answer(ask(step))) if ask and terminal else None
-        output = BuildOutput(file, display, secrets, cloud.traces, on_question)
+        output = BuildOutput(file, display, secrets, cloud.traces, log.with_name(FILE), on_question)
         try:
             code = stream(
                 [tools.packer, "build", *flags],

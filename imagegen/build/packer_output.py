@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Final
 
 HIDDEN: Final = "***"
+# Before each line with a part of the machine's logs (`guest_logs.py`), which no log has.
+LOGS: Final = "imagegen-logs: "
 
 _COMMA: Final = "%!(PACKER_COMMA)"
 _RECORD = re.compile(r"(?P<time>\d+),(?P<target>[^,]*),(?P<type>[a-z][a-z-]*),(?P<data>.*)")
@@ -123,4 +125,4 @@ class BuildLog(contextlib.AbstractContextManager["BuildLog"]):
 
 def log_texts(line: str, secrets: Sequence[str]) -> list[str]:
     """The lines of the log for one line of Packer's output."""
-    return [scrub(part.logged, secrets) for part in read_line(line)]
+    return [scrub(part.logged, secrets) for part in read_line(line) if LOGS not in part.logged]

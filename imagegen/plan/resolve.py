@@ -121,6 +121,8 @@ class Decision:
     scripts: Mapping[str, bytes]
     templates: Mapping[str, str]
     """The templates of the tree by path. The rendered tree is not part of the image."""
+    helpers: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """Scripts of the tree that no image has seen, because they run only after a build has failed."""
 
 
 def resolve(

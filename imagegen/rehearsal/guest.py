@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BUNDLE_PATH = r"C:\Windows\Temp\imagegen-bundle.zip"
 ENTRY_PATH = "C:/Windows/Temp/imagegen-start.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
+LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 VARIABLES_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
 REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
 
@@ -60,7 +61,9 @@ class Expected:
     entry: bytes
     generalise: bytes
     phases: tuple[ExpectedPhase, ...]
+    logs: bytes
     generalise_command: str = f"{_POWERSHELL} {GENERALISE_PATH}"
+    logs_command: str = f"{_POWERSHELL} {LOGS_PATH}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Effects:
     restart: Callable[[], None]
     run_phase: Callable[[Sequence[str], Write], int]
     generalise: Callable[[Write], int]
+    print_logs: Callable[[Write], int]
 
 
 class _PlannedPhase(pydantic.BaseModel):
@@ -100,6 +104,7 @@ def expected_from_tree(tree: Path) -> Expected:
         bundle=bundle,
         entry=_read(tree, "start.ps1"),
         generalise=_read(tree, "generalise.ps1"),
+        logs=_read(tree, "logs.ps1"),
         phases=tuple(
             ExpectedPhase(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart)
             for phase in phases
@@ -180,6 +185,7 @@ class RehearsedGuest:
         self._scripts = scripts
         self._steps = tuple(_steps(expected, effects))
         self._done = 0
+        self._log_uploads, self._log_run = _log_steps(expected, effects)
         self._failure = ""
         self._partial_uploads: dict[str, bytearray] = {}
         self._complete_uploads: set[str] = set()
@@ -270,12 +276,23 @@ class RehearsedGuest:
             raise _DeviationError(f"received {received}; expected {self._describe_next()}")
         return step
 
+    @property
+    def _may_ask_for_logs(self) -> bool:
+        """Packer does that after an error, also after one behind the last step, which the guest does not see."""
+        return bool(self._failure or self._faults) or self._done == len(self._steps)
+
+    def _find_upload(self, destination: str, received: str) -> _Upload:
+        for step in (*self._steps[self._done :][:1], *self._log_uploads) if self._may_ask_for_logs else ():
+            if isinstance(step, _Upload) and _to_backslashes(step.path) == destination:
+                return step
+        return self._expect(_Upload, received)
+
     def _restore(self, file: str, destination: str) -> None:
         received = f"an upload to {destination}"
         if file not in self._partial_uploads:
             raise _DeviationError(f"received {received} without any bytes; expected {self._describe_next()}")
         data = bytes(self._partial_uploads.pop(file))
-        step = self._expect(_Upload, received)
+        step = self._find_upload(destination, received)
         if destination != _to_backslashes(step.path):
             raise _DeviationError(f"received {received}; expected {step}")
         if step.data is None:
@@ -288,7 +305,7 @@ class RehearsedGuest:
             )
         self._effects.write_file(destination, data)
         self._complete_uploads.add(file)
-        self._done += 1
+        self._done += step in self._steps[self._done :][:1]
 
     def _download(self, path: str, write: Write) -> None:
         received = f"a download of {path}"
@@ -329,7 +346,8 @@ class RehearsedGuest:
         return Result()
 
     def _run_script(self, command: str, write: Write) -> Result:
-        step = self._expect(_ScriptRun, f"the command {packer.readable(command)}")
+        asks = self._may_ask_for_logs and command == self._log_run.command
+        step = self._log_run if asks else self._expect(_ScriptRun, f"the command {packer.readable(command)}")
         if command != step.command:
             raise _DeviationError(f"received the command {packer.readable(command)}; expected {step}")
         try:
@@ -340,8 +358,8 @@ class RehearsedGuest:
             raise _DeviationError(f"received {step}, but {step.script.path} is not the tree's {step.script.name}")
         exit_code = step.act(write)
         if exit_code in step.allowed:
-            self._done += 1
-        else:
+            self._done += not asks
+        elif not asks:
             self._failure = f"{step.name} ended with exit code {exit_code}"
             if exit_code == _RESTART_DUE:
                 self._faults.setdefault(f"{self._failure}, but the plan has no restart after it")
@@ -365,6 +383,12 @@ def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
     yield variables
     yield generalise
     yield _ScriptRun("generalise", expected.generalise_command, generalise, (0,), effects.generalise)
+
+
+def _log_steps(expected: Expected, effects: Effects) -> tuple[tuple[_Upload, ...], _ScriptRun]:
+    script = _Upload("logs.ps1", LOGS_PATH, expected.logs)
+    run = _ScriptRun("logs", expected.logs_command, script, (0,), effects.print_logs)
+    return (_Upload("Packer's variables", VARIABLES_PATH, None), script), run
 
 
 def _phase_runner(effects: Effects, phase: ExpectedPhase) -> Callable[[Write], int]:

@@ -19,6 +19,7 @@ from imagegen.rehearsal.guest import Effects, RehearsedGuest, expected_from_tree
 from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
 from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.generalise import generalise
+from imagegen.rehearsal.machine.guest_logs import print_logs
 from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifact_server import ArtifactServer
@@ -172,6 +173,7 @@ class Sandbox:
             restart=machine.restart,
             run_phase=run_phase,
             generalise=seal,
+            print_logs=lambda write: _write_output(print_logs(machine), write),
         )
         guest = RehearsedGuest(expected, effects)
         server = WinRMServer(

@@ -49,7 +49,7 @@ CASES = {
         ),
         Case(
             ("silent-guest",),
-            ("error: Packer failed: Timeout waiting for machine to restart.",),
+            ("error: Packer failed: Timeout waiting for machine to restart.", "  no logs of the machine: Error"),
             ("timeouts.restart=1",),
         ),
         Case(
@@ -65,7 +65,17 @@ CASES = {
             ),
         ),
         Case(("region-not-enabled",), ("aws account enable-region --region-name us-west-2",)),
-        Case(("resource-fails",), ("service:W32Time: The specified service has been marked for deletion. (1072)",)),
+        Case(
+            ("resource-fails",),
+            (
+                "service:W32Time: The specified service has been marked for deletion. (1072)",
+                "  the logs of the machine: ",
+            ),
+        ),
+        Case(
+            ("engine-killed",),
+            ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
+        ),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(
             ("quota",),
@@ -79,7 +89,7 @@ CASES = {
     "azure": (
         Case(
             ("silent-guest",),
-            ("error: Packer failed: Timeout waiting for machine to restart.",),
+            ("error: Packer failed: Timeout waiting for machine to restart.", "  no logs of the machine: Error"),
             ("timeouts.restart=1",),
         ),
         Case(
@@ -91,7 +101,17 @@ CASES = {
             ("was not replicated: westus3: Replication failed in this region", "hint: run the same command again"),
         ),
         Case(("region-not-enabled",), ("westus3",)),
-        Case(("resource-fails",), ("service:W32Time: The specified service has been marked for deletion. (1072)",)),
+        Case(
+            ("resource-fails",),
+            (
+                "service:W32Time: The specified service has been marked for deletion. (1072)",
+                "  the logs of the machine: ",
+            ),
+        ),
+        Case(
+            ("engine-killed",),
+            ("error: Packer failed: Script exited with non-zero exit status: 1.", "  the logs of the machine: "),
+        ),
         Case(("wrong-bytes",), ("kube-log-runner.exe: sha256 is ", ", the plan says ")),
         Case(("quota",), ("trying Standard_D4as_v5", "error: Packer failed: ", "QuotaExceeded")),
         Case(

@@ -41,7 +41,8 @@ globalization.cultureinfo: InvariantCulture
 io.compression.zipfileextensions: ExtractToFile/3
 io.compression.ziparchive
 io.directory: CreateDirectory/1 Delete/2 Exists/1 GetFiles/3 GetDirectories/3 GetFileSystemEntries/3 Move/2
-io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 Move/2 OpenRead/1 ReadAllBytes/1 ReadAllLines/2
+io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 GetLastWriteTimeUtc/1 Move/2 OpenRead/1
+io.file: ReadAllBytes/1 ReadAllLines/2
 io.file: ReadAllText/2 SetAttributes/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
 io.fileaccess: Read Write ReadWrite
 io.fileattributes: Normal ReadOnly ReparsePoint
@@ -51,6 +52,7 @@ io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite
 io.filestream
 io.ioexception
+io.memorystream
 io.path: Combine/4 GetDirectoryName/1 GetExtension/1 GetFileName/1 GetFileNameWithoutExtension/1 GetFullPath/1
 io.path: GetPathRoot/1 GetTempPath/0 GetRandomFileName/0 IsPathRooted/1
 io.searchoption: AllDirectories TopDirectoryOnly

@@ -15,14 +15,8 @@ SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
 ENTRY_SCRIPTS = frozenset(
     {
-        "start.ps1",
-        "generalise.ps1",
-        "bootstrap.ps1",
-        "start-kubelet.ps1",
-        "rotate-logs.ps1",
-        "first-boot.ps1",
-        "register-plugin.ps1",
-        "add-ssh-server.ps1",
+        *("start.ps1", "logs.ps1", "generalise.ps1", "bootstrap.ps1"),
+        *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1", "register-plugin.ps1", "add-ssh-server.ps1"),
     }
 )
 

@@ -7,6 +7,7 @@ import urllib.parse
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.stop import KilledError
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.faults.fault import FaultSettings, TriggerCount
@@ -50,6 +51,22 @@ def resource_fails(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
 
     sandbox.machine_hooks.append(hook)
     return lambda: len(refused)
+
+
+def engine_killed(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:
+    """Ends the engine's process when it is about to set a service."""
+    killed: list[str] = []
+
+    def hook(_identity: MachineIdentity, machine: Machine, _server: WinRMServer) -> None:
+        def kill(resource: str) -> None:
+            if _SERVICE in resource:
+                killed.append(resource)
+                raise KilledError(resource)
+
+        machine.before_set = kill
+
+    sandbox.machine_hooks.append(hook)
+    return lambda: len(killed)
 
 
 def silent_guest(sandbox: Sandbox, _: FaultSettings) -> TriggerCount:

@@ -35,6 +35,7 @@ _SHARED: Final = (
         ExitCode.BUILD,
     ),
     Fault("resource-fails", "Windows refuses to set a resource.", ExitCode.BUILD),
+    Fault("engine-killed", "The engine's process on the machine is killed in the middle of a phase.", ExitCode.BUILD),
     Fault("silent-guest", "The machine does not come back after its first restart.", ExitCode.BUILD),
     Fault(
         "slow-clean-up",
@@ -64,6 +65,7 @@ _SHARED: Final = (
 _GUEST_INJECTORS: Final[Mapping[str, Injector]] = {
     "wrong-bytes": guest.wrong_bytes,
     "resource-fails": guest.resource_fails,
+    "engine-killed": guest.engine_killed,
     "silent-guest": guest.silent_guest,
 }
 

@@ -14,7 +14,7 @@ from imagegen.rehearsal.machine.plan import Item, Phase, Plan, items_of
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.report import write_report
 from imagegen.rehearsal.machine.state import State
-from imagegen.rehearsal.machine.stop import Exit, StopError
+from imagegen.rehearsal.machine.stop import Exit, KilledError, StopError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +49,9 @@ def run_entry(machine: Machine, arguments: Sequence[str], fetch: downloads.Fetch
     except StopError as stop:
         transcript.say(f"failed: {stop.reason}")
         code = stop.code
+    except KilledError:
+        # As Windows says it of a process that another one ended.
+        code = Exit.FAULT
     except RefusedByWindows as refusal:
         transcript.say(f"failed: {refusal}")
         code = Exit.FAULT

@@ -24,3 +24,7 @@ class StopError(Exception):
         super().__init__(reason)
         self.code = code
         self.reason = reason
+
+
+class KilledError(Exception):
+    """Something ended the engine's process: no more code of it runs."""

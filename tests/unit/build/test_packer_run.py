@@ -139,7 +139,7 @@ def test_the_artifact_is_what_packer_says(tmp_path: Path) -> None:
 def test_where_packer_asks_the_artifact_is_what_it_tells_people(tmp_path: Path) -> None:
     told = ["", "==> Builds finished. The artifacts of successful builds are:", *_TOLD]
     with BuildLog(tmp_path / "packer.log") as log:
-        output = BuildOutput(log, Deaf(), (), "(?!)", on_question=pytest.fail)
+        output = BuildOutput(log, Deaf(), (), "(?!)", tmp_path / "guest-logs.zip", on_question=pytest.fail)
         for line in ("==> amazon-ebs.image: AMI: ami-9", *told[:1]):
             output.add_line(line)
         assert output.artifact == ""

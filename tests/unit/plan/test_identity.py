@@ -139,6 +139,8 @@ MAXIMAL = Path(__file__).parents[2] / "golden" / "maximal.yaml"
 OLDER = MAXIMAL.with_name("older-node.yaml")
 OF_OLDER_NODES = ("wins/templates/config.j2",)
 DOCKER = Path(__file__).parents[2] / "data" / "docker.yaml"
+# It runs after a build has failed: no image has seen it.
+OF_FAILED_BUILDS = "logs.ps1"
 # The templates that the first target's cloud has no use for.
 OF_ANOTHER_CLOUD = {
     "cloudbase-init/templates/restricted-address.json.j2": "azure",
@@ -148,7 +150,8 @@ OF_ANOTHER_CLOUD = {
 
 def _files() -> Iterator[tuple[str, str]]:
     for path in contents.read_folder(contents.PACKER / "guest"):
-        yield "aws", f"packer/guest/{path}"
+        if path != OF_FAILED_BUILDS:
+            yield "aws", f"packer/guest/{path}"
     for target in TARGETS:
         for path in contents.read_folder(contents.PACKER / target, "*.ps1"):
             yield target, f"packer/{target}/{path}"
@@ -177,6 +180,15 @@ def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide,
     config = OLDER if file.endswith(OF_OLDER_NODES) else DOCKER if "/docker/" in file else MAXIMAL
     before = decide(config, target).decision.plan.image_id
     assert decide(config, target, content).decision.plan.image_id != before
+
+
+def test_the_script_of_failed_builds_changes_no_image(decide: Decide, tmp_path: Path) -> None:
+    content = _copied(tmp_path)
+    with (tmp_path / "packer" / "guest" / OF_FAILED_BUILDS).open("ab") as stream:
+        stream.write(b" ")
+    before, after = decide(MAXIMAL, "aws").decision, decide(MAXIMAL, "aws", content).decision
+    assert after.plan.image_id == before.plan.image_id
+    assert after.helpers != before.helpers
 
 
 def test_a_copy_of_the_content_is_the_same_image(decide: Decide, tmp_path: Path) -> None:

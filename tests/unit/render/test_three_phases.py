@@ -45,7 +45,8 @@ def test_hcl_runs_every_phase_and_restarts_between_them(decision: Decision) -> N
         ("", "file", ""),
         ("", "powershell", ""),
     ]  # fmt: skip
-    assert re.findall(r"valid_exit_codes += (.*)", text) == ["[0, 3010]", "[0, 3010]", "[0]", "[0]"]
+    assert re.findall(r"valid_exit_codes += (.*)", text) == ["[0, 3010]", "[0, 3010]", "[0]", "[0]", "[0]"]
+    assert re.findall(r'  error-cleanup-provisioner "(.*)"', text) == ["powershell"]
 
 
 def test_the_guest_gets_each_step_where_its_resources_are(plan: BuildPlan) -> None:

@@ -34,6 +34,7 @@ _SCRIPTS = packer.Scripts(
     restart_check=packer.digest(_CHECK, 0),
 )
 _BUNDLE, _ENTRY, _GENERALISE = b"the bundle" * 2_000, b"the entry", b"the generalise script"
+_LOGS = b"the script for logs"
 _VARIABLES = b'$env:PACKER_BUILD_NAME="node"; '
 _RESTART = 'shutdown /r /f /t 0 /c "packer restart"'
 _TRIAL = 'shutdown /r /f /t 60 /c "packer restart test"'
@@ -45,7 +46,7 @@ def _phase(name: str, *, restart: bool) -> rehearsed.ExpectedPhase:
 
 
 _PHASE_1, _PHASE_2 = _phase("phase-1", restart=True), _phase("phase-2", restart=False)
-_EXPECTED = rehearsed.Expected(_BUNDLE, _ENTRY, _GENERALISE, (_PHASE_1, _PHASE_2))
+_EXPECTED = rehearsed.Expected(_BUNDLE, _ENTRY, _GENERALISE, (_PHASE_1, _PHASE_2), _LOGS)
 
 
 class _Machine:
@@ -74,9 +75,15 @@ class _Machine:
         write(b"sealed\r\n")
         return self._exits.get("generalise", 0)
 
+    def _print_logs(self, write: Write) -> int:
+        self.done.append("logs")
+        write(b"imagegen-logs: end\r\n")
+        return 0
+
     def effects(self) -> rehearsed.Effects:
         return rehearsed.Effects(
-            self.files.__setitem__, self._read_file, self._restart, self._run_phase, self._generalise
+            *(self.files.__setitem__, self._read_file, self._restart, self._run_phase, self._generalise),
+            self._print_logs,
         )
 
 
@@ -151,6 +158,61 @@ def test_the_trees_own_order_is_carried_out() -> None:
     assert said.machine.done == ["phase-1", "restart", "phase-2", "generalise"]
     assert said.machine.files[rehearsed.BUNDLE_PATH] == _BUNDLE
     assert said.output == b"sealed\r\n"
+
+
+def _fail_in_phase(said: _Packer) -> None:
+    said.bundle()
+    assert said.phase(_PHASE_1).exit_code == 6
+
+
+def _fail_by_a_deviation(said: _Packer) -> None:
+    said.say("whoami")
+
+
+def _end(said: _Packer) -> None:
+    said.until_report()
+    said.generalise()
+
+
+@pytest.mark.parametrize("begin", [_fail_in_phase, _fail_by_a_deviation, _end])
+def test_packer_asks_for_the_logs_after_an_error(begin: Callable[[_Packer], None]) -> None:
+    said = _Packer({"phase-1": 6} if begin is _fail_in_phase else {})
+    begin(said)
+    before = said.guest.faults, said.guest.missing()
+    result = said.powershell(_LOGS, rehearsed.LOGS_PATH, _EXPECTED.logs_command)
+    assert (result, said.output) == (Result(), b"imagegen-logs: end\r\n")
+    assert (said.guest.faults, said.guest.missing()) == before
+    assert said.machine.done[-1] == "logs"
+
+
+def _other_script_for_logs(said: _Packer) -> None:
+    _fail_in_phase(said)
+    said.powershell(_LOGS + b" ", rehearsed.LOGS_PATH, _EXPECTED.logs_command)
+
+
+def _other_command_for_logs(said: _Packer) -> None:
+    _fail_in_phase(said)
+    said.powershell(_LOGS, rehearsed.LOGS_PATH, f"{_EXPECTED.logs_command} -All")
+
+
+def _logs_without_an_error(said: _Packer) -> None:
+    said.bundle()
+    said.powershell(_LOGS, rehearsed.LOGS_PATH, _EXPECTED.logs_command)
+
+
+@pytest.mark.parametrize(
+    ("tell", "fault"),
+    [
+        (_other_script_for_logs, "imagegen-logs.ps1 has other bytes than the tree"),
+        (_other_command_for_logs, "imagegen-logs.ps1 -All; expected nothing more, because phase-1 ended"),
+        (_logs_without_an_error, "imagegen-logs.ps1; expected the upload of start.ps1"),
+    ],
+)
+def test_the_logs_are_asked_for_as_the_tree_says(tell: Callable[[_Packer], None], fault: str) -> None:
+    said = _Packer({} if tell is _logs_without_an_error else {"phase-1": 6})
+    tell(said)
+    assert fault in said.guest.faults[0]
+    assert "logs" not in said.machine.done
 
 
 def test_a_restart_takes_the_machine_down_and_is_answered_after_it() -> None:
@@ -444,6 +506,7 @@ def _write_tree(folder: Path, plan: bytes) -> bytes:
     (folder / "guest" / "bundle.zip").write_bytes(buffer.getvalue())
     (folder / "guest" / "start.ps1").write_bytes(_ENTRY)
     (folder / "guest" / "generalise.ps1").write_bytes(_GENERALISE)
+    (folder / "guest" / "logs.ps1").write_bytes(_LOGS)
     return buffer.getvalue()
 
 
@@ -453,6 +516,7 @@ def test_expected_comes_from_the_bundles_own_bytes(tmp_path: Path) -> None:
     (tmp_path / "image.auto.pkrvars.json").write_text('{"guest": {"bundle_sha256": "0", "phases": []}}')
     expected = rehearsed.expected_from_tree(tmp_path)
     assert (expected.bundle, expected.entry, expected.generalise) == (bundle, _ENTRY, _GENERALISE)
+    assert expected.logs == _LOGS
     (phase,) = expected.phases
     assert phase.restart
     assert phase.command == (

@@ -53,4 +53,16 @@ build {
     valid_exit_codes    = [0]
     timeout             = var.timeouts.generalise
   }
+
+  # After an error: the logs of the machine, before it is deleted.
+  error-cleanup-provisioner "powershell" {
+    script              = "${path.root}/guest/logs.ps1"
+    remote_path         = var.guest.logs_path
+    remote_env_var_path = var.guest.vars_path
+    execute_command     = var.guest.logs
+    skip_clean          = true
+    valid_exit_codes    = [0]
+    start_retry_timeout = "30s"
+    timeout             = "3m"
+  }
 }

@@ -21,6 +21,8 @@ variable "guest" {
     vars_path       = string
     generalise_path = string
     generalise      = string
+    logs_path       = string
+    logs            = string
     phases = map(object({
       command = string
       timeout = string
