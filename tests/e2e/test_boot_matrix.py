@@ -137,6 +137,14 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             *("allow_eol=true", "kube_proxy=none", "wins={version: 0.4.11}"),
         ),
     ),
+    (
+        "wins, SSH and gMSA beside Docker",
+        CLOUDS,
+        (
+            "runtime={containerd: null, docker: {version: 28.5.1, cri_dockerd: 0.3.20}}",
+            *("kube_proxy=none", "wins={version: 0.4.11}", "ssh={}", "gmsa={}"),
+        ),
+    ),
     ("gMSA", CLOUDS, ("gmsa={}",)),
     ("SSH", CLOUDS, ("ssh={port: 2222}",)),
     ("SSH from a zip", CLOUDS, ("ssh={source: zip}",)),

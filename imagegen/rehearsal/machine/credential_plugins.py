@@ -24,7 +24,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "baebb5a1e916150681883f121c7f0a3cf38d4ae6e9e82487b5a9a991df8b3c0f"
+REGISTER_PLUGIN_SHA256: Final = "fd59525ae6ff4bd1767d0e6b75765f6b05356b9c39f8448a7fbe19f0c788158c"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 

@@ -77,7 +77,9 @@ function Restore-Access {
     [CmdletBinding()]
     param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
-    Set-Access -Text ([System.IO.File]::ReadAllText($script:Saved)) -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership'
+    $before = [System.IO.File]::ReadAllText($script:Saved)
+    # A script that was killed before it opened the key left nothing to restore, and no right to do so.
+    if ((Get-Access) -cne $before) { Set-Access -Text $before -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership' }
     [System.IO.File]::Delete($script:Saved)
 }
 
