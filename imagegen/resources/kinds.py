@@ -273,6 +273,10 @@ class Command(Resource):
     unless: Unless
     good_exit_codes: Annotated[list[Annotated[int, pydantic.Field(ge=0, lt=2**31)]], pydantic.Field(min_length=1)] = [0]
 
+    @property
+    def may_restart(self) -> bool:
+        return RESTART_NEEDED in self.good_exit_codes
+
     def needs(self) -> tuple[str, ...]:
         return (self.program,)
 

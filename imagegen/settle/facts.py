@@ -94,10 +94,25 @@ class CredentialProviderApi:
 
 
 @dataclasses.dataclass(frozen=True)
+class HyperV:
+    """What isolates pods with Hyper-V, if the config wants that."""
+
+    builds: tuple[int, ...]
+    """The builds of Windows for which containerd gets a handler."""
+    gate: str
+    """kubelet's feature gate with Docker. Empty if it needs none."""
+
+    def __str__(self) -> str:
+        builds = f"handlers for the builds {', '.join(map(str, self.builds))}" if self.builds else ""
+        return builds or self.gate or "no pod is isolated"
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
     windows_build: int | None
+    hyper_v: HyperV
     hot_fixes: tuple[HotFix, ...]
     dynamic_ports: Ports
     excluded_ports: tuple[ExcludedPorts, ...]

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from imagegen.catalog.facts import JsonObject, find_row, numbers, provider_text, sources, table
+from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, sources, table
 from imagegen.settle.facts import (
     AgentConfig,
     CredentialProviderApi,
     ExcludedPorts,
     Facts,
     HotFix,
+    HyperV,
     Ports,
     RestrictedAddress,
 )
@@ -35,7 +36,7 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
-_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
+_SHOWN_AS_TEXT: Final = (HyperV, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
@@ -113,6 +114,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
     settings = config.targets.named()[target]
     found = (
         *_windows(config, target),
+        *_hyper_v(config),
         *_ports(settings.provider),
         *_kubernetes(config),
         *_containerd(config),
@@ -166,6 +168,21 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
         named = {"name": image.get("name")}
     offered = None if None in named.values() else named
     yield CatalogueValue(("targets", target, "base_image"), offered, _origin("windows", release, image.get("source")))
+
+
+def _hyper_v(config: ImageConfig) -> Iterator[CatalogueValue]:
+    """containerd runs no containers of the builds before the first release that it runs on."""
+    releases = table("windows")["releases"]
+    host: JsonObject = releases.get(config.windows.release, {})
+    known = {row["build"] for row in (*releases.values(), *table("images")["former_tags"].values())}
+    first, last = min(row["build"] for row in releases.values()), host.get("build", 0)
+    isolates, runtime, name = config.windows.hyper_v == "isolation", config.runtime, "HyperVContainer"
+    builds = tuple(sorted(build for build in known if first <= build <= last)) if runtime.containerd else ()
+    gate: JsonObject = table("kubelet")["feature_gates"][name]
+    has_gate = runtime.docker and numbers(minor(config.kubernetes.version)) <= numbers(gate["last"])
+    found = HyperV(builds if isolates else (), name if isolates and has_gate else "")
+    origin = _origin("windows", config.windows.release, host.get("source"))
+    yield _fact("hyper_v", found, origin, "What isolates pods with Hyper-V.")
 
 
 def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:

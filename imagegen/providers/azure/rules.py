@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imagegen import judging
 from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
+from imagegen.providers.azure.nesting import hyper_v_size as hyper_v_size
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
 from imagegen.providers.azure.wire_server import azure_wire_server_users as azure_wire_server_users

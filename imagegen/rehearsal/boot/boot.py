@@ -12,6 +12,7 @@ from imagegen.boot.judge import judge
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
+from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -225,6 +226,7 @@ class _Observed:
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
             windows=look_at_windows(machine, self.image.wanted, self.image.layout),
+            hyper_v=look_at_hyper_v(machine, self.image.hyper_v, self.kubelet.arguments),
             host_name=machine.host_name,
             wanted_host_name=host_name,
             cloudbase_init=self._cloudbase_init(),

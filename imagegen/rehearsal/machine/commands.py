@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.machine import optional_features
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.ports import PROTOCOLS, PortRange
 from imagegen.rehearsal.machine.programs import words
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-    # Gets the values of the form's groups, and returns the program's output.
-    Act = Callable[[Machine, Mapping[str, str]], str]
+    # Gets the values of the form's groups, and returns the program's output, with its exit code unless that is 0.
+    Act = Callable[[Machine, Mapping[str, str]], str | tuple[int, str]]
 
 _SYSTEM32: Final = r"C:\Windows\System32"
 POWER_PLANS: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes"
@@ -39,7 +40,8 @@ def run_program(machine: Machine, program: str, arguments: str) -> tuple[int, st
     for form, act in _FORMS.get(fold(program), ()):
         if found := re.fullmatch(form, given, re.IGNORECASE):
             try:
-                return 0, act(machine, found.groupdict())
+                ended = act(machine, found.groupdict())
+                return (0, ended) if isinstance(ended, str) else ended
             except RefusedByWindows as refusal:
                 return 1, f"{refusal}\r\n"
     raise RefusedByWindows(f"the rehearsal does not know what '{program} {arguments}' does")
@@ -119,6 +121,7 @@ _PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{
 _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _SERVICE: Final = r"(?P<service>[a-z0-9-]+)"
 _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
+    "dism.exe": optional_features.FORMS,
     "tzutil.exe": ((r"/g", _show_zone), (r"/s (?P<zone>.+)", _set_zone)),
     "powercfg.exe": ((r"/getactivescheme", _show_plan), (rf"/setactive {_GUID}", _set_plan)),
     "netsh.exe": (

@@ -39,6 +39,14 @@ GOOD = NodeFacts.model_validate(
             "given_ports": (),
             "scanned": (),
         },
+        "hyper_v": {
+            "wanted": "isolation",
+            "service_runs": True,
+            "has_commands": True,
+            "runs_hypervisor": True,
+            "missing_handlers": (),
+            "missing_gate": "",
+        },
         "host_name": "NODE-1",
         "wanted_host_name": "node-1",
         "cloudbase_init": {
@@ -131,6 +139,26 @@ def service(**changes: object) -> dict[str, object]:
 # In the order of the checks, and of their branches.
 CASES = (
     Case("setup ended early", {"setup.failure": FAILED_SETUP}, ("setup: the answer file is invalid (B12)",)),
+    Case(
+        "nothing of Hyper-V is there",
+        {
+            "hyper_v.service_runs": False,
+            "hyper_v.has_commands": False,
+            "hyper_v.runs_hypervisor": False,
+            "hyper_v.missing_handlers": ("a", "b", "c", "d"),
+            "hyper_v.missing_gate": "HyperVContainer",
+        },
+        (
+            "hyper-v: the service of Hyper-V does not run (N13); PowerShell has no commands of Hyper-V (N13); the "
+            "hypervisor does not run, so no pod can be isolated (N13); containerd has no handler a, b, c and 1 more; "
+            "kubelet runs without the feature gate HyperVContainer",
+        ),
+    ),
+    Case(
+        "the hypervisor runs beside the tools",
+        {"hyper_v.wanted": "tools"},
+        ("hyper-v: the hypervisor runs, and the config has only the tools (N13)",),
+    ),
     Case(
         "setup ended early, and so nothing else is judged",
         {"setup.failure": FAILED_SETUP, "nodes": (), "leaks": (LOG,), "setup.ran_complete_script": False},
@@ -603,6 +631,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "time-service": "the time service runs",
         "ports": "programs have enough ports, and none that is reserved",
         "defender": "Defender does not scan what kubelet and containerd open",
+        "hyper-v": "Hyper-V is there as the config has it",
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
@@ -634,6 +663,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("time-zone", {"windows.wanted_time_zone": "", "windows.time_zone": "X"}),
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
+        ("hyper-v", {"hyper_v": None}),
         ("services", {"services": ()}),
         ("credential-providers", {"credential_providers": ()}),
     ],

@@ -50,7 +50,7 @@ PROVIDERS_ASKED = [
 ]
 # Everything that the steps make of a config beyond what they always make.
 ASKED: dict[str, Any] = {
-    "windows": {"time_zone": "W. Europe Standard Time_dstoff"},
+    "windows": {"time_zone": "W. Europe Standard Time_dstoff", "hyper_v": "isolation"},
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
