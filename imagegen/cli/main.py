@@ -28,6 +28,7 @@ VERBS: Final = {
     "explain": "Show where every value comes from.",
     "init": "Write a first config.",
     "janitor": "List or remove what killed builds left in the cloud.",
+    "kinds": "Show the kinds of resource that steps are made of.",
     "lock": "Pin base images and artifacts.",
     "manifest": "Read the manifests of built images.",
     "plan": "Show what will be on the machine.",
@@ -35,6 +36,7 @@ VERBS: Final = {
     "render": "Write the tree for Packer.",
     "rules": "List the rules, or explain one.",
     "schema": "Print the JSON Schema of a config.",
+    "steps": "Show what each step does on the machine.",
     "tools": "Find or install Packer and its plugins.",
     "validate": "Check configs.",
 }

@@ -46,6 +46,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "settle": {"catalog"},
     "plan": {"artifacts", "canonical", "catalog", "config", "documents", "errors", "resources", "steps"},
     "explain": {"config", "documents", "errors", "plan", "settle", "steps"},
+    "compare": {"artifacts", "errors", "manifest"},
+    "describe": {"catalog", "config", "resources", "steps"},
     "render": {"canonical", "plan", "templating"},
     "build": {"artifacts", "console", "errors", "files", "lines", "signals"},
     "leftovers": {"build", "errors", "providers"},
@@ -65,9 +67,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("files", "manifest", "pipeline", "providers", "resources", "signals"),
     },
     "cli": {
-        *("artifacts", "build", "catalog", "config", "console", "doctor", "documents", "errors", "explain"),
-        *("files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
-        *("providers", "rehearsal", "rules"),
+        *("artifacts", "build", "catalog", "compare", "config", "console", "describe", "doctor", "documents", "errors"),
+        *("explain", "files", "imagegen", "judging", "leftovers", "lines", "loading", "manifest", "pipeline", "plan"),
+        *("providers", "rehearsal", "resources", "rules"),
     },
     "__main__": {"cli"},
 }
