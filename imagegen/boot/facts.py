@@ -154,6 +154,18 @@ class HyperV(Strict):
     """The feature gate that kubelet needs and does not have. Empty if it needs none, or has it."""
 
 
+class Updates(Strict):
+    """What a node has of the Windows updates that the config wants."""
+
+    missing: tuple[str, ...]
+    """The KBs that the config names and the node has not."""
+    offered: tuple[str, ...]
+    """What Windows Update offers the node of the categories in the config."""
+    waits_for_restart: bool
+    proxy: str
+    """The proxy that WinHTTP has. Empty if none."""
+
+
 class Cloud(Strict):
     """What the cloud made of the machine."""
 
@@ -191,6 +203,8 @@ class NodeFacts(Strict):
     windows: Windows
     hyper_v: HyperV | None = None
     """None if the config wants none of it."""
+    updates: Updates | None = None
+    """None if the config wants none."""
     host_name: str
     wanted_host_name: str
     cloudbase_init: CloudbaseInit

@@ -22,6 +22,7 @@ from imagegen.settle.facts import (
     HyperV,
     Ports,
     RestrictedAddress,
+    Updates,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
-_SHOWN_AS_TEXT: Final = (HyperV, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
+_SHOWN_AS_TEXT: Final = (HyperV, Updates, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
@@ -115,6 +116,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
     found = (
         *_windows(config, target),
         *_hyper_v(config),
+        _updates(config),
         *_ports(settings.provider),
         *_kubernetes(config),
         *_containerd(config),
@@ -183,6 +185,18 @@ def _hyper_v(config: ImageConfig) -> Iterator[CatalogueValue]:
     found = HyperV(builds if isolates else (), name if isolates and has_gate else "")
     origin = _origin("windows", config.windows.release, host.get("source"))
     yield _fact("hyper_v", found, origin, "What isolates pods with Hyper-V.")
+
+
+def _updates(config: ImageConfig) -> CatalogueValue:
+    rows, wanted = table("updates"), config.windows.updates
+    build = table("windows")["releases"].get(config.windows.release, {}).get("build")
+    known: JsonObject = {kb: row["ubr"] for kb, row in rows["cumulative"].items() if row["build"] == build}
+    found = Updates(
+        [rows["categories"][name]["guid"] for name in wanted.categories] if wanted else [],
+        [{"kb": kb, "ubr": known.get(kb)} for kb in wanted.kbs] if wanted else [],
+        [{"code": code, "means": means} for code, means in rows["codes"].items()],
+    )
+    return _fact("updates", found, _origin("updates", "codes", "codes"), "What is known about Windows updates.")
 
 
 def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:

@@ -14,7 +14,10 @@ SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "
 
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
 ENTRY_SCRIPTS = frozenset(
-    {"start.ps1", "generalise.ps1", "bootstrap.ps1", "start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1"}
+    {
+        *("start.ps1", "generalise.ps1", "bootstrap.ps1", "start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1"),
+        "install-updates.ps1",
+    }
 )
 
 # What the grammar misreads, by file and line as written, with the reason why Windows reads it right. Best none.
@@ -30,7 +33,8 @@ PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe sc.exe sysprep.exe tar.exe"
+    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe netsh.exe ngen.exe powershell.exe"
+    " sc.exe sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""

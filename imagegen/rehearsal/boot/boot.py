@@ -16,6 +16,7 @@ from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
+from imagegen.rehearsal.boot.updates import look_at_updates
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
@@ -226,6 +227,7 @@ class _Observed:
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
             windows=look_at_windows(machine, self.image.wanted, self.image.layout),
+            updates=look_at_updates(machine, self.image.updates),
             hyper_v=look_at_hyper_v(machine, self.image.hyper_v, self.kubelet.arguments),
             host_name=machine.host_name,
             wanted_host_name=host_name,

@@ -6,13 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
-from imagegen.rehearsal.boot import hyper_v
+from imagegen.rehearsal.boot import hyper_v, updates
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.hyper_v import WantedHyperV
+    from imagegen.rehearsal.boot.updates import WantedUpdates
     from imagegen.rehearsal.boot.windows_settings import Wanted
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
@@ -45,6 +46,7 @@ class Image:
     wanted: Wanted = NOTHING_WANTED
     """Of Windows."""
     hyper_v: WantedHyperV | None = None
+    updates: WantedUpdates | None = None
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -66,6 +68,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(after),
         describe_wanted(spec),
         hyper_v.describe_wanted(spec),
+        updates.describe_wanted(spec),
     )
 
 

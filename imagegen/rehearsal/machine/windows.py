@@ -21,14 +21,13 @@ from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
 from imagegen.rehearsal.machine.triggers import stop_outside_domain
+from imagegen.rehearsal.machine.updates import CURRENT_VERSION, REBOOT_REQUIRED, WindowsUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-CURRENT_VERSION = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
-REBOOT_REQUIRED = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 SYSTEM32 = r"C:\Windows\System32"
 # The services that a feature brings.
 FEATURE_SERVICES = {"Containers": ("hns", "vmcompute")}
@@ -43,6 +42,7 @@ class Machine:
         self.registry = Registry()
         self.features = Features(self.registry, features, needing_restart)
         self.optional_features = OptionalFeatures()
+        self.updates = WindowsUpdate()
         self.services = Services(self.files, self.registry, self.features)
         self.firewall = Firewall()
         self.tasks = Tasks()
@@ -149,6 +149,7 @@ class Machine:
         self.boot_count += 1
         self.features.restarted()
         self.optional_features.restarted()
+        self.updates.restarted(self)
         apply_host_name(self.registry)
         self._before_s, self.up_s, self._later = self.age_s, 0.0, []
         if self.marks_stay_s:

@@ -39,6 +39,7 @@ GOOD = NodeFacts.model_validate(
             "given_ports": (),
             "scanned": (),
         },
+        "updates": {"missing": (), "offered": (), "waits_for_restart": False, "proxy": ""},
         "hyper_v": {
             "wanted": "isolation",
             "service_runs": True,
@@ -139,6 +140,19 @@ def service(**changes: object) -> dict[str, object]:
 # In the order of the checks, and of their branches.
 CASES = (
     Case("setup ended early", {"setup.failure": FAILED_SETUP}, ("setup: the answer file is invalid (B12)",)),
+    Case(
+        "nothing of the updates is as the config has it",
+        {
+            "updates.missing": ("KB1",),
+            "updates.offered": ("KB2", "KB3"),
+            "updates.waits_for_restart": True,
+            "updates.proxy": "http=a:1",
+        },
+        (
+            "updates: Windows has not the updates KB1; Windows Update still offers KB2, KB3; an update waits for a "
+            "restart; WinHTTP still has the proxy of the build: http=a:1",
+        ),
+    ),
     Case(
         "nothing of Hyper-V is there",
         {
@@ -631,6 +645,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "time-service": "the time service runs",
         "ports": "programs have enough ports, and none that is reserved",
         "defender": "Defender does not scan what kubelet and containerd open",
+        "updates": "Windows has the updates of the config",
         "hyper-v": "Hyper-V is there as the config has it",
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
@@ -664,6 +679,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
         ("hyper-v", {"hyper_v": None}),
+        ("updates", {"updates": None}),
         ("services", {"services": ()}),
         ("credential-providers", {"credential_providers": ()}),
     ],

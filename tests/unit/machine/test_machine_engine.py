@@ -13,7 +13,7 @@ from imagegen.rehearsal.machine.access import effective
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
-from imagegen.rehearsal.machine.windows import REBOOT_REQUIRED
+from imagegen.rehearsal.machine.updates import REBOOT_REQUIRED
 from tests.unit.machine.conftest import run_and_end
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from imagegen.rehearsal.machine.kinds import (
     script,
     service,
     task,
+    update,
 )
 from imagegen.rehearsal.machine.kinds.kind import Kind
 
@@ -39,4 +40,5 @@ BEHAVIOUR: dict[str, Kind] = {
     "script": Kind(script.get, script.test, script.put),
     "service": Kind(service.get, service.test, service.put),
     "task": Kind(task.get, task.test, task.put),
+    "update": Kind(update.get, update.test, update.put),
 }
