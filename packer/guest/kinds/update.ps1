@@ -69,6 +69,8 @@ $ProgressPreference = 'SilentlyContinue'
         Write-TextFile -Path $order -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                     categories = [string[]]@($Resource.categories); kbs = [string[]]@(foreach ($one in $Resource.kbs) { $one.kb }); exclude = [string[]]@($Resource.exclude)
                 }))
+        # The 64-bit view, as everywhere.
+        $registry = [Microsoft.Win32.RegistryKey]::OpenBaseKey([Microsoft.Win32.RegistryHive]::LocalMachine, [Microsoft.Win32.RegistryView]::Registry64)
         $connections = 'SOFTWARE\Microsoft\Windows\CurrentVersion\Internet Settings\Connections'
         if ($null -ne $Resource.proxy -and -not [System.IO.File]::Exists($kept)) {
             $before = Get-RegistryValue -Key "HKLM:\$connections" -Name 'WinHttpSettings'
@@ -94,7 +96,9 @@ $ProgressPreference = 'SilentlyContinue'
             ) -join '') -f [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($left)), [System.Security.SecurityElement]::Escape($program), [System.Security.SecurityElement]::Escape($line)
         try {
             if ($null -ne $Resource.proxy) {
-                $null = Invoke-Native -FilePath (Get-SystemTool -Name 'netsh.exe') -ArgumentLine "winhttp set proxy proxy-server=`"$($Resource.proxy)`" bypass-list=`"$($Resource.bypass)`""
+                $settings = "winhttp set proxy proxy-server=`"$($Resource.proxy)`""
+                if ($Resource.bypass -ne '') { $settings += " bypass-list=`"$($Resource.bypass)`"" }
+                $null = Invoke-Native -FilePath (Get-SystemTool -Name 'netsh.exe') -ArgumentLine $settings
             }
             $null = Register-ScheduledTask -TaskName $task -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
             Start-ScheduledTask -TaskName $task -TaskPath '\' -ErrorAction Stop
@@ -115,7 +119,7 @@ $ProgressPreference = 'SilentlyContinue'
             Unregister-ScheduledTask -TaskName $task -TaskPath '\' -Confirm:$false -ErrorAction SilentlyContinue
             if ([System.IO.File]::Exists($kept)) {
                 $text = [System.IO.File]::ReadAllText($kept)
-                $key = [Microsoft.Win32.Registry]::LocalMachine.CreateSubKey($connections)
+                $key = $registry.CreateSubKey($connections)
                 try {
                     if ($text -eq '') { $key.DeleteValue('WinHttpSettings', $false) }
                     else { $key.SetValue('WinHttpSettings', [System.Convert]::FromBase64String($text), [Microsoft.Win32.RegistryValueKind]::Binary) }
@@ -163,7 +167,7 @@ $ProgressPreference = 'SilentlyContinue'
         Write-TextFile -Path "$folder\$($Resource.name).json" -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                     rounds = $rounds; installed = [string[]]@(Get-SortedText -Text (@($installed) + @($told.installed))); serviced = @($serviced) + @($new)
                 }))
-        $mark = [Microsoft.Win32.Registry]::LocalMachine.CreateSubKey('SOFTWARE\imagegen-updates', [Microsoft.Win32.RegistryKeyPermissionCheck]::Default, [Microsoft.Win32.RegistryOptions]::Volatile)
+        $mark = $registry.CreateSubKey('SOFTWARE\imagegen-updates', [Microsoft.Win32.RegistryKeyPermissionCheck]::Default, [Microsoft.Win32.RegistryOptions]::Volatile)
         $mark.Dispose()
         [bool]$told.restart
     }
