@@ -8,13 +8,13 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 import pydantic
 
-from imagegen.resources.model import ArtifactForm, Name, Resource, Sha256, Strict, WindowsPath
+from imagegen.resources.model import ArtifactForm, ImageDigest, Name, Resource, Sha256, Strict, WindowsPath
+from imagegen.resources.update import POWERSHELL as POWERSHELL
+from imagegen.resources.update import BundledFile, Text, Update
 
-POWERSHELL: Final = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
 RESTART_NEEDED: Final = 3010
 """The exit code of a program that succeeded, and needs a restart of Windows."""
 Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
-Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
 # XML keeps no control characters, and Windows no blanks around it.
 CommandLine = Annotated[
     str, pydantic.StringConstraints(pattern=r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$")
@@ -37,7 +37,6 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
-BundledFile = Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")]
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
@@ -315,60 +314,39 @@ class Script(Resource):
         return (POWERSHELL,)
 
 
-class WantedKb(Strict):
-    """An update by its number. A cumulative update brings a revision of Windows, which later ones replace."""
+class Image(Resource):
+    """A container image in containerd's namespace of Kubernetes: pulled by its digest, unpacked, and under its name."""
 
-    kb: Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]
-    ubr: Annotated[int, pydantic.Field(ge=0)] | None = None
-
-
-class UpdateCode(Strict):
-    """What a code of Windows Update means."""
-
-    code: Annotated[str, pydantic.StringConstraints(pattern=r"^0x[0-9a-f]{8}$")]
-    means: Text
-
-
-_Guid = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}$")]
-# What is in quotes on netsh's command line.
-_Quoted = Annotated[str, pydantic.StringConstraints(pattern=r"^[!#-~]*$")]
-
-
-class Update(Resource):
-    """Windows updates, installed by Windows Update in as many rounds as the step has, with a restart after each."""
-
-    outlives_sealing: ClassVar[bool] = False
-    name: Name
-    source: BundledFile
-    sha256: Sha256
-    rounds: Annotated[int, pydantic.Field(ge=1, le=10)]
-    categories: list[_Guid] = []
-    kbs: list[WantedKb] = []
-    exclude: list[Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]] = []
-    proxy: Annotated[_Quoted, pydantic.StringConstraints(min_length=1)] | None = None
-    """As netsh takes it for WinHTTP. Set for the time of a round."""
-    bypass: _Quoted = ""
-    codes: list[UpdateCode] = []
-    """What codes of Windows Update mean, for the message of a failure."""
-
-    @pydantic.model_validator(mode="after")
-    def _wants_something(self) -> Self:
-        if not self.categories and not self.kbs:
-            raise ValueError("must have categories or kbs")
-        return self
-
-    @property
-    def may_restart(self) -> bool:
-        return True
+    name: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[^\s\"]+$", max_length=600)]
+    """The whole name, with registry and with tag or digest: so containerd looks for the image of a pod."""
+    reference: Annotated[
+        str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[^\s@\"]+@sha256:[0-9a-f]{64}$")
+    ]
+    """From where it is pulled: registry and repository with the digest."""
+    digest: ImageDigest
+    layers: ImageDigest
+    """The name that containerd gives to the unpacked layers of this Windows build: it depends on their content."""
+    size: Annotated[int, pydantic.Field(ge=0, lt=2**40)]
+    """Of its compressed layers, in bytes."""
+    pinned: bool = False
+    """Whether kubelet must never delete it."""
+    ctr: WindowsPath
+    crictl: WindowsPath
 
     def needs(self) -> tuple[str, ...]:
-        return (POWERSHELL,)
+        return (self.ctr, self.crictl)
+
+
+class Volume(Resource):
+    """A drive that uses all the space of its disk."""
+
+    drive: Literal["C"]
 
 
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
-        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Package, Path,
-        Registry, Script, Service, Task, Update,
+        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Image, Package, Path,
+        Registry, Script, Service, Task, Update, Volume,
     )
 }  # fmt: skip

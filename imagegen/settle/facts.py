@@ -142,6 +142,7 @@ class Facts:
     credential_provider_api: CredentialProviderApi | None
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
+    containerd_pins_images: bool
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None
     restricted_address: RestrictedAddress | None

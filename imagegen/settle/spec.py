@@ -238,6 +238,12 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield _fact(
         "containerd_cni_bin_dirs", bin_dirs, origin, "Whether that file can name several folders of CNI plugins."
     )
+    pins = table("containerd")["pins_images"]
+    least = {minor(one): numbers(one) for one in pins["since"]}
+    version = containerd.version if containerd else ""
+    known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
+    origin = _origin("containerd", "pins_images", pins["source"])
+    yield _fact("containerd_pins_images", known, origin, "Whether this containerd tells kubelet of pinned images.")
 
 
 def _network(config: ImageConfig) -> Iterator[CatalogueValue]:

@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "judging": {"errors"},
     "providers": {"artifacts", "canonical", "catalog", "errors", "judging", "resources"},
     "config": {"catalog", "documents", "errors", "providers", "resources"},
-    "rules": {"catalog", "config", "documents", "errors", "judging", "providers"},
+    "rules": {"catalog", "config", "documents", "errors", "judging", "providers", "resources"},
     "settle": {"catalog"},
     "plan": {"artifacts", "canonical", "catalog", "config", "documents", "errors", "resources", "steps"},
     "explain": {"config", "documents", "errors", "plan", "settle", "steps"},

@@ -22,6 +22,7 @@ _SHOWN_FIELDS = {
     "extract": ("artifact", "member"),
     "file": ("source", "artifact"),
     "firewall": ("direction", "protocol", "port"),
+    "image": ("digest",),
     "package": ("version",),
     "registry": ("type", "data"),
     "script": ("arguments", "good_exit_codes", "timeout_s"),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import pydantic
 
 from imagegen.rehearsal.machine.stop import Exit, StopError
-from imagegen.resources.kinds import KINDS, File, Script, Update
+from imagegen.resources.kinds import KINDS, File, Script
+from imagegen.resources.update import Update
 from imagegen.resources.model import Name, Sha256, Strict
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from imagegen.rehearsal.machine.time_zone import write_time_zone
 from imagegen.rehearsal.machine.updates import DEFINITIONS
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.resources.kinds import KINDS
+from tests.unit.machine import image_support
 from tests.unit.machine.conftest import Bench
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ FIELDS: dict[str, Fields] = {
     "environment": {"name": "CONTAINER_RUNTIME_ENDPOINT", "value": "npipe:////./pipe/containerd-containerd"},
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
+    "volume": {"drive": "C"},
     "command": {
         "name": "time-zone",
         "program": r"C:\Windows\System32\tzutil.exe",
@@ -94,6 +96,8 @@ FACTS: dict[str, Any] = {
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
     "command": {"matches": [True, True]},
+    "image": image_support.FACTS,
+    "volume": {"size": 50 * 2**30, "largest": 50 * 2**30},
     "script": {"sha256": hashlib.sha256(SCRIPT).hexdigest(), "arguments": ["-Level", "a b"], "exit_code": 0},
     "update": {
         "rounds": 1,
@@ -142,6 +146,8 @@ def ready(bench: Bench, kind: str) -> Fields:
             return {"path": DLL, "sha256": FACTS["extract"]["sha256"], **named}
         members = [{"path": path, "sha256": digest} for path, digest in FACTS["archive"]["members"].items()]
         return {"artifact": "tools", "into": r"C:\k", "strip": 1, "members": members}
+    if kind == "image":
+        return image_support.ready_image(bench)
     if kind == "package":
         service = MsiService(name="agent", display_name="Agent", command=f'"{AGENT_EXE}" run', starts=True)
         bench.artifact("agent", make_msi("Agent", "1.2.3.4", {AGENT_EXE: b"agent"}, [service]))
@@ -373,6 +379,7 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("update", forget_round(b'{"rounds": 1}'), "Windows Update was asked in 0 of 1 rounds"),
     ("update", forget_round(b"[]"), "Windows Update was asked in 0 of 1 rounds"),
     ("update", lambda m: m.files.write(rf"{UPDATES}\winhttp.txt", b""), "WinHTTP still has the proxy of the updates"),
+    *image_support.SPOILS,
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 

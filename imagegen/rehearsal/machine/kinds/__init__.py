@@ -13,6 +13,7 @@ from imagegen.rehearsal.machine.kinds import (
     feature,
     file,
     firewall,
+    image,
     package,
     path,
     registry,
@@ -20,6 +21,7 @@ from imagegen.rehearsal.machine.kinds import (
     service,
     task,
     update,
+    volume,
 )
 from imagegen.rehearsal.machine.kinds.kind import Kind
 
@@ -34,6 +36,7 @@ BEHAVIOUR: dict[str, Kind] = {
     "feature": Kind(feature.get, feature.test, feature.put),
     "file": Kind(file.get, file.test, file.put),
     "firewall": Kind(firewall.get, firewall.test, firewall.put),
+    "image": Kind(image.get, image.test, image.put),
     "package": Kind(package.get, package.test, package.put),
     "path": Kind(path.get, path.test, path.put),
     "registry": Kind(registry.get, registry.test, registry.put),
@@ -41,4 +44,5 @@ BEHAVIOUR: dict[str, Kind] = {
     "service": Kind(service.get, service.test, service.put),
     "task": Kind(task.get, task.test, task.put),
     "update": Kind(update.get, update.test, update.put),
+    "volume": Kind(volume.get, volume.test, volume.put),
 }

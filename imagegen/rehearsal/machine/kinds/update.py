@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.machine.kinds.kind import Facts, Supplies
     from imagegen.rehearsal.machine.updates import Ended
     from imagegen.rehearsal.machine.windows import Machine
-    from imagegen.resources.kinds import Update
+    from imagegen.resources.update import Update
 
 FOLDER = HOME + r"\updates"
 KEPT = FOLDER + r"\winhttp.txt"
