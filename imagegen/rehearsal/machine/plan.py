@@ -9,8 +9,8 @@ import pydantic
 
 from imagegen.rehearsal.machine.stop import Exit, StopError
 from imagegen.resources.kinds import KINDS, File, Script
-from imagegen.resources.update import Update
 from imagegen.resources.model import Name, Sha256, Strict
+from imagegen.resources.update import Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
