@@ -111,6 +111,17 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"), ("aws", "1.29.15"), ("azure", "1.30.14"))
     ),
     ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
+    (
+        "wins",
+        CLOUDS,
+        (
+            *("kubernetes.version=1.22.17", "windows.release=2019", "runtime.containerd.version=1.6.39"),
+            *("allow_eol=true", "kube_proxy=none", "wins={version: 0.4.11}"),
+        ),
+    ),
+    ("gMSA", CLOUDS, ("gmsa={}",)),
+    ("SSH", CLOUDS, ("ssh={port: 2222}",)),
+    ("SSH from a zip", CLOUDS, ("ssh={source: zip}",)),
     ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
     *(
         (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))

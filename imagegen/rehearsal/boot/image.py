@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import hyper_v, updates
+from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
+from imagegen.rehearsal.boot.wins import describe_wins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.hyper_v import WantedHyperV
+    from imagegen.rehearsal.boot.ssh import WantedSsh
     from imagegen.rehearsal.boot.updates import WantedUpdates
     from imagegen.rehearsal.boot.windows_settings import Wanted
+    from imagegen.rehearsal.boot.wins import WantedWins
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
@@ -47,6 +51,12 @@ class Image:
     """Of Windows."""
     hyper_v: WantedHyperV | None = None
     updates: WantedUpdates | None = None
+    wins: WantedWins | None = None
+    """None if the config has no wins."""
+    gmsa: bool = False
+    """Whether it has the plugin of gMSAs."""
+    ssh: WantedSsh | None = None
+    """None if the config has no SSH server."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -69,6 +79,9 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         describe_wanted(spec),
         hyper_v.describe_wanted(spec),
         updates.describe_wanted(spec),
+        describe_wins(spec),
+        config.gmsa is not None and spec.facts.gmsa_plugin is not None,
+        describe_ssh(spec),
     )
 
 
