@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import hyper_v, updates
+from imagegen.rehearsal.boot.docker import describe_docker
 from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
 from imagegen.rehearsal.boot.wins import describe_wins
@@ -14,6 +15,7 @@ from imagegen.rehearsal.boot.wins import describe_wins
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.rehearsal.boot.docker import WantedDocker
     from imagegen.rehearsal.boot.hyper_v import WantedHyperV
     from imagegen.rehearsal.boot.ssh import WantedSsh
     from imagegen.rehearsal.boot.updates import WantedUpdates
@@ -57,6 +59,8 @@ class Image:
     """Whether it has the plugin of gMSAs."""
     ssh: WantedSsh | None = None
     """None if the config has no SSH server."""
+    docker: WantedDocker | None = None
+    """Of Docker; None with containerd."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -82,6 +86,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         describe_wins(spec),
         config.gmsa is not None and spec.facts.gmsa_plugin is not None,
         describe_ssh(spec),
+        describe_docker(spec),
     )
 
 
