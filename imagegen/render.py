@@ -95,6 +95,9 @@ def render(decision: Decision, cloud: Provider) -> dict[str, bytes]:
             }
             for phase in plan.image.phases
         ],
+        "begins_with_restart": any(
+            resource.kind == "update" for phase in plan.image.phases for resource in phase.resources()
+        ),
     }
     templates = {
         "plugins.pkr.hcl": "plugins.pkr.hcl.j2",

@@ -233,6 +233,33 @@ class Windows(Strict):
     """The programs of the node whose file access Defender scans."""
 
 
+class HyperV(Strict):
+    """What a node has of Hyper-V, and what the config wants of it."""
+
+    wanted: Literal["tools", "isolation"]
+    service_runs: bool
+    """Whether the service that the commands talk to runs."""
+    has_commands: bool
+    """Whether PowerShell has the commands."""
+    runs_hypervisor: bool
+    missing_handlers: tuple[str, ...]
+    """The handlers for isolated pods that the configuration of the container runtime must have and has not."""
+    missing_gate: str
+    """The feature gate that kubelet needs and does not have. Empty if it needs none, or has it."""
+
+
+class Updates(Strict):
+    """What a node has of the Windows updates that the config wants."""
+
+    missing: tuple[str, ...]
+    """The KBs that the config names and the node has not."""
+    offered: tuple[str, ...]
+    """What Windows Update offers the node of the categories in the config."""
+    waits_for_restart: bool
+    proxy: str
+    """The proxy that WinHTTP has. Empty if none."""
+
+
 class Cloud(Strict):
     """What the cloud made of the machine."""
 
@@ -268,6 +295,10 @@ class NodeFacts(Strict):
     setup: Setup
     cloud: Cloud
     windows: Windows
+    hyper_v: HyperV | None = None
+    """None if the config wants none of it."""
+    updates: Updates | None = None
+    """None if the config wants none."""
     host_name: str
     wanted_host_name: str
     cloudbase_init: CloudbaseInit

@@ -13,7 +13,7 @@ import annotated_types
 import pydantic
 
 from imagegen.describe.steps import resource_texts
-from imagegen.resources import kinds, model
+from imagegen.resources import kinds, model, update
 from imagegen.resources.model import Resource, Strict
 from imagegen.steps.model import Step
 
@@ -22,7 +22,7 @@ _NAMED: Final[tuple[tuple[object, str], ...]] = (
     (model.WindowsPath, "Windows path"),
     (model.Sha256, "sha256"),
     (model.Name, "name"),
-    (kinds.BundledFile, "bundled file"),
+    (update.BundledFile, "bundled file"),
     (kinds.CommandLine, "command line"),
     (kinds.Expression, "regular expression"),
     (kinds.MemberPath, "path in the archive"),

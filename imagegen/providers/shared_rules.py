@@ -29,6 +29,13 @@ BASE_IMAGE_RELEASE: Final = (
     "registry fixes and container images are chosen for the Windows release in the config",
 )
 
+HYPER_V_SIZE: Final = (
+    "hyper-v-size",
+    ERROR,
+    "windows.hyper_v: isolation requires sizes on which a hypervisor can start",
+    "the hypervisor starts on the builder too: on another size no build shows that it does",
+)
+
 LICENCE_ACKNOWLEDGED: Final = (
     "licence-acknowledged",
     ERROR,

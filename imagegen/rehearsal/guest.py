@@ -62,6 +62,8 @@ class Expected:
     generalise: bytes
     phases: tuple[ExpectedPhase, ...]
     logs: bytes
+    begins_with_restart: bool = False
+    """Whether a restart comes before the first phase, as before updates."""
     generalise_command: str = f"{_POWERSHELL} {GENERALISE_PATH}"
     logs_command: str = f"{_POWERSHELL} {LOGS_PATH}"
 
@@ -78,9 +80,18 @@ class Effects:
     print_logs: Callable[[Write], int]
 
 
+class _PlannedResource(pydantic.BaseModel):
+    kind: str
+
+
+class _PlannedStep(pydantic.BaseModel):
+    resources: tuple[_PlannedResource, ...]
+
+
 class _PlannedPhase(pydantic.BaseModel):
     name: str
     restart: bool
+    steps: tuple[_PlannedStep, ...]
 
 
 class _Plan(pydantic.BaseModel):
@@ -108,6 +119,9 @@ def expected_from_tree(tree: Path) -> Expected:
         phases=tuple(
             ExpectedPhase(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart)
             for phase in phases
+        ),
+        begins_with_restart=any(
+            resource.kind == "update" for phase in phases for step in phase.steps for resource in step.resources
         ),
     )
 
@@ -370,6 +384,9 @@ def _steps(expected: Expected, effects: Effects) -> Iterator[_Step]:
     variables = _Upload("Packer's variables", VARIABLES_PATH, None)
     entry = _Upload("start.ps1", ENTRY_PATH, expected.entry)
     yield _Upload("the bundle", BUNDLE_PATH, expected.bundle)
+    if expected.begins_with_restart:
+        yield _Restart("the upload of the bundle")
+        yield _RestartCheck("the upload of the bundle")
     for phase in expected.phases:
         yield variables
         yield entry

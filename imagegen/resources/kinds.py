@@ -9,12 +9,12 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 import pydantic
 
 from imagegen.resources.model import ArtifactForm, ImageDigest, Name, Resource, Sha256, Strict, WindowsPath
+from imagegen.resources.update import POWERSHELL as POWERSHELL
+from imagegen.resources.update import BundledFile, Text, Update
 
-POWERSHELL: Final = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
 RESTART_NEEDED: Final = 3010
 """The exit code of a program that succeeded, and needs a restart of Windows."""
 Seconds = Annotated[int, pydantic.Field(ge=1, le=7 * 86400)]
-Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
 # XML keeps no control characters, and Windows no blanks around it.
 CommandLine = Annotated[
     str, pydantic.StringConstraints(pattern=r"^[^\x00-\x20\x7f]([^\x00-\x1f\x7f]*[^\x00-\x20\x7f])?$")
@@ -37,7 +37,6 @@ RegistryKey = Annotated[str, pydantic.StringConstraints(pattern=r"^HKLM:(\\[^\\/
 MemberPath = Annotated[
     str, pydantic.StringConstraints(pattern=r'^[^\\/:*?"<>|]*[^\\/:*?"<>| .](\\[^\\/:*?"<>|]*[^\\/:*?"<>| .])*$')
 ]
-BundledFile = Annotated[str, pydantic.StringConstraints(pattern=r"^files/[a-z0-9-]+/[A-Za-z0-9._-]+$")]
 Sid = Annotated[str, pydantic.StringConstraints(pattern=r"^S-1-[0-9]+(-[0-9]+)+$")]
 
 
@@ -273,6 +272,10 @@ class Command(Resource):
     unless: Unless
     good_exit_codes: Annotated[list[Annotated[int, pydantic.Field(ge=0, lt=2**31)]], pydantic.Field(min_length=1)] = [0]
 
+    @property
+    def may_restart(self) -> bool:
+        return RESTART_NEEDED in self.good_exit_codes
+
     def needs(self) -> tuple[str, ...]:
         return (self.program,)
 
@@ -344,6 +347,6 @@ KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
         Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Image, Package, Path,
-        Registry, Script, Service, Task, Volume,
+        Registry, Script, Service, Task, Update, Volume,
     )
 }  # fmt: skip

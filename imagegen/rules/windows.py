@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Iterator
 from typing import Final
 
-from imagegen.catalog.facts import find_row, numbers, table
+from imagegen.catalog.facts import find_row, minor, numbers, table
 from imagegen.documents.problems import closest, quoted
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, rule
@@ -160,6 +160,19 @@ def hot_fix_review(given: RuleInput) -> list[Finding]:
         for fix in table("windows")["releases"].get(given.config.windows.release, {}).get("hot_fixes", [])
         if datetime.date.fromisoformat(fix["expires"]) < given.today
     ]
+
+
+@rule("hyper-v-isolation-runtime", ERROR, "Hyper-V isolation requires a container runtime that offers it to pods")
+def hyper_v_isolation_runtime(given: RuleInput) -> Iterator[Finding]:
+    last = table("kubelet")["feature_gates"]["HyperVContainer"]["last"]
+    config = given.config
+    is_gone = numbers(minor(config.kubernetes.version)) > numbers(last)
+    if config.windows.hyper_v == "isolation" and config.runtime.docker and is_gone:
+        yield Finding(
+            ("windows", "hyper_v"),
+            f"with Docker, kubelet isolates pods by the feature gate HyperVContainer, which ended with {last}",
+            "use containerd, or write hyper_v: tools",
+        )
 
 
 @rule("updates-exclude", ERROR, "An excluded update must be one that would otherwise be installed")

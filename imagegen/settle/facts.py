@@ -94,6 +94,36 @@ class CredentialProviderApi:
 
 
 @dataclasses.dataclass(frozen=True)
+class HyperV:
+    """What isolates pods with Hyper-V, if the config wants that."""
+
+    builds: tuple[int, ...]
+    """The builds of Windows for which containerd gets a handler."""
+    gate: str
+    """kubelet's feature gate with Docker. Empty if it needs none."""
+
+    def __str__(self) -> str:
+        builds = f"handlers for the builds {', '.join(map(str, self.builds))}" if self.builds else ""
+        return builds or self.gate or "no pod is isolated"
+
+
+@dataclasses.dataclass(frozen=True)
+class Updates:
+    """What is known about the updates that the config wants."""
+
+    categories: list[str]
+    """The GUIDs of the categories."""
+    kbs: list[dict[str, str | int | None]]
+    """Each KB with the revision (`ubr`) that it brings. None if it is no cumulative update, or a newer one."""
+    codes: list[dict[str, str]]
+    """What codes of Windows Update mean."""
+
+    def __str__(self) -> str:
+        known = [f"{row['kb']} brings the revision {row['ubr']}" for row in self.kbs if row["ubr"] is not None]
+        return ", ".join([*self.categories, *known]) or "the meaning of Windows Update's codes"
+
+
+@dataclasses.dataclass(frozen=True)
 class Wins:
     """How a version of wins reads its configuration, and what it may start."""
 
@@ -113,6 +143,8 @@ class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
     windows_build: int | None
+    hyper_v: HyperV
+    updates: Updates
     hot_fixes: tuple[HotFix, ...]
     dynamic_ports: Ports
     excluded_ports: tuple[ExcludedPorts, ...]

@@ -20,8 +20,10 @@ from imagegen.settle.facts import (
     ExcludedPorts,
     Facts,
     HotFix,
+    HyperV,
     Ports,
     RestrictedAddress,
+    Updates,
     Wins,
 )
 
@@ -37,7 +39,7 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
-_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins)
+_SHOWN_AS_TEXT: Final = (HyperV, Updates, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
@@ -115,6 +117,8 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
     settings = config.targets.named()[target]
     found = (
         *_windows(config, target),
+        *_hyper_v(config),
+        _updates(config),
         *_ports(settings.provider),
         *_kubernetes(config),
         *_containerd(config),
@@ -172,6 +176,33 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
         named = {"name": image.get("name")}
     offered = None if None in named.values() else named
     yield CatalogueValue(("targets", target, "base_image"), offered, _origin("windows", release, image.get("source")))
+
+
+def _hyper_v(config: ImageConfig) -> Iterator[CatalogueValue]:
+    """containerd runs no containers of the builds before the first release that it runs on."""
+    releases = table("windows")["releases"]
+    host: JsonObject = releases.get(config.windows.release, {})
+    known = {row["build"] for row in (*releases.values(), *table("images")["former_tags"].values())}
+    first, last = min(row["build"] for row in releases.values()), host.get("build", 0)
+    isolates, runtime, name = config.windows.hyper_v == "isolation", config.runtime, "HyperVContainer"
+    builds = tuple(sorted(build for build in known if first <= build <= last)) if runtime.containerd else ()
+    gate: JsonObject = table("kubelet")["feature_gates"][name]
+    has_gate = runtime.docker and numbers(minor(config.kubernetes.version)) <= numbers(gate["last"])
+    found = HyperV(builds if isolates else (), name if isolates and has_gate else "")
+    origin = _origin("windows", config.windows.release, host.get("source"))
+    yield _fact("hyper_v", found, origin, "What isolates pods with Hyper-V.")
+
+
+def _updates(config: ImageConfig) -> CatalogueValue:
+    rows, wanted = table("updates"), config.windows.updates
+    build = table("windows")["releases"].get(config.windows.release, {}).get("build")
+    known: JsonObject = {kb: row["ubr"] for kb, row in rows["cumulative"].items() if row["build"] == build}
+    found = Updates(
+        [rows["categories"][name]["guid"] for name in wanted.categories] if wanted else [],
+        [{"kb": kb, "ubr": known.get(kb)} for kb in wanted.kbs] if wanted else [],
+        [{"code": code, "means": means} for code, means in rows["codes"].items()],
+    )
+    return _fact("updates", found, _origin("updates", "codes", "codes"), "What is known about Windows updates.")
 
 
 def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:

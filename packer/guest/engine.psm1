@@ -313,7 +313,7 @@ function Assert-Order {
         throw (Get-Failure -ExitCode 6 -Message "Windows has a restart pending in the middle of $($Own.name), but the plan has none there: restart Windows and run the phase again")
     }
     if ($Earlier.Count -eq 0) {
-        throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before the first phase: use a base image without one')
+        throw (Get-Failure -ExitCode 6 -Message 'the base image has a restart pending before the first phase: use a base image without one, or windows.updates, whose build begins with a restart')
     }
     # Windows may still be finishing the restart, and removes its marks a little later.
     $clock = [System.Diagnostics.Stopwatch]::StartNew()

@@ -153,6 +153,14 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))
         for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"))
     ),
+    ("updates", CLOUDS, ("windows.updates={categories: [critical, security], exclude: [KB5034439]}",)),
+    ("Hyper-V's tools", CLOUDS, ("windows.hyper_v=tools",)),
+    ("Hyper-V", CLOUDS, ("windows.hyper_v=isolation", "targets.aws.instance_types=[m8i.large]")),
+    (
+        "Hyper-V with an old Kubernetes",
+        ("azure",),
+        ("windows.hyper_v=isolation", "targets.aws.instance_types=[m8i.large]", *_old_node("1.20.15")),
+    ),
     ("node tarball", ("aws",), ("kubernetes.source=node-tarball",)),
     (
         "node tarball without a log runner",

@@ -163,7 +163,7 @@ def test_a_config_that_asks_for_all_is_rehearsed(target: str, tmp_path: Path) ->
     assert [image["region"] for image in published["images"]] == _PLACES[target]
     assert published["version"].startswith(_VERSIONS[target])
     assert manifest["notes"]["rehearsal"]["boot"]["cloudbase_init"] == "1.1.7"
-    assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished"] * 3
+    assert [phase["status"] for phase in manifest["report"]["phases"]] == ["finished"] * 6
     # The scripts are last, and the second of them may restart Windows.
     assert [each["id"] for each in manifest["report"]["resources"]][-2:] == list(_SCRIPTS)
     facts = {each["id"]: each["facts"] for each in manifest["report"]["resources"]}

@@ -40,6 +40,7 @@ BAD = (
     Bad(r.new_object_names_a_type, "New-Object System.Uri -ArgumentList $a\n", "-TypeName"),
     Bad(r.new_object_names_a_type, "New-Object -TypeName $type\n", "-TypeName"),
     Bad(r.new_object_names_a_type, "New-Object -ComObject 'WScript.Shell'\n", "-TypeName"),
+    Bad(r.new_object_names_a_type, "New-Object -ComObject 'Microsoft.Update.Sessions'\n", "-TypeName"),
     Bad(r.static_members, "[System.IO.Path]::GetRelativePath($a, $b)\n", "::getrelativepath"),
     Bad(r.static_members, "[System.IO.File]::Move($a, $b, $true)\n", "takes 2 arguments at most in 5.1, not 3"),
     Bad(r.static_members, "[Convert]::ToHexString($a)\n", "::tohexstring"),

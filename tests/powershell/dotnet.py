@@ -60,7 +60,9 @@ io.streamreader
 microsoft.win32.registry: LocalMachine
 microsoft.win32.registryhive: LocalMachine
 microsoft.win32.registrykey: OpenBaseKey/2
-microsoft.win32.registryvaluekind: String ExpandString DWord QWord MultiString
+microsoft.win32.registrykeypermissioncheck: Default
+microsoft.win32.registryoptions: Volatile
+microsoft.win32.registryvaluekind: Binary String ExpandString DWord QWord MultiString
 microsoft.win32.registryvalueoptions: DoNotExpandEnvironmentNames
 microsoft.win32.registryview: Registry64
 net.http.headers.rangeheadervalue

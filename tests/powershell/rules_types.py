@@ -70,7 +70,9 @@ def new_object_names_a_type(script: Script) -> list[str]:
 
 
 def _names_a_type(script: Script, node: Node) -> bool:
-    return re.match(r"New-Object -TypeName ['\"]?[\w.]+", script.text(node)) is not None
+    """Windows Update has its API as COM objects only."""
+    form = r"New-Object (-TypeName ['\"]?[\w.]+|-ComObject 'Microsoft\.Update\.(Session|UpdateColl)'$)"
+    return re.match(form, script.text(node)) is not None
 
 
 def _accesses(script: Script) -> list[tuple[Node, Node, bool, str, int | None]]:

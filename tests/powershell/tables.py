@@ -17,6 +17,7 @@ ENTRY_SCRIPTS = frozenset(
     {
         *("start.ps1", "logs.ps1", "generalise.ps1", "bootstrap.ps1"),
         *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1", "register-plugin.ps1", "add-ssh-server.ps1"),
+        "install-updates.ps1",
     }
 )
 
@@ -34,8 +35,8 @@ PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe reg.exe sc.exe sshd.exe "
-    "sysprep.exe tar.exe"
+    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe netsh.exe ngen.exe powershell.exe "
+    "reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""

@@ -65,6 +65,7 @@ ALSO: dict[str, set[str]] = {
     "feature-gate-needs": {"support-ended-allowed"},
     "first-boot-user": {"first-boot-user-of-cloud"},
     "host-network-is-dockers": {"support-ended", "docker-sandbox-image"},
+    "hyper-v-isolation-runtime": {"support-ended-allowed", "docker-sandbox-image"},
     "no-device-name": {"first-boot-user-of-cloud"},
     "host-process-kubernetes": {"support-ended", "kube-proxy-by-host-process"},
     "host-process-runtime": {"support-ended", "kube-proxy-by-host-process"},

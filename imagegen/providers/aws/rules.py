@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.catalog.facts import limit_of, table
 from imagegen.judging import ERROR, WARNING, Finding, TargetRule
+from imagegen.providers.aws.nesting import hyper_v_size as hyper_v_size
 from imagegen.providers.aws.settings import Settings
 from imagegen.providers.aws.source import OWN_TAGS
 from imagegen.providers.shared_rules import (

@@ -15,10 +15,12 @@ from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
+from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
+from imagegen.rehearsal.boot.updates import look_at_updates
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
@@ -236,6 +238,8 @@ class _Observed:
                 unanswered=tuple(dict.fromkeys(self._unanswered())),
             ),
             windows=look_at_windows(machine, self.image.wanted, self.image.layout),
+            updates=look_at_updates(machine, self.image.updates),
+            hyper_v=look_at_hyper_v(machine, self.image.hyper_v, self.kubelet.arguments),
             host_name=machine.host_name,
             wanted_host_name=host_name,
             cloudbase_init=self._cloudbase_init(),

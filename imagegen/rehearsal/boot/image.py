@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
+from imagegen.rehearsal.boot import hyper_v, updates
 from imagegen.rehearsal.boot.docker import describe_docker
 from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.docker import WantedDocker
+    from imagegen.rehearsal.boot.hyper_v import WantedHyperV
     from imagegen.rehearsal.boot.ssh import WantedSsh
+    from imagegen.rehearsal.boot.updates import WantedUpdates
     from imagegen.rehearsal.boot.windows_settings import Wanted
     from imagegen.rehearsal.boot.wins import WantedWins
     from imagegen.rehearsal.machine.windows import Machine
@@ -48,6 +51,8 @@ class Image:
     """Those that it calls after kubeadm."""
     wanted: Wanted = NOTHING_WANTED
     """Of Windows."""
+    hyper_v: WantedHyperV | None = None
+    updates: WantedUpdates | None = None
     wins: WantedWins | None = None
     """None if the config has no wins."""
     gmsa: bool = False
@@ -76,6 +81,8 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(before),
         tuple(after),
         describe_wanted(spec),
+        hyper_v.describe_wanted(spec),
+        updates.describe_wanted(spec),
         describe_wins(spec),
         config.gmsa is not None and spec.facts.gmsa_plugin is not None,
         describe_ssh(spec),

@@ -8,6 +8,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.machine import optional_features
 from imagegen.rehearsal.machine.credential_plugins import run_register_script
 from imagegen.rehearsal.machine.docker_engine import make_network, read_docker_version
 from imagegen.rehearsal.machine.files import fold
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-    # Gets the values of the form's groups, and returns the program's output.
-    Act = Callable[[Machine, Mapping[str, str]], str]
+    # Gets the values of the form's groups, and returns the program's output, with its exit code unless that is 0.
+    Act = Callable[[Machine, Mapping[str, str]], str | tuple[int, str]]
 
 _SYSTEM32: Final = r"C:\Windows\System32"
 # The sources of events, by GUID.
@@ -52,7 +53,8 @@ def run_program(machine: Machine, program: str, arguments: str) -> tuple[int, st
     for form, act in _FORMS.get(fold(program), ()):
         if found := re.fullmatch(form, given, re.IGNORECASE):
             try:
-                return 0, act(machine, found.groupdict())
+                ended = act(machine, found.groupdict())
+                return (0, ended) if isinstance(ended, str) else ended
             except RefusedByWindows as refusal:
                 return 1, f"{refusal}\r\n"
     raise RefusedByWindows(f"the rehearsal does not know what '{program} {arguments}' does")
@@ -191,6 +193,7 @@ _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _SCRIPT: Final = r"-NoProfile -NonInteractive -ExecutionPolicy Bypass -File (?P<script>[^ ]+\\{})(?P<show> -Show)?"
 _SERVICE: Final = r"(?P<service>[a-z0-9-]+)"
 _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
+    "dism.exe": optional_features.FORMS,
     "tzutil.exe": ((r"/g", _show_zone), (r"/s (?P<zone>.+)", _set_zone)),
     "powercfg.exe": ((r"/getactivescheme", _show_plan), (rf"/setactive {_GUID}", _set_plan)),
     "netsh.exe": (

@@ -156,7 +156,8 @@ def _check_order(run: PhaseRun, phase: Phase, earlier: Sequence[str]) -> None:
         raise StopError(Exit.FAILED, f"Windows has a restart pending: the one after {earlier[-1]} was not taken")
     raise StopError(
         Exit.FAILED,
-        "the base image has a restart pending before the first phase: use a base image without one",
+        "the base image has a restart pending before the first phase: use a base image without one, or "
+        "windows.updates, whose build begins with a restart",
     )
 
 

@@ -22,6 +22,8 @@ class Features:
         self._registry = registry
         self._states = {name.lower(): state for name, state in states.items()}
         self._needing_restart = {name.lower() for name in needing_restart}
+        self.nests = True
+        """Whether the processor shows that a hypervisor can start."""
 
     def state(self, name: str) -> str:
         """Installed, Available, Removed, InstallPending or UninstallPending."""
@@ -39,6 +41,11 @@ class Features:
             raise RefusedByWindows(f"the source files of feature {name} could not be found (0x800f081f)")
         if state == "UninstallPending":
             raise RefusedByWindows(f"feature {name} is being removed: a restart must finish that first")
+        if name.lower() == "hyper-v" and state == "Available" and not self.nests:
+            raise RefusedByWindows(
+                "A prerequisite check for the Hyper-V feature failed. 1. Hyper-V cannot be installed: The processor "
+                "does not have required virtualization capabilities."
+            )
         return self._settle(name, state, "Installed", "InstallPending")
 
     def uninstall(self, name: str) -> bool:

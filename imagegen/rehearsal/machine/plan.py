@@ -10,6 +10,7 @@ import pydantic
 from imagegen.rehearsal.machine.stop import Exit, StopError
 from imagegen.resources.kinds import KINDS, File, Script
 from imagegen.resources.model import Name, Sha256, Strict
+from imagegen.resources.update import Update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,6 +141,7 @@ def _resource(plan: Plan, step: Step, entry: Entry) -> Resource:
         raise StopError(Exit.FAULT, f"{entry.id} is not named after step {step.name} and kind {entry.kind}")
     if resource.artifact_name is not None and resource.artifact_name not in plan.artifacts:
         raise StopError(Exit.FAULT, f"{entry.id}: the plan has no artifact {resource.artifact_name}")
-    if isinstance(resource, (File, Script)) and resource.source is not None and resource.source not in plan.files:
-        raise StopError(Exit.FAULT, f"{entry.id}: the plan has no file {resource.source}")
+    bundled = resource.source if isinstance(resource, (File, Script, Update)) else None
+    if bundled is not None and bundled not in plan.files:
+        raise StopError(Exit.FAULT, f"{entry.id}: the plan has no file {bundled}")
     return resource

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.bundle import HOME
 from imagegen.rehearsal.machine.features import SERVICING
-from imagegen.rehearsal.machine.windows import CURRENT_VERSION
+from imagegen.rehearsal.machine.updates import CURRENT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

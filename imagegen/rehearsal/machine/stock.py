@@ -23,7 +23,8 @@ from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
 from imagegen.rehearsal.machine.ssh_server import WITH_SERVER, add_server
 from imagegen.rehearsal.machine.time_zone import UTC, write_time_zone
 from imagegen.rehearsal.machine.triggers import DOMAIN_JOINED, NOT_IN_A_DOMAIN, write_triggers
-from imagegen.rehearsal.machine.windows import CURRENT_VERSION, ENVIRONMENT, SYSTEM32, Machine
+from imagegen.rehearsal.machine.updates import CURRENT_VERSION, stock_offers
+from imagegen.rehearsal.machine.windows import ENVIRONMENT, SYSTEM32, Machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,7 +83,7 @@ RELEASE_FEATURES = {
 NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
 TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
-    "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe", "wevtutil.exe",
+    "dism.exe", "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe", "wevtutil.exe",
     r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys", r"drivers\afd.sys",
 )  # fmt: skip
 PATH = (
@@ -152,6 +153,7 @@ def stock_windows(
         machine.accounts.add_user(name, secrets.token_hex(16), password_expires=False)
     machine.set_host_name("WIN-0A1B2C3D4E5")
     machine.assemblies_queued = True
+    machine.updates.offers = stock_offers(RELEASES[release].ubr)
     machine.restart()
     return machine
 

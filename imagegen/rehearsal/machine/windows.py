@@ -15,12 +15,14 @@ from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
 from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
 from imagegen.rehearsal.machine.installer import Installer
+from imagegen.rehearsal.machine.optional_features import ENABLED, HYPER_V, HYPERVISOR, OptionalFeatures
 from imagegen.rehearsal.machine.ports import Ports
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
 from imagegen.rehearsal.machine.triggers import stop_outside_domain
+from imagegen.rehearsal.machine.updates import CURRENT_VERSION, REBOOT_REQUIRED, WindowsUpdate
 from imagegen.rehearsal.machine.volume import Volume
 
 if TYPE_CHECKING:
@@ -31,12 +33,11 @@ if TYPE_CHECKING:
     # case, body. An OSError means that nothing answers.
     Browse = Callable[[str, Mapping[str, str], str, str | None], tuple[int, Mapping[str, str], bytes]]
 
-CURRENT_VERSION = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
-REBOOT_REQUIRED = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 SYSTEM32 = r"C:\Windows\System32"
 # The services that a feature brings.
 FEATURE_SERVICES = {"Containers": ("hns", "vmcompute")}
+HYPER_V_SERVICE = "vmms"
 
 
 class Machine:
@@ -46,6 +47,8 @@ class Machine:
         self.files = Files(root)
         self.registry = Registry()
         self.features = Features(self.registry, features, needing_restart)
+        self.optional_features = OptionalFeatures()
+        self.updates = WindowsUpdate()
         self.services = Services(self.files, self.registry, self.features)
         self.firewall = Firewall()
         self.tasks = Tasks()
@@ -142,6 +145,11 @@ class Machine:
         finally:
             self.processes.remove(name)
 
+    @property
+    def runs_hypervisor(self) -> bool:
+        """Whether Windows started its hypervisor: sysprep's specialize pass and the feature let it start."""
+        return self.features.nests and self.optional_features.state(HYPERVISOR) == ENABLED
+
     def need_tool(self, name: str) -> None:
         """Raise an error if a program of Windows is missing."""
         if not self.files.is_file(f"{SYSTEM32}\\{name}"):
@@ -151,6 +159,8 @@ class Machine:
         self.before_restart()
         self.boot_count += 1
         self.features.restarted()
+        self.optional_features.restarted()
+        self.updates.restarted(self)
         apply_host_name(self.registry)
         self._before_s, self.up_s, self._later = self.age_s, 0.0, []
         if self.marks_stay_s:
@@ -161,6 +171,8 @@ class Machine:
             for name in services:
                 if self.features.is_installed(feature) and not self.services.exists(name):
                     self._add_feature_service(name)
+        if self.optional_features.state(HYPER_V) == ENABLED and not self.services.exists(HYPER_V_SERVICE):
+            self._add_feature_service(HYPER_V_SERVICE)
         self.services.restarted()
         stop_outside_domain(self)
         self.tasks.restarted(self)

@@ -39,6 +39,15 @@ GOOD = NodeFacts.model_validate(
             "given_ports": (),
             "scanned": (),
         },
+        "updates": {"missing": (), "offered": (), "waits_for_restart": False, "proxy": ""},
+        "hyper_v": {
+            "wanted": "isolation",
+            "service_runs": True,
+            "has_commands": True,
+            "runs_hypervisor": True,
+            "missing_handlers": (),
+            "missing_gate": "",
+        },
         "host_name": "NODE-1",
         "wanted_host_name": "node-1",
         "cloudbase_init": {
@@ -182,6 +191,39 @@ def service(**changes: object) -> dict[str, object]:
 # In the order of the checks, and of their branches.
 CASES = (
     Case("setup ended early", {"setup.failure": FAILED_SETUP}, ("setup: the answer file is invalid (B12)",)),
+    Case(
+        "nothing of the updates is as the config has it",
+        {
+            "updates.missing": ("KB1",),
+            "updates.offered": ("KB2", "KB3"),
+            "updates.waits_for_restart": True,
+            "updates.proxy": "http=a:1",
+        },
+        (
+            "updates: Windows has not the updates KB1; Windows Update still offers KB2, KB3; an update waits for a "
+            "restart; WinHTTP still has the proxy of the build: http=a:1",
+        ),
+    ),
+    Case(
+        "nothing of Hyper-V is there",
+        {
+            "hyper_v.service_runs": False,
+            "hyper_v.has_commands": False,
+            "hyper_v.runs_hypervisor": False,
+            "hyper_v.missing_handlers": ("a", "b", "c", "d"),
+            "hyper_v.missing_gate": "HyperVContainer",
+        },
+        (
+            "hyper-v: the service of Hyper-V does not run (N13); PowerShell has no commands of Hyper-V (N13); the "
+            "hypervisor does not run, so no pod can be isolated (N13); containerd has no handler a, b, c and 1 more; "
+            "kubelet runs without the feature gate HyperVContainer",
+        ),
+    ),
+    Case(
+        "the hypervisor runs beside the tools",
+        {"hyper_v.wanted": "tools"},
+        ("hyper-v: the hypervisor runs, and the config has only the tools (N13)",),
+    ),
     Case(
         "docker",
         {
@@ -752,6 +794,8 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "power": "the power plan is high performance",
         "time-service": "the time service runs",
         "ports": "programs have enough ports, and none that is reserved",
+        "updates": "Windows has the updates of the config",
+        "hyper-v": "Hyper-V is there as the config has it",
         "defender": "Defender does not scan what kubelet and the container runtime open",
         "docker": "Docker runs, and starts pods as the config says",
         "cri-dockerd": "cri-dockerd runs, and kubelet connects to it",
@@ -789,6 +833,8 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("time-zone", {"windows.wanted_time_zone": "", "windows.time_zone": "X"}),
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
+        ("hyper-v", {"hyper_v": None}),
+        ("updates", {"updates": None}),
         ("docker", {"docker": None}),
         ("cri-dockerd", {"docker_pods": None}),
         ("services", {"services": ()}),

@@ -114,8 +114,8 @@ def test_a_batch_file_ends_as_on_windows(aws: Machine, shell: Shell, text: str, 
 REFUSALS: dict[str, tuple[str, str]] = {
     "a program": ("wmic os get name", "does not know the command 'wmic'"),
     "a program of Windows": (
-        r"C:\Windows\System32\dism.exe /x",
-        r"does not know the command 'C:\Windows\System32\dism.exe'",
+        r"C:\Windows\System32\wusa.exe /x",
+        r"does not know the command 'C:\Windows\System32\wusa.exe'",
     ),
     "a program on the disk": ("tar -xf a", r"does not know what C:\Windows\System32\tar.exe does"),
     "a pipe": ("echo a | more", "does not know '|' of cmd: C:\\Windows\\Temp\\script.cmd, line 2: echo a | more"),

@@ -201,7 +201,7 @@ def test_explain_prints_and_narrows() -> None:
 
 
 def test_explain_says_what_is_not_built_yet() -> None:
-    result = run(explain.explain, CONFIGS / "reference.yaml", "windows", "--set", "windows.hyper_v=tools")
+    result = run(explain.explain, CONFIGS / "reference.yaml", "windows", "--set", "provisioner=ansible")
     assert result.stderr == f"{CONFIGS / 'reference.yaml'}: 1 warning: run `imagegen validate` to see them\n"
 
 

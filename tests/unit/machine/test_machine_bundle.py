@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.rehearsal.machine import run_entry
-from imagegen.rehearsal.machine.windows import CURRENT_VERSION
+from imagegen.rehearsal.machine.updates import CURRENT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from imagegen.rehearsal.machine.access import effective
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
-from imagegen.rehearsal.machine.windows import REBOOT_REQUIRED
+from imagegen.rehearsal.machine.updates import REBOOT_REQUIRED
 from tests.unit.machine.conftest import run_and_end
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_a_base_image_with_a_restart_pending_is_refused(bench: Bench, key: str) 
     bench.machine.registry.make_key(key)
     bench.bundle({"phase-1": [bench.value("a")], "phase-2": [bench.value("b")]}, restarts=["phase-1"])
     outcome = bench.run("phase-1")
-    assert (outcome.exit_code, "use a base image without one" in outcome.output) == (6, True)
+    assert (outcome.exit_code, "or windows.updates, whose build begins with a restart" in outcome.output) == (6, True)
     assert not bench.machine.registry.has_key(r"HKLM:\SOFTWARE\Test")
     bench.machine.restart()
     assert bench.run("phase-1").exit_code == 0

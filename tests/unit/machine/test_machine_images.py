@@ -9,7 +9,7 @@ import pytest
 from imagegen.rehearsal.machine.container_store import open_store
 from imagegen.rehearsal.machine.image_pull import can_run
 from imagegen.rehearsal.machine.registry import Value
-from imagegen.rehearsal.machine.windows import CURRENT_VERSION
+from imagegen.rehearsal.machine.updates import CURRENT_VERSION
 from tests.unit.machine.image_support import (
     CONFIG,
     CRICTL,

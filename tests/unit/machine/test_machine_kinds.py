@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imagegen.contents import ROLES
 from imagegen.rehearsal.machine import Machine, stock_windows
 from imagegen.rehearsal.machine.access import FOLDERS, ONLY_BELOW, AccessEntry, write
 from imagegen.rehearsal.machine.installer import UNINSTALL
@@ -21,6 +22,7 @@ from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, DISABLED, FailureActions
 from imagegen.rehearsal.machine.stock import PATH
 from imagegen.rehearsal.machine.time_zone import write_time_zone
+from imagegen.rehearsal.machine.updates import DEFINITIONS
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.resources.kinds import KINDS
 from tests.unit.machine import image_support
@@ -68,6 +70,8 @@ FIELDS: dict[str, Fields] = {
         "good_exit_codes": [0],
     },
 }
+INSTALL_UPDATES = ROLES.joinpath("updates/files/install-updates.ps1").read_bytes()
+UPDATES = r"C:\ProgramData\imagegen\updates"
 SCRIPT = b"Write-Output 1\r\n"
 MARK = r"C:\ProgramData\imagegen\scripts\01-harden.ps1.json"
 TASK: Fields = {"program": EXE, "arguments": r'-File "C:\k\a b.ps1" -List C:\k\l.txt', "every_s": 600, "limit_s": 300}
@@ -95,6 +99,15 @@ FACTS: dict[str, Any] = {
     "image": image_support.FACTS,
     "volume": {"size": 50 * 2**30, "largest": 50 * 2**30},
     "script": {"sha256": hashlib.sha256(SCRIPT).hexdigest(), "arguments": ["-Level", "a b"], "exit_code": 0},
+    "update": {
+        "rounds": 1,
+        "asked": True,
+        "ubr": 5499,
+        "installed": ["KB9000004"],
+        "lost": [],
+        "missing": [],
+        "proxy_left": False,
+    },
     "task": {
         **TASK,
         "triggers": "TimeTrigger",
@@ -140,12 +153,28 @@ def ready(bench: Bench, kind: str) -> Fields:
         bench.artifact("agent", make_msi("Agent", "1.2.3.4", {AGENT_EXE: b"agent"}, [service]))
         asked = {"product": "Agent", "version": "1.2.3", "files": [AGENT_EXE], "services": ["agent"]}
         return {"artifact": "agent", **asked, "arguments": ["PORT=COM 1"]}
+    if kind == "update":
+        source = bench.text("install-updates.ps1", INSTALL_UPDATES)
+        named = {"name": "windows", "source": source, "sha256": hashlib.sha256(INSTALL_UPDATES).hexdigest()}
+        return {**named, "rounds": 1, "categories": [DEFINITIONS]}
     if kind == "script":
         facts = FACTS["script"]
         source = bench.text("harden.ps1", SCRIPT)
         run = {"arguments": facts["arguments"], "good_exit_codes": [0, 5], "timeout_s": 60}
         return {"name": "01-harden.ps1", "source": source, "sha256": facts["sha256"], **run}
     return {"name": "rotate-logs", **TASK} if kind == "task" else FIELDS[kind]
+
+
+def forget_round(record: bytes | None) -> Spoil:
+    """After a start of Windows the record is all that there is."""
+
+    def spoil(machine: Machine) -> None:
+        machine.updates.asked = False
+        machine.files.remove(rf"{UPDATES}\windows.json")
+        if record is not None:
+            machine.files.write(rf"{UPDATES}\windows.json", record)
+
+    return spoil
 
 
 def set_service(name: str, value: Value) -> Spoil:
@@ -345,6 +374,11 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("script", change_mark(arguments=["-Level"]), "it ran with the arguments '-Level', not '-Level a b'"),
     ("script", change_mark(arguments=["-Level", "A b"]), "it ran with the arguments '-Level A b', not '-Level a b'"),
     ("script", change_mark(exit_code=3), "it ended with 3, not with 0 or 5"),
+    ("update", forget_round(None), "Windows Update was asked in 0 of 1 rounds"),
+    ("update", forget_round(b'{"rounds": 1'), "Windows Update was asked in 0 of 1 rounds"),
+    ("update", forget_round(b'{"rounds": 1}'), "Windows Update was asked in 0 of 1 rounds"),
+    ("update", forget_round(b"[]"), "Windows Update was asked in 0 of 1 rounds"),
+    ("update", lambda m: m.files.write(rf"{UPDATES}\winhttp.txt", b""), "WinHTTP still has the proxy of the updates"),
     *image_support.SPOILS,
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]

@@ -237,3 +237,12 @@ def test_templates_print_literals_only(name: str) -> None:
 def test_bare_expressions_are_still_there() -> None:
     texts = b"".join(contents.read_folder(contents.PACKER, "**/*.j2").values()).decode()
     assert [found for found in BARE if "{{ " + found + " }}" not in texts] == []
+
+
+@pytest.mark.parametrize(("file", "begins"), [(SHIPPED, False), (GOLDEN / "maximal.yaml", True)])
+def test_updates_begin_with_a_restart(file: Path, *, begins: bool, decide: Callable[..., Any]) -> None:
+    """Windows installs no update while what the base image left waits for a restart."""
+    text = pipeline.render_tree(decide(file, "aws").decision)["build.pkr.hcl"].decode()
+    provisioners = re.findall(r'provisioner "([a-z-]+)"', text)
+    assert provisioners[:2] == ["file", "windows-restart" if begins else "powershell"]
+    assert text.count("powershell") - 1 == provisioners.count("windows-restart") - begins + 1

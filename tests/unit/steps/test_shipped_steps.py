@@ -49,10 +49,13 @@ PROVIDERS_ASKED = [
     },
     {"name": "two", "url": "https://artifacts.example.com/two.exe", "match_images": ["two.example.com"], "cache": "1h"},
 ]
+UPDATES = {"categories": ["security"], "kbs": ["KB5066782"], "exclude": ["KB5034439"]}
 # Everything that the steps make of a config beyond what they always make.
 ASKED: dict[str, Any] = {
     "windows": {
         "time_zone": "W. Europe Standard Time_dstoff",
+        "hyper_v": "isolation",
+        "updates": UPDATES,
         "container_images": ["mcr.microsoft.com/windows/nanoserver:ltsc2022"],
     },
     "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],

@@ -90,9 +90,9 @@ class _Machine:
 class _Packer:
     """Says what Packer says; stops at nothing."""
 
-    def __init__(self, exits: dict[str, int] | None = None) -> None:
+    def __init__(self, exits: dict[str, int] | None = None, expected: rehearsed.Expected = _EXPECTED) -> None:
         self.machine = _Machine(exits or {})
-        self.guest = rehearsed.RehearsedGuest(_EXPECTED, self.machine.effects(), scripts=_SCRIPTS)
+        self.guest = rehearsed.RehearsedGuest(expected, self.machine.effects(), scripts=_SCRIPTS)
         self.output = b""
 
     def say(self, command: str) -> Result:
@@ -549,3 +549,31 @@ def test_a_tree_that_cannot_be_read_is_refused(tmp_path: Path, spoil: Callable[[
 def _rezip(guest: Path, name: str, data: bytes) -> None:
     with zipfile.ZipFile(guest / "bundle.zip", "w") as bundle:
         bundle.writestr(name, data)
+
+
+def test_updates_begin_with_a_restart() -> None:
+    """Packer must take it before the first phase, and only then."""
+    said = _Packer(expected=dataclasses.replace(_EXPECTED, begins_with_restart=True))
+    said.bundle()
+    assert said.guest.missing()[:2] == (
+        "the restart after the upload of the bundle",
+        "the check that the machine is up again after the upload of the bundle",
+    )
+    assert said.say(_RESTART).restarts
+    said.guest.restarted()
+    assert said.guest.faults == ()
+    plain = _Packer()
+    plain.bundle()
+    assert plain.say(_RESTART).exit_code == 1
+
+
+@pytest.mark.parametrize(("kind", "begins"), [("update", True), ("feature", False)])
+def test_a_tree_with_updates_begins_with_a_restart(tmp_path: Path, kind: str, *, begins: bool) -> None:
+    phase = {"name": "phase-1", "restart": True, "steps": [{"resources": [{"kind": kind}]}]}
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("plan.json", json.dumps({"phases": [phase]}))
+    (tmp_path / "guest").mkdir()
+    for name, data in (("bundle.zip", buffer.getvalue()), ("start.ps1", b"s"), ("generalise.ps1", b"g")):
+        (tmp_path / "guest" / name).write_bytes(data)
+    assert rehearsed.expected_from_tree(tmp_path).begins_with_restart is begins

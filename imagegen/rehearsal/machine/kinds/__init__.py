@@ -20,6 +20,7 @@ from imagegen.rehearsal.machine.kinds import (
     script,
     service,
     task,
+    update,
     volume,
 )
 from imagegen.rehearsal.machine.kinds.kind import Kind
@@ -42,5 +43,6 @@ BEHAVIOUR: dict[str, Kind] = {
     "script": Kind(script.get, script.test, script.put),
     "service": Kind(service.get, service.test, service.put),
     "task": Kind(task.get, task.test, task.put),
+    "update": Kind(update.get, update.test, update.put),
     "volume": Kind(volume.get, volume.test, volume.put),
 }

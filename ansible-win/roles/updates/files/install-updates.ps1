@@ -1,0 +1,96 @@
+# Asks Windows Update once, and installs what the order wants. A task runs this script as SYSTEM: a network logon may search, and gets 0x80070005 for the rest.
+# The answer has what was found, installed and refused, with Windows' own codes. It is there only when the script has finished.
+[CmdletBinding(PositionalBinding = $false)]
+param([string]$Order = 'C:\ProgramData\imagegen\updates\order.json', [string]$Answer = 'C:\ProgramData\imagegen\updates\answer.json')
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+# An HRESULT as Windows' documents write it.
+function Get-Code {
+    [CmdletBinding()]
+    param([int]$Number)
+    '0x{0:x8}' -f $Number
+}
+
+# The KB numbers of an update: usually one.
+function Get-Kb {
+    [CmdletBinding()]
+    param($Update)
+    foreach ($number in $Update.KBArticleIDs) { "KB$number" }
+}
+
+# What the order wants of the updates that Windows Update offers, each once. A category does not take an update that another one in the answer replaces; a KB in the order is taken even then.
+function Select-Update {
+    [CmdletBinding()]
+    param($Session, $Wanted)
+    $searcher = $Session.CreateUpdateSearcher()
+    $seen = @{}
+    $questions = @(foreach ($guid in $Wanted.categories) { "IsInstalled=0 and IsHidden=0 and Type='Software' and CategoryIDs contains '$guid'" })
+    if (@($Wanted.kbs).Count -gt 0) { $questions += "IsInstalled=0 and IsHidden=0 and Type='Software'" }
+    foreach ($question in $questions) {
+        $byKb = -not $question.Contains('CategoryIDs')
+        $searcher.IncludePotentiallySupersededUpdates = $byKb
+        foreach ($update in $searcher.Search($question).Updates) {
+            $names = @(Get-Kb -Update $update)
+            $excluded = @($names | Where-Object -FilterScript { $Wanted.exclude -ccontains $_ }).Count -gt 0
+            $named = @($names | Where-Object -FilterScript { $Wanted.kbs -ccontains $_ }).Count -gt 0
+            if ($excluded -or $seen.ContainsKey($update.Identity.UpdateID) -or ($byKb -and -not $named)) { continue }
+            $seen[$update.Identity.UpdateID] = $true
+            $update
+        }
+    }
+}
+
+# Downloads or installs updates together. Returns those that succeeded, and adds the others to the failures. 2 is Succeeded, and 3 SucceededWithErrors.
+function Invoke-Step {
+    [CmdletBinding()]
+    param($Worker, [string]$Step, [object[]]$Updates, $Told)
+    $all = New-Object -ComObject 'Microsoft.Update.UpdateColl'
+    foreach ($update in $Updates) { $null = $all.Add($update) }
+    $Worker.Updates = $all
+    if ($Step -ceq 'download') { $result = $Worker.Download() }
+    else {
+        $result = $Worker.Install()
+        $Told.restart = [bool]$result.RebootRequired
+    }
+    for ($index = 0; $index -lt $Updates.Count; $index++) {
+        $one = $result.GetUpdateResult($index)
+        if (@(2, 3) -contains $one.ResultCode) {
+            $Updates[$index]
+            continue
+        }
+        $Told.failed += @([ordered]@{ kb = @(Get-Kb -Update $Updates[$index]) -join ' '; title = [string]$Updates[$index].Title; step = $Step; code = (Get-Code -Number $one.HResult) })
+    }
+}
+
+$told = [ordered]@{ found = @(); installed = @(); failed = @(); restart = $false; code = '' }
+try {
+    $wanted = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Order))
+    $session = New-Object -ComObject 'Microsoft.Update.Session'
+    $session.ClientApplicationID = 'imagegen'
+    $chosen = @(Select-Update -Session $session -Wanted $wanted)
+    $told.found = @(foreach ($update in $chosen) { Get-Kb -Update $update })
+    foreach ($update in $chosen) {
+        if (-not $update.EulaAccepted) { $update.AcceptEula() }
+    }
+    if ($chosen.Count -gt 0) {
+        $downloader = $session.CreateUpdateDownloader()
+        $here = @(Invoke-Step -Worker $downloader -Step 'download' -Updates $chosen -Told $told)
+        if ($here.Count -gt 0) {
+            $installer = $session.CreateUpdateInstaller()
+            $installer.ForceQuiet = $true
+            $done = @(Invoke-Step -Worker $installer -Step 'install' -Updates $here -Told $told)
+            $told.installed = @(foreach ($update in $done) { Get-Kb -Update $update })
+        }
+    }
+}
+catch {
+    $number = $_.Exception.GetBaseException().HResult
+    $told.code = Get-Code -Number $number
+}
+$utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
+[System.IO.File]::WriteAllText("${Answer}.new", (ConvertTo-Json -InputObject $told -Compress -Depth 10), $utf8)
+[System.IO.File]::Delete($Answer)
+[System.IO.File]::Move("${Answer}.new", $Answer)
+exit 0
