@@ -109,6 +109,15 @@ class Service(Strict):
     """The SIDs that have rights on its log, without SYSTEM and the administrators."""
 
 
+class Pod(Strict):
+    """A pod that was started after the first boot, while no registry could be reached."""
+
+    image: str
+    """As the config names it. Empty for the sandbox, which every pod has."""
+    failure: str
+    """Why it did not start. Empty if it did."""
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -188,6 +197,8 @@ class NodeFacts(Strict):
     wanted_node: str
     services: tuple[Service, ...]
     credential_providers: tuple[CredentialProvider, ...]
+    pods: tuple[Pod, ...]
+    """The sandbox, and one pod of each image that was pulled while the image was built."""
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

@@ -6,11 +6,13 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
+from imagegen.rehearsal.boot.images import NOTHING_PULLED, describe_pulled
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.rehearsal.boot.images import Pulled
     from imagegen.rehearsal.boot.windows_settings import Wanted
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
@@ -42,6 +44,8 @@ class Image:
     """Those that it calls after kubeadm."""
     wanted: Wanted = NOTHING_WANTED
     """Of Windows."""
+    pulled: Pulled = NOTHING_PULLED
+    """Of container images."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -62,6 +66,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(before),
         tuple(after),
         describe_wanted(spec),
+        describe_pulled(spec),
     )
 
 

@@ -152,3 +152,12 @@ def test_a_drive_is_extended_once(bench: Bench) -> None:
     assert bench.machine.volume.size == bench.machine.volume.largest
     vars(bench.machine.volume).update(size=bench.machine.volume.largest - 2**20 + 1)
     assert [event["status"] for event in bench.done("phase-1") if event["event"] == "resource"] == ["ok"]
+
+
+def test_an_image_may_need_the_room_behind_the_drive(bench: Bench) -> None:
+    install_containerd(bench.machine)
+    large = ("image", {**image(OTHER, pinned=False), "size": 20 * 2**30})
+    bench.bundle({"phase-1": [large]})
+    assert bench.run("phase-1").exit_code == 6
+    bench.bundle({"phase-1": [("volume", {"drive": "C"}), large]})
+    bench.done("phase-1")
