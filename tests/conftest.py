@@ -27,9 +27,10 @@ from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.network.registries import Registries
+from imagegen.steps import model as steps_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from botocore.awsrequest import AWSResponse
 
@@ -65,6 +66,18 @@ def pytest_collection_finish() -> None:
     """What was imported and collected is no garbage until the end."""
     gc.freeze()
 
+
+_load_step = steps_model._load_step
+_load_shipped_step = functools.cache(_load_step)
+
+
+def _load_step_once(folder: Path, shown_as: str) -> steps_model.Step:
+    """The repository stays as it is while tests run: its steps are read once. Steps of a test's own are read anew."""
+    load = _load_shipped_step if folder.is_relative_to(REPOSITORY / "ansible-win") else _load_step
+    return load(folder, shown_as)
+
+
+steps_model._load_step = _load_step_once
 
 # Open until the first test: pytest's own workers are processes.
 _guarded = {"world": False}
@@ -125,18 +138,20 @@ def looked_up(cloud: str, request: Mapping[str, str]) -> LockedBase:
 
 def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
     """A lock whose digests were computed from test bytes; for all targets unless some are named."""
+    return _lock_for([pipeline.prepare_target(loaded, name) for name in targets or loaded.config.targets.named()])
+
+
+def _lock_for(prepared: Iterable[pipeline.PreparedTarget]) -> Lock:
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
     images: dict[str, LockedImage] = {}
-    for target in targets or loaded.config.targets.named():
-        prepared = pipeline.prepare_target(loaded, target)
-        steps = prepared.steps
-        stand_ins = make_artifacts(steps)
-        artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(steps).items()}
-        spec = loaded.specs[target]
+    for target in prepared:
+        stand_ins = make_artifacts(target.steps)
+        artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(target.steps).items()}
+        spec = target.spec
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
-        bases[target] = looked_up(spec.provider, request)
-        for name, image in prepared.images.items():
+        bases[target.name] = looked_up(spec.provider, request)
+        for name, image in target.images.items():
             images[name] = look_up_image(image, Registries([name], image.mirrors).ask)
     return Lock(artifacts=artifacts, base_images=bases, images=images)
 
@@ -197,7 +212,8 @@ def _decided_once(file: Path, target: str) -> Decided:
 
 
 def _decided(loaded: loading.Loaded, target: str) -> Decided:
-    lock, prepared = make_test_lock(loaded, target), pipeline.prepare_target(loaded, target)
+    prepared = pipeline.prepare_target(loaded, target)
+    lock = _lock_for([prepared])
     return Decided(prepared, lock, pipeline.decide(prepared, lock))
 
 

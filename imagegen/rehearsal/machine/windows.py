@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.accounts import Accounts
+from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.machine.defender import Defender
 from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
 from imagegen.rehearsal.machine.files import Files
@@ -50,8 +51,7 @@ class Machine:
         self.tasks = Tasks()
         self.ports = Ports()
         self.accounts = Accounts()
-        self.certificates: set[str] = set()
-        r"""The thumbprints in Cert:\LocalMachine\My."""
+        self.certificates = CertificateStores()
         self.defender = Defender(self.services)
         self.volume = Volume()
         self.browse: Browse = _unreachable
