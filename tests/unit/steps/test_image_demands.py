@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.steps.test_node_demands import evaluated
+from imagegen.config.model import ImageConfig
+from imagegen.documents.yaml import Document
+from imagegen.plan.context import evaluate_steps, image_requests
+from imagegen.settle.spec import settle
+from tests.unit.steps.test_node_demands import STEPS, evaluated
 
 if TYPE_CHECKING:
     from imagegen.steps.evaluate import EvaluatedStep
@@ -73,3 +77,30 @@ def test_only_the_pause_image_is_pinned(containerd: str, pins: bool) -> None:
 def test_containerd_and_crictl_are_there_before() -> None:
     order = [*steps(images=[APP])]
     assert order.index("images") > max(order.index("containerd"), order.index("kubernetes"))
+
+
+def test_only_allowed_places_are_asked_for_an_image() -> None:
+    """The policy is about what imagegen itself asks, in the order in which containerd does."""
+    mirrors = {
+        "docker.io": ["https://a.example.com/x", "https://B.example.com:443/y"],
+        "c.example.com": ["https://d.example.com"],
+    }
+    config = ImageConfig.model_validate(
+        {
+            "name": "node",
+            "windows": {"release": "2025"},
+            "kubernetes": {"version": "1.36.2"},
+            "runtime": {"containerd": {"version": "2.3.4", "registry_mirrors": mirrors}},
+            "images": ["library/nginx", "b.example.com/x:1"],
+            "artifacts": {"allowed_hosts": ["b.example.com"]},
+            "targets": {"aws": {"region": "us-east-1"}},
+        }
+    )
+    spec = settle(config, Document("config.yaml", {}, {}), "aws")
+    found = image_requests(evaluate_steps(spec, STEPS), spec)
+    asked = {name: (request.mirrors, request.asks_registry, request.builds) for name, request in found.items()}
+    assert asked == {
+        "registry.k8s.io/pause:3.10.2": ((), False, (26100, 20348)),
+        "docker.io/library/nginx:latest": (("https://B.example.com:443/y",), False, (26100, 20348)),
+        "b.example.com/x:1": ((), True, (26100, 20348)),
+    }
