@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot.images import NOTHING_PULLED, describe_pulled
+from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
+from imagegen.rehearsal.boot.wins import describe_wins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imagegen.rehearsal.boot.images import Pulled
+    from imagegen.rehearsal.boot.ssh import WantedSsh
     from imagegen.rehearsal.boot.windows_settings import Wanted
+    from imagegen.rehearsal.boot.wins import WantedWins
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
@@ -46,6 +50,12 @@ class Image:
     """Of Windows."""
     pulled: Pulled = NOTHING_PULLED
     """Of container images."""
+    wins: WantedWins | None = None
+    """None if the config has no wins."""
+    gmsa: bool = False
+    """Whether it has the plugin of gMSAs."""
+    ssh: WantedSsh | None = None
+    """None if the config has no SSH server."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -67,6 +77,9 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(after),
         describe_wanted(spec),
         describe_pulled(spec),
+        describe_wins(spec),
+        config.gmsa is not None and spec.facts.gmsa_plugin is not None,
+        describe_ssh(spec),
     )
 
 

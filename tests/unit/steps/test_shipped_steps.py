@@ -82,6 +82,9 @@ ASKED: dict[str, Any] = {
         "real_time_clock_utc": True,
     },
     "csi_proxy": {},
+    "wins": {"version": "0.4.11"},
+    "gmsa": {},
+    "ssh": {"source": "zip", "port": 2222},
     "credential_providers": PROVIDERS_ASKED,
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
@@ -128,6 +131,7 @@ def _everything() -> Iterator[EvaluatedStep]:
     for target in PROVIDERS:
         yield from EVALUATED[target]
         yield from _rich(target)
+        yield from _evaluated({"ssh": {}}, target)
 
 
 def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
@@ -163,6 +167,9 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
         "nssm_url": ["nssm"],
+        "wins_url": ["wins"],
+        "gmsa_keyvault_url": ["gmsa-plugin"],
+        "ssh_source_url": ["openssh"],
     }
 
 
