@@ -178,6 +178,40 @@ class Ssh(Strict):
     wanted_shell: str
 
 
+class Docker(Strict):
+    """Docker, if it is the container runtime of the config."""
+
+    failure: str
+    """Why it does not answer. Empty if it does."""
+    version: str
+    """Empty if it is not there."""
+    wanted_version: str
+    keeps_log: bool
+    """Whether its entries in the event log have texts."""
+    lacks_network: bool
+    """Whether the network that the config wants is missing."""
+
+
+class DockerPods(Strict):
+    """What starts pods with Docker."""
+
+    name: str
+    """`cri-dockerd`, or `kubelet`, which can ask Docker itself."""
+    failure: str
+    """Why it does not answer. Empty if it does."""
+    endpoint: str
+    """Where it answers."""
+    kubelet_endpoint: str
+    """Where kubelet looks for it."""
+    plugin: str
+    """The kind of network plugin that it asks."""
+    folders: tuple[str, str]
+    """Where it looks for network plugins and their configuration."""
+    wanted_folders: tuple[str, str]
+    sandbox_image: str
+    wanted_sandbox_image: str
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -265,6 +299,8 @@ class NodeFacts(Strict):
     credential_providers: tuple[CredentialProvider, ...]
     pods: tuple[Pod, ...]
     """The sandbox, and one pod of each image that was pulled while the image was built."""
+    docker: Docker | None = None
+    docker_pods: DockerPods | None = None
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

@@ -9,6 +9,7 @@ from imagegen.providers.registry import parts
 from imagegen.rules import (
     artifacts,
     credentials,
+    docker,
     first_boot,
     images,
     network,
@@ -31,6 +32,7 @@ _MODULES = (
     ssh,
     places,
     runtime,
+    docker,
     network,
     storage,
     credentials,

@@ -119,12 +119,14 @@ class Facts:
     excluded_ports_on_cloud: tuple[ExcludedPorts, ...] | None
     crictl: str | None
     kubeadm_joins_as_system: bool
+    kubeadm_writes_drives: bool
     kube_log_runner: str
     kubelet_log_rotates: bool
     nssm: str
     credential_provider_api: CredentialProviderApi | None
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
+    docker_least_api: str | None
     containerd_pins_images: bool
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None

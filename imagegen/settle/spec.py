@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, sources, table
 from imagegen.settle.facts import (
     AgentConfig,
@@ -117,6 +118,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_ports(settings.provider),
         *_kubernetes(config),
         *_containerd(config),
+        *_docker(config),
         *_network(config),
         *_csi_proxy(config),
         _wins(config),
@@ -184,6 +186,8 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
     yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
     yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
+    description = "Whether kubeadm gives the paths of kubelet's configuration a drive."
+    yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives", description)
     row = table("kubernetes")["since"]["log_runner"]
     runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
     yield _fact(
@@ -217,6 +221,13 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
     origin = _origin("containerd", "pins_images", pins["source"])
     yield _fact("containerd_pins_images", known, origin, "Whether this containerd tells kubelet of pinned images.")
+
+
+def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
+    docker = config.runtime.docker
+    api = docker and least_api(docker.version, find_client(config.kubernetes.version, docker.cri_dockerd))
+    origin = _origin("docker", docker.version if docker else "", "lower" if api else None)
+    yield _fact("docker_least_api", api, origin, "The oldest API version that Docker must answer.")
 
 
 def _network(config: ImageConfig) -> Iterator[CatalogueValue]:

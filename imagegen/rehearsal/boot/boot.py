@@ -12,6 +12,7 @@ from imagegen.boot.judge import judge
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
+from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.images import start_pods
@@ -119,6 +120,9 @@ def boot_image(
         version = config_version(image.kubernetes)
         scripts = image.before_join, image.after_join
         join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts)
+        if image.docker:
+            arguments = image.docker.kubelet_arguments
+            join = dataclasses.replace(join, socket=image.docker.socket, kubelet_arguments=arguments)
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
@@ -171,6 +175,8 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     if node.runs.setup_failure:
         return observed.collect()
     node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    if observed.image.docker and observed.image.docker.host_network:
+        node.pass_time(lambda: HOST_NETWORK in node.machine.hns_networks, NETWORK_S)
     return _start_again(observed, observed.collect())
 
 
@@ -244,6 +250,8 @@ class _Observed:
             wins=look_at_wins(machine, self.image.wins),
             gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),
             ssh=look_at_ssh(machine, self.image.machine, self.image.ssh, self._keys()),
+            docker=look_at_docker(machine, self.image.docker),
+            docker_pods=look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout),
             credential_providers=tuple(self._credential_providers()),
             pods=tuple(start_pods(machine, self.image.pulled)),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
+from imagegen.rehearsal.boot.docker import describe_docker
 from imagegen.rehearsal.boot.images import NOTHING_PULLED, describe_pulled
 from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
@@ -14,6 +15,7 @@ from imagegen.rehearsal.boot.wins import describe_wins
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.rehearsal.boot.docker import WantedDocker
     from imagegen.rehearsal.boot.images import Pulled
     from imagegen.rehearsal.boot.ssh import WantedSsh
     from imagegen.rehearsal.boot.windows_settings import Wanted
@@ -56,6 +58,8 @@ class Image:
     """Whether it has the plugin of gMSAs."""
     ssh: WantedSsh | None = None
     """None if the config has no SSH server."""
+    docker: WantedDocker | None = None
+    """Of Docker; None with containerd."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -80,6 +84,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         describe_wins(spec),
         config.gmsa is not None and spec.facts.gmsa_plugin is not None,
         describe_ssh(spec),
+        describe_docker(spec),
     )
 
 

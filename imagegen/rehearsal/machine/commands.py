@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.credential_plugins import run_register_script
+from imagegen.rehearsal.machine.docker_engine import make_network, read_docker_version
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.ports import PROTOCOLS, PortRange
 from imagegen.rehearsal.machine.programs import words
@@ -158,6 +159,32 @@ def _add_ssh_server(machine: Machine, given: Mapping[str, str]) -> str:
     return run_add_script(machine, given["script"], show=bool(given["show"]))
 
 
+def _stop(machine: Machine, given: Mapping[str, str]) -> str:
+    machine.services.stop(given["service"])
+    return f"The {given['service']} service was stopped successfully.\r\n"
+
+
+def _show_state_and_version(machine: Machine, given: Mapping[str, str]) -> str:
+    """The state of a service, and the version of its program. cmd.exe continues after errors."""
+    name, program = given["service"], given["program"]
+    if not machine.services.exists(name):
+        state = "[SC] EnumQueryServicesStatus:OpenService FAILED 1060:\r\n"
+    else:
+        number, word = (4, "RUNNING") if machine.services.is_running(name) else (1, "STOPPED")
+        state = f"SERVICE_NAME: {name}\r\n        TYPE : 10  WIN32_OWN_PROCESS\r\n        STATE : {number}  {word}\r\n"
+    if not machine.files.is_file(program):
+        return f"'\"{program}\"' is not recognized as an internal or external command\r\n{state}"
+    return f"{state}Docker version {read_docker_version(machine, program)}, build 1234567\r\n"
+
+
+def _need_network(machine: Machine, given: Mapping[str, str]) -> str:
+    if not machine.files.is_file(given["program"]):
+        raise RefusedByWindows(f"'{given['program']}' is not recognized as an internal or external command")
+    if given["network"] not in machine.hns_networks:
+        make_network(machine, given["network"])
+    return ""
+
+
 _PROTOCOL: Final = rf"protocol=(?P<protocol>{'|'.join(PROTOCOLS)})"
 _PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{1,5}) store=persistent"
 _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
@@ -173,6 +200,18 @@ _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
         (rf"int ipv4 add excludedportrange {_PROTOCOL} {_PORTS}", _exclude),
     ),
     "wevtutil.exe": ((r"ep", _list_publishers), (r"im (?P<path>[^ ]+)", _install_manifest)),
+    "cmd.exe": (
+        (rf"/d /c net\.exe stop {_SERVICE} /y", _stop),
+        (
+            rf"/d /c sc\.exe query {_SERVICE} & (?P<program>\S.*\\dockerd\.exe) --version & exit 0",
+            _show_state_and_version,
+        ),
+        (
+            r"/d /s /c (?P<program>\S.*\\docker\.exe) network inspect (?P<network>[a-z]+) \|\| "
+            r"(?P=program) network create -d nat (?P=network)",
+            _need_network,
+        ),
+    ),
     "sc.exe": (
         (rf"qtriggerinfo {_SERVICE}", _show_triggers),
         (rf"triggerinfo {_SERVICE} delete", _delete_triggers),

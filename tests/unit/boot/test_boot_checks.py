@@ -100,6 +100,24 @@ GOOD = NodeFacts.model_validate(
             "is_open": False,
             "sources": (),
         },
+        "docker": {
+            "failure": "",
+            "version": "28.5.1",
+            "wanted_version": "28.5.1",
+            "keeps_log": True,
+            "lacks_network": False,
+        },
+        "docker_pods": {
+            "name": "cri-dockerd",
+            "failure": "",
+            "endpoint": "npipe:////./pipe/cri-dockerd",
+            "kubelet_endpoint": "npipe:////./pipe/cri-dockerd",
+            "plugin": "cni",
+            "folders": (r"C:\bin", r"C:\net.d"),
+            "wanted_folders": (r"C:\bin", r"C:\net.d"),
+            "sandbox_image": "pause:1",
+            "wanted_sandbox_image": "pause:1",
+        },
         "credential_providers": (PROVIDER,),
         "pods": (Pod(image="", failure=""), Pod(image="a.example.com/b:1", failure="")),
         "reached": (
@@ -165,6 +183,43 @@ def service(**changes: object) -> dict[str, object]:
 # In the order of the checks, and of their branches.
 CASES = (
     Case("setup ended early", {"setup.failure": FAILED_SETUP}, ("setup: the answer file is invalid (B12)",)),
+    Case(
+        "docker",
+        {
+            "docker.failure": "service docker does not run",
+            "docker.version": "19.03.5",
+            "docker.keeps_log": False,
+            "docker.lacks_network": True,
+        },
+        (
+            "docker: Docker does not answer: service docker does not run; the image has Docker 19.03.5, expected "
+            "28.5.1; "
+            "Docker's entries in the event log have no text; Docker has no network named host, which pods with the "
+            "host's network join",
+        ),
+    ),
+    Case("no Docker", {"docker.version": ""}, ("docker: the image has no dockerd.exe, expected Docker 28.5.1",)),
+    Case(
+        "cri-dockerd",
+        {
+            "docker_pods.failure": "nssm.exe cannot start it",
+            "docker_pods.kubelet_endpoint": "npipe:////./pipe/x",
+            "docker_pods.plugin": "",
+            "docker_pods.folders": (r"C:\k", r"C:\net.d"),
+            "docker_pods.sandbox_image": "pause:2",
+        },
+        (
+            "cri-dockerd: cri-dockerd does not answer: nssm.exe cannot start it; kubelet connects to "
+            "npipe:////./pipe/x, and cri-dockerd answers at npipe:////./pipe/cri-dockerd; cri-dockerd asks no network "
+            r"plugin; cri-dockerd looks for network plugins in C:\k and C:\net.d, expected C:\bin and C:\net.d; "
+            "cri-dockerd starts pods with pause:2, expected pause:1",
+        ),
+    ),
+    Case(
+        "kubelet asks Docker itself",
+        {"docker_pods.name": "kubelet", "docker_pods.sandbox_image": "pause:2"},
+        ("docker: kubelet starts pods with pause:2, expected pause:1",),
+    ),
     Case(
         "setup ended early, and so nothing else is judged",
         {"setup.failure": FAILED_SETUP, "nodes": (), "leaks": (LOG,), "setup.ran_complete_script": False},
@@ -706,7 +761,9 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "power": "the power plan is high performance",
         "time-service": "the time service runs",
         "ports": "programs have enough ports, and none that is reserved",
-        "defender": "Defender does not scan what kubelet and containerd open",
+        "defender": "Defender does not scan what kubelet and the container runtime open",
+        "docker": "Docker runs, and starts pods as the config says",
+        "cri-dockerd": "cri-dockerd runs, and kubelet connects to it",
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
@@ -742,6 +799,8 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("time-zone", {"windows.wanted_time_zone": "", "windows.time_zone": "X"}),
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
+        ("docker", {"docker": None}),
+        ("cri-dockerd", {"docker_pods": None}),
         ("services", {"services": ()}),
         ("images", {"pods": ()}),
         ("wins", {"wins": None}),

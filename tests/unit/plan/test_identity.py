@@ -138,6 +138,7 @@ MAXIMAL = Path(__file__).parents[2] / "golden" / "maximal.yaml"
 # What only nodes without HostProcess containers have.
 OLDER = MAXIMAL.with_name("older-node.yaml")
 OF_OLDER_NODES = ("wins/templates/config.j2",)
+DOCKER = Path(__file__).parents[2] / "data" / "docker.yaml"
 # The templates that the first target's cloud has no use for.
 OF_ANOTHER_CLOUD = {
     "cloudbase-init/templates/restricted-address.json.j2": "azure",
@@ -173,7 +174,7 @@ def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide,
     with (tmp_path / file).open("ab") as stream:
         stream.write(b" ")
     # Decided once for all files: the copies hold the same bytes, but for this one.
-    config = OLDER if file.endswith(OF_OLDER_NODES) else MAXIMAL
+    config = OLDER if file.endswith(OF_OLDER_NODES) else DOCKER if "/docker/" in file else MAXIMAL
     before = decide(config, target).decision.plan.image_id
     assert decide(config, target, content).decision.plan.image_id != before
 

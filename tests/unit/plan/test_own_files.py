@@ -54,10 +54,12 @@ def test_every_program_of_a_plan_is_kept_from_others(
     for now, then in (('"2022"', '"2019"'), ("1.36.2", "1.22.17"), ("2.3.4", "1.6.39")):
         text = text.replace(now, then)
     older.write_text(f"{text}\nallow_eol: true\nkube_proxy: none\nwins: {{version: 0.4.11}}\n")
+    docker = REPOSITORY / "tests" / "data" / "docker.yaml"
+    plans = [decide(file, target).decision.plan for file in (config, older, docker)]
     made = {
         file
-        for one in (config, older)
-        for file in files_of(decide(one, target).decision.plan)
+        for plan in plans
+        for file in files_of(plan)
         if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
     }
     assert made == kept
