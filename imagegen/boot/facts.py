@@ -109,6 +109,15 @@ class Service(Strict):
     """The SIDs that have rights on its log, without SYSTEM and the administrators."""
 
 
+class Pod(Strict):
+    """A pod that was started after the first boot, while no registry could be reached."""
+
+    image: str
+    """As the config names it. Empty for the sandbox, which every pod has."""
+    failure: str
+    """Why it did not start. Empty if it did."""
+
+
 class Wins(Strict):
     """wins, which starts programs on the host for pods."""
 
@@ -319,6 +328,8 @@ class NodeFacts(Strict):
     ssh: Ssh | None = None
     """None if the config has no SSH server."""
     credential_providers: tuple[CredentialProvider, ...]
+    pods: tuple[Pod, ...]
+    """The sandbox, and one pod of each image that was pulled while the image was built."""
     docker: Docker | None = None
     docker_pods: DockerPods | None = None
     reached: tuple[Reach, ...]

@@ -7,7 +7,20 @@ The checks are in the order in which a node comes up, and so are the reasons of 
 from typing import Final
 
 from imagegen.boot.check import Verdict
-from imagegen.boot.checks import docker, first_boot, gmsa, hyper_v, node, services, ssh, traces, updates, windows, wins
+from imagegen.boot.checks import (
+    docker,
+    first_boot,
+    gmsa,
+    hyper_v,
+    images,
+    node,
+    services,
+    ssh,
+    traces,
+    updates,
+    windows,
+    wins,
+)
 from imagegen.boot.facts import NodeFacts
 from imagegen.boot.guarded import Guarded
 
@@ -19,6 +32,7 @@ CHECKS: Final = (
     *docker.CHECKS,
     *node.CHECKS,
     *services.CHECKS,
+    *images.CHECKS,
     *wins.CHECKS,
     *gmsa.CHECKS,
     *ssh.CHECKS,

@@ -12,7 +12,7 @@ import pydantic
 from imagegen.artifacts.lock import LockedBase
 from imagegen.errors import ConflictError
 from imagegen.providers import CloudImage, Published
-from imagegen.resources.model import Name, Sha256, Strict
+from imagegen.resources.model import ImageDigest, Name, Sha256, Strict
 
 Json = dict[str, pydantic.JsonValue]
 
@@ -45,6 +45,8 @@ class Inputs(Strict):
     config_sha256: Sha256
     base: LockedBase
     artifacts: dict[str, RecordedArtifact]
+    images: dict[str, ImageDigest] = {}
+    """The digests of the container images, by their names."""
     stated: Json = {}
 
 

@@ -182,6 +182,12 @@ def make_manifest(
                 name: RecordedArtifact(url=shown_url(plan.build.downloads[name]), sha256=file.sha256, size=file.size)
                 for name, file in plan.image.artifacts.items()
             },
+            images={
+                str(resource.fields["name"]): str(resource.fields["digest"])
+                for phase in plan.image.phases
+                for resource in phase.resources()
+                if resource.kind == "image"
+            },
             stated=dict(plan.build.stated),
         ),
         versions=dict(plan.image.versions),

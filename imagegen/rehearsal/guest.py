@@ -9,63 +9,30 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
-import io
 import threading
-import zipfile
 from typing import TYPE_CHECKING, TypeVar
 
-import pydantic
-
-from imagegen.errors import VerificationError
+from imagegen.rehearsal.expected import (
+    BUNDLE_PATH,
+    ENTRY_PATH,
+    GENERALISE_PATH,
+    LOGS_PATH,
+    REPORT_PATH,
+    VARIABLES_PATH,
+)
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result, Write
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
 
-BUNDLE_PATH = r"C:\Windows\Temp\imagegen-bundle.zip"
-ENTRY_PATH = "C:/Windows/Temp/imagegen-start.ps1"
-GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
-LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
-VARIABLES_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
-REPORT_PATH = r"C:\ProgramData\imagegen\report.json"
+    from imagegen.rehearsal.expected import Expected, ExpectedPhase
 
-_POWERSHELL = "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -File"
 _RESTART_DUE = 3010
 # The answer of Windows to `shutdown` during a shutdown. windows-restart then tries again later.
 _SHUTDOWN_IN_PROGRESS = Result(exit_code=1115, stderr=b"A system shutdown is in progress.(1115)\r\n")
 # The limit of cmd.exe.
 _LONGEST_COMMAND = 8191
-
-
-@dataclasses.dataclass(frozen=True)
-class ExpectedPhase:
-    """One run of the entry script, and whether a restart follows."""
-
-    name: str
-    arguments: tuple[str, ...]
-    restart: bool
-
-    @property
-    def command(self) -> str:
-        """The exact command line."""
-        return " ".join((_POWERSHELL, ENTRY_PATH, *self.arguments))
-
-
-@dataclasses.dataclass(frozen=True)
-class Expected:
-    """The files and commands that Packer must send for a tree."""
-
-    bundle: bytes
-    entry: bytes
-    generalise: bytes
-    phases: tuple[ExpectedPhase, ...]
-    logs: bytes
-    begins_with_restart: bool = False
-    """Whether a restart comes before the first phase, as before updates."""
-    generalise_command: str = f"{_POWERSHELL} {GENERALISE_PATH}"
-    logs_command: str = f"{_POWERSHELL} {LOGS_PATH}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,59 +45,6 @@ class Effects:
     run_phase: Callable[[Sequence[str], Write], int]
     generalise: Callable[[Write], int]
     print_logs: Callable[[Write], int]
-
-
-class _PlannedResource(pydantic.BaseModel):
-    kind: str
-
-
-class _PlannedStep(pydantic.BaseModel):
-    resources: tuple[_PlannedResource, ...]
-
-
-class _PlannedPhase(pydantic.BaseModel):
-    name: str
-    restart: bool
-    steps: tuple[_PlannedStep, ...]
-
-
-class _Plan(pydantic.BaseModel):
-    phases: tuple[_PlannedPhase, ...]
-
-
-def expected_from_tree(tree: Path) -> Expected:
-    """Read what Packer must send. Digests and phases are taken from the bundle, never from the tree's variables."""
-    bundle = _read(tree, "bundle.zip")
-    try:
-        with zipfile.ZipFile(io.BytesIO(bundle)) as archive:
-            plan = archive.read("plan.json")
-    except (zipfile.BadZipFile, KeyError) as error:
-        raise VerificationError("guest/bundle.zip is not a zip file with a plan.json", details=[str(error)]) from error
-    try:
-        phases = _Plan.model_validate_json(plan).phases
-    except pydantic.ValidationError as error:
-        raise VerificationError("plan.json in guest/bundle.zip has no valid phases", details=[str(error)]) from error
-    digests = ("-BundleSha256", hashlib.sha256(bundle).hexdigest(), "-PlanSha256", hashlib.sha256(plan).hexdigest())
-    return Expected(
-        bundle=bundle,
-        entry=_read(tree, "start.ps1"),
-        generalise=_read(tree, "generalise.ps1"),
-        logs=_read(tree, "logs.ps1"),
-        phases=tuple(
-            ExpectedPhase(phase.name, ("-Phase", phase.name, "-Bundle", BUNDLE_PATH, *digests), phase.restart)
-            for phase in phases
-        ),
-        begins_with_restart=any(
-            resource.kind == "update" for phase in phases for step in phase.steps for resource in step.resources
-        ),
-    )
-
-
-def _read(tree: Path, name: str) -> bytes:
-    try:
-        return (tree / "guest" / name).read_bytes()
-    except OSError as error:
-        raise VerificationError(f"guest/{name} of the tree cannot be read", details=[str(error)]) from error
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import httpx
 
 from imagegen.errors import VerificationError
-from imagegen.rehearsal.guest import Effects, RehearsedGuest, expected_from_tree
+from imagegen.rehearsal.expected import expected_from_tree
+from imagegen.rehearsal.guest import Effects, RehearsedGuest
 from imagegen.rehearsal.machine.bundle import PLAN, UNPACKED
 from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.generalise import generalise

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from imagegen import pipeline
 from imagegen.files import write_tree
 from imagegen.pipeline import prepare_target
-from imagegen.rehearsal import guest
+from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.boot.boot import Boot, boot_image
 from imagegen.rehearsal.boot.image import Image, describe_image
@@ -48,7 +48,7 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
     tree = pipeline.render_tree(pipeline.decide(prepared, make_test_lock(config, target)))
     with tempfile.TemporaryDirectory() as scratch:
         write_tree(tree, Path(scratch) / "tree")
-        expected = guest.expected_from_tree(Path(scratch) / "tree")
+        expected = tree_of.expected_from_tree(Path(scratch) / "tree")
     images = prepared.images
     registries = Registries([*images], [url for image in images.values() for url in image.mirrors])
 
@@ -59,7 +59,7 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
         return answer.status, answer.headers, answer.body
 
     machine.browse = browse
-    machine.files.write(guest.BUNDLE_PATH, expected.bundle)
+    machine.files.write(tree_of.BUNDLE_PATH, expected.bundle)
     for phase in expected.phases:
         outcome = run_entry(machine, phase.arguments, lambda url, _proxy: artifacts[url])
         assert outcome.exit_code in (0, 3010), outcome.output

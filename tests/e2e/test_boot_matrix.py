@@ -57,6 +57,7 @@ def _old_node(version: str) -> tuple[str, ...]:
     return (f"kubernetes.version={version}", *node)
 
 
+_CORE = "windows.container_images=['mcr.microsoft.com/windows/servercore:{}']"
 _CRI_DOCKERD = ("runtime.containerd=null", "kube_proxy=none", "runtime.docker.cri_dockerd=0.3.20")
 
 
@@ -129,6 +130,13 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"), ("aws", "1.29.15"), ("azure", "1.30.14"))
     ),
     ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
+    ("container images", CLOUDS, ("images=[registry.example.com/a:1]", _CORE.format("ltsc2022"))),
+    ("container images on 2025", ("aws",), ("windows.release=2025", _CORE.format("ltsc2022"))),
+    (
+        "container images with a containerd that pins none",
+        ("aws",),
+        (*_old_node("1.22.17"), "runtime.containerd.version=1.5.18", _CORE.format("ltsc2019")),
+    ),
     (
         "wins",
         CLOUDS,

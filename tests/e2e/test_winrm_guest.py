@@ -18,6 +18,7 @@ import trustme
 from imagegen.build import process
 from imagegen.build.tools import find_tools
 from imagegen.console import Console
+from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal import guest as rehearsed
 from imagegen.rehearsal.winrm.server import WinRMServer
 
@@ -51,7 +52,7 @@ class _Machine:
         write(b'imagegen: {"event":"phase","status":"started"}\r\n')
         assert self.heard.wait(_WAIT_S), "the first line did not reach Packer while the phase was running"
         write(b"prose \xc3\xa9\r\n" * 20_000)
-        self.files[rehearsed.REPORT_PATH] = b'{"report_version":1}' * 9_000
+        self.files[tree_of.REPORT_PATH] = b'{"report_version":1}' * 9_000
         return 3010 if phase == "phase-1" else 0
 
     def generalise(self, write: Write) -> int:
@@ -99,13 +100,13 @@ def tree(tmp_path: Path) -> Path:
     return folder.parent
 
 
-def _template(tree: Path, expected: rehearsed.Expected, port: int, *, ntlm: bool) -> dict[str, Any]:
+def _template(tree: Path, expected: tree_of.Expected, port: int, *, ntlm: bool) -> dict[str, Any]:
     def powershell(script: str, remote: str, command: str, codes: list[int]) -> dict[str, Any]:
         return {
             "powershell": {
                 "script": str(tree / "guest" / script),
                 "remote_path": remote,
-                "remote_env_var_path": rehearsed.VARIABLES_PATH,
+                "remote_env_var_path": tree_of.VARIABLES_PATH,
                 "execute_command": command,
                 "skip_clean": True,
                 "valid_exit_codes": codes,
@@ -113,15 +114,15 @@ def _template(tree: Path, expected: rehearsed.Expected, port: int, *, ntlm: bool
         }
 
     provisioners: list[dict[str, Any]] = [
-        {"file": {"source": str(tree / "guest" / "bundle.zip"), "destination": rehearsed.BUNDLE_PATH}}
+        {"file": {"source": str(tree / "guest" / "bundle.zip"), "destination": tree_of.BUNDLE_PATH}}
     ]
     for phase in expected.phases:
-        provisioners.append(powershell("start.ps1", rehearsed.ENTRY_PATH, phase.command, [0, 3010]))
+        provisioners.append(powershell("start.ps1", tree_of.ENTRY_PATH, phase.command, [0, 3010]))
         if phase.restart:
             provisioners.append({"windows-restart": {"restart_timeout": "1m"}})
-    report = {"direction": "download", "source": rehearsed.REPORT_PATH, "destination": str(tree / "report.json")}
+    report = {"direction": "download", "source": tree_of.REPORT_PATH, "destination": str(tree / "report.json")}
     provisioners.append({"file": report})
-    provisioners.append(powershell("generalise.ps1", rehearsed.GENERALISE_PATH, expected.generalise_command, [0]))
+    provisioners.append(powershell("generalise.ps1", tree_of.GENERALISE_PATH, expected.generalise_command, [0]))
     source = {
         "communicator": "winrm",
         "winrm_host": "127.0.0.1",
@@ -172,7 +173,7 @@ def _build(packer: Path, tree: Path, template: dict[str, Any], machine: _Machine
 
 def test_a_tree_is_carried_out(packer: Path, tree: Path, certificate: ssl.SSLContext) -> None:
     machine = _Machine()
-    expected = rehearsed.expected_from_tree(tree)
+    expected = tree_of.expected_from_tree(tree)
     guest = rehearsed.RehearsedGuest(expected, machine.effects())
     with WinRMServer(guest, username="Administrator", password=_PASSWORD, certificate=certificate) as server:
         code, lines = _build(packer, tree, _template(tree, expected, server.port, ntlm=True), machine)
@@ -181,8 +182,8 @@ def test_a_tree_is_carried_out(packer: Path, tree: Path, certificate: ssl.SSLCon
     assert code == 0, said
     assert guest.is_finished
     assert machine.done == ["phase-1", "restart", "phase-2", "generalise"]
-    assert machine.files[rehearsed.BUNDLE_PATH] == expected.bundle
-    assert (tree / "report.json").read_bytes() == machine.files[rehearsed.REPORT_PATH]
+    assert machine.files[tree_of.BUNDLE_PATH] == expected.bundle
+    assert (tree / "report.json").read_bytes() == machine.files[tree_of.REPORT_PATH]
     assert sum(line.endswith("prose é") for line in lines) == 40_000
     assert _PASSWORD not in said
     cost = server.cost
@@ -193,7 +194,7 @@ def test_a_tree_is_carried_out(packer: Path, tree: Path, certificate: ssl.SSLCon
 
 def test_basic_authentication_is_refused_and_named(packer: Path, tree: Path, certificate: ssl.SSLContext) -> None:
     machine = _Machine()
-    expected = rehearsed.expected_from_tree(tree)
+    expected = tree_of.expected_from_tree(tree)
     guest = rehearsed.RehearsedGuest(expected, machine.effects())
     with WinRMServer(guest, username="Administrator", password=_PASSWORD, certificate=certificate) as server:
         code, lines = _build(packer, tree, _template(tree, expected, server.port, ntlm=False), machine)

@@ -16,6 +16,7 @@ from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_dock
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
+from imagegen.rehearsal.boot.images import start_pods
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -256,6 +257,7 @@ class _Observed:
             docker=look_at_docker(machine, self.image.docker),
             docker_pods=look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout),
             credential_providers=tuple(self._credential_providers()),
+            pods=tuple(start_pods(machine, self.image.pulled)),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             key_leaks=self.find_key_leaks(),

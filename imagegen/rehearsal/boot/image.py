@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import hyper_v, updates
 from imagegen.rehearsal.boot.docker import describe_docker
+from imagegen.rehearsal.boot.images import NOTHING_PULLED, describe_pulled
 from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
 from imagegen.rehearsal.boot.wins import describe_wins
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.boot.docker import WantedDocker
     from imagegen.rehearsal.boot.hyper_v import WantedHyperV
+    from imagegen.rehearsal.boot.images import Pulled
     from imagegen.rehearsal.boot.ssh import WantedSsh
     from imagegen.rehearsal.boot.updates import WantedUpdates
     from imagegen.rehearsal.boot.windows_settings import Wanted
@@ -53,6 +55,8 @@ class Image:
     """Of Windows."""
     hyper_v: WantedHyperV | None = None
     updates: WantedUpdates | None = None
+    pulled: Pulled = NOTHING_PULLED
+    """Of container images."""
     wins: WantedWins | None = None
     """None if the config has no wins."""
     gmsa: bool = False
@@ -83,6 +87,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         describe_wanted(spec),
         hyper_v.describe_wanted(spec),
         updates.describe_wanted(spec),
+        describe_pulled(spec),
         describe_wins(spec),
         config.gmsa is not None and spec.facts.gmsa_plugin is not None,
         describe_ssh(spec),

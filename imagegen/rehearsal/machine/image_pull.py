@@ -48,7 +48,7 @@ def pull(machine: Machine, reference: str) -> None:
     top = json.loads(remote.fetch("manifests", digest))
     manifest_digest = digest
     if "manifests" in top:
-        manifest_digest = _choose(machine, top["manifests"])
+        manifest_digest = choose_manifest(machine, top["manifests"])
         top = json.loads(remote.fetch("manifests", manifest_digest))
     config = json.loads(remote.fetch("blobs", top["config"]["digest"]))
     if (config.get("os"), config.get("architecture")) != ("windows", "amd64"):
@@ -91,7 +91,7 @@ def _labels(store: ContainerStore, name: str) -> dict[str, str]:
     return dict([MANAGED, PINNED] if name == sandbox_image(store.config) else [MANAGED])
 
 
-def _choose(machine: Machine, rows: Sequence[dict[str, Any]]) -> str:
+def choose_manifest(machine: Machine, rows: Sequence[dict[str, Any]]) -> str:
     """The manifest for this machine: of those that it can run the one with the greatest version."""
     platforms = {row["digest"]: row.get("platform", {}) for row in rows}
     usable = [

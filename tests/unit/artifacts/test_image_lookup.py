@@ -204,6 +204,7 @@ def test_a_token_that_everybody_gets_is_enough(name: str) -> None:
 )
 def test_a_registry_that_demands_credentials_is_refused_by_name(challenge: str, token: Answer) -> None:
     def ask(url: str, _headers: Mapping[str, str], _authorization: str) -> Answer:
+        assert url.startswith("https://")  # a token over http would be anybody's
         return token if "auth.example.com" in url else Answer(401, {"www-authenticate": challenge}, b"")
 
     with pytest.raises(ConfigError, match=r"registry\.example\.com:5000 demands credentials") as refused:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHA = "ab" * 32
+IMAGE = {
+    **dict.fromkeys(("digest", "manifest", "layers"), f"sha256:{SHA}"),
+    **{"os_version": "10.0.20348.1", "windows_build": 20348, "size": 1},
+}
 ARTIFACT = {"url": "https://x.test/a.zip", "sha256": SHA, "size": 3}
 AMAZONS = {"region": "us-east-1", "name": "Windows_Server-2022-English-Core-Base-*", "owner": "amazon"}
 MICROSOFTS = {"location": "westeurope", "publisher": "MicrosoftWindowsServer", "offer": "WindowsServer", "sku": "2022"}
@@ -116,6 +120,12 @@ def test_a_name_is_one_that_was_asked_for(asked: str, found: str, fits: bool) ->
         ({"lock_version": 2}, "lock_version: must be 1"),
         ({"foreign": 1}, "foreign: "),
         ({"artifacts": {"a": {**ARTIFACT, "foreign": 1}}}, "artifacts.a.foreign: "),
+        ({"images": {"a.example.com/b:1": {**IMAGE, "foreign": 1}}}, "images.a.example.com/b:1.foreign: "),
+        ({"images": {"a.example.com/b:1": {**IMAGE, "layers": "sha256:.*"}}}, "images.a.example.com/b:1.layers: "),
+        ({"images": {"a.example.com/b:1": {**IMAGE, "digest": SHA}}}, "images.a.example.com/b:1.digest: "),
+        ({"images": {"a.example.com/b:1": {**IMAGE, "os_version": "x"}}}, "images.a.example.com/b:1.os_version: "),
+        ({"images": {"a.example.com/b:1": {**IMAGE, "size": -1}}}, "images.a.example.com/b:1.size: "),
+        ({"images": {"a.example.com/b 1": IMAGE}}, "images.a.example.com/b 1: "),
         ({"artifacts": {"a": {**ARTIFACT, "size": LIMIT_BYTES + 1}}}, "artifacts.a.size: "),
         ({"artifacts": {"a": {**ARTIFACT, "size": True}}}, "artifacts.a.size: "),
         *(

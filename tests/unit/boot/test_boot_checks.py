@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.boot.check import Verdict
-from imagegen.boot.facts import Access, CredentialProvider, Finding, NodeFacts, OwnFile, Reach, Service
+from imagegen.boot.facts import Access, CredentialProvider, Finding, NodeFacts, OwnFile, Pod, Reach, Service
 from imagegen.boot.guarded import Guarded
 from imagegen.boot.judge import CHECKS, judge
 from tests.conftest import REPOSITORY
@@ -128,6 +128,7 @@ GOOD = NodeFacts.model_validate(
             "wanted_sandbox_image": "pause:1",
         },
         "credential_providers": (PROVIDER,),
+        "pods": (Pod(image="", failure=""), Pod(image="a.example.com/b:1", failure="")),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
             Reach(account="cloudbase-init's account", address="192.0.2.1", port=80, may=True, can=True),
@@ -671,6 +672,14 @@ CASES = (
         (r"ssh: an SSH session starts no program, and the config has C:\Windows\system32\cmd.exe",),
     ),
     Case(
+        "pods that do not start",
+        {"pods": (Pod(image="", failure="no pause"), Pod(image="a.example.com/b:1", failure="no layers"))},
+        (
+            "images: without a registry, no pod starts: no pause; "
+            "without a registry, a pod of a.example.com/b:1 does not start: no layers",
+        ),
+    ),
+    Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
         ("cloud-address: a container can connect to 192.0.2.1, TCP port 8080 (N1)",),
@@ -808,6 +817,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "gmsa": "the plugin of gMSAs is registered, and its key is closed again",
         "ssh": "sshd lets in who has the machine's key, accepts no password, and has keys of its own",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
+        "images": "a pod of each pulled image starts while no registry can be reached",
         "secrets": "no secret of the user data is in a log",
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
         "builder": "nothing of the builder's access is left",
@@ -838,6 +848,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("docker", {"docker": None}),
         ("cri-dockerd", {"docker_pods": None}),
         ("services", {"services": ()}),
+        ("images", {"pods": ()}),
         ("wins", {"wins": None}),
         ("gmsa", {"gmsa": None}),
         ("ssh", {"ssh": None}),

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imagegen.rehearsal.machine.container_store import open_store
+from imagegen.rehearsal.machine.container_store import ContainerStore, open_store
 from imagegen.rehearsal.machine.image_pull import can_run
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.updates import CURRENT_VERSION
+from tests.unit.machine.conftest import EndedError
 from tests.unit.machine.image_support import (
     CONFIG,
     CRICTL,
@@ -152,3 +153,30 @@ def test_a_drive_is_extended_once(bench: Bench) -> None:
     assert bench.machine.volume.size == bench.machine.volume.largest
     vars(bench.machine.volume).update(size=bench.machine.volume.largest - 2**20 + 1)
     assert [event["status"] for event in bench.done("phase-1") if event["event"] == "resource"] == ["ok"]
+
+
+def test_an_image_may_need_the_room_behind_the_drive(bench: Bench) -> None:
+    install_containerd(bench.machine)
+    large = ("image", {**image(OTHER, pinned=False), "size": 20 * 2**30})
+    bench.bundle({"phase-1": [large]})
+    assert bench.run("phase-1").exit_code == 6
+    bench.bundle({"phase-1": [("volume", {"drive": "C"}), large]})
+    bench.done("phase-1")
+
+
+@pytest.mark.parametrize("stage", ["unpack", "name_image"])
+def test_a_pull_that_was_interrupted_is_resumed(bench: Bench, stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's process ends in the middle of it: the next run finds what is missing."""
+    install_containerd(bench.machine)
+    bench.bundle({"phase-1": [("image", image())]})
+    with monkeypatch.context() as patched:
+        patched.setattr(ContainerStore, stage, _end)
+        with pytest.raises(EndedError):
+            bench.run("phase-1")
+    assert bench.run("all", "-Check").exit_code == 5
+    assert [event["status"] for event in bench.done("phase-1") if event["event"] == "resource"] == ["changed"]
+    assert bench.run("all", "-Check").exit_code == 0
+
+
+def _end(*_: object) -> None:
+    raise EndedError

@@ -13,7 +13,7 @@ from imagegen import pipeline
 from imagegen.boot.guarded import find_open, list_guarded
 from imagegen.catalog.facts import paths
 from imagegen.files import write_tree
-from imagegen.rehearsal import guest
+from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
 from imagegen.rehearsal.boot.docker import NETWORK_S, describe_docker, look_at_docker, look_at_pods
 from imagegen.rehearsal.boot.observe import list_access
@@ -99,11 +99,11 @@ def build(
     prepared, decision = _decided()
     artifacts = make_artifacts(prepared.steps)
     write_tree(pipeline.render_tree(_without(decision, label) if label else decision), root / "tree")
-    expected = guest.expected_from_tree(root / "tree")
+    expected = tree_of.expected_from_tree(root / "tree")
     machine = stock_windows(root / "disk", release="2022", cloud="aws")
     if older:
         bring_older(machine)
-    machine.files.write(guest.BUNDLE_PATH, expected.bundle)
+    machine.files.write(tree_of.BUNDLE_PATH, expected.bundle)
     machine.before_set = interrupt
     for phase in expected.phases:
         outcome = _run(machine, phase.arguments, artifacts)

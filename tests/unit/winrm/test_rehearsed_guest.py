@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.errors import VerificationError
+from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal import guest as rehearsed
 from imagegen.rehearsal.winrm import packer
 from imagegen.rehearsal.winrm.command import Result
@@ -41,12 +42,12 @@ _TRIAL = 'shutdown /r /f /t 60 /c "packer restart test"'
 _ABORT = "shutdown /a"
 
 
-def _phase(name: str, *, restart: bool) -> rehearsed.ExpectedPhase:
-    return rehearsed.ExpectedPhase(name, ("-Phase", name), restart)
+def _phase(name: str, *, restart: bool) -> tree_of.ExpectedPhase:
+    return tree_of.ExpectedPhase(name, ("-Phase", name), restart)
 
 
 _PHASE_1, _PHASE_2 = _phase("phase-1", restart=True), _phase("phase-2", restart=False)
-_EXPECTED = rehearsed.Expected(_BUNDLE, _ENTRY, _GENERALISE, (_PHASE_1, _PHASE_2), _LOGS)
+_EXPECTED = tree_of.Expected(_BUNDLE, _ENTRY, _GENERALISE, (_PHASE_1, _PHASE_2), _LOGS)
 
 
 class _Machine:
@@ -67,7 +68,7 @@ class _Machine:
     def _run_phase(self, arguments: Sequence[str], write: Write) -> int:
         self.done.append(arguments[1])
         write(f"line of {arguments[1]}\r\n".encode())
-        self.files[rehearsed.REPORT_PATH] = b"the report"
+        self.files[tree_of.REPORT_PATH] = b"the report"
         return self._exits.get(arguments[1], 0)
 
     def _generalise(self, write: Write) -> int:
@@ -90,7 +91,7 @@ class _Machine:
 class _Packer:
     """Says what Packer says; stops at nothing."""
 
-    def __init__(self, exits: dict[str, int] | None = None, expected: rehearsed.Expected = _EXPECTED) -> None:
+    def __init__(self, exits: dict[str, int] | None = None, expected: tree_of.Expected = _EXPECTED) -> None:
         self.machine = _Machine(exits or {})
         self.guest = rehearsed.RehearsedGuest(expected, self.machine.effects(), scripts=_SCRIPTS)
         self.output = b""
@@ -114,15 +115,15 @@ class _Packer:
             self.script(_DISCARD.format(f"$env:TEMP\\{file}"))
 
     def bundle(self) -> None:
-        self.upload(_BUNDLE, rehearsed.BUNDLE_PATH)
+        self.upload(_BUNDLE, tree_of.BUNDLE_PATH)
 
     def powershell(self, script: bytes, path: str, command: str) -> Result:
-        self.upload(_VARIABLES, rehearsed.VARIABLES_PATH)
+        self.upload(_VARIABLES, tree_of.VARIABLES_PATH)
         self.upload(script, path)
         return self.say(command)
 
-    def phase(self, phase: rehearsed.ExpectedPhase) -> Result:
-        return self.powershell(_ENTRY, rehearsed.ENTRY_PATH, phase.command)
+    def phase(self, phase: tree_of.ExpectedPhase) -> Result:
+        return self.powershell(_ENTRY, tree_of.ENTRY_PATH, phase.command)
 
     def go_down(self) -> None:
         self.say(_RESTART)
@@ -133,10 +134,10 @@ class _Packer:
         self.script(_CHECK)
 
     def report(self) -> None:
-        self.script(_READ.format(rehearsed.REPORT_PATH))
+        self.script(_READ.format(tree_of.REPORT_PATH))
 
     def generalise(self) -> None:
-        self.powershell(_GENERALISE, rehearsed.GENERALISE_PATH, _EXPECTED.generalise_command)
+        self.powershell(_GENERALISE, tree_of.GENERALISE_PATH, _EXPECTED.generalise_command)
 
     def until_report(self) -> None:
         self.script(_PROBE)
@@ -156,7 +157,7 @@ def test_the_trees_own_order_is_carried_out() -> None:
     assert said.guest.missing() == ()
     assert said.guest.is_finished
     assert said.machine.done == ["phase-1", "restart", "phase-2", "generalise"]
-    assert said.machine.files[rehearsed.BUNDLE_PATH] == _BUNDLE
+    assert said.machine.files[tree_of.BUNDLE_PATH] == _BUNDLE
     assert said.output == b"sealed\r\n"
 
 
@@ -179,7 +180,7 @@ def test_packer_asks_for_the_logs_after_an_error(begin: Callable[[_Packer], None
     said = _Packer({"phase-1": 6} if begin is _fail_in_phase else {})
     begin(said)
     before = said.guest.faults, said.guest.missing()
-    result = said.powershell(_LOGS, rehearsed.LOGS_PATH, _EXPECTED.logs_command)
+    result = said.powershell(_LOGS, tree_of.LOGS_PATH, _EXPECTED.logs_command)
     assert (result, said.output) == (Result(), b"imagegen-logs: end\r\n")
     assert (said.guest.faults, said.guest.missing()) == before
     assert said.machine.done[-1] == "logs"
@@ -187,17 +188,17 @@ def test_packer_asks_for_the_logs_after_an_error(begin: Callable[[_Packer], None
 
 def _other_script_for_logs(said: _Packer) -> None:
     _fail_in_phase(said)
-    said.powershell(_LOGS + b" ", rehearsed.LOGS_PATH, _EXPECTED.logs_command)
+    said.powershell(_LOGS + b" ", tree_of.LOGS_PATH, _EXPECTED.logs_command)
 
 
 def _other_command_for_logs(said: _Packer) -> None:
     _fail_in_phase(said)
-    said.powershell(_LOGS, rehearsed.LOGS_PATH, f"{_EXPECTED.logs_command} -All")
+    said.powershell(_LOGS, tree_of.LOGS_PATH, f"{_EXPECTED.logs_command} -All")
 
 
 def _logs_without_an_error(said: _Packer) -> None:
     said.bundle()
-    said.powershell(_LOGS, rehearsed.LOGS_PATH, _EXPECTED.logs_command)
+    said.powershell(_LOGS, tree_of.LOGS_PATH, _EXPECTED.logs_command)
 
 
 @pytest.mark.parametrize(
@@ -243,26 +244,26 @@ def test_a_trial_before_the_machine_went_down_schedules_nothing() -> None:
 
 def _wrong_byte(said: _Packer) -> None:
     said.bundle()
-    said.upload(_VARIABLES, rehearsed.VARIABLES_PATH)
-    said.upload(_ENTRY + b" ", rehearsed.ENTRY_PATH)
+    said.upload(_VARIABLES, tree_of.VARIABLES_PATH)
+    said.upload(_ENTRY + b" ", tree_of.ENTRY_PATH)
 
 
 def _changed_on_the_machine(said: _Packer) -> None:
     said.bundle()
-    said.upload(_VARIABLES, rehearsed.VARIABLES_PATH)
-    said.upload(_ENTRY, rehearsed.ENTRY_PATH)
-    del said.machine.files[rehearsed.ENTRY_PATH.replace("/", "\\")]
+    said.upload(_VARIABLES, tree_of.VARIABLES_PATH)
+    said.upload(_ENTRY, tree_of.ENTRY_PATH)
+    del said.machine.files[tree_of.ENTRY_PATH.replace("/", "\\")]
     said.say(_PHASE_1.command)
 
 
 def _extra_argument(said: _Packer) -> None:
     said.bundle()
-    said.powershell(_ENTRY, rehearsed.ENTRY_PATH, f"{_PHASE_1.command} -Check")
+    said.powershell(_ENTRY, tree_of.ENTRY_PATH, f"{_PHASE_1.command} -Check")
 
 
 def _own_variable(said: _Packer) -> None:
     said.bundle()
-    said.upload(_VARIABLES + b'$env:TOKEN="x"; ', rehearsed.VARIABLES_PATH)
+    said.upload(_VARIABLES + b'$env:TOKEN="x"; ', tree_of.VARIABLES_PATH)
 
 
 def _swapped(said: _Packer) -> None:
@@ -316,7 +317,7 @@ def _report_gone(said: _Packer) -> None:
     said.phase(_PHASE_1)
     said.restart()
     said.phase(_PHASE_2)
-    said.machine.files.pop(rehearsed.REPORT_PATH)
+    said.machine.files.pop(tree_of.REPORT_PATH)
     said.report()
 
 
@@ -352,7 +353,7 @@ def _second_probe(said: _Packer) -> None:
 
 
 def _empty_upload(said: _Packer) -> None:
-    said.upload(b"", rehearsed.BUNDLE_PATH)
+    said.upload(b"", tree_of.BUNDLE_PATH)
 
 
 def _reopened_upload(said: _Packer) -> None:
@@ -360,7 +361,7 @@ def _reopened_upload(said: _Packer) -> None:
     file = f"winrmcp-{uuid.uuid4()}.tmp"
     chunk = f'echo {base64.b64encode(_VARIABLES).decode()} >> "%TEMP%\\{file}"'
     said.say(chunk)
-    destination = rehearsed.VARIABLES_PATH.replace("/", "\\")
+    destination = tree_of.VARIABLES_PATH.replace("/", "\\")
     said.script(_RESTORE.format(f"$env:TEMP\\{file}", destination))
     said.say(chunk)
 
@@ -514,7 +515,7 @@ def test_expected_comes_from_the_bundles_own_bytes(tmp_path: Path) -> None:
     plan = json.dumps({"name": "x", "phases": [{"name": "phase-1", "restart": True, "steps": []}]}).encode()
     bundle = _write_tree(tmp_path, plan)
     (tmp_path / "image.auto.pkrvars.json").write_text('{"guest": {"bundle_sha256": "0", "phases": []}}')
-    expected = rehearsed.expected_from_tree(tmp_path)
+    expected = tree_of.expected_from_tree(tmp_path)
     assert (expected.bundle, expected.entry, expected.generalise) == (bundle, _ENTRY, _GENERALISE)
     assert expected.logs == _LOGS
     (phase,) = expected.phases
@@ -542,7 +543,7 @@ def test_a_tree_that_cannot_be_read_is_refused(tmp_path: Path, spoil: Callable[[
     _write_tree(tmp_path, b'{"phases": []}')
     spoil(tmp_path / "guest")
     with pytest.raises(VerificationError) as caught:
-        rehearsed.expected_from_tree(tmp_path)
+        tree_of.expected_from_tree(tmp_path)
     assert caught.value.message == message
 
 
@@ -576,4 +577,4 @@ def test_a_tree_with_updates_begins_with_a_restart(tmp_path: Path, kind: str, *,
     (tmp_path / "guest").mkdir()
     for name, data in (("bundle.zip", buffer.getvalue()), ("start.ps1", b"s"), ("generalise.ps1", b"g")):
         (tmp_path / "guest" / name).write_bytes(data)
-    assert rehearsed.expected_from_tree(tmp_path).begins_with_restart is begins
+    assert tree_of.expected_from_tree(tmp_path).begins_with_restart is begins
