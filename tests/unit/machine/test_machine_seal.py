@@ -80,8 +80,10 @@ def built(root: Path, cloud: str) -> Machine:
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
 def test_a_sealed_machine_holds_nothing_of_the_build(tmp_path: Path, cloud: str) -> None:
     machine = built(tmp_path, cloud)
+    machine.hns_networks.add("host")
     outcome = generalise(machine, cloud=cloud)
     assert outcome.exit_code == 0, outcome.output
+    assert not machine.hns_networks
     assert machine.registry.text(IMAGE_STATE, "ImageState") == "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
     assert [path for path in (*LEFT, *ANSWERS, LOOK, HOME, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
     answers = {"azure": NODE_ANSWERS, "aws": make_answer_file(ANSWERS_OF_EC2LAUNCH)}[cloud]

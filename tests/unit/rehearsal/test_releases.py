@@ -149,3 +149,12 @@ def test_all_that_the_shipped_steps_download_is_recorded() -> None:
     for kubernetes, containerd, cloudbase_init in itertools.zip_longest(minors, lines, versions):
         newest = (kubernetes or minors[-1], containerd or lines[-1], cloudbase_init or versions[-1])
         assert [name for name, url in _downloads(*newest).items() if KNOWN.find(url) is None] == [], newest
+
+
+@pytest.mark.parametrize(
+    ("channel", "version"), [("test", "29.3.0-rc.1"), ("test", "20.10.0-rc1"), ("stable", "29.3.0")]
+)
+def test_a_preview_is_found_by_the_name_of_its_archive(channel: str, version: str) -> None:
+    found = KNOWN.find(f"https://download.docker.com/win/static/{channel}/x86_64/docker-{version}.zip")
+    assert found is not None
+    assert found.version == version
