@@ -22,7 +22,6 @@ from imagegen.judging import RuleInput
 from imagegen.lines import counted
 from imagegen.rules.judge import broken_rules
 from imagegen.rules.unimplemented import find_unimplemented
-from imagegen.rules.unimplemented import override_names as unimplemented_overrides
 from imagegen.settle.spec import Spec, settle_targets
 from imagegen.steps.model import Step, check_folders, with_own_steps
 from imagegen.steps.model import load_steps as load_steps_of
@@ -114,9 +113,9 @@ def load(request: ConfigRequest) -> Loaded:
 
 
 def override_names(contents: Contents = SHIPPED) -> list[str]:
-    """The names of all overrides: those of the steps, and those of steps that are not implemented yet."""
+    """The names of all overrides of the steps."""
     artifacts = (meta for step in load_steps(contents).values() for meta in step.meta.artifacts.values())
-    return sorted({*(meta.override for meta in artifacts if meta.override), *unimplemented_overrides()})
+    return sorted({meta.override for meta in artifacts if meta.override})
 
 
 def find_targets(loaded: Loaded, name: str | None) -> list[str]:

@@ -26,6 +26,7 @@ SCRIPT = (ROLES / "kubernetes" / "files" / "start-kubelet.ps1").read_bytes()
 CONFIG = r"C:\run\kubeadm\kubeadm-join-config.yaml"
 FLAGS = r"C:\var\lib\kubelet\kubeadm-flags.env"
 KUBEADM = r"C:\k\kubeadm.exe"
+ARGUMENTS = r"C:\k\kubelet-arguments.txt"
 LOG = r"C:\var\log\kubelet\kubelet.log"
 HOST = "WIN-ABC123"
 TOKEN = "abcdef.0123456789abcdef"  # noqa: S105 - the one of kubeadm's documentation
@@ -44,6 +45,8 @@ def make_machine(root: Path, version: str, *, script: bytes = SCRIPT) -> Machine
     for program in ("kubelet", "kubeadm", "kube-log-runner"):
         write_program(machine, program, version)
     files.write(r"C:\k\start-kubelet.ps1", script)
+    if not _writes_drives(version):
+        files.write(ARGUMENTS, b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n")
     files.write(r"C:\containerd\containerd.exe", b"MZ")
     path = machine.registry.text(ENVIRONMENT, "Path")
     machine.registry.write(ENVIRONMENT, "Path", Value("ExpandString", rf"{path};C:\k"))
@@ -77,8 +80,13 @@ def kubelet_command(version: str) -> str:
         + (" --log-file-size=100Mi --log-file-age=168h " if rotates else " ")
         + r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe -NoProfile -NonInteractive"
         r" -File C:\k\start-kubelet.ps1 -Kubelet C:\k\kubelet.exe -StateFolder C:\var\lib\kubelet"
-        r" -ConfigFolder C:\etc\kubernetes"
+        r" -ConfigFolder C:\etc\kubernetes" + ("" if _writes_drives(version) else f" -ArgumentsFile {ARGUMENTS}")
     )
+
+
+def _writes_drives(version: str) -> bool:
+    """Whether kubeadm gives kubelet's paths a drive. If not, the image names the file of the authority."""
+    return numbers(minor_of(version)) >= (1, 23)
 
 
 def join_config(

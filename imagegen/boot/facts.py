@@ -109,6 +109,100 @@ class Service(Strict):
     """The SIDs that have rights on its log, without SYSTEM and the administrators."""
 
 
+class Wins(Strict):
+    """wins, which starts programs on the host for pods."""
+
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    pipe: str
+    """Empty if it does not run."""
+    wanted_pipe: str
+    """The pipe to which the wins in pods connects."""
+    programs: tuple[str, ...] | None
+    """Those that it starts. None: every program."""
+    wanted_programs: tuple[str, ...]
+    """Those that the config lets it start."""
+    successor: str
+    """The file by which it replaces its own program as soon as somebody writes it. Empty if there is none."""
+
+
+class Gmsa(Strict):
+    """The plugin from which Windows gets the credentials of gMSAs."""
+
+    is_listed: bool
+    """Whether Windows loads its class."""
+    dll: str
+    """The DLL of its class. Empty if the class is not registered."""
+    has_dll: bool
+    surrogate: bool
+    """Whether its class runs in a process of its own, as Windows starts it."""
+    is_open: bool
+    """Whether administrators can change the list of such plugins."""
+    sources: tuple[str, ...]
+    """The sources of its events that Windows does not know."""
+
+
+class Ssh(Strict):
+    """The SSH server."""
+
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    port: int
+    """The port of its configuration. 0 if it cannot be read."""
+    wanted_port: int
+    is_reached: bool
+    """Whether Windows' firewall lets others connect to this port, in every network."""
+    accepts_passwords: bool
+    keys_files: tuple[str, ...]
+    """The files in which it looks for the keys of the accounts that can log on."""
+    has_key: bool
+    """Whether the cloud gave the machine a key, and cloudbase-init has the plugin that writes it."""
+    logs_in: bool
+    """Whether somebody with this key can log in."""
+    host_keys: int
+    """How many keys of the host there are."""
+    keys_of_image: tuple[str, ...]
+    """The keys of the host that were in the image: every node would have them."""
+    shell: str
+    wanted_shell: str
+
+
+class Docker(Strict):
+    """Docker, if it is the container runtime of the config."""
+
+    failure: str
+    """Why it does not answer. Empty if it does."""
+    version: str
+    """Empty if it is not there."""
+    wanted_version: str
+    keeps_log: bool
+    """Whether its entries in the event log have texts."""
+    lacks_network: bool
+    """Whether the network that the config wants is missing."""
+
+
+class DockerPods(Strict):
+    """What starts pods with Docker."""
+
+    name: str
+    """`cri-dockerd`, or `kubelet`, which can ask Docker itself."""
+    failure: str
+    """Why it does not answer. Empty if it does."""
+    endpoint: str
+    """Where it answers."""
+    kubelet_endpoint: str
+    """Where kubelet looks for it."""
+    plugin: str
+    """The kind of network plugin that it asks."""
+    folders: tuple[str, str]
+    """Where it looks for network plugins and their configuration."""
+    wanted_folders: tuple[str, str]
+    sandbox_image: str
+    wanted_sandbox_image: str
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -187,7 +281,15 @@ class NodeFacts(Strict):
     """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
     services: tuple[Service, ...]
+    wins: Wins | None = None
+    """None if the config has no wins."""
+    gmsa: Gmsa | None = None
+    """None if the image has no such plugin."""
+    ssh: Ssh | None = None
+    """None if the config has no SSH server."""
     credential_providers: tuple[CredentialProvider, ...]
+    docker: Docker | None = None
+    docker_pods: DockerPods | None = None
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

@@ -7,15 +7,19 @@ The checks are in the order in which a node comes up, and so are the reasons of 
 from typing import Final
 
 from imagegen.boot.check import Verdict
-from imagegen.boot.checks import first_boot, node, services, traces, windows
+from imagegen.boot.checks import docker, first_boot, gmsa, node, services, ssh, traces, windows, wins
 from imagegen.boot.facts import NodeFacts
 from imagegen.boot.guarded import Guarded
 
 CHECKS: Final = (
     *first_boot.CHECKS,
     *windows.CHECKS,
+    *docker.CHECKS,
     *node.CHECKS,
     *services.CHECKS,
+    *wins.CHECKS,
+    *gmsa.CHECKS,
+    *ssh.CHECKS,
     *traces.CHECKS,
 )
 

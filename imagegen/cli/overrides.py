@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from imagegen import loading
 from imagegen.catalog.facts import table
 from imagegen.config.schema import Known
-from imagegen.rules.unimplemented import notes, override_names
+from imagegen.rules.unimplemented import notes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,22 +15,22 @@ class ReplacedArtifact:
     """One artifact that an override replaces."""
 
     artifact: str
-    step: str | None = None
-    """The step that downloads it; None if the step is not implemented yet."""
-    address: str | None = None
+    step: str
+    """The step that downloads it."""
+    address: str
     """The public address that the override replaces."""
     file: str = ""
     """Its name in the folder of a base URL; empty if it has its own URL."""
     conditional: bool = False
     """Whether some configs do not need it."""
 
-    def as_json(self) -> dict[str, str | bool | None]:
-        return {"artifact": self.artifact, "step": self.step, "address": self.address, "built": self.step is not None}
+    def as_json(self) -> dict[str, str]:
+        return {"artifact": self.artifact, "step": self.step, "address": self.address}
 
 
 def overrides() -> dict[str, list[ReplacedArtifact]]:
     """Every override that a config may have, with the artifacts that it replaces."""
-    found = {name: [ReplacedArtifact(what)] for name, what in override_names().items()}
+    found: dict[str, list[ReplacedArtifact]] = {}
     for step in loading.load_steps().values():
         for name, meta in step.meta.artifacts.items():
             file = (meta.path or "").rpartition("/")[2]
@@ -43,13 +43,9 @@ def overrides() -> dict[str, list[ReplacedArtifact]]:
 def override_lines(found: Mapping[str, Sequence[ReplacedArtifact]], width: int) -> Iterator[str]:
     """Each override with the public addresses that it replaces."""
     for name, artifacts in found.items():
-        yield from textwrap.wrap(f"{name}: {_content(artifacts)}{_status(artifacts)}", width, subsequent_indent="    ")
+        yield from textwrap.wrap(f"{name}: {_content(artifacts)}", width, subsequent_indent="    ")
         # Not wrapped, so that an address can be copied.
-        yield from (f"  {artifact.address}" for artifact in artifacts if artifact.address)
-
-
-def _status(artifacts: Sequence[ReplacedArtifact]) -> str:
-    return "" if artifacts[0].step else " (not implemented yet)"
+        yield from (f"  {artifact.address}" for artifact in artifacts)
 
 
 def _content(artifacts: Sequence[ReplacedArtifact]) -> str:
@@ -63,7 +59,7 @@ def _content(artifacts: Sequence[ReplacedArtifact]) -> str:
 def known_facts() -> Known:
     """The facts about keys that are not in the model, but in the catalogue, the steps and the rules."""
     descriptions = {
-        name: f"The https URL of {_content(artifacts)}, instead of the public one.{_status(artifacts)}"
+        name: f"The https URL of {_content(artifacts)}, instead of the public one."
         for name, artifacts in overrides().items()
     }
     gates = {name: _describe_gate(row) for name, row in table("kubelet")["feature_gates"].items()}

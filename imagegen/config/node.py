@@ -159,6 +159,11 @@ class Docker(Strict):
         description="`moby`: the open-source build; `mirantis`: the build of Mirantis, with its own licence.",
         examples=["mirantis"],
     )
+    channel: Literal["stable", "test"] = pydantic.Field(
+        default="stable",
+        description="The channel of Moby's downloads that has this version. Previews are only in `test`.",
+        examples=["test"],
+    )
     cri_dockerd: Version | None = pydantic.Field(
         default=None,
         description="The cri-dockerd version. Docker needs cri-dockerd from Kubernetes 1.24 on.",

@@ -26,8 +26,11 @@ Version = Annotated[
         pattern=r"^(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[a-z]+\.[0-9]+)?$", max_length=40
     ),
 ]
-# Docker's older versions have a year and a month with a leading zero: 19.03.12.
-DockerVersion = Annotated[str, pydantic.StringConstraints(pattern=r"^[1-9][0-9]*\.[0-9]{1,2}\.[0-9]+$", max_length=40)]
+# Docker's older versions have a year and a month with a leading zero: 19.03.12. Its previews end with -rc.1, and older
+# ones with -rc1.
+DockerVersion = Annotated[
+    str, pydantic.StringConstraints(pattern=r"^[1-9][0-9]*\.[0-9]{1,2}\.[0-9]+(-(beta|rc)\.?[0-9]+)?$", max_length=40)
+]
 Kb = Annotated[str, pydantic.StringConstraints(pattern=r"^KB[0-9]{6,8}$")]
 # A folder that command lines contain without quotes: it has no space.
 PlainFolder = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Z]:(\\[A-Za-z0-9_.-]*[A-Za-z0-9_-])+$")]

@@ -154,7 +154,9 @@ def fill_version(text: str, version: str) -> str:
 def _versions(places: Sequence[str], url: str) -> Iterator[str]:
     """The versions for which one of the URLs with placeholders is this URL."""
     if any(url.startswith(place.partition("{")[0]) for place in places):
-        for version in (*_VERSION.findall(url), *_PRERELEASE.findall(url), ""):
+        # A pre-release at the end of a file's name has the name's ending too.
+        previews = [version for found in _PRERELEASE.findall(url) for version in (found, found.rpartition(".")[0])]
+        for version in (*_VERSION.findall(url), *previews, ""):
             if url in [fill_version(place, version) for place in places]:
                 yield version
 

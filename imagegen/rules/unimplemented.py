@@ -38,7 +38,6 @@ class Feature(TypedDict):
 
     what: str
     asked_by: list[AskedBy]
-    overrides: NotRequired[dict[str, str]]
 
 
 def features() -> dict[str, Feature]:
@@ -64,7 +63,7 @@ def find_unimplemented(config: ImageConfig, specs: Mapping[str, Spec], document:
 
 
 def _paths(feature: Feature, config: ImageConfig, specs: Mapping[str, Spec]) -> Iterator[YamlPath]:
-    """The keys and overrides of a config that require a feature."""
+    """The keys of a config that require a feature."""
     for row in feature["asked_by"]:
         path, values = tuple(row["path"].split(".")), row.get("values")
         if path[0] != "targets":
@@ -73,12 +72,6 @@ def _paths(feature: Feature, config: ImageConfig, specs: Mapping[str, Spec]) -> 
         for target, spec in specs.items():
             if path[:2] == ("targets", spec.provider):
                 yield from _find_keys(spec.settings, path[2:], values, ("targets", target))
-    yield from (("overrides", override) for override in feature.get("overrides", {}) if override in config.overrides)
-
-
-def override_names() -> dict[str, str]:
-    """The overrides of steps that are not implemented yet, with the artifact of each."""
-    return {name: what for feature in features().values() for name, what in feature.get("overrides", {}).items()}
 
 
 def notes() -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, sources, table
 from imagegen.settle.facts import (
     AgentConfig,
@@ -21,6 +22,7 @@ from imagegen.settle.facts import (
     HotFix,
     Ports,
     RestrictedAddress,
+    Wins,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
-_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
+_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
@@ -116,8 +118,12 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_ports(settings.provider),
         *_kubernetes(config),
         *_containerd(config),
+        *_docker(config),
         *_network(config),
         *_csi_proxy(config),
+        _wins(config),
+        *_gmsa(config, settings.provider),
+        *_ssh(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
     )
@@ -180,6 +186,8 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
     yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
     yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
+    description = "Whether kubeadm gives the paths of kubelet's configuration a drive."
+    yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives", description)
     row = table("kubernetes")["since"]["log_runner"]
     runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
     yield _fact(
@@ -215,6 +223,13 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield _fact("containerd_pins_images", known, origin, "Whether this containerd tells kubelet of pinned images.")
 
 
+def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
+    docker = config.runtime.docker
+    api = docker and least_api(docker.version, find_client(config.kubernetes.version, docker.cri_dockerd))
+    origin = _origin("docker", docker.version if docker else "", "lower" if api else None)
+    yield _fact("docker_least_api", api, origin, "The oldest API version that Docker must answer.")
+
+
 def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
     if plugin := table("cni")["plugins"].get(config.cni.plugin):
         origin = _origin("cni", config.cni.plugin, plugin["source"])
@@ -228,6 +243,46 @@ def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
         version = next(version for version, row in rows.items() if row["default"])
         origin = _origin("csi-proxy", version, rows[version]["source"])
         yield CatalogueValue(("csi_proxy", "version"), version, origin)
+
+
+def _wins(config: ImageConfig) -> CatalogueValue:
+    description = "How this version of wins reads its list of programs, and the programs of the default policy."
+    version = numbers(config.wins.version) if config.wins else ()
+    rows = [(first, row) for first, row in table("wins")["forms"].items() if version >= numbers(first)]
+    if config.wins is None or not rows:
+        return _fact("wins", None, Origin("catalogue"), description)
+    first, row = rows[-1]
+    known = table("wins")["programs"]
+    users = (("kube_proxy", config.kube_proxy == "wins"), ("flannel", config.cni.plugin in ("none", "flannel")))
+    programs = () if config.wins.policy else tuple(one for name, uses in users if uses for one in known[name])
+    found = Wins(row["white_list"], row["replaces_itself"], programs)
+    return _fact("wins", found, _origin("wins", f"since {first}", row["source"]), description)
+
+
+def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
+    rows: JsonObject = table("machines").get("gmsa_plugin", {})
+    row: JsonObject | None = rows.get(provider)
+    origin = _origin("machines", provider, row["source"] if row else None)
+    if config.gmsa is not None:
+        # A config has one version for all its targets.
+        newest = next(iter(rows.values()))
+        yield CatalogueValue(
+            ("gmsa", "version"), newest["newest"], _origin("machines", "gmsa_plugin", newest["source"])
+        )
+    address = row["address"] if row and config.gmsa else None
+    yield _fact("gmsa_plugin", address, origin, "The address of the plugin that reads the credentials of gMSAs.")
+
+
+def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
+    facts, archive = table("openssh"), None
+    origin = _origin("openssh", "tags", facts["source"]["archive"])
+    if config.ssh is not None and config.ssh.source == "zip":
+        yield CatalogueValue(("ssh", "version"), facts["default"], origin)
+        version = config.ssh.version or facts["default"]
+        # A rule requires an override for a version that is not known.
+        tags = (row["tag"] for name, row in facts["tags"].items() if version in (name, name.partition("p")[0]))
+        archive = facts["archive"].format(tag=next(tags, f"v{version}"))
+    yield _fact("ssh_archive", archive, origin, "The archive of Win32-OpenSSH.")
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:

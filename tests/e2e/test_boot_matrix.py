@@ -28,6 +28,7 @@ pytestmark = pytest.mark.e2e
 # One target on each cloud.
 BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 OWN_FILES = REPOSITORY / "tests" / "data" / "own-files" / "config.yaml"
+DOCKER = REPOSITORY / "tests" / "data" / "docker.yaml"
 CONFIGS = REPOSITORY / "configs"
 CLOUDS = ("aws", "azure")
 # In these minors kubeadm, kubelet or what the image brings for them changes: both clouds are tested.
@@ -54,6 +55,23 @@ PROVIDERS = (
 def _old_node(version: str) -> tuple[str, ...]:
     node = ("windows.release=2019", "runtime.containerd.version=1.6.39", "allow_eol=true")
     return (f"kubernetes.version={version}", *node)
+
+
+_CRI_DOCKERD = ("runtime.containerd=null", "kube_proxy=none", "runtime.docker.cri_dockerd=0.3.20")
+
+
+def _version(docker: str) -> tuple[str, ...]:
+    return (f"runtime.docker.version={docker}",)
+
+
+def _old_docker(version: str) -> tuple[str, ...]:
+    return (*_CRI_DOCKERD, f"kubernetes.version={version}", "windows.release=2019", "allow_eol=true")
+
+
+def _docker_node(version: str, docker: str) -> tuple[str, ...]:
+    """Without cri-dockerd. kubelet looks for the network from 1.17 on."""
+    network = ("runtime.fake_host_network=true",) if version >= "1.17" else ()
+    return (*_old_docker(version), *_version(docker), "runtime.docker.cri_dockerd=null", *network)
 
 
 # (what it is, its targets, what it sets)
@@ -111,6 +129,17 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"), ("aws", "1.29.15"), ("azure", "1.30.14"))
     ),
     ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
+    (
+        "wins",
+        CLOUDS,
+        (
+            *("kubernetes.version=1.22.17", "windows.release=2019", "runtime.containerd.version=1.6.39"),
+            *("allow_eol=true", "kube_proxy=none", "wins={version: 0.4.11}"),
+        ),
+    ),
+    ("gMSA", CLOUDS, ("gmsa={}",)),
+    ("SSH", CLOUDS, ("ssh={port: 2222}",)),
+    ("SSH from a zip", CLOUDS, ("ssh={source: zip}",)),
     ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
     *(
         (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))
@@ -125,6 +154,31 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             *("kubernetes.version=1.22.17", "windows.release=2019", "runtime.containerd.version=1.6.39"),
             "allow_eol=true",
         ),
+    ),
+    *(
+        (f"Docker {docker} with Kubernetes {version}", (target,), _docker_node(version, docker))
+        for target, version, docker in (
+            *(("aws", "1.14.10", "18.09.9"), ("azure", "1.18.20", "19.03.15"), ("aws", "1.22.17", "20.10.9")),
+            *(("azure", "1.23.17", "29.1.0"), ("aws", "1.23.17", "29.3.0")),
+        )
+    ),
+    (
+        "Docker of the test channel",
+        ("azure",),
+        (*_CRI_DOCKERD, *_version("29.3.0-rc.1"), "runtime.docker.channel=test"),
+    ),
+    (
+        "Docker of Mirantis",
+        ("aws",),
+        (
+            *(*_CRI_DOCKERD, *_version("25.0.5"), "runtime.docker.edition=mirantis"),
+            "overrides.docker_url=https://artifacts.example.com/docker.zip",
+        ),
+    ),
+    ("Docker with nssm", ("azure",), (*_CRI_DOCKERD, *_version("28.5.1"), "kubernetes.service_manager=nssm")),
+    *(
+        (f"cri-dockerd with Kubernetes {version}", (target,), (*_old_docker(version), *_version("28.5.1")))
+        for target, version in (("aws", "1.23.17"), ("azure", "1.24.17"), ("aws", "1.30.14"))
     ),
     ("another target of a cloud", ("east",), (f"targets.east={_EAST}",)),
 )
@@ -149,7 +203,8 @@ def _boot(case: Case, folder: Path, host_name: str = "") -> Boot:
 
 
 def _shipped() -> Iterator[Case]:
-    # The reference has every key, most of them as comments, and Docker is not implemented yet.
+    # The reference has every key, most of them as comments, and kube-proxy as a service is not implemented yet.
+    yield from (Case("docker-node", target, file=DOCKER) for target in CLOUDS)
     for file in sorted(set(CONFIGS.glob("*.yaml")) - {CONFIGS / "reference.yaml", CONFIGS / "docker.yaml"}):
         for target in CLOUDS:
             if f"\n  {target}:" in file.read_text():

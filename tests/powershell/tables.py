@@ -15,8 +15,15 @@ SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
 ENTRY_SCRIPTS = frozenset(
     {
-        *("start.ps1", "logs.ps1", "generalise.ps1", "bootstrap.ps1"),
-        *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1"),
+        "start.ps1",
+        "logs.ps1",
+        "generalise.ps1",
+        "bootstrap.ps1",
+        "start-kubelet.ps1",
+        "rotate-logs.ps1",
+        "first-boot.ps1",
+        "register-plugin.ps1",
+        "add-ssh-server.ps1",
     }
 )
 
@@ -28,12 +35,14 @@ DIRECT_NATIVE = {"start.ps1": "runs before the bundle that holds Invoke-Native i
 PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
+    "register-plugin.ps1": "runs beside the file that it imports, without the bundle",
 }
 PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe sc.exe sysprep.exe tar.exe"
+    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe reg.exe sc.exe sshd.exe "
+    "sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""
@@ -43,11 +52,11 @@ COMMON_PARAMETERS = _words("""
 
 # Parameters without a value, of any cmdlet that a script here uses; none of them has a value in another such cmdlet.
 SWITCHES = _words("""
-    all allowclobber append asjob asplaintext asstring autosize casesensitive compress confirm container debug
-    deletekey descending directory disablenamechecking enumerate file force global hidden
-    includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber nonewline
-    nonewwindow noqualifier norestart nowait notypeinformation off online parent passthru qualifier quiet raw
-    readonly recurse resolve restart runasadministrator skipnetworkprofilecheck strict system unique
+    all allowclobber allowstartifonbatteries append asjob asplaintext asstring autosize casesensitive compress
+    confirm container debug deletekey descending directory disablenamechecking dontstopifgoingonbatteries enumerate
+    file force global hidden includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber
+    nonewline nonewwindow noqualifier norestart notypeinformation nowait off online parent passthru qualifier quiet
+    raw readonly recurse resolve restart runasadministrator skipnetworkprofilecheck strict system unique
     usebasicparsing usessl verbose wait whatif word
 """)
 

@@ -58,5 +58,5 @@ CHECKS: Final = (
     Check("power", "the power plan is high performance", _power),
     Check("time-service", "the time service runs", _time_service),
     Check("ports", "programs have enough ports, and none that is reserved", _ports),
-    Check("defender", "Defender does not scan what kubelet and containerd open", _defender),
+    Check("defender", "Defender does not scan what kubelet and the container runtime open", _defender),
 )

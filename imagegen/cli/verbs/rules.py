@@ -80,7 +80,6 @@ def _feature_lines(name: str, feature: Feature, width: int) -> Iterator[str]:
     for asked_by in feature["asked_by"]:
         values = f": {' or '.join(asked_by['values'])}" if "values" in asked_by else ""
         yield f"    {asked_by['path']}{values}"
-    yield from (f"    overrides.{override}" for override in feature.get("overrides", {}))
     yield from ["", "  hint: leave them out"]
 
 

@@ -12,12 +12,16 @@ from imagegen.boot.judge import judge
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
+from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
+from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
+from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
+from imagegen.rehearsal.boot.wins import look_at_wins
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
@@ -115,6 +119,9 @@ def boot_image(
         version = config_version(image.kubernetes)
         scripts = image.before_join, image.after_join
         join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts)
+        if image.docker:
+            arguments = image.docker.kubelet_arguments
+            join = dataclasses.replace(join, socket=image.docker.socket, kubelet_arguments=arguments)
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
@@ -167,6 +174,8 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     if node.runs.setup_failure:
         return observed.collect()
     node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    if observed.image.docker and observed.image.docker.host_network:
+        node.pass_time(lambda: HOST_NETWORK in node.machine.hns_networks, NETWORK_S)
     return _start_again(observed, observed.collect())
 
 
@@ -237,6 +246,11 @@ class _Observed:
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
             services=tuple(observe.look_at_services(machine, self.image.services)),
+            wins=look_at_wins(machine, self.image.wins),
+            gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),
+            ssh=look_at_ssh(machine, self.image.machine, self.image.ssh, self._keys()),
+            docker=look_at_docker(machine, self.image.docker),
+            docker_pods=look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout),
             credential_providers=tuple(self._credential_providers()),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
@@ -267,6 +281,11 @@ class _Observed:
         minor = minor_of(self.image.kubernetes)
         names = self.image.credential_providers
         return observe.look_at_credential_providers(self.node.machine, names, self.kubelet.arguments, minor)
+
+    def _keys(self) -> list[str]:
+        """The SSH keys of the metadata that cloudbase-init should write."""
+        plugins = observe.read_settings(self.node.machine, CLOUDBASE_INIT).plugins
+        return list(self.instance.public_keys.values()) if KEYS_PLUGIN in plugins else []
 
     def _unanswered(self) -> Iterator[str]:
         for entry in self.link.journal.entries:

@@ -7,8 +7,10 @@ import dataclasses
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.node.runtimes import CONTAINERD_PIPE
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Before this version kubeadm reads arguments as a mapping, and from it on as a list.
 _LIST_SINCE: Final = "v1beta4"
@@ -31,6 +33,10 @@ class Join:
     """The operator's scripts to call before kubeadm, by their paths."""
     after: Sequence[str] = ()
     """Those to call after it."""
+    socket: str = CONTAINERD_PIPE
+    """Where kubeadm and kubelet find the container runtime."""
+    kubelet_arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Those that nodes of this image need beside the usual ones."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +92,8 @@ def _calls(scripts: Sequence[str]) -> str:
 
 
 def _join_configuration(join: Join) -> str:
-    arguments = {"cloud-provider": "external", "node-labels": "imagegen.example/rehearsed=true"}
+    usual = {"cloud-provider": "external", "node-labels": "imagegen.example/rehearsed=true"}
+    arguments = {**usual, **join.kubelet_arguments}
     if join.api_version >= _LIST_SINCE:
         lines = [f"    - name: {name}\n      value: {value}" for name, value in arguments.items()]
     else:
@@ -102,7 +109,7 @@ discovery:
     token: {join.token}
 kind: JoinConfiguration
 nodeRegistration:
-  criSocket: npipe:////./pipe/containerd-containerd
+  criSocket: {join.socket}
   kubeletExtraArgs:
 {extra}
   name: '{{{{ ds.meta_data["local_hostname"] }}}}'

@@ -24,6 +24,7 @@ _PROGRAMS: Final = (
     ("containerd", "containerd.exe"),
     ("containerd", "containerd-shim-runhcs-v1.exe"),
 )
+_PROGRAMS_WITH_DOCKER: Final = (("kubernetes", "kubelet.exe"), ("docker", "dockerd.exe"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Wanted:
     dynamic_ports: int = 0
     """How many ports programs that ask for any port must have at least."""
     excluded_ports: tuple[ExcludedPorts, ...] = ()
+    unscanned: tuple[tuple[str, str], ...] = _PROGRAMS
+    """The programs whose file access Defender must not scan, by the names of their folders."""
 
 
 NOTHING_WANTED: Final = Wanted()
@@ -51,6 +54,7 @@ def describe_wanted(spec: Spec) -> Wanted:
         spec.config.host_names.dns_suffix or "",
         ports.count - max(taken.values()),
         excluded,
+        _PROGRAMS_WITH_DOCKER if spec.config.runtime.docker else _PROGRAMS,
     )
 
 
@@ -70,16 +74,16 @@ def look_at_windows(machine: Machine, wanted: Wanted, layout: Mapping[str, str])
             for one in wanted.excluded_ports
             if not machine.ports.given(one.protocol).isdisjoint(range(one.start, one.end + 1))
         ),
-        scanned=tuple(_find_scanned(machine, layout)),
+        scanned=tuple(_find_scanned(machine, wanted, layout)),
     )
 
 
-def _find_scanned(machine: Machine, layout: Mapping[str, str]) -> Iterator[str]:
+def _find_scanned(machine: Machine, wanted: Wanted, layout: Mapping[str, str]) -> Iterator[str]:
     """The programs whose file access Defender scans."""
     if not machine.defender.answers:
         return
     excluded = {process.lower() for process in machine.defender.excluded_processes}
-    for folder, name in _PROGRAMS:
+    for folder, name in wanted.unscanned:
         path = rf"{layout[folder]}\{name}"
         if path.lower() not in excluded:
             yield path

@@ -8,8 +8,11 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+from imagegen.rehearsal.machine.dockerd_settings import check_dockerd
 from imagegen.rehearsal.machine.files import parent, parts
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.sshd import SSHD, read_settings, start_sshd
+from imagegen.rehearsal.machine.wins import WINS, check_wins
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.features import Features
@@ -18,7 +21,13 @@ if TYPE_CHECKING:
 CONTAINERD = "containerd.exe"
 # Without this argument a program does not answer the service manager, which then fails with error 1053.
 CSI_PROXY = "csi-proxy.exe"
-SERVICE_WORDS = {CONTAINERD: "--run-service", "kubelet.exe": "--windows-service", CSI_PROXY: "-windows-service"}
+DOCKERD = "dockerd.exe"
+SERVICE_WORDS = {
+    **{CONTAINERD: "--run-service", DOCKERD: "--run-service"},
+    **{"kubelet.exe": "--windows-service", CSI_PROXY: "-windows-service"},
+}
+# Programs that never answer the service manager themselves.
+NO_SERVICES = ("cri-dockerd.exe",)
 _CSI_PROXY_FLAGS = frozenset({"windows-service", "log_file", "log_file_max_size", "logtostderr"})
 # The newest schema of containerd's configuration in which an import replaces sections.
 _REPLACING = 2
@@ -71,14 +80,33 @@ def check_can_run(files: Files, features: Features, command: str) -> None:
         raise RefusedByWindows(f"{_base(first)} cannot open {log}: there is no folder {parent(log)}")
     if _base(first) == LOG_RUNNER:
         runs, *arguments = _without_flags(rest)
+    elif _base(first) in NO_SERVICES:
+        raise RefusedByWindows(f"{first} did not answer the service manager: it is no service (error 1053)")
     elif (word := SERVICE_WORDS.get(_base(first))) and word not in rest:
         raise RefusedByWindows(f"{first} did not answer the service manager: it runs without {word} (error 1053)")
     if _base(runs) == CSI_PROXY and (unknown := sorted(_flags(arguments).keys() - _CSI_PROXY_FLAGS)):
         raise RefusedByWindows(f"the rehearsal does not know the flag -{unknown[0]} of {CSI_PROXY}")
     if _base(runs) == "powershell.exe":
         _check_script(files, arguments)
+    if _base(runs) == SSHD:
+        read_settings(files)
+    if _base(runs) == WINS:
+        check_wins(files, arguments)
     if _base(runs) == CONTAINERD:
         _check_containerd(files, features, arguments)
+    if _base(runs) == DOCKERD:
+        check_dockerd(files, features, runs, arguments)
+
+
+def split_command(files: Files, command: str) -> tuple[str, list[str]]:
+    """The program of a service and its arguments."""
+    return _first(files, _expand(command))
+
+
+def write_at_start(files: Files, command: str) -> None:
+    """What a program writes when it starts, beside its log."""
+    if _base(split_command(files, command)[0]) == SSHD:
+        start_sshd(files)
 
 
 def _expand(command: str) -> str:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.access import SYSTEM
+from imagegen.rehearsal.machine.commands import run_program
+from imagegen.rehearsal.machine.files import parts
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.rotation import rotate_logs
@@ -121,6 +123,8 @@ class Tasks:
 def _result(machine: Machine, task: Task) -> int:
     if not machine.files.is_file(task.program):
         return NO_PROGRAM
+    if parts(task.program)[-1].lower() == "cmd.exe":
+        return run_program(machine, task.program, task.arguments)[0]
     given = words(task.arguments)
     lowered = [word.lower() for word in given]
     if "-file" not in lowered or len(given) == lowered.index("-file") + 1:

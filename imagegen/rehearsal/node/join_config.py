@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.node.decode import Decoded, KubeadmError, decode_join
 from imagegen.rehearsal.node.facts import reached
+from imagegen.rehearsal.node.runtimes import PIPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +23,6 @@ _NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _LONGEST_NAME = 253
 _DURATION = re.compile(r"(?:([0-9]+)h)?(?:([0-9]+)m)?(?:([0-9]+(?:\.[0-9]+)?)s)?")
 _MINUTE = 60.0
-# A pipe is answered while one of these services runs.
-PIPES = {
-    "npipe:////./pipe/containerd-containerd": "containerd",
-    "npipe:////./pipe/cri-dockerd": "cri-dockerd",
-    "npipe:////./pipe/docker_engine": "docker",
-}
 CONTAINERD, CRI_DOCKERD, DOCKER = PIPES
 # kubeadm 1.14 knew Docker's API only by this address.
 DOCKER_OF_1_14 = "tcp://localhost:2375"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ntpath
 import re
 from typing import TYPE_CHECKING, Any
 
 from imagegen.catalog.facts import numbers, table
 from imagegen.errors import ConfigError
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.boot.programs import full_path
+from imagegen.rehearsal.machine.docker_engine import DOCKER_PIPE
 from imagegen.rehearsal.node.facts import is_within, read_facts
 from imagegen.rehearsal.node.kubelet_credentials import register_credential_providers
 from imagegen.rehearsal.node.kubelet_error import KubeletError
-from imagegen.rehearsal.node.preflight import runtime_service
+from imagegen.rehearsal.node.runtimes import dockershim_fault, find_fault, uses_dockershim
 from imagegen.rehearsal.node.yaml_text import read_yaml_map
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-# kubelet's current folder as a service.
-FOLDER = r"C:\Windows\System32"
 _CONFIG_VERSION = "kubelet.config.k8s.io/v1beta1"
 _TAINT = re.compile(r"[^=:,]+(=[^=:,]*)?:(NoSchedule|PreferNoSchedule|NoExecute)")
 # The labels of Kubernetes' own namespaces that a kubelet may give its node (k8s.io/kubelet well_known_labels.go).
@@ -92,8 +91,13 @@ def check_kubelet(machine: Machine, values: Mapping[str, str], minor: str) -> No
     provider = values.get("cloud-provider", "")
     if provider not in ("", "external"):
         raise UnknownCommandError(f"kubelet --cloud-provider={provider}: the rehearsal has no model of it")
-    _check_files(machine, config)
-    _check_runtime(machine, values.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", ""))
+    _check_files(machine, config, values)
+    endpoint = values.get("container-runtime-endpoint") or config.get("containerRuntimeEndpoint", "")
+    if uses_dockershim(values, minor):
+        if fault := dockershim_fault(machine, endpoint, minor):
+            raise KubeletError(f"failed to run Kubelet: failed to create dockershim: {fault}")
+    else:
+        _check_runtime(machine, endpoint)
     register_credential_providers(machine, values, minor, gates)
 
 
@@ -165,16 +169,26 @@ def _read_config(machine: Machine, path: str) -> dict[str, Any]:
     return config
 
 
-def _check_files(machine: Machine, config: Mapping[str, Any]) -> None:
-    authority = config.get("authentication", {}).get("x509", {}).get("clientCAFile", "")
-    if authority and not machine.files.is_file(full_path(FOLDER, authority)):
+def _check_files(machine: Machine, config: Mapping[str, Any], values: Mapping[str, str]) -> None:
+    configured = config.get("authentication", {}).get("x509", {}).get("clientCAFile", "")
+    authority = values.get("client-ca-file") or _from_config(configured, values.get("config", ""))
+    if authority and not machine.files.is_file(authority):
         raise KubeletError(f"unable to load client CA file {authority}: open {authority}: it does not exist")
+
+
+def _from_config(path: str, config: str) -> str:
+    """A path of the configuration. Without a drive it is relative to the folder of that file."""
+    if not path or ntpath.splitdrive(path)[0]:
+        return path
+    return ntpath.normpath(ntpath.join(ntpath.dirname(config), path.lstrip("/\\")))
 
 
 def _check_runtime(machine: Machine, endpoint: str) -> None:
     if endpoint and "://" not in endpoint:
         message = f'Using "{endpoint}" as endpoint is deprecated, please consider using full url format'
         raise KubeletError(f"failed to run Kubelet: {message}")
-    service = runtime_service(endpoint)
-    if service is None or not machine.services.is_running(service):
-        raise KubeletError(f'failed to run Kubelet: validate service connection: no service answers "{endpoint}"')
+    fault = "it has no RuntimeService" if endpoint == DOCKER_PIPE else find_fault(machine, endpoint)
+    if fault:
+        raise KubeletError(
+            f'failed to run Kubelet: validate service connection: no service answers "{endpoint}": {fault}'
+        )

@@ -9,8 +9,9 @@ from imagegen.catalog.facts import numbers
 from imagegen.rehearsal.boot.programs import find_program, full_path
 from imagegen.rehearsal.machine.access import ADMINISTRATORS
 from imagegen.rehearsal.node.facts import SERVICE, reached, read_version
-from imagegen.rehearsal.node.join_config import CONTAINERD, PIPES
+from imagegen.rehearsal.node.join_config import CONTAINERD, DOCKER
 from imagegen.rehearsal.node.kubelet_flags import is_docker
+from imagegen.rehearsal.node.runtimes import find_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,18 +58,18 @@ def find_warnings(process: Process) -> Iterator[Finding]:
         yield f"Service-{SERVICE.title()}", f"{SERVICE} service does not exist"
 
 
-def runtime_service(socket: str) -> str | None:
-    """The service that answers a pipe; None if the rehearsal knows none."""
-    return PIPES.get(socket)
-
-
 def _find_runtime_faults(process: Process, configuration: JoinConfiguration, minor: str) -> Iterator[Finding]:
-    socket = configuration.cri_socket
-    service = "docker" if is_docker(socket, minor) else runtime_service(socket)
-    if service is None or (service == "docker" and not is_docker(socket, minor)):
-        yield "CRI", f'container runtime is not running: no runtime answers "{socket}" (known: {CONTAINERD}, ...)'
-    elif not process.machine.services.is_running(service):
-        yield "CRI", f'container runtime is not running: "{socket}" is not answered, service {service} does not run'
+    socket, lead = configuration.cri_socket, "container runtime is not running:"
+    if is_docker(socket, minor):
+        # kubeadm runs `docker info`.
+        if find_program(process, "docker") is None:
+            yield "CRI", f'{lead} output: , error: exec: "docker": executable file not found in %PATH%'
+        elif fault := find_fault(process.machine, DOCKER):
+            yield "CRI", f"{lead} {fault}"
+    elif socket == DOCKER:
+        yield "CRI", f'{lead} no runtime answers "{socket}" (known: {CONTAINERD}, ...)'
+    elif fault := find_fault(process.machine, socket):
+        yield "CRI", f'{lead} "{socket}" is not answered, {fault}'
 
 
 def _find_version_faults(process: Process, minor: str) -> Iterator[Finding]:

@@ -68,6 +68,56 @@ GOOD = NodeFacts.model_validate(
         "nodes": ("node-1",),
         "wanted_node": "node-1",
         "services": (SERVICE,),
+        "wins": {
+            "is_running": True,
+            "failure": "",
+            "pipe": r"\\.\pipe\rancher_wins",
+            "wanted_pipe": r"\\.\pipe\rancher_wins",
+            "programs": (r"C:\K\a.exe",),
+            "wanted_programs": (r"C:\k\a.exe",),
+            "successor": "",
+        },
+        "ssh": {
+            "is_running": True,
+            "failure": "",
+            "port": 22,
+            "wanted_port": 22,
+            "is_reached": True,
+            "accepts_passwords": False,
+            "keys_files": (r"C:\Users\capi\.ssh\authorized_keys",),
+            "has_key": True,
+            "logs_in": True,
+            "host_keys": 3,
+            "keys_of_image": (),
+            "shell": r"C:\Windows\System32\cmd.exe",
+            "wanted_shell": r"C:\Windows\system32\cmd.exe",
+        },
+        "gmsa": {
+            "is_listed": True,
+            "dll": r"C:\Windows\System32\plugin.dll",
+            "has_dll": True,
+            "surrogate": True,
+            "is_open": False,
+            "sources": (),
+        },
+        "docker": {
+            "failure": "",
+            "version": "28.5.1",
+            "wanted_version": "28.5.1",
+            "keeps_log": True,
+            "lacks_network": False,
+        },
+        "docker_pods": {
+            "name": "cri-dockerd",
+            "failure": "",
+            "endpoint": "npipe:////./pipe/cri-dockerd",
+            "kubelet_endpoint": "npipe:////./pipe/cri-dockerd",
+            "plugin": "cni",
+            "folders": (r"C:\bin", r"C:\net.d"),
+            "wanted_folders": (r"C:\bin", r"C:\net.d"),
+            "sandbox_image": "pause:1",
+            "wanted_sandbox_image": "pause:1",
+        },
         "credential_providers": (PROVIDER,),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
@@ -132,6 +182,43 @@ def service(**changes: object) -> dict[str, object]:
 # In the order of the checks, and of their branches.
 CASES = (
     Case("setup ended early", {"setup.failure": FAILED_SETUP}, ("setup: the answer file is invalid (B12)",)),
+    Case(
+        "docker",
+        {
+            "docker.failure": "service docker does not run",
+            "docker.version": "19.03.5",
+            "docker.keeps_log": False,
+            "docker.lacks_network": True,
+        },
+        (
+            "docker: Docker does not answer: service docker does not run; the image has Docker 19.03.5, expected "
+            "28.5.1; "
+            "Docker's entries in the event log have no text; Docker has no network named host, which pods with the "
+            "host's network join",
+        ),
+    ),
+    Case("no Docker", {"docker.version": ""}, ("docker: the image has no dockerd.exe, expected Docker 28.5.1",)),
+    Case(
+        "cri-dockerd",
+        {
+            "docker_pods.failure": "nssm.exe cannot start it",
+            "docker_pods.kubelet_endpoint": "npipe:////./pipe/x",
+            "docker_pods.plugin": "",
+            "docker_pods.folders": (r"C:\k", r"C:\net.d"),
+            "docker_pods.sandbox_image": "pause:2",
+        },
+        (
+            "cri-dockerd: cri-dockerd does not answer: nssm.exe cannot start it; kubelet connects to "
+            "npipe:////./pipe/x, and cri-dockerd answers at npipe:////./pipe/cri-dockerd; cri-dockerd asks no network "
+            r"plugin; cri-dockerd looks for network plugins in C:\k and C:\net.d, expected C:\bin and C:\net.d; "
+            "cri-dockerd starts pods with pause:2, expected pause:1",
+        ),
+    ),
+    Case(
+        "kubelet asks Docker itself",
+        {"docker_pods.name": "kubelet", "docker_pods.sandbox_image": "pause:2"},
+        ("docker: kubelet starts pods with pause:2, expected pause:1",),
+    ),
     Case(
         "setup ended early, and so nothing else is judged",
         {"setup.failure": FAILED_SETUP, "nodes": (), "leaks": (LOG,), "setup.ran_complete_script": False},
@@ -484,6 +571,63 @@ CASES = (
         service(readers=(USERS,)),
         (r"services: others than administrators may read or write C:\logs\tool.log, the log of tool",),
     ),
+    Case("wins that does not run", {"wins.is_running": False}, ("wins: wins does not run",)),
+    Case(
+        "a plugin of gMSAs that Windows does not load",
+        {"gmsa.is_listed": False, "gmsa.is_open": True},
+        (
+            r"gmsa: Windows does not load the plugin of gMSAs: its class is not below Control\CCG\COMClasses; "
+            "administrators can change the list of plugins of gMSAs: its key was not restored",
+        ),
+    ),
+    Case(
+        "a plugin of gMSAs without a class",
+        {"gmsa.dll": "", "gmsa.has_dll": False, "gmsa.surrogate": False},
+        ("gmsa: the class of the plugin of gMSAs is not registered",),
+    ),
+    Case(
+        "a plugin of gMSAs without its DLL",
+        {"gmsa.has_dll": False},
+        (r"gmsa: the plugin of gMSAs is registered as C:\Windows\System32\plugin.dll, which is missing",),
+    ),
+    Case(
+        "a plugin of gMSAs that cannot start, and whose events have no source",
+        {"gmsa.surrogate": False, "gmsa.sources": ("one", "two")},
+        (
+            "gmsa: the class of the plugin of gMSAs has no process to run in; Windows does not know the source of "
+            "events one, two",
+        ),
+    ),
+    Case(
+        "sshd that does not run",
+        {"ssh.is_running": False, "ssh.failure": "it is gone", "ssh.accepts_passwords": True},
+        ("ssh: sshd does not run: it is gone",),
+    ),
+    Case("sshd that does not run for no known reason", {"ssh.is_running": False}, ("ssh: sshd does not run",)),
+    Case(
+        "sshd on another port",
+        {"ssh.port": 2222, "ssh.is_reached": False},
+        ("ssh: sshd listens on port 2222, and the config has 22",),
+    ),
+    Case("sshd behind the firewall", {"ssh.is_reached": False}, ("ssh: Windows' firewall blocks port 22 of sshd",)),
+    Case(
+        "sshd with passwords and without the machine's key",
+        {"ssh.accepts_passwords": True, "ssh.logs_in": False},
+        (
+            "ssh: sshd accepts passwords; nobody can log in with the machine's key: sshd looks for it in "
+            r"C:\Users\capi\.ssh\authorized_keys (B11)",
+        ),
+    ),
+    Case(
+        "sshd with the keys of the image",
+        {"ssh.host_keys": 0, "ssh.keys_of_image": ("one",)},
+        ("ssh: sshd has no key of the host; every node has the same key of the host: the image has one",),
+    ),
+    Case(
+        "sshd with another shell",
+        {"ssh.shell": ""},
+        (r"ssh: an SSH session starts no program, and the config has C:\Windows\system32\cmd.exe",),
+    ),
     Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
@@ -608,12 +752,17 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "power": "the power plan is high performance",
         "time-service": "the time service runs",
         "ports": "programs have enough ports, and none that is reserved",
-        "defender": "Defender does not scan what kubelet and containerd open",
+        "defender": "Defender does not scan what kubelet and the container runtime open",
+        "docker": "Docker runs, and starts pods as the config says",
+        "cri-dockerd": "cri-dockerd runs, and kubelet connects to it",
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
+        "wins": "wins runs, and starts the programs of the config only",
+        "gmsa": "the plugin of gMSAs is registered, and its key is closed again",
+        "ssh": "sshd lets in who has the machine's key, accepts no password, and has keys of its own",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
@@ -640,7 +789,12 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("time-zone", {"windows.wanted_time_zone": "", "windows.time_zone": "X"}),
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
+        ("docker", {"docker": None}),
+        ("cri-dockerd", {"docker_pods": None}),
         ("services", {"services": ()}),
+        ("wins", {"wins": None}),
+        ("gmsa", {"gmsa": None}),
+        ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
     ],
 )

@@ -53,7 +53,8 @@ def machine(tmp_path: Path) -> Machine:
 
 def registered(machine: Machine, minor: str, *more: str, text: str = TEXT) -> tuple[str, ...]:
     machine.files.write(FILE, text.encode())
-    values = last_values(parse_arguments([*FLAGS, *more], minor))
+    remote = ["--container-runtime=remote"] if minor < "1.24" else []
+    values = last_values(parse_arguments([*FLAGS, *remote, *more], minor))
     check_kubelet(machine, values, minor)
     return registered_providers(machine, values, minor)
 

@@ -34,7 +34,8 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def check(machine: Machine, minor: str, *arguments: str) -> None:
-    given = (f"--config={CONFIG}", f"--container-runtime-endpoint={SOCKET}", *arguments)
+    remote = ("--container-runtime=remote",) if numbers(minor) < (1, 24) else ()
+    given = (f"--config={CONFIG}", f"--container-runtime-endpoint={SOCKET}", *remote, *arguments)
     check_kubelet(machine, last_values(parse_arguments(given, minor)), minor)
 
 
@@ -116,6 +117,30 @@ def test_kubelet_ends_over_its_configuration(machine: Machine, text: str, words:
     machine.files.write(CONFIG, text.encode())
     with pytest.raises(KubeletError, match=words):
         check(machine, "1.34")
+
+
+@pytest.mark.parametrize(
+    ("path", "argument", "is_found"),
+    [
+        ("/etc/kubernetes/pki/ca.crt", "--v=2", False),
+        ("/etc/kubernetes/pki/ca.crt", r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt", True),
+        (r"C:\etc\kubernetes\pki\ca.crt", "--v=2", True),
+        ("", "--v=2", True),
+    ],
+)
+def test_a_path_without_a_drive_is_below_the_folder_of_the_configuration(
+    machine: Machine, path: str, argument: str, is_found: bool
+) -> None:
+    machine.files.write(r"C:\etc\kubernetes\pki\ca.crt", b"x")
+    machine.files.write(CONFIG, f"{HEAD}authentication:\n  x509:\n    clientCAFile: '{path}'\n".encode())
+    if is_found:
+        check(machine, "1.22", argument)
+    else:
+        with pytest.raises(KubeletError, match="unable to load client CA file"):
+            check(machine, "1.22", argument)
+    machine.files.make_folder(r"C:\var\lib\kubelet\etc\kubernetes\pki")
+    machine.files.write(r"C:\var\lib\kubelet\etc\kubernetes\pki\ca.crt", b"x")
+    check(machine, "1.22", argument)
 
 
 def test_kubelet_ends_without_its_runtime(machine: Machine) -> None:

@@ -71,8 +71,8 @@ def test_a_socket_that_no_service_answers_is_refused(machine: Machine, socket: s
 
 
 def test_two_runtimes_need_a_choice(machine: Machine) -> None:
-    machine.files.write(r"C:\k\cri-dockerd.exe", b"MZ")
-    machine.services.create("cri-dockerd", r"C:\k\cri-dockerd.exe", "cri-dockerd", 2)
+    machine.files.write(r"C:\k\nssm.exe", b"MZ")
+    machine.services.create("cri-dockerd", r"C:\k\nssm.exe", "cri-dockerd", 2)
     machine.services.start("cri-dockerd")
     ended = run_kubeadm(machine, CLUSTER, join_config(CLUSTER, criSocket=""))
     assert "found multiple CRI endpoints" in ended.output

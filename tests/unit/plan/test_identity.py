@@ -135,10 +135,17 @@ def test_a_resource_of_any_step_is_part_of_the_identity(decide: Decide) -> None:
 
 # A config that has every template in use.
 MAXIMAL = Path(__file__).parents[2] / "golden" / "maximal.yaml"
-# The templates that the first target's cloud has no use for.
+# What only nodes without HostProcess containers have.
+OLDER = MAXIMAL.with_name("older-node.yaml")
+OF_OLDER_NODES = ("wins/templates/config.j2",)
+DOCKER = Path(__file__).parents[2] / "data" / "docker.yaml"
 # It runs after a build has failed: no image has seen it.
 OF_FAILED_BUILDS = "logs.ps1"
-OF_ANOTHER_CLOUD = {"cloudbase-init/templates/restricted-address.json.j2": "azure"}
+# The templates that the first target's cloud has no use for.
+OF_ANOTHER_CLOUD = {
+    "cloudbase-init/templates/restricted-address.json.j2": "azure",
+    "gmsa/files/register-plugin.ps1": "azure",
+}
 
 
 def _files() -> Iterator[tuple[str, str]]:
@@ -170,8 +177,9 @@ def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide,
     with (tmp_path / file).open("ab") as stream:
         stream.write(b" ")
     # Decided once for all files: the copies hold the same bytes, but for this one.
-    before = decide(MAXIMAL, target).decision.plan.image_id
-    assert decide(MAXIMAL, target, content).decision.plan.image_id != before
+    config = OLDER if file.endswith(OF_OLDER_NODES) else DOCKER if "/docker/" in file else MAXIMAL
+    before = decide(config, target).decision.plan.image_id
+    assert decide(config, target, content).decision.plan.image_id != before
 
 
 def test_the_script_of_failed_builds_changes_no_image(decide: Decide, tmp_path: Path) -> None:

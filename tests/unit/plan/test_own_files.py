@@ -48,9 +48,17 @@ def test_every_program_of_a_plan_is_kept_from_others(
     config.write_text(
         f"{shipped}\ncsi_proxy: {{}}\n".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n")
     )
-    plan = decide(config, target).decision.plan
+    # wins is for nodes without HostProcess containers only.
+    older = tmp_path / "older.yaml"
+    text = (REPOSITORY / "tests" / "rules" / "base.yaml").read_text()
+    for now, then in (('"2022"', '"2019"'), ("1.36.2", "1.22.17"), ("2.3.4", "1.6.39")):
+        text = text.replace(now, then)
+    older.write_text(f"{text}\nallow_eol: true\nkube_proxy: none\nwins: {{version: 0.4.11}}\n")
+    docker = REPOSITORY / "tests" / "data" / "docker.yaml"
+    plans = [decide(file, target).decision.plan for file in (config, older, docker)]
     made = {
         file
+        for plan in plans
         for file in files_of(plan)
         if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
     }

@@ -11,7 +11,7 @@ from imagegen.config.fields import keys
 from imagegen.config.model import ImageConfig
 from imagegen.contents import ROLES
 from imagegen.documents.yaml import Document
-from imagegen.rules.unimplemented import RULE, features, find_unimplemented, override_names
+from imagegen.rules.unimplemented import RULE, features, find_unimplemented
 from imagegen.settle.spec import settle_targets
 
 PATHS = {key.path.replace("[]", "") for key in keys()}
@@ -65,14 +65,6 @@ def test_a_named_value_asks_for_it(name: str, path: str, value: str) -> None:
     assert len(said) == 1
     assert said[0].startswith(f"{path}: ")
     assert said[0].endswith(f"({name})")
-
-
-def test_overrides_of_what_is_not_built_are_known_and_refused() -> None:
-    names = override_names()
-    assert {"wins_url", "docker_url", "ssh_source_url", "gmsa_keyvault_url"} <= set(names)
-    for name in names:
-        (said,) = asked({**PLAIN, "overrides": {name: "https://artifacts.example.com/a.zip"}})
-        assert said.startswith(f"overrides.{name}: ")
 
 
 def test_the_short_form_of_an_override_has_no_signer() -> None:

@@ -234,14 +234,55 @@ def test_kubelet_is_told_of_its_credential_providers(kubernetes: str) -> None:
     """Before 1.24 it ignores the flags without the feature gate."""
     steps = evaluated(kubernetes, "1.6.36", credential_providers=PROVIDERS)
     (step,) = [step for step in steps if step.step.name == "kubernetes"]
+    authority = [r"--client-ca-file=C:\etc\kubernetes\pki\ca.crt"] if kubernetes < "1.23" else []
     gate = ["--feature-gates=KubeletCredentialProviders=true"] if kubernetes < "1.24" else []
     assert step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines() == [
+        *authority,
         *gate,
         f"--image-credential-provider-bin-dir={PROVIDERS_FOLDER}",
         r"--image-credential-provider-config=C:\var\lib\kubelet\credential-provider-config.yaml",
     ]
     (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
     assert service["command"].endswith(r"-ArgumentsFile C:\k\kubelet-arguments.txt")
+
+
+@pytest.mark.parametrize(("kubernetes", "is_told"), [("1.14.10", True), ("1.22.17", True), ("1.23.0", False)])
+def test_kubelet_up_to_1_22_is_told_of_the_clusters_authority(kubernetes: str, is_told: bool) -> None:
+    """kubeadm writes /etc/kubernetes/pki/ca.crt, which kubelet takes as relative to its own folder."""
+    (step,) = [step for step in evaluated(kubernetes, "1.6.36") if step.step.name == "kubernetes"]
+    (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
+    text = step.texts.get("files/kubernetes/kubelet-arguments.txt")
+    assert text == (b"--client-ca-file=C:\\etc\\kubernetes\\pki\\ca.crt\n" if is_told else None)
+    assert service["command"].endswith(r" -ArgumentsFile C:\k\kubelet-arguments.txt") is is_told
+
+
+@pytest.mark.parametrize("kubernetes", ["1.14.10", "1.20.15", "1.23.17"])
+def test_kubelet_up_to_1_23_can_ask_docker_itself(kubernetes: str) -> None:
+    docker = {"containerd": None, "docker": {"version": "20.10.9"}}
+    (step,) = [s for s in evaluated(kubernetes, "", runtime=docker) if s.step.name == "kubernetes"]
+    lines = step.texts["files/kubernetes/kubelet-arguments.txt"].decode().splitlines()
+    assert lines[-5:] == [
+        "--network-plugin=cni",
+        r"--cni-bin-dir=C:\opt\cni\bin",
+        r"--cni-conf-dir=C:\etc\cni\net.d",
+        "--image-pull-progress-deadline=20m",
+        "--pod-infra-container-image=registry.k8s.io/pause:3.6",
+    ]
+    fields = {draft.kind: draft.fields for draft in step.drafts}
+    assert "-RuntimeEndpoint npipe:////./pipe/dockershim -ArgumentsFile" in fields["service"]["command"]
+    assert fields["service"]["depends_on"] == ["docker"]
+    assert fields["environment"]["value"] == "npipe:////./pipe/dockershim"
+    assert b"containerd" not in step.texts["files/kubernetes/rotated-logs.txt"]
+
+
+def test_kubelet_finds_cri_dockerd() -> None:
+    docker = {"containerd": None, "docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}
+    (step,) = [s for s in evaluated("1.36.2", "", runtime=docker) if s.step.name == "kubernetes"]
+    fields = {draft.kind: draft.fields for draft in step.drafts}
+    assert fields["service"]["command"].endswith(" -RuntimeEndpoint npipe:////./pipe/cri-dockerd")
+    assert fields["service"]["depends_on"] == ["cri-dockerd"]
+    assert fields["environment"]["value"] == "npipe:////./pipe/cri-dockerd"
+    assert "files/kubernetes/kubelet-arguments.txt" not in step.texts
 
 
 def test_csi_proxy_is_a_service_with_a_closed_log() -> None:

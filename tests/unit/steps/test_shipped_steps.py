@@ -20,7 +20,7 @@ from imagegen.plan.context import evaluate_steps, step_context
 from imagegen.providers.registry import PROVIDERS
 from imagegen.resources.kinds import KINDS, Environment, File
 from imagegen.settle.spec import settle
-from imagegen.steps.evaluate import EvaluatedStep, evaluate_step
+from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import load_steps
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from imagegen.documents.yaml import YamlPath
     from imagegen.settle.spec import Spec
+    from imagegen.steps.model import Step
 
 STEPS = load_steps(contents.SHIPPED.step_roots)
 GALLERY = {"resource_group": "images", "name": "images", "definition": "windows"}
@@ -82,6 +83,9 @@ ASKED: dict[str, Any] = {
         "real_time_clock_utc": True,
     },
     "csi_proxy": {},
+    "wins": {"version": "0.4.11"},
+    "gmsa": {},
+    "ssh": {"source": "zip", "port": 2222},
     "credential_providers": PROVIDERS_ASKED,
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
@@ -93,6 +97,22 @@ ASKED: dict[str, Any] = {
     "scripts": ["d.ps1", {"file": "e.ps1", "arguments": ["-A", "1"], "good_exit_codes": [0, 5], "timeout_s": 60}],
 }
 
+# The same with Docker: kubelet asks cri-dockerd, or Docker itself.
+DOCKER: tuple[dict[str, Any], ...] = (
+    {
+        **ASKED,
+        "runtime": {
+            "containerd": None,
+            "docker": {"version": "29.0.4", "cri_dockerd": "0.3.13"},
+            "fake_host_network": True,
+        },
+    },
+    {
+        **ASKED,
+        "kubernetes": {**ASKED["kubernetes"], "version": "1.22.17", "service_manager": "windows"},
+        "runtime": {"containerd": None, "docker": {"version": "20.10.9"}},
+    },
+)
 
 # Files of the config, by step.
 OWN_FILES = {"kubeadm-scripts": ("a.ps1", "b.ps1", "c.ps1"), "scripts": ("d.ps1", "e.ps1")}
@@ -128,6 +148,9 @@ def _everything() -> Iterator[EvaluatedStep]:
     for target in PROVIDERS:
         yield from EVALUATED[target]
         yield from _rich(target)
+        yield from _evaluated({"ssh": {}}, target)
+        for asked in DOCKER:
+            yield from _evaluated(asked, target)
 
 
 def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
@@ -162,7 +185,12 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner", "kubernetes-node"],
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
-        "nssm_url": ["nssm"],
+        "wins_url": ["wins"],
+        "gmsa_keyvault_url": ["gmsa-plugin"],
+        "ssh_source_url": ["openssh"],
+        "docker_url": ["docker"],
+        "cri_dockerd_url": ["cri-dockerd"],
+        "nssm_url": ["nssm-for-cri-dockerd", "nssm"],
     }
 
 
@@ -174,35 +202,51 @@ def _leaves(value: Any, path: YamlPath = ()) -> Iterator[YamlPath]:  # noqa: ANN
         yield path
 
 
-def _read(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of a context
-    return functools.reduce(lambda value, name: value[name], read.split("."), context)
+def _read_or_none(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of a context
+    """None for what is in a section that the config omits."""
+    return functools.reduce(lambda value, name: value and value[name], read.split("."), context)
 
 
-SPEC = _spec(ASKED, "aws")
-CONTEXT = step_context(SPEC)
-READS = [
-    (name, read, leaf)
-    for name, step in STEPS.items()
-    for read in step.meta.reads
-    for leaf in _leaves(_read(CONTEXT, read))
-]
+SPECS = tuple(_spec(asked, "aws") for asked in (ASKED, *DOCKER))
+CONTEXTS = tuple(step_context(spec) for spec in SPECS)
+READS = list(
+    dict.fromkeys(
+        (name, read, leaf)
+        for context in CONTEXTS
+        for name, step in STEPS.items()
+        if applies(step, context)
+        for read in step.meta.reads
+        for leaf in _leaves(_read_or_none(context, read))
+    )
+)
 
 
 @pytest.mark.parametrize(("name", "read", "leaf"), READS)
 def test_step_uses_all_that_it_reads(name: str, read: str, leaf: YamlPath) -> None:
-    step, context = STEPS[name], copy.deepcopy(CONTEXT)
-    whole = evaluate_step(step, context, {}, SPEC.own_files)
+    assert any(
+        _uses(spec, context, STEPS[name], read, leaf)
+        for spec, context in zip(SPECS, CONTEXTS, strict=True)
+        if applies(STEPS[name], context)
+    )
+
+
+def _uses(spec: Spec, asked: Any, step: Step, read: str, leaf: YamlPath) -> bool:  # noqa: ANN401 - a context
+    context = copy.deepcopy(asked)
+    whole = evaluate_step(step, context, {}, spec.own_files)
     if leaf:
         *parents, last = leaf
-        del functools.reduce(lambda value, key: value[key], parents, _read(context, read))[last]
+        values = functools.reduce(lambda value, key: (value or {}).get(key), parents, _read_or_none(context, read))
+        if not values or last not in values:
+            return False
+        del values[last]
     else:
         fewer = [item for item in step.meta.reads if item != read]
         step = dataclasses.replace(step, meta=step.meta.model_copy(update={"reads": fewer}))
     try:
-        less = evaluate_step(step, context, {}, SPEC.own_files)
+        less = evaluate_step(step, context, {}, spec.own_files)
     except ConfigError:
-        return  # it cannot do without
-    assert (less.drafts, less.texts, less.requests) != (whole.drafts, whole.texts, whole.requests)
+        return True  # it cannot do without
+    return (less.drafts, less.texts, less.requests) != (whole.drafts, whole.texts, whole.requests)
 
 
 @pytest.mark.parametrize("name", STEPS)
