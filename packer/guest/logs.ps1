@@ -15,6 +15,7 @@ $script:Places = @(
     @('containerd', 'C:\ProgramData\containerd', '*.log'),
     @('kubelet', 'C:\var\log\kubelet', '*.log'),
     @('csi-proxy', 'C:\var\log\csi-proxy', '*.log'),
+    @('cri-dockerd', 'C:\var\log\cri-dockerd', '*.log'),
     @('cloudbase-init', 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log', '*.log')
 )
 $script:EventLogs = @('System', 'Application')

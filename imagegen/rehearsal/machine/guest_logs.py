@@ -28,6 +28,7 @@ PLACES: Final = (
     ("containerd", r"C:\ProgramData\containerd", "*.log"),
     ("kubelet", r"C:\var\log\kubelet", "*.log"),
     ("csi-proxy", r"C:\var\log\csi-proxy", "*.log"),
+    ("cri-dockerd", r"C:\var\log\cri-dockerd", "*.log"),
     ("cloudbase-init", r"C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log", "*.log"),
 )
 FILE_LIMIT: Final = 524_288

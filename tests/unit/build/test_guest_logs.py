@@ -90,6 +90,7 @@ SPOILT: dict[str, Callable[[list[str]], list[str]]] = {
     "no beginning": lambda lines: lines[1:],
     "a part is missing": _cut,
     "another order": lambda lines: [lines[0], *reversed(lines[1:-1]), lines[-1]],
+    "another sha256": lambda lines: [lines[0][:-64] + "0" * 64, *lines[1:]],
     "no base64": lambda lines: [lines[0], "imagegen-logs: !", lines[-1]],
 }
 
