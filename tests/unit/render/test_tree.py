@@ -243,6 +243,7 @@ def test_bare_expressions_are_still_there() -> None:
 def test_updates_begin_with_a_restart(file: Path, *, begins: bool, decide: Callable[..., Any]) -> None:
     """Windows installs no update while what the base image left waits for a restart."""
     text = pipeline.render_tree(decide(file, "aws").decision)["build.pkr.hcl"].decode()
-    provisioners = re.findall(r'provisioner "([a-z-]+)"', text)
+    provisioners = re.findall(r'(?m)^  provisioner "([a-z-]+)"', text)
     assert provisioners[:2] == ["file", "windows-restart" if begins else "powershell"]
-    assert text.count("powershell") - 1 == provisioners.count("windows-restart") - begins + 1
+    # One for each phase, with a restart between two, and one that seals.
+    assert provisioners.count("powershell") == provisioners.count("windows-restart") - begins + 2

@@ -575,6 +575,7 @@ def test_a_tree_with_updates_begins_with_a_restart(tmp_path: Path, kind: str, *,
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.writestr("plan.json", json.dumps({"phases": [phase]}))
     (tmp_path / "guest").mkdir()
-    for name, data in (("bundle.zip", buffer.getvalue()), ("start.ps1", b"s"), ("generalise.ps1", b"g")):
-        (tmp_path / "guest" / name).write_bytes(data)
+    (tmp_path / "guest" / "bundle.zip").write_bytes(buffer.getvalue())
+    for name in ("start.ps1", "generalise.ps1", "logs.ps1"):
+        (tmp_path / "guest" / name).write_bytes(b"s")
     assert tree_of.expected_from_tree(tmp_path).begins_with_restart is begins
