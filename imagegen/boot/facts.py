@@ -109,6 +109,17 @@ class Service(Strict):
     """The SIDs that have rights on its log, without SYSTEM and the administrators."""
 
 
+class PodNetwork(Strict):
+    """The network of pods, if the image has its plugin."""
+
+    plugin: str
+    """Empty if the cluster installs its own plugin."""
+    unready: str
+    """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
+    refusal: str
+    """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -188,6 +199,7 @@ class NodeFacts(Strict):
     wanted_node: str
     services: tuple[Service, ...]
     credential_providers: tuple[CredentialProvider, ...]
+    pod_network: PodNetwork
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

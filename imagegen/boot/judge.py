@@ -7,7 +7,7 @@ The checks are in the order in which a node comes up, and so are the reasons of 
 from typing import Final
 
 from imagegen.boot.check import Verdict
-from imagegen.boot.checks import first_boot, node, services, traces, windows
+from imagegen.boot.checks import first_boot, network, node, services, traces, windows
 from imagegen.boot.facts import NodeFacts
 from imagegen.boot.guarded import Guarded
 
@@ -15,6 +15,7 @@ CHECKS: Final = (
     *first_boot.CHECKS,
     *windows.CHECKS,
     *node.CHECKS,
+    *network.CHECKS,
     *services.CHECKS,
     *traces.CHECKS,
 )

@@ -94,6 +94,18 @@ class CredentialProviderApi:
 
 
 @dataclasses.dataclass(frozen=True)
+class CniFile:
+    """A file of a network plugin, which a node fills in when it joins."""
+
+    name: str
+    folder: str | None
+    """Where it then goes: a folder of the layout. None: the node's script uses it itself."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
@@ -110,6 +122,10 @@ class Facts:
     credential_provider_api: CredentialProviderApi | None
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
+    cni_files: tuple[CniFile, ...]
+    cni_programs: tuple[str, ...]
+    cni_plugins: str | None
+    cni_api_version: int | None
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None
     restricted_address: RestrictedAddress | None

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from imagegen.catalog.facts import JsonObject, find_row, numbers, provider_text, sources, table
+from imagegen.catalog.facts import JsonObject, find_row, is_overlay, numbers, provider_text, sources, table
 from imagegen.settle.facts import (
     AgentConfig,
+    CniFile,
     CredentialProviderApi,
     ExcludedPorts,
     Facts,
@@ -210,10 +211,30 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
 
 
 def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
-    if plugin := table("cni")["plugins"].get(config.cni.plugin):
-        origin = _origin("cni", config.cni.plugin, plugin["source"])
-        yield CatalogueValue(("cni", "version"), plugin["newest"], origin)
-        yield CatalogueValue(("cni", "mode"), plugin.get("default_mode"), origin)
+    cni, known = config.cni, table("cni")
+    plugin = known["plugins"].get(cni.plugin) or known["plugins"]["none"]
+    origin = _origin("cni", cni.plugin, plugin["source"])
+    yield CatalogueValue(("cni", "version"), plugin["newest"], origin)
+    yield CatalogueValue(("cni", "mode"), plugin.get("default_mode"), origin)
+    mode = cni.mode or plugin.get("default_mode")
+    if "vni" in plugin["takes"] and is_overlay(cni.plugin, mode):
+        vxlan = known["vxlan"]
+        yield CatalogueValue(("cni", "vni"), vxlan["vni_at_least"], _origin("cni", "vxlan", vxlan["source"]))
+    files = tuple(CniFile(**row) for row in plugin.get("files", ()))
+    yield _fact("cni_files", files, origin, "The files of the network plugin that a node fills in when it joins.")
+    named = plugin.get("programs", {})
+    programs = tuple(named.get(mode or "any", ()))
+    description = "The programs of containernetworking/plugins that the network plugin needs."
+    yield _fact("cni_programs", programs, origin, description)
+    row = known["cni_plugins"]
+    version = (cni.version or plugin["newest"]) if plugin.get("is_cni_plugins") else row["version"]
+    origin = _origin("cni", "cni_plugins", row["source"])
+    yield _fact("cni_plugins", version if programs else None, origin, "The version of containernetworking/plugins.")
+    api = known["api_versions"]
+    origin = _origin("cni", "api_versions", api["source"])
+    description = "The version of Windows' network service (HNS) for which network plugins write."
+    version = api["containerd" if config.runtime.containerd else "docker"] if files else None
+    yield _fact("cni_api_version", version, origin, description)
 
 
 def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:

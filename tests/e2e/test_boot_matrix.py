@@ -111,6 +111,10 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         for target, version in (("aws", "1.20.15"), ("azure", "1.24.17"), ("aws", "1.29.15"), ("azure", "1.30.14"))
     ),
     ("csi-proxy", CLOUDS, ("csi_proxy={}",)),
+    ("win-bridge", CLOUDS, ("cni.plugin=win-bridge",)),
+    ("win-bridge on another path", ("aws",), ("cni.plugin=win-bridge", r"kubernetes.install_path=C:\opt\kube")),
+    ("win-bridge with an older containerd", ("azure",), ("cni.plugin=win-bridge", *_old_node("1.24.17"))),
+    ("win-overlay", CLOUDS, ("cni={plugin: win-overlay, vni: 5000}",)),
     ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
     *(
         (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))

@@ -14,7 +14,15 @@ SCRIPT_GLOBS = ("packer/**/*.ps1", "packer/**/*.psm1", "ansible-win/**/*.ps1", "
 
 # The scripts that Windows or Packer starts: they alone end the process, and say with which code.
 ENTRY_SCRIPTS = frozenset(
-    {"start.ps1", "generalise.ps1", "bootstrap.ps1", "start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1"}
+    {
+        "start.ps1",
+        "generalise.ps1",
+        "bootstrap.ps1",
+        "start-kubelet.ps1",
+        "rotate-logs.ps1",
+        "first-boot.ps1",
+        "set-pod-network.ps1",
+    }
 )
 
 # What the grammar misreads, by file and line as written, with the reason why Windows reads it right. Best none.
@@ -25,13 +33,17 @@ DIRECT_NATIVE = {"start.ps1": "runs before the bundle that holds Invoke-Native i
 PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
+    "set-pod-network.ps1": "runs on the node without the bundle",
 }
+# Scripts that compile a call of Windows, and why.
+COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}
 PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
-NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe sc.exe sysprep.exe tar.exe"
-)
+NATIVE_TOOLS = _words("""
+    ec2launch.exe icacls.exe kubectl.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe sc.exe sysprep.exe
+    tar.exe
+""")
 
 COMMON_PARAMETERS = _words("""
     Debug ErrorAction ErrorVariable InformationAction InformationVariable OutBuffer OutVariable PipelineVariable

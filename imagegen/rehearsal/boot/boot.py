@@ -15,6 +15,7 @@ from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
+from imagegen.rehearsal.boot.pod_networks import is_up, look_at_pod_network
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
@@ -22,6 +23,7 @@ from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
+from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
-# How long kubelet's service may take to come up, with restarts after failures.
-_KUBELET_S: Final = 300.0
+# How long kubelet's service and the network of pods may take to come up, with restarts after failures.
+_NODE_S: Final = 300.0
 _NETBIOS_LENGTH: Final = 15
 
 
@@ -112,7 +114,7 @@ def boot_image(
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
     with Cluster(image.kubernetes) as cluster:
         version = config_version(image.kubernetes)
-        scripts = image.before_join, image.after_join
+        scripts = image.before_join, image.after_join, image.sets_network
         join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts)
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
@@ -144,6 +146,7 @@ def _boot(
             runner=runner,
             proxy=link.url,
             own_scripts=own,
+            scripts=pod_network_scripts(cluster),
         )
         kubelet = Kubelet(machine, cluster)
         observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
@@ -165,7 +168,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     node.start_first()
     if node.runs.setup_failure:
         return observed.collect()
-    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    node.pass_time(observed.is_up, _NODE_S)
     return _start_again(observed, observed.collect())
 
 
@@ -174,7 +177,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     node, before = observed.node, observed.snapshot()
     commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
     node.start_again()
-    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    node.pass_time(observed.is_up, _NODE_S)
     log = observed.read_log()[logged:]
     changed = _lost(observed, found, log, node.runs.crashes[crashes:])
     return found.model_copy(
@@ -197,6 +200,9 @@ def _lost(observed: _Observed, first: facts.NodeFacts, log: str, crashes: Sequen
         yield f"that cloudbase-init ends{f' ({crashes[-1]})' if crashes else ''}"
     if first.kubelet.is_running and not observed.kubelet.is_running:
         yield "that kubelet runs"
+    later = observed.look_at_pod_network()
+    if not (first.pod_network.unready or first.pod_network.refusal) and (reason := later.unready or later.refusal):
+        yield f"that pods have a network ({reason})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,6 +242,7 @@ class _Observed:
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
             services=tuple(observe.look_at_services(machine, self.image.services)),
             credential_providers=tuple(self._credential_providers()),
+            pod_network=self.look_at_pod_network(),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             access=self.list_access(),
@@ -245,6 +252,13 @@ class _Observed:
             commands_of_restart=(),
             changed_by_restart=(),
         )
+
+    def is_up(self) -> bool:
+        """Whether kubelet runs, and the network of pods is up if the image has its plugin."""
+        return self.kubelet.is_running and (not self.image.network or is_up(self.cluster))
+
+    def look_at_pod_network(self) -> facts.PodNetwork:
+        return look_at_pod_network(self.node.machine, self.cluster, self.image.network)
 
     def find_leaks(self) -> tuple[str, ...]:
         node = self.node

@@ -42,6 +42,10 @@ class Image:
     """Those that it calls after kubeadm."""
     wanted: Wanted = NOTHING_WANTED
     """Of Windows."""
+    network: str = ""
+    """The network plugin that the config puts on the image. Empty if the cluster installs its own."""
+    sets_network: str = ""
+    """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -62,6 +66,16 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(before),
         tuple(after),
         describe_wanted(spec),
+        *_describe_network(spec),
+    )
+
+
+def _describe_network(spec: Spec) -> tuple[str, str]:
+    """The network plugin of the image, and the script that user data must call for it."""
+    plugin, folder = spec.config.cni.plugin, spec.config.kubernetes.install_path
+    return (
+        "" if plugin == "none" else plugin,
+        rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
     )
 
 

@@ -7,6 +7,8 @@ import dataclasses
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.node.api_server import POD_RANGE, SERVICE_RANGE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -31,6 +33,8 @@ class Join:
     """The operator's scripts to call before kubeadm, by their paths."""
     after: Sequence[str] = ()
     """Those to call after it."""
+    sets_network: str = ""
+    """The script that gives the node its part of the pod network. Empty if the image has none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +79,7 @@ runcmd:
   - "hostname"
   - "powershell /run/cluster-api/before-join.ps1"
 {_calls(join.before)}  - kubeadm join --config {_CONFIG} --v 5 && echo success > {_DONE}
-{_calls(join.after)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
+{_after_join(join)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
 """
     return UserData(text.encode(), (join.token, join.token.partition(".")[2], key))
 
@@ -83,6 +87,13 @@ runcmd:
 def _calls(scripts: Sequence[str]) -> str:
     """As docs/operator-guide.md shows it: a script that fails ends the user data."""
     return "".join(f"  - powershell -NoProfile -ExecutionPolicy Bypass -File {path} || exit 1\n" for path in scripts)
+
+
+def _after_join(join: Join) -> str:
+    """As docs/operator-guide.md shows it: first the network of pods, then the operator's scripts."""
+    call = f"powershell -NoProfile -ExecutionPolicy Bypass -File {join.sets_network} -ClusterCidr {POD_RANGE}"
+    network = f"  - {call} -ServiceCidr {SERVICE_RANGE} || exit 1\n" if join.sets_network else ""
+    return network + _calls(join.after)
 
 
 def _join_configuration(join: Join) -> str:

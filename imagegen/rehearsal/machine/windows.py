@@ -12,6 +12,7 @@ from imagegen.rehearsal.machine.defender import Defender
 from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
+from imagegen.rehearsal.machine.hns import Hns
 from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
 from imagegen.rehearsal.machine.installer import Installer
 from imagegen.rehearsal.machine.ports import Ports
@@ -41,6 +42,7 @@ class Machine:
         self.registry = Registry()
         self.features = Features(self.registry, features, needing_restart)
         self.services = Services(self.files, self.registry, self.features)
+        self.hns = Hns(self.services)
         self.firewall = Firewall()
         self.tasks = Tasks()
         self.ports = Ports()

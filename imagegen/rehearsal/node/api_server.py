@@ -45,6 +45,9 @@ _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client aut
 # The certificate API is v1 from this minor on; v1beta1 ended with the second.
 _CSR_V1, _CSR_V1BETA1_LAST = (1, 19), (1, 21)
 
+# The networks of the cluster. The controller manager gives each node a part of the first.
+POD_RANGE, SERVICE_RANGE = "10.244.0.0/16", "10.96.0.0/12"
+
 ANONYMOUS, BOOTSTRAP, NODE = "anonymous", "bootstrap", "node"
 
 
@@ -199,6 +202,8 @@ class Cluster:
         if node.name in self.nodes:
             return 409, f'nodes "{node.name}" already exists'
         self.nodes[node.name] = node
+        # The first part is that of the control plane.
+        node.pod_cidr = f"10.244.{len(self.nodes)}.0/24"
         return 201, node.json()
 
     def _patch_node(self, request: Request, caller: Caller, name: str, _status: str | None) -> _Answer:

@@ -58,6 +58,7 @@ GOOD = NodeFacts.model_validate(
         },
         "unrendered": (),
         "scripts_of_agents": (),
+        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": ""},
         "join": {"runs": 1, "failure": ""},
         "kubelet": {
             "is_running": True,
@@ -468,6 +469,16 @@ CASES = (
         ("credential-providers: kubelet cannot start the credential provider registry: its program is missing (N14)",),
     ),
     Case(
+        "a node without the network of its pods",
+        {"pod_network.unready": "cni plugin not initialized", "pod_network.refusal": "x"},
+        ("pod-network: the node is not ready: cni plugin not initialized",),
+    ),
+    Case(
+        "a pod without an address",
+        {"pod_network.refusal": "network cbr0 is not found"},
+        ("pod-network: a pod gets no address: network cbr0 is not found",),
+    ),
+    Case(
         "a service that does not run",
         service(is_running=False, failure="cannot find its program"),
         ("services: service tool does not run: cannot find its program",),
@@ -606,6 +617,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
+        "pod-network": "the node is ready, and a pod gets an address",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
@@ -635,6 +647,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
         ("services", {"services": ()}),
+        ("pod-network", {"pod_network.plugin": "", "pod_network.unready": "x"}),
         ("credential-providers", {"credential_providers": ()}),
     ],
 )

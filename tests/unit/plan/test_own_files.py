@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.conftest import Decided
 
 PROGRAMS = (".exe", ".ps1", ".cmd")
+# An image has one network plugin.
+NETWORKS = ("win-bridge", "win-overlay")
 
 
 def files_of(plan: BuildPlan) -> Iterator[str]:
@@ -44,14 +46,14 @@ def test_every_program_of_a_plan_is_kept_from_others(
         if file.endswith(PROGRAMS)
     }
     shipped = (REPOSITORY / "configs" / "windows-2022-containerd.yaml").read_text()
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        f"{shipped}\ncsi_proxy: {{}}\n".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n")
-    )
-    plan = decide(config, target).decision.plan
-    made = {
-        file
-        for file in files_of(plan)
-        if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
-    }
+    made = set()
+    for network in NETWORKS:
+        config = tmp_path / f"{network}.yaml"
+        more = f"\ncsi_proxy: {{}}\ncni: {{plugin: {network}}}\n"
+        config.write_text(f"{shipped}{more}".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n"))
+        made |= {
+            file
+            for file in files_of(decide(config, target).decision.plan)
+            if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
+        }
     assert made == kept

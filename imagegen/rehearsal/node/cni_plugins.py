@@ -1,0 +1,118 @@
+"""The programs of network plugins on the model machine: what each needs to connect a pod.
+
+A program is known by the bytes on the disk, whatever its file is called. The sources: win-bridge, win-overlay and
+host-local of containernetworking/plugins at v1.9.1 (plugins/main/windows, plugins/ipam/host-local).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING, Any
+
+from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.node.pod_network import PodNetworkError, find_folders, read_configuration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from imagegen.rehearsal.machine.windows import Machine
+
+    Run = Callable[[Machine, Sequence[str], Mapping[str, Any]], str]
+
+# imagegen.rehearsal.artifacts writes it into the stand-in of every program.
+_PROGRAM = re.compile(rb"a stand-in for (?:\S*/)?([A-Za-z-]+)\.exe[ ,]")
+_BRIDGES, _OVERLAYS = ("L2Bridge", "L2Tunnel"), ("Overlay",)
+_EXCEPTIONS = {1: ("ExceptionList",), 2: ("Settings", "Exceptions")}
+
+
+def start_pod(machine: Machine) -> str:
+    """Connect a pod, as the runtime does, and return its address."""
+    folders = find_folders(machine)
+    configuration = read_configuration(machine, folders)
+    addresses = [run_plugin(machine, folders.programs, plugin) for plugin in configuration.plugins]
+    return addresses[0]
+
+
+def run_plugin(machine: Machine, folders: Sequence[str], config: Mapping[str, Any]) -> str:
+    """Start the plugin that a configuration names. Returns the address of the pod."""
+    program = _find(machine, folders, config["type"])
+    found = _PROGRAM.search(machine.files.read(program))
+    name = found[1].decode() if found else ""
+    if name not in _PLUGINS:
+        raise UnknownCommandError(f"the rehearsal does not know what the network plugin {program} does")
+    try:
+        return _PLUGINS[name](machine, folders, config)
+    except (ValueError, KeyError, TypeError, AttributeError, RefusedByWindows) as error:
+        raise PodNetworkError(f"{name}: {error}") from error
+
+
+def _find(machine: Machine, folders: Sequence[str], name: str) -> str:
+    for path in (rf"{folder}\{name}{ending}" for folder in folders for ending in (".exe", "")):
+        if machine.files.is_file(path):
+            return path
+    raise PodNetworkError(f'failed to find plugin "{name}" in path [{" ".join(folders)}]')
+
+
+def _host_local(machine: Machine, _folders: Sequence[str], config: Mapping[str, Any]) -> str:
+    """The first free address of a range. The first one of the subnet is the gateway's."""
+    ipam = config["ipam"]
+    subnet = ipaddress.ip_network(ipam["subnet"])
+    gateway = ipaddress.ip_address(ipam["gateway"]) if "gateway" in ipam else subnet[1]
+    first = ipaddress.ip_address(ipam.get("rangeStart", str(subnet[1])))
+    if first not in subnet:
+        raise ValueError(f"RangeStart {first} not in network {subnet}")
+    address = str(first + 1 if first == gateway else first)
+    # host-local itself does not know what else has an address. HNS then refuses the endpoint.
+    if machine.hns.is_taken(address):
+        raise RefusedByWindows(f"HNS: the address {address} is in use")
+    return address
+
+
+def _win_bridge(machine: Machine, folders: Sequence[str], config: Mapping[str, Any]) -> str:
+    return _connect(machine, folders, config, _BRIDGES)
+
+
+def _win_overlay(machine: Machine, folders: Sequence[str], config: Mapping[str, Any]) -> str:
+    return _connect(machine, folders, config, _OVERLAYS)
+
+
+def _connect(machine: Machine, folders: Sequence[str], config: Mapping[str, Any], types: Sequence[str]) -> str:
+    """An endpoint in the network of the configuration's name, which must exist."""
+    network = machine.hns.find(config["name"])
+    if network is None:
+        raise PodNetworkError(f"network {config['name']} is not found")
+    if network.type not in types:
+        raise PodNetworkError(f"network {config['name']} is of unexpected type: {network.type}")
+    address = run_plugin(machine, folders, {**config, "type": config["ipam"]["type"]})
+    if ipaddress.ip_address(address) not in ipaddress.ip_network(network.subnet):
+        raise RefusedByWindows(f"HNS: {address} is not in {network.subnet}")
+    # Pods of a bridge send through the second address of their range.
+    gateway = str(ipaddress.ip_network(network.subnet)[2])
+    if network.type in _BRIDGES and not any(one.address == gateway for one in machine.hns.endpoints.values()):
+        raise PodNetworkError(f"the pod reaches nothing: the host has no endpoint {gateway} in {network.name}")
+    _check_policies(config)
+    return address
+
+
+def _check_policies(config: Mapping[str, Any]) -> None:
+    """HNS reads the policies of its own version. What it does not know has no effect, and it reads every range."""
+    version = config.get("apiVersion", 1)
+    for policy in config.get("policies", ()):
+        value = policy["value"]
+        settings = value["Settings"] if version == 2 else value
+        known = ("OutBoundNAT", "SDNRoute" if version == 2 else "ROUTE")
+        if value["Type"] not in known:
+            raise RefusedByWindows(f"HNS version {version} does not know the policy {value['Type']}")
+        ranges = settings[_EXCEPTIONS[version][-1]] if value["Type"] == known[0] else [settings["DestinationPrefix"]]
+        for one in ranges:
+            ipaddress.ip_network(one)
+
+
+# By the name under which each was released.
+_PLUGINS: Mapping[str, Run] = {
+    "host-local": _host_local,
+    "win-bridge": _win_bridge,
+    "win-overlay": _win_overlay,
+}

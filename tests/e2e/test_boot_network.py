@@ -1,0 +1,128 @@
+"""The network of pods on a booted node: each file of its plugin is needed, and what is spoiled fails its check."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import DISABLED
+from tests.conftest import REPOSITORY, load_today
+from tests.e2e.boot_support import change_text, make_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.machine.windows import Machine
+
+    Change = Callable[[Machine], object]
+
+pytestmark = pytest.mark.e2e
+
+BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
+CONFIGURATIONS = r"C:\etc\cni\net.d"
+BRIDGE = r"C:\k\cni\10-win-bridge.conflist"
+UNCONFIGURED = "Network plugin returns error: cni plugin not initialized"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
+    """The captured machine of each plugin."""
+    made: dict[str, Image] = {}
+
+    def image(network: str) -> Image:
+        if network not in made:
+            config = load_today(BASE, f"cni.plugin={network}")
+            made[network] = make_image("aws", tmp_path_factory.mktemp(network), config)
+        return made[network]
+
+    return image
+
+
+def remove(path: str) -> Change:
+    return lambda machine: machine.files.remove(path)
+
+
+def replace(path: str, old: str, new: str) -> Change:
+    return lambda machine: change_text(machine, path, old, new)
+
+
+def write(path: str, text: str) -> Change:
+    return lambda machine: machine.files.write(path, text.encode())
+
+
+# The plugin, the change, and what the check says. The files of the step are here one by one.
+SPOILED: list[tuple[str, Change, str]] = [
+    ("win-bridge", remove(r"C:\opt\cni\bin\win-bridge.exe"), 'failed to find plugin "win-bridge" in path [C:\\opt'),
+    ("win-bridge", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    ("win-bridge", remove(r"C:\k\cni\network.json"), "network cbr0 is not found"),
+    ("win-bridge", remove(BRIDGE), "failed to load CNI config file"),
+    ("win-bridge", remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
+    ("win-bridge", remove(r"C:\k\set-pod-network.ps1"), UNCONFIGURED),
+    ("win-bridge", remove(r"C:\k\kubectl.exe"), UNCONFIGURED),
+    ("win-bridge", write(BRIDGE, "{"), "failed to load CNI config file"),
+    ("win-bridge", replace(BRIDGE, '"type": "win-bridge"', '"type": "bridge"'), 'failed to find plugin "bridge"'),
+    ("win-bridge", replace(BRIDGE, '"name": "cbr0"', '"name": "cbr1"'), "network cbr1 is not found"),
+    ("win-bridge", replace(BRIDGE, ', "rangeStart": "<FIRST_POD>"', ""), "HNS: the address 10.244.1.2 is in use"),
+    ("win-bridge", replace(BRIDGE, "SDNRoute", "ROUTE"), "HNS version 2 does not know the policy ROUTE"),
+    ("win-bridge", replace(BRIDGE, "<NODE_NETWORK>", "<NODE_NET>"), "'<NODE_NET>' does not appear to be an IPv4"),
+    # The first file by name counts.
+    ("win-bridge", write(rf"{CONFIGURATIONS}\0-nat.json", '{"name": "nat", "type": "nat"}'), 'find plugin "nat"'),
+    ("win-bridge", replace(r"C:\k\cni\network.json", "L2Bridge", "NAT"), "network cbr0 is of unexpected type: NAT"),
+    (
+        "win-bridge",
+        replace(r"C:\Program Files\containerd\config.toml", r"C:\etc\cni\net.d", r"C:\etc\cni\other"),
+        UNCONFIGURED,
+    ),
+    (
+        "win-bridge",
+        replace(r"C:\Program Files\containerd\config.toml", r"C:\opt\cni\bin", r"C:\opt\cni\other"),
+        r'failed to find plugin "win-bridge" in path [C:\opt\cni\other]',
+    ),
+    (
+        "win-bridge",
+        lambda machine: machine.services.configure("hns", "Start", Value("DWord", DISABLED)),
+        UNCONFIGURED,
+    ),
+    ("win-overlay", remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
+    ("win-overlay", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    ("win-overlay", remove(r"C:\k\cni\10-win-overlay.conflist"), "failed to load CNI config file"),
+    ("win-overlay", replace(r"C:\k\cni\network.json", "VSID", "None"), UNCONFIGURED),
+]
+
+
+@pytest.mark.parametrize(("network", "change", "reason"), SPOILED)
+def test_a_spoiled_disk_has_no_pod_network(
+    images: Callable[[str], Image], tmp_path: Path, network: str, change: Change, reason: str
+) -> None:
+    image = images(network)
+    machine = image.machine.copy(tmp_path / "disk")
+    change(machine)
+    faults = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    (fault,) = [fault for fault in faults if fault.startswith("pod-network: ")]
+    assert reason in fault
+
+
+def test_before_the_script_runs_a_node_is_not_ready(images: Callable[[str], Image], tmp_path: Path) -> None:
+    """The image has no configuration that a runtime could read."""
+    image = images("win-bridge")
+    assert image.machine.files.names(CONFIGURATIONS) == []
+    booted = boot_image(dataclasses.replace(image, sets_network=""), Runner(tmp_path, os.environ))
+    (fault,) = booted.faults
+    assert fault.startswith("pod-network: the node is not ready: container runtime network not ready")
+    assert booted.machine.hns.networks == {}
+
+
+def test_the_node_has_its_part_of_the_network(images: Callable[[str], Image], tmp_path: Path) -> None:
+    booted = boot_image(images("win-overlay"), Runner(tmp_path, os.environ))
+    assert booted.faults == []
+    (network,) = booted.machine.hns.networks.values()
+    assert (network.name, network.type, network.subnet, network.vsid) == ("vxlan0", "Overlay", "10.244.1.0/24", 4096)
+    assert "the node is ready, and a pod gets an address" in booted.lines
