@@ -50,6 +50,7 @@ _LAYOUT: Final = (
     ("kubelet", r"\pods", _MODIFY, ""),
     ("kubelet_logs", "", _NONE, ""),
     ("csi_proxy_logs", "", _NONE, ""),
+    ("flannel_logs", "", _NONE, ""),
     ("kubernetes", "", _NONE, ""),
     ("containerd", "", _READ, ""),
     ("containerd_data", "", _NONE, _CONTAINERD_LOG),

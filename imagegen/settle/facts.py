@@ -125,6 +125,8 @@ class Facts:
     cni_files: tuple[CniFile, ...]
     cni_programs: tuple[str, ...]
     cni_plugins: str | None
+    flannel_plugin: str | None
+    pod_network: str | None
     cni_api_version: int | None
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None

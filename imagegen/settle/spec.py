@@ -230,6 +230,14 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
     version = (cni.version or plugin["newest"]) if plugin.get("is_cni_plugins") else row["version"]
     origin = _origin("cni", "cni_plugins", row["source"])
     yield _fact("cni_plugins", version if programs else None, origin, "The version of containernetworking/plugins.")
+    row = known["flannel_plugin"]
+    version = row["version"] if cni.plugin == "flannel" else None
+    description = "The version of flannel's network plugin."
+    yield _fact("flannel_plugin", version, _origin("cni", "flannel_plugin", row["source"]), description)
+    name = plugin.get("network", {}).get(mode or "any")
+    name = name and name.format(vni=cni.vni or known["vxlan"]["vni_at_least"])
+    description = "The name of the pod network in Windows' network service (HNS)."
+    yield _fact("pod_network", name, _origin("cni", cni.plugin, plugin["source"]), description)
     api = known["api_versions"]
     origin = _origin("cni", "api_versions", api["source"])
     description = "The version of Windows' network service (HNS) for which network plugins write."

@@ -114,6 +114,10 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("win-bridge", CLOUDS, ("cni.plugin=win-bridge",)),
     ("win-bridge on another path", ("aws",), ("cni.plugin=win-bridge", r"kubernetes.install_path=C:\opt\kube")),
     ("win-bridge with an older containerd", ("azure",), ("cni.plugin=win-bridge", *_old_node("1.24.17"))),
+    ("flannel", CLOUDS, ("cni={plugin: flannel, mtu: 1400}",)),
+    ("flannel with routes", CLOUDS, ("cni={plugin: flannel, mode: host-gw}",)),
+    ("flannel beside nssm", ("aws",), ("cni.plugin=flannel", "kubernetes.service_manager=nssm")),
+    ("flannel with an older Kubernetes", ("azure",), ("cni.plugin=flannel", *_old_node("1.22.17"))),
     ("win-overlay", CLOUDS, ("cni={plugin: win-overlay, vni: 5000}",)),
     ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
     *(

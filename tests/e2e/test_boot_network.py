@@ -10,6 +10,7 @@ import pytest
 
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.machine.access import write as write_access
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import DISABLED
 from tests.conftest import REPOSITORY, load_today
@@ -29,6 +30,9 @@ pytestmark = pytest.mark.e2e
 BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 CONFIGURATIONS = r"C:\etc\cni\net.d"
 BRIDGE = r"C:\k\cni\10-win-bridge.conflist"
+FLANNELD = r"HKLM:\SYSTEM\CurrentControlSet\Services\flanneld\Parameters"
+VXLAN, HOST_GW = "plugin=flannel", "plugin=flannel mode=host-gw"
+NO_SUBNET = r"open C:\run\flannel\subnet.env"
 UNCONFIGURED = "Network plugin returns error: cni plugin not initialized"
 
 
@@ -39,7 +43,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
 
     def image(network: str) -> Image:
         if network not in made:
-            config = load_today(BASE, f"cni.plugin={network}")
+            config = load_today(BASE, *(f"cni.{one}" for one in network.split()))
             made[network] = make_image("aws", tmp_path_factory.mktemp(network), config)
         return made[network]
 
@@ -58,43 +62,93 @@ def write(path: str, text: str) -> Change:
     return lambda machine: machine.files.write(path, text.encode())
 
 
-# The plugin, the change, and what the check says. The files of the step are here one by one.
+def forget(value: str) -> Change:
+    return lambda machine: machine.registry.remove_value(FLANNELD, value)
+
+
+def change_parameters(text: str) -> Change:
+    return lambda machine: machine.registry.write(FLANNELD, "AppParameters", Value("ExpandString", text))
+
+
+# What is set, the change, and what the check says. The files of the step are here one by one.
 SPOILED: list[tuple[str, Change, str]] = [
-    ("win-bridge", remove(r"C:\opt\cni\bin\win-bridge.exe"), 'failed to find plugin "win-bridge" in path [C:\\opt'),
-    ("win-bridge", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
-    ("win-bridge", remove(r"C:\k\cni\network.json"), "network cbr0 is not found"),
-    ("win-bridge", remove(BRIDGE), "failed to load CNI config file"),
-    ("win-bridge", remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
-    ("win-bridge", remove(r"C:\k\set-pod-network.ps1"), UNCONFIGURED),
-    ("win-bridge", remove(r"C:\k\kubectl.exe"), UNCONFIGURED),
-    ("win-bridge", write(BRIDGE, "{"), "failed to load CNI config file"),
-    ("win-bridge", replace(BRIDGE, '"type": "win-bridge"', '"type": "bridge"'), 'failed to find plugin "bridge"'),
-    ("win-bridge", replace(BRIDGE, '"name": "cbr0"', '"name": "cbr1"'), "network cbr1 is not found"),
-    ("win-bridge", replace(BRIDGE, ', "rangeStart": "<FIRST_POD>"', ""), "HNS: the address 10.244.1.2 is in use"),
-    ("win-bridge", replace(BRIDGE, "SDNRoute", "ROUTE"), "HNS version 2 does not know the policy ROUTE"),
-    ("win-bridge", replace(BRIDGE, "<NODE_NETWORK>", "<NODE_NET>"), "'<NODE_NET>' does not appear to be an IPv4"),
-    # The first file by name counts.
-    ("win-bridge", write(rf"{CONFIGURATIONS}\0-nat.json", '{"name": "nat", "type": "nat"}'), 'find plugin "nat"'),
-    ("win-bridge", replace(r"C:\k\cni\network.json", "L2Bridge", "NAT"), "network cbr0 is of unexpected type: NAT"),
     (
-        "win-bridge",
+        "plugin=win-bridge",
+        remove(r"C:\opt\cni\bin\win-bridge.exe"),
+        'failed to find plugin "win-bridge" in path [C:\\opt',
+    ),
+    ("plugin=win-bridge", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    ("plugin=win-bridge", remove(r"C:\k\cni\network.json"), "network cbr0 is not found"),
+    ("plugin=win-bridge", remove(BRIDGE), "failed to load CNI config file"),
+    ("plugin=win-bridge", remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
+    ("plugin=win-bridge", remove(r"C:\k\set-pod-network.ps1"), UNCONFIGURED),
+    ("plugin=win-bridge", remove(r"C:\k\kubectl.exe"), UNCONFIGURED),
+    ("plugin=win-bridge", write(BRIDGE, "{"), "failed to load CNI config file"),
+    (
+        "plugin=win-bridge",
+        replace(BRIDGE, '"type": "win-bridge"', '"type": "bridge"'),
+        'failed to find plugin "bridge"',
+    ),
+    ("plugin=win-bridge", replace(BRIDGE, '"name": "cbr0"', '"name": "cbr1"'), "network cbr1 is not found"),
+    (
+        "plugin=win-bridge",
+        replace(BRIDGE, ', "rangeStart": "<FIRST_POD>"', ""),
+        "HNS: the address 10.244.1.2 is in use",
+    ),
+    ("plugin=win-bridge", replace(BRIDGE, "SDNRoute", "ROUTE"), "HNS version 2 does not know the policy ROUTE"),
+    (
+        "plugin=win-bridge",
+        replace(BRIDGE, "<NODE_NETWORK>", "<NODE_NET>"),
+        "'<NODE_NET>' does not appear to be an IPv4",
+    ),
+    # The first file by name counts.
+    (
+        "plugin=win-bridge",
+        write(rf"{CONFIGURATIONS}\0-nat.json", '{"name": "nat", "type": "nat"}'),
+        'find plugin "nat"',
+    ),
+    (
+        "plugin=win-bridge",
+        replace(r"C:\k\cni\network.json", "L2Bridge", "NAT"),
+        "network cbr0 is of unexpected type: NAT",
+    ),
+    (
+        "plugin=win-bridge",
         replace(r"C:\Program Files\containerd\config.toml", r"C:\etc\cni\net.d", r"C:\etc\cni\other"),
         UNCONFIGURED,
     ),
     (
-        "win-bridge",
+        "plugin=win-bridge",
         replace(r"C:\Program Files\containerd\config.toml", r"C:\opt\cni\bin", r"C:\opt\cni\other"),
         r'failed to find plugin "win-bridge" in path [C:\opt\cni\other]',
     ),
     (
-        "win-bridge",
+        "plugin=win-bridge",
         lambda machine: machine.services.configure("hns", "Start", Value("DWord", DISABLED)),
         UNCONFIGURED,
     ),
-    ("win-overlay", remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
-    ("win-overlay", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
-    ("win-overlay", remove(r"C:\k\cni\10-win-overlay.conflist"), "failed to load CNI config file"),
-    ("win-overlay", replace(r"C:\k\cni\network.json", "VSID", "None"), UNCONFIGURED),
+    ("plugin=win-overlay", remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
+    ("plugin=win-overlay", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    ("plugin=win-overlay", remove(r"C:\k\cni\10-win-overlay.conflist"), "failed to load CNI config file"),
+    ("plugin=win-overlay", replace(r"C:\k\cni\network.json", "VSID", "None"), UNCONFIGURED),
+    (VXLAN, remove(r"C:\opt\cni\bin\flannel.exe"), 'failed to find plugin "flannel" in path'),
+    (VXLAN, remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
+    (VXLAN, remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    (VXLAN, remove(r"C:\k\flanneld.exe"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\nssm.exe"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\cni\net-conf.json"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\cni\services.txt"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\cni\10-flannel.conflist"), "failed to load CNI config file"),
+    (VXLAN, replace(r"C:\k\cni\net-conf.json", "4096", "4095"), NO_SUBNET),
+    (VXLAN, replace(r"C:\k\cni\net-conf.json", '"VNI": 4096', '"VNI": 4096, "Port": 8472'), NO_SUBNET),
+    (VXLAN, replace(r"C:\k\cni\net-conf.json", '"VNI": 4096', '"VNI": 4097'), "network flannel.4096 is not found"),
+    (VXLAN, change_parameters("--kube-subnet-mgr"), NO_SUBNET),
+    (VXLAN, change_parameters("--kube-subnet-mgr --kubeconfig-file=C:\\k\\config"), NO_SUBNET),
+    (VXLAN, forget("Application"), NO_SUBNET),
+    (VXLAN, lambda machine: machine.services.remove("flanneld"), NO_SUBNET),
+    (HOST_GW, remove(r"C:\opt\cni\bin\win-bridge.exe"), 'failed to find plugin "win-bridge" in path'),
+    (HOST_GW, remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
+    (HOST_GW, replace(r"C:\k\cni\places.txt", r"lib\cni\networks", r"lib\cni\other"), "is in use"),
 ]
 
 
@@ -110,9 +164,26 @@ def test_a_spoiled_disk_has_no_pod_network(
     assert reason in fault
 
 
+def test_a_service_of_the_network_keeps_its_log(images: Callable[[str], Image], tmp_path: Path) -> None:
+    image = images(VXLAN)
+    machine = image.machine.copy(tmp_path / "disk")
+    forget("AppStdout")(machine)
+    (fault,) = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    assert fault == "services: service flanneld keeps no log"
+
+
+@pytest.mark.parametrize("folder", [r"C:\run\flannel", r"C:\var\log\flannel"])
+def test_folders_of_flannel_are_closed(images: Callable[[str], Image], tmp_path: Path, folder: str) -> None:
+    image = images(VXLAN)
+    machine = image.machine.copy(tmp_path / "disk")
+    write_access(machine.files, folder, [], protected=False)
+    faults = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    assert [fault for fault in faults if fault.startswith("closed-folders: ") and folder in fault]
+
+
 def test_before_the_script_runs_a_node_is_not_ready(images: Callable[[str], Image], tmp_path: Path) -> None:
     """The image has no configuration that a runtime could read."""
-    image = images("win-bridge")
+    image = images("plugin=win-bridge")
     assert image.machine.files.names(CONFIGURATIONS) == []
     booted = boot_image(dataclasses.replace(image, sets_network=""), Runner(tmp_path, os.environ))
     (fault,) = booted.faults
@@ -121,7 +192,7 @@ def test_before_the_script_runs_a_node_is_not_ready(images: Callable[[str], Imag
 
 
 def test_the_node_has_its_part_of_the_network(images: Callable[[str], Image], tmp_path: Path) -> None:
-    booted = boot_image(images("win-overlay"), Runner(tmp_path, os.environ))
+    booted = boot_image(images("plugin=win-overlay"), Runner(tmp_path, os.environ))
     assert booted.faults == []
     (network,) = booted.machine.hns.networks.values()
     assert (network.name, network.type, network.subnet, network.vsid) == ("vxlan0", "Overlay", "10.244.1.0/24", 4096)

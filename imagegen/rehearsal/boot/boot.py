@@ -20,6 +20,7 @@ from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
+from imagegen.rehearsal.node.flanneld import Flanneld
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
@@ -115,7 +116,9 @@ def boot_image(
     with Cluster(image.kubernetes) as cluster:
         version = config_version(image.kubernetes)
         scripts = image.before_join, image.after_join, image.sets_network
-        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts)
+        accounts = image.accounts_of_cluster.items()
+        kubeconfigs = {path: cluster.kubeconfig(account).decode() for path, account in accounts}
+        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts, kubeconfigs)
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
@@ -149,6 +152,7 @@ def _boot(
             scripts=pod_network_scripts(cluster),
         )
         kubelet = Kubelet(machine, cluster)
+        Flanneld(machine, cluster)
         observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
         try:
             found = _start_twice(observed)
@@ -255,7 +259,7 @@ class _Observed:
 
     def is_up(self) -> bool:
         """Whether kubelet runs, and the network of pods is up if the image has its plugin."""
-        return self.kubelet.is_running and (not self.image.network or is_up(self.cluster))
+        return self.kubelet.is_running and (not self.image.network or is_up(self.node.machine, self.cluster))
 
     def look_at_pod_network(self) -> facts.PodNetwork:
         return look_at_pod_network(self.node.machine, self.cluster, self.image.network)

@@ -46,6 +46,8 @@ class Image:
     """The network plugin that the config puts on the image. Empty if the cluster installs its own."""
     sets_network: str = ""
     """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
+    accounts_of_cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The service accounts whose kubeconfig user data must write, by the path of the file."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -61,7 +63,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
         {**before, **after, **{program.path: None for program in config.executables}},
-        ("csi-proxy",) if config.csi_proxy else (),
+        _list_services(spec),
         [provider.name for provider in config.credential_providers],
         tuple(before),
         tuple(after),
@@ -70,12 +72,20 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
     )
 
 
-def _describe_network(spec: Spec) -> tuple[str, str]:
-    """The network plugin of the image, and the script that user data must call for it."""
+def _list_services(spec: Spec) -> tuple[str, ...]:
+    """The services that options of the config add."""
+    config = spec.config
+    asked = {"csi-proxy": config.csi_proxy is not None, "flanneld": config.cni.plugin == "flannel"}
+    return tuple(name for name, is_asked in asked.items() if is_asked)
+
+
+def _describe_network(spec: Spec) -> tuple[str, str, dict[str, str]]:
+    """The image's network plugin, the script that user data must call for it, and the kubeconfigs that it needs."""
     plugin, folder = spec.config.cni.plugin, spec.config.kubernetes.install_path
     return (
         "" if plugin == "none" else plugin,
         rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
+        {rf"{paths()['etc_kubernetes']}\flannel.conf": "flannel"} if plugin == "flannel" else {},
     )
 
 

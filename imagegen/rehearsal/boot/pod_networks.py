@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.node.api_server import Cluster
 
 
-def is_up(cluster: Cluster) -> bool:
-    """Whether the cluster knows every node as ready."""
+def is_up(machine: Machine, cluster: Cluster) -> bool:
+    """Whether the cluster knows every node as ready, and a pod can start."""
+    return _is_ready(cluster) and not _start_pod(machine)
+
+
+def _is_ready(cluster: Cluster) -> bool:
     return bool(cluster.nodes) and all(node.ready for node in cluster.nodes.values())
 
 
@@ -23,7 +27,7 @@ def look_at_pod_network(machine: Machine, cluster: Cluster, plugin: str) -> fact
     """`plugin` is that of the image. Without one nothing is looked at."""
     if not plugin:
         return facts.PodNetwork(plugin="", unready="", refusal="")
-    unready = "" if is_up(cluster) else find_unready(machine) or "kubelet did not report it"
+    unready = "" if _is_ready(cluster) else find_unready(machine) or "kubelet did not report it"
     return facts.PodNetwork(plugin=plugin, unready=unready, refusal="" if unready else _start_pod(machine))
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
 from imagegen.rehearsal.node.api_server import POD_RANGE, SERVICE_RANGE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 # Before this version kubeadm reads arguments as a mapping, and from it on as a list.
 _LIST_SINCE: Final = "v1beta4"
@@ -35,6 +36,8 @@ class Join:
     """Those to call after it."""
     sets_network: str = ""
     """The script that gives the node its part of the pod network. Empty if the image has none."""
+    kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    """The kubeconfigs of the image's services, by their paths."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,13 +78,19 @@ write_files:
     owner: root:root
     permissions: '0600'
     content: {_base64(f"key={key}")}
-runcmd:
+{"".join(_kubeconfig(path, text) for path, text in join.kubeconfigs.items())}runcmd:
   - "hostname"
   - "powershell /run/cluster-api/before-join.ps1"
 {_calls(join.before)}  - kubeadm join --config {_CONFIG} --v 5 && echo success > {_DONE}
 {_after_join(join)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
 """
-    return UserData(text.encode(), (join.token, join.token.partition(".")[2], key))
+    tokens = re.findall(r"(?m)^ *token: (\S+)", "".join(join.kubeconfigs.values()))
+    return UserData(text.encode(), (join.token, join.token.partition(".")[2], key, *tokens))
+
+
+def _kubeconfig(path: str, text: str) -> str:
+    content = _base64(text)
+    return f"-   path: {path}\n    encoding: base64\n    permissions: '0600'\n    content: {content}\n"
 
 
 def _calls(scripts: Sequence[str]) -> str:

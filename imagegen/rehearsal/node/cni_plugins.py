@@ -1,7 +1,8 @@
 """The programs of network plugins on the model machine: what each needs to connect a pod.
 
 A program is known by the bytes on the disk, whatever its file is called. The sources: win-bridge, win-overlay and
-host-local of containernetworking/plugins at v1.9.1 (plugins/main/windows, plugins/ipam/host-local).
+host-local of containernetworking/plugins at v1.9.1 (plugins/main/windows, plugins/ipam/host-local), and flannel of
+flannel-io/cni-plugin at v1.9.1-flannel1 (flannel_windows.go).
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
     Run = Callable[[Machine, Sequence[str], Mapping[str, Any]], str]
 
 # imagegen.rehearsal.artifacts writes it into the stand-in of every program.
-_PROGRAM = re.compile(rb"a stand-in for (?:\S*/)?([A-Za-z-]+)\.exe[ ,]")
+_PROGRAM = re.compile(rb"a stand-in for (?:\S*/)?([A-Za-z0-9-]+)\.exe[ ,]")
 _BRIDGES, _OVERLAYS = ("L2Bridge", "L2Tunnel"), ("Overlay",)
+_SUBNET_FILE = r"C:\run\flannel\subnet.env"
+# host-local keeps a file for each address that it gave away.
+_STORE = r"C:\var\lib\cni\networks"
 _EXCEPTIONS = {1: ("ExceptionList",), 2: ("Settings", "Exceptions")}
 
 
@@ -58,16 +62,32 @@ def _find(machine: Machine, folders: Sequence[str], name: str) -> str:
 def _host_local(machine: Machine, _folders: Sequence[str], config: Mapping[str, Any]) -> str:
     """The first free address of a range. The first one of the subnet is the gateway's."""
     ipam = config["ipam"]
-    subnet = ipaddress.ip_network(ipam["subnet"])
-    gateway = ipaddress.ip_address(ipam["gateway"]) if "gateway" in ipam else subnet[1]
-    first = ipaddress.ip_address(ipam.get("rangeStart", str(subnet[1])))
+    subnet = ipaddress.IPv4Network(ipam["subnet"])
+    gateway = ipaddress.IPv4Address(ipam["gateway"]) if "gateway" in ipam else subnet[1]
+    first = ipaddress.IPv4Address(ipam.get("rangeStart", str(subnet[1])))
     if first not in subnet:
         raise ValueError(f"RangeStart {first} not in network {subnet}")
-    address = str(first + 1 if first == gateway else first)
+    store = rf"{_STORE}\{config['name']}"
+    taken = {gateway, *(ipaddress.IPv4Address(name) for name in _names(machine, store))}
+    address = str(next(one for one in subnet.hosts() if one >= first and one not in taken))
     # host-local itself does not know what else has an address. HNS then refuses the endpoint.
     if machine.hns.is_taken(address):
         raise RefusedByWindows(f"HNS: the address {address} is in use")
     return address
+
+
+def _names(machine: Machine, folder: str) -> list[str]:
+    return machine.files.names(folder) if machine.files.is_folder(folder) else []
+
+
+def _flannel(machine: Machine, folders: Sequence[str], config: Mapping[str, Any]) -> str:
+    """Calls another plugin for the range that flanneld wrote."""
+    if not machine.files.is_file(_SUBNET_FILE):
+        raise PodNetworkError(f"open {_SUBNET_FILE}: The system cannot find the file specified.")
+    lines = machine.files.read(_SUBNET_FILE).decode().split()
+    subnet = ipaddress.ip_interface(dict(line.split("=", 1) for line in lines)["FLANNEL_SUBNET"]).network
+    delegate = {"type": "win-bridge", **config["delegate"], "name": config["name"]}
+    return run_plugin(machine, folders, {**delegate, "ipam": {"type": "host-local", "subnet": str(subnet)}})
 
 
 def _win_bridge(machine: Machine, folders: Sequence[str], config: Mapping[str, Any]) -> str:
@@ -112,6 +132,7 @@ def _check_policies(config: Mapping[str, Any]) -> None:
 
 # By the name under which each was released.
 _PLUGINS: Mapping[str, Run] = {
+    "flannel-amd64": _flannel,
     "host-local": _host_local,
     "win-bridge": _win_bridge,
     "win-overlay": _win_overlay,

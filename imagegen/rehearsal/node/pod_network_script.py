@@ -14,6 +14,8 @@ from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
 from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.hns import NODE_ADDRESS, NODE_NETWORK, Endpoint, Network
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import AUTOMATIC
 from imagegen.rehearsal.node.client import ApiClient, ApiError
 from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
 
@@ -27,9 +29,10 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "ea7503c2f19d8f020c108e4fa766100824bb1cb1e544f6a47f910cf5d81f05e5"
+SHA256 = "815ae871c70f3f6de128e42a628fd5efc188f01f5c8ab3ab4c75067367e015b8"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
+_NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")
 _PARAMETERS = {
     "clustercidr": "",
     "servicecidr": "",
@@ -82,7 +85,14 @@ def _read_parameters(arguments: Sequence[str]) -> dict[str, str]:
 
 
 def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, str]) -> None:
-    pod_cidr = given["podcidr"] or _ask(machine, cluster, folder, given)
+    node = _find_name(machine, given)
+    texts = _read_templates(machine, rf"{folder}\cni")
+    needed = any(_NEEDS_RANGE.search(text) for text in texts.values())
+    pod_cidr = given["podcidr"]
+    if not needed:
+        pod_cidr = given["clustercidr"]
+    elif not pod_cidr:
+        pod_cidr = _ask(machine, cluster, folder, given, node)
     for one in (given["clustercidr"], given["servicecidr"], pod_cidr):
         if not _RANGE.fullmatch(one):
             raise _ScriptError(f"'{one}' is not an IPv4 range such as 10.244.0.0/16")
@@ -94,18 +104,11 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
         "<GATEWAY>": str(base + 1),
         "<ENDPOINT>": str(base + 2),
         "<FIRST_POD>": str(base + 3),
+        "<NODE_NAME>": node,
         "<NODE_ADDRESS>": NODE_ADDRESS,
         "<NODE_NETWORK>": NODE_NETWORK,
     }
-    templates = rf"{folder}\cni"
-    if not machine.files.is_folder(templates):
-        raise _ScriptError(f"Could not find a part of the path '{templates}'.")
-    texts = {}
-    for name in machine.files.names(templates):
-        text = machine.files.read(rf"{templates}\{name}").decode()
-        for key, value in values.items():
-            text = text.replace(key, value)
-        texts[name] = text
+    texts = {name: _fill(text, values) for name, text in texts.items()}
     if "network.json" in texts:
         _create_network(machine, texts["network.json"], values["<ENDPOINT>"])
     # Without the file, -split makes one empty line of $null.
@@ -113,13 +116,39 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
         file, _, path = line.partition(" ")
         machine.files.make_folder(parent(path))
         machine.files.write(path, texts[file].encode() if file in texts else b"")
+    for service in filter(None, texts.get("services.txt", "").splitlines()):
+        _start(machine, service, node)
 
 
-def _ask(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, str]) -> str:
-    """What kubectl prints for the node's range."""
+def _read_templates(machine: Machine, folder: str) -> dict[str, str]:
+    if not machine.files.is_folder(folder):
+        raise _ScriptError(f"Could not find a part of the path '{folder}'.")
+    return {name: machine.files.read(rf"{folder}\{name}").decode() for name in machine.files.names(folder)}
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    for key, value in values.items():
+        text = text.replace(key, value)
+    return text
+
+
+def _start(machine: Machine, service: str, node: str) -> None:
+    """Start a service now, and at each start of Windows. What nssm starts gets the name of the node."""
+    key = rf"{machine.services.key(service)}\Parameters"
+    if machine.registry.has_key(key):
+        machine.registry.write(key, "AppEnvironmentExtra", Value("MultiString", (f"NODE_NAME={node}",)))
+    machine.services.configure(service, "Start", Value("DWord", AUTOMATIC))
+    machine.services.start(service)
+
+
+def _find_name(machine: Machine, given: Mapping[str, str]) -> str:
     flags = rf"{given['statefolder']}\kubeadm-flags.env"
     named = re.search(r"--hostname-override=([^\s\"']+)", machine.files.read(flags).decode())
-    name = named[1] if named else machine.host_name.lower()
+    return named[1] if named else machine.host_name.lower()
+
+
+def _ask(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, str], name: str) -> str:
+    """What kubectl prints for the node's range."""
     if not machine.files.is_file(rf"{folder}\kubectl.exe"):
         raise _ScriptError("The system cannot find the file specified")
     found: list[str] = []

@@ -390,7 +390,7 @@ def test_plugins() -> None:
     assert (
         len(
             {
-                frozenset(row) - {"note", "overlay_only", "files", "programs", "is_cni_plugins"}
+                frozenset(row) - {"note", "overlay_only", "files", "programs", "is_cni_plugins", "network"}
                 for row in PLUGINS.values()
             }
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import json
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -121,7 +122,11 @@ def _rich(target: str) -> tuple[EvaluatedStep, ...]:
 
 
 # An image has one network plugin.
-NETWORKS: tuple[dict[str, Any], ...] = ({"plugin": "win-bridge"}, {"plugin": "win-overlay", "vni": 5000})
+NETWORKS: tuple[dict[str, Any], ...] = (
+    {"plugin": "win-bridge"},
+    {"plugin": "win-overlay", "vni": 5000},
+    {"plugin": "flannel", "port": 4789, "mtu": 1400},
+)
 
 
 def _everything() -> Iterator[EvaluatedStep]:
@@ -164,8 +169,10 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner", "kubernetes-node"],
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
-        "nssm_url": ["nssm"],
+        "nssm_url": ["nssm", "nssm"],
         "cni_plugins_url": ["cni-plugins"],
+        "flannel_url": ["flannel"],
+        "flannel_plugin_url": ["flannel-plugin"],
     }
 
 
@@ -182,6 +189,7 @@ def _read(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of a conte
 
 
 SPECS = [_spec({**ASKED, "cni": network}, "aws") for network in NETWORKS]
+SPECS.append(_spec({"cni": {"plugin": "flannel"}}, "aws"))
 CONTEXT = step_context(SPECS[0])
 READS = [
     (name, read, leaf)
@@ -199,6 +207,8 @@ def test_step_uses_all_that_it_reads(name: str, read: str, leaf: YamlPath) -> No
 def _is_used(name: str, read: str, leaf: YamlPath, spec: Spec) -> bool:
     """Whether the step is another one without a value, or cannot do without it."""
     step, context = STEPS[name], copy.deepcopy(step_context(spec))
+    if read in (step.meta.when or ""):
+        return True
     whole = evaluate_step(step, context, {}, spec.own_files)
     if leaf:
         *parents, last = leaf
@@ -361,3 +371,31 @@ def test_containerd_is_told_what_is_asked(version: str) -> None:
     assert layers["discard_unpacked_layers"] is False
     folders = {draft.fields["path"] for draft in step.drafts if draft.kind == "directory"}
     assert {path.rpartition("\\")[0] for path in files} <= {home, *folders}
+
+
+def test_flanneld_runs_under_nssm() -> None:
+    step = next(item for item in _evaluated({"cni": {"plugin": "flannel"}}, "aws") if item.step.name == "flannel")
+    values = {draft.fields["name"]: draft.fields["data"] for draft in step.drafts if draft.kind == "registry"}
+    log = r"C:\var\log\flannel\flanneld.log"
+    assert values == {
+        **{"Application": r"C:\k\flanneld.exe", "AppDirectory": r"C:\k", "AppStdout": log, "AppStderr": log},
+        "AppParameters": r"--kube-subnet-mgr --kubeconfig-file=C:\etc\kubernetes\flannel.conf",
+        **{"AppRestartDelay": 5000, "AppThrottle": 0, "AppNoConsole": 1},
+        **{"AppRotateFiles": 1, "AppRotateOnline": 1, "AppRotateBytes": 104857600},
+    }
+    (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
+    assert (service["command"], service["start"]) == (r"C:\k\nssm.exe", "manual")
+
+
+@pytest.mark.parametrize(
+    ("asked", "backend"),
+    [
+        ({}, {"Type": "vxlan", "VNI": 4096}),
+        ({"vni": 5000, "port": 4789, "mtu": 1400}, {"Type": "vxlan", "VNI": 5000, "Port": 4789, "MTU": 1400}),
+        ({"mode": "host-gw", "mtu": 1400}, {"Type": "host-gw", "MTU": 1400}),
+    ],
+)
+def test_flannels_backend(asked: dict[str, Any], backend: dict[str, Any]) -> None:
+    step = next(item for item in _evaluated({"cni": {"plugin": "flannel", **asked}}, "aws") if item.step.name == "cni")
+    (text,) = [text for path, text in step.texts.items() if "net-conf" in path]
+    assert json.loads(text) == {"Network": "<CLUSTER_CIDR>", "Backend": backend}

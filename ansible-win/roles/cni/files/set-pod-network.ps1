@@ -1,5 +1,6 @@
 # Gives a node its part of the pod network. User data calls it after kubeadm join: only then the cluster has given the node its range of addresses.
-# It fills the templates in the folder cni beside this script. places.txt there has the path of each, and network.json, if there is one, the network that the plugin expects.
+# It fills the templates in the folder cni beside this script. places.txt there has the path of each, network.json, if there is one, the network that the plugin expects,
+# and services.txt, if there is one, the services that can run only now.
 [CmdletBinding(PositionalBinding = $false)]
 param(
     [string]$ClusterCidr = '',
@@ -107,12 +108,28 @@ function Set-Network {
     }
 }
 
+# Starts a service now, and at each start of Windows. If nssm is its program, it gives the name of the node to what it starts.
+function Start-NodeService {
+    [CmdletBinding()]
+    param([string]$Name, [string]$NodeName)
+    $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$Name\Parameters"
+    if (Test-Path -LiteralPath $key) {
+        $null = New-ItemProperty -LiteralPath $key -Name AppEnvironmentExtra -PropertyType MultiString -Value @("NODE_NAME=$NodeName") -Force
+    }
+    Set-Service -Name $Name -StartupType Automatic
+    Start-Service -Name $Name
+}
+
 $code = 1
 try {
-    if ($PodCidr -eq '') {
-        $name = Get-NodeName -Path "$StateFolder\kubeadm-flags.env"
-        $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $name -TimeoutSeconds 300
-    }
+    $node = Get-NodeName -Path "$StateFolder\kubeadm-flags.env"
+    $folder = "$PSScriptRoot\cni"
+    $texts = @{}
+    foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
+    # Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
+    $needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
+    if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -TimeoutSeconds 300 }
+    if (-not $needed) { $PodCidr = $ClusterCidr }
     foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
         if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
     }
@@ -125,15 +142,12 @@ try {
         '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
         '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
         '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
+        '<NODE_NAME>' = $node
         '<NODE_ADDRESS>' = $own.IPAddress
         '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
     }
-    $folder = "$PSScriptRoot\cni"
-    $texts = @{}
-    foreach ($file in [System.IO.Directory]::GetFiles($folder)) {
-        $text = [System.IO.File]::ReadAllText($file)
-        foreach ($key in $values.Keys) { $text = $text.Replace($key, $values[$key]) }
-        $texts[[System.IO.Path]::GetFileName($file)] = $text
+    foreach ($file in @($texts.Keys)) {
+        foreach ($key in $values.Keys) { $texts[$file] = $texts[$file].Replace($key, $values[$key]) }
     }
     if ($texts.ContainsKey('network.json')) { Set-Network -Request $texts['network.json'] -NodeAddress $own.IPAddress -EndpointAddress $values['<ENDPOINT>'] }
     # Last, because the node is ready once its plugin is configured. Moved, so that nobody reads half a file.
@@ -144,6 +158,11 @@ try {
         [System.IO.File]::WriteAllText("${path}.new", $texts[$file], (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
         [System.IO.File]::Delete($path)
         [System.IO.File]::Move("${path}.new", $path)
+    }
+    if ($texts.ContainsKey('services.txt')) {
+        foreach ($name in $texts['services.txt'] -split '\r?\n') {
+            if ($name -ne '') { Start-NodeService -Name $name -NodeName $node }
+        }
     }
     $code = 0
 }
