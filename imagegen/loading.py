@@ -89,10 +89,13 @@ def load(request: ConfigRequest) -> Loaded:
         problems += broken_rules(RuleInput(config, read.document, request.today, steps, specs), unread=read.unread)
         if config.artifacts.allowed_hosts and not any(problem.severity == ERROR for problem in problems):
             # Only this rule evaluates the steps: Jinja and the resources take a tenth of the time of `validate`.
-            from imagegen.plan.context import evaluate_steps, refused_hosts
+            from imagegen.plan.context import evaluate_steps, refused_hosts, refused_registries
 
             evaluated = {name: evaluate_steps(spec, steps()) for name, spec in specs.items()}
             problems += refused_hosts(config, itertools.chain(*evaluated.values()), read.document)
+            # Every target has the same images.
+            first = next(iter(specs))
+            problems += refused_registries(specs[first], evaluated[first])
     errors = sum(problem.severity == ERROR for problem in problems)
     if errors or config is None:
         others = len(problems) - errors

@@ -7,12 +7,15 @@ Published -> ImageManifest.
 """
 
 import dataclasses
+import functools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import imagegen
-from imagegen.artifacts.lock import Lock, lock_artifacts, lock_bytes, read_lock
+from imagegen.artifacts.image_lookup import ImageRequest
+from imagegen.artifacts.lock import Lock, lock_artifacts, lock_bytes, lock_images, read_lock
+from imagegen.artifacts.registry import ask_over_https
 from imagegen.build.folders import BuildFolder
 from imagegen.build.packer import CloudSide, OnError, build_on_first, build_tree, validate_tree
 from imagegen.build.progress import show_build
@@ -36,7 +39,7 @@ from imagegen.manifest.record import (
     judge_report,
     make_manifest,
 )
-from imagegen.plan.context import artifact_requests, evaluate_steps
+from imagegen.plan.context import artifact_requests, evaluate_steps, image_requests
 from imagegen.plan.model import BuildPlan
 from imagegen.plan.resolve import Decision, find_missing, resolve
 from imagegen.providers import CloudImage, Published, RunFacts
@@ -58,6 +61,11 @@ class PreparedTarget:
     @property
     def name(self) -> str:
         return self.spec.target
+
+    @functools.cached_property
+    def images(self) -> Mapping[str, ImageRequest]:
+        """The container images that it puts on the machine, by their whole names."""
+        return image_requests(self.steps, self.spec)
 
     @property
     def cloud(self) -> Provider:
@@ -104,10 +112,19 @@ def look_up(targets: Sequence[PreparedTarget], file: Path, *, refresh: bool, run
         cache=cache_folder(run.environ) / "artifacts",
         console=console,
     )
-    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases)
+    images = lock_images(
+        {name: request for target in targets for name, request in target.images.items()},
+        old,
+        ask_over_https(run.environ, console),
+        refresh=refresh,
+        console=console,
+    )
+    lock = Lock(labels=dict(run.labels), artifacts=artifacts, base_images=bases, images=images)
     if lock != old:
         write_file(file, lock_bytes(lock))
-        console.say(f"locked {counted(len(artifacts), 'artifact')} and {counted(len(bases), 'base image')} in {file}")
+        pulled = f", {counted(len(images), 'container image')}" if images else ""
+        what = f"{counted(len(artifacts), 'artifact')}{pulled} and {counted(len(bases), 'base image')}"
+        console.say(f"locked {what} in {file}")
     return lock
 
 

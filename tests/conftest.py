@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen import loading, pipeline
+from imagegen.artifacts.image_lookup import LockedImage, look_up_image
 from imagegen.artifacts.lock import Lock, LockedArtifact, LockedBase
 from imagegen.contents import SHIPPED, Contents
 from imagegen.plan.context import artifact_requests
 from imagegen.providers.provider import provider
 from imagegen.rehearsal.artifacts import make_artifacts
+from imagegen.rehearsal.network.registries import Registries
+from imagegen.steps import model as steps_model
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from botocore.awsrequest import AWSResponse
 
@@ -63,6 +66,18 @@ def pytest_collection_finish() -> None:
     """What was imported and collected is no garbage until the end."""
     gc.freeze()
 
+
+_load_step = steps_model._load_step
+_load_shipped_step = functools.cache(_load_step)
+
+
+def _load_step_once(folder: Path, shown_as: str) -> steps_model.Step:
+    """The repository stays as it is while tests run: its steps are read once. Steps of a test's own are read anew."""
+    load = _load_shipped_step if folder.is_relative_to(REPOSITORY / "ansible-win") else _load_step
+    return load(folder, shown_as)
+
+
+steps_model._load_step = _load_step_once
 
 # Open until the first test: pytest's own workers are processes.
 _guarded = {"world": False}
@@ -124,16 +139,22 @@ def looked_up(cloud: str, request: Mapping[str, str]) -> LockedBase:
 
 def make_test_lock(loaded: loading.Loaded, *targets: str) -> Lock:
     """A lock whose digests were computed from test bytes; for all targets unless some are named."""
+    return _lock_for([pipeline.prepare_target(loaded, name) for name in targets or loaded.config.targets.named()])
+
+
+def _lock_for(prepared: Iterable[pipeline.PreparedTarget]) -> Lock:
     artifacts: dict[str, LockedArtifact] = {}
     bases: dict[str, LockedBase] = {}
-    for target in targets or loaded.config.targets.named():
-        steps = pipeline.prepare_target(loaded, target).steps
-        stand_ins = make_artifacts(steps)
-        artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(steps).items()}
-        spec = loaded.specs[target]
+    images: dict[str, LockedImage] = {}
+    for target in prepared:
+        stand_ins = make_artifacts(target.steps)
+        artifacts |= {name: locked(item, stand_ins[item.url]) for name, item in artifact_requests(target.steps).items()}
+        spec = target.spec
         request = provider(spec.provider).base_request(spec.settings, spec.offered_image)
-        bases[target] = looked_up(spec.provider, request)
-    return Lock(artifacts=artifacts, base_images=bases)
+        bases[target.name] = looked_up(spec.provider, request)
+        for name, image in target.images.items():
+            images[name] = look_up_image(image, Registries([name], image.mirrors).ask)
+    return Lock(artifacts=artifacts, base_images=bases, images=images)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +213,8 @@ def _decided_once(file: Path, target: str) -> Decided:
 
 
 def _decided(loaded: loading.Loaded, target: str) -> Decided:
-    lock, prepared = make_test_lock(loaded, target), pipeline.prepare_target(loaded, target)
+    prepared = pipeline.prepare_target(loaded, target)
+    lock = _lock_for([prepared])
     return Decided(prepared, lock, pipeline.decide(prepared, lock))
 
 

@@ -80,8 +80,10 @@ def get(
     trust: ssl.SSLContext,
     connect_s: float = CONNECT_TIMEOUT_S,
     read_s: float = READ_TIMEOUT_S,
+    authorization: str = "",
 ) -> Iterator[httpx.Response]:
-    """The response after all redirects, its body not read yet. Credentials in the URL go to that URL's host only."""
+    """The response after all redirects, its body not read yet. Credentials in the URL, and `authorization`, go to that
+    URL's host only."""
     current = url
     for _ in range(REDIRECTS + 1):
         proxy = proxy_for(_https_host(current, url), environ)
@@ -91,7 +93,8 @@ def get(
             trust_env=False,
             timeout=httpx.Timeout(read_s, connect=connect_s),
         )
-        with client, client.stream("GET", current, headers=dict(headers)) as response:
+        secret = {"Authorization": authorization} if authorization and current == url else {}
+        with client, client.stream("GET", current, headers={**headers, **secret}) as response:
             if not response.has_redirect_location:
                 yield response
                 return

@@ -22,6 +22,7 @@ import pydantic
 
 from imagegen.artifacts.archive import LIMIT_MEMBERS, check_form, is_member, read_members
 from imagegen.artifacts.download import LIMIT_BYTES, fetch
+from imagegen.artifacts.image_lookup import Ask, ImageRequest, LockedImage, look_up_image
 from imagegen.artifacts.request import ArtifactRequest, shown_url
 from imagegen.errors import ConfigError, ImagegenError, Problem, VerificationError
 from imagegen.files import read_file, scratch_folder
@@ -75,6 +76,7 @@ Members = Annotated[
     dict[Member, Sha256], pydantic.Field(max_length=LIMIT_MEMBERS), pydantic.AfterValidator(_distinct_on_windows)
 ]
 Answers = Annotated[dict[Name, Plain], pydantic.Field(max_length=32)]
+WholeImageName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[!-~]+$", max_length=600)]
 LabelName = Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 LabelValue = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
 
@@ -138,6 +140,8 @@ class Lock(Strict):
     labels: Annotated[dict[LabelName, LabelValue], pydantic.Field(max_length=100)] = {}
     artifacts: Annotated[dict[Name, LockedArtifact], pydantic.Field(max_length=1000)] = {}
     base_images: Annotated[dict[Name, LockedBase], pydantic.Field(max_length=100)] = {}
+    images: Annotated[dict[WholeImageName, LockedImage], pydantic.Field(max_length=1000)] = {}
+    """The container images, by their whole names."""
 
 
 def read_lock(path: Path, forms: Mapping[str, BaseForm] | None = None) -> Lock | None:
@@ -192,6 +196,21 @@ def _problem(path: Path, item: ErrorDetails) -> Problem:
 def lock_bytes(lock: Lock) -> bytes:
     """The lock as JSON. Keys are sorted, so that equal locks are byte-identical."""
     return json.dumps(lock.model_dump(mode="json"), indent=2, sort_keys=True).encode() + b"\n"
+
+
+def lock_images(
+    requests: Mapping[str, ImageRequest], old: Lock | None, ask: Ask, *, refresh: bool, console: Console
+) -> dict[str, LockedImage]:
+    """The container images for a lock. With `refresh`, each of them is looked up again."""
+    known = old.images if old else {}
+    found = {}
+    for name, request in sorted(requests.items()):
+        if name in known and not refresh and known[name].answers(request):
+            found[name] = known[name]
+        else:
+            with console.task(f"looking up {name}", None):
+                found[name] = look_up_image(request, ask)
+    return found
 
 
 PARALLEL = 4

@@ -204,6 +204,9 @@ class NodeFacts(Strict):
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are
     closed to all others."""
+    key_leaks: tuple[str, ...]
+    """The files, and consoles, that hold the private key of a certificate that the cloud gave the machine, after one of
+    the boots."""
     access: tuple[Access, ...]
     """The rights on the guarded folders, and on everything in them, after one of the boots."""
     own_files: tuple[OwnFile, ...]

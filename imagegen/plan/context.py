@@ -13,10 +13,12 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from imagegen.artifacts.image_lookup import ImageRequest
 from imagegen.artifacts.request import ArtifactRequest, Override
-from imagegen.catalog.facts import paths
+from imagegen.catalog.facts import paths, table
 from imagegen.config.value_types import plain_host
 from imagegen.errors import ConfigError, Problem
+from imagegen.resources.image_name import ImageName
 from imagegen.steps.evaluate import EvaluatedStep, applies, evaluate_step
 from imagegen.steps.model import Step, StepMeta
 
@@ -104,6 +106,51 @@ def artifact_requests(evaluated: tuple[EvaluatedStep, ...]) -> dict[str, Artifac
     return {name: request for step in evaluated for name, request in step.requests.items()}
 
 
+def image_requests(evaluated: Iterable[EvaluatedStep], spec: Spec) -> dict[str, ImageRequest]:
+    """All container images that the steps put on the machine, by their whole names.
+
+    The hosts that the policy does not allow are not asked for them."""
+    build, releases = spec.facts.windows_build, table("windows")["releases"]
+    runs = releases.get(spec.config.windows.release, {}).get("runs_images_of", [])
+    older = sorted((releases[name]["build"] for name in runs), reverse=True)
+    containerd = spec.config.runtime.containerd
+    mirrors = containerd.registry_mirrors if containerd else {}
+    requests = {}
+    for item in evaluated:
+        for reference in (draft.fields.get("name") for draft in item.drafts if draft.kind == "image"):
+            name = ImageName.parse(str(reference))
+            builds = dict.fromkeys([*([build] if build else []), *older])
+            allowed = tuple(url for url in mirrors.get(name.registry, []) if _is_allowed(_host_of(url), spec.config))
+            asks = _is_allowed(name.registry, spec.config)
+            requests[str(name)] = ImageRequest(name, tuple(builds), allowed, asks_registry=asks)
+    return requests
+
+
+def _host_of(url: str) -> str:
+    return urllib.parse.urlsplit(url).netloc
+
+
+def _is_allowed(host: str, config: ImageConfig) -> bool:
+    allowed = {plain_host(one) for one in config.artifacts.allowed_hosts}
+    return not allowed or plain_host(host) in allowed
+
+
+def refused_registries(spec: Spec, evaluated: Iterable[EvaluatedStep]) -> Iterator[Problem]:
+    """A problem for each registry that the policy does not allow, if none of its mirrors is allowed either."""
+    refused: dict[str, list[str]] = {}
+    for request in image_requests(evaluated, spec).values():
+        if not request.asks_registry and not request.mirrors:
+            refused.setdefault(request.name.registry, []).append(str(request.name))
+    for registry, names in sorted(refused.items()):
+        problem = spec.document.problem(
+            ("artifacts", "allowed_hosts"),
+            f"{registry} is not an allowed host, but {', '.join(names)} would be looked up there",
+            f"add {registry} to artifacts.allowed_hosts, or an allowed mirror of it to "
+            "runtime.containerd.registry_mirrors",
+        )
+        yield dataclasses.replace(problem, rule="host-allowed")
+
+
 def components_of(evaluated: Iterable[EvaluatedStep]) -> dict[str, str]:
     """The version of every component that the steps install, for tags, manifest and `imagegen plan`."""
     components: dict[str, str] = {}
@@ -127,7 +174,7 @@ def refused_hosts(config: ImageConfig, evaluated: Iterable[EvaluatedStep], docum
     allowed = {plain_host(host) for host in config.artifacts.allowed_hosts}
     refused: dict[str, list[ArtifactRequest]] = {}
     for request in (request for step in evaluated for request in step.requests.values()):
-        host = plain_host(urllib.parse.urlsplit(request.url).netloc)
+        host = plain_host(_host_of(request.url))
         if host not in allowed:
             refused.setdefault(host, []).append(request)
     for host, requests in sorted(refused.items()):

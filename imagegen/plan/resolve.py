@@ -21,7 +21,7 @@ from imagegen.artifacts.lock import Lock, LockedArtifact
 from imagegen.catalog.facts import stock_paths
 from imagegen.documents.problems import model_problems
 from imagegen.errors import ConfigError, Problem
-from imagegen.plan.context import artifact_requests, components_of, download_proxy
+from imagegen.plan.context import artifact_requests, components_of, download_proxy, image_requests
 from imagegen.plan.model import (
     BuildPart,
     BuildPlan,
@@ -32,6 +32,7 @@ from imagegen.plan.model import (
     PlannedStep,
     StepNotes,
 )
+from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import Resource
 from imagegen.steps.evaluate import Draft, EvaluatedStep
@@ -188,7 +189,9 @@ def find_missing(spec: Spec, lock: Lock | None, evaluated: tuple[EvaluatedStep, 
     missing = [] if base is not None and base.request == request else [f"the base image for {spec.target}"]
     wanted = artifact_requests(evaluated)
     have = {name for name in wanted.keys() & lock.artifacts.keys() if lock.artifacts[name].answers(wanted[name])}
-    return missing + [name for name in wanted if name not in have]
+    images = image_requests(evaluated, spec)
+    known = {name for name in images.keys() & lock.images.keys() if lock.images[name].answers(images[name])}
+    return missing + [name for name in wanted if name not in have] + [name for name in images if name not in known]
 
 
 def _select_needed(guest: Mapping[str, bytes], phases: Iterable[Phase]) -> dict[str, bytes]:
@@ -264,6 +267,8 @@ def _resources(step: EvaluatedStep, lock: Lock, problems: list[Problem]) -> Iter
                 message = f"the archive {fields['artifact']} does not have {', '.join(missing)}"
                 problems.append(document.problem((*draft.path, key), message, f"it has {members}"))
                 continue
+        if draft.kind == "image":
+            _pin_image(fields, lock)
         if draft.kind == "file" and "sha256" not in fields and artifact is not None:
             fields["sha256"] = artifact.sha256
         kind = KINDS[draft.kind]
@@ -282,6 +287,15 @@ def _pin_members(kind: str, fields: dict[str, Any], artifact: LockedArtifact) ->
         return ([] if digest else [str(fields.get("member"))]), "member"
     missing, fields["members"] = _members(artifact, int(fields.get("strip", 0)), fields.pop("expect", None))
     return missing, "expect"
+
+
+def _pin_image(fields: dict[str, Any], lock: Lock) -> None:
+    """Fill in what the lock says about a container image, and its whole name."""
+    image = ImageName.parse(str(fields.get("name")))
+    fields["name"] = str(image)
+    if locked := lock.images.get(str(image)):
+        fields["reference"] = str(dataclasses.replace(image, tag="", digest=locked.digest))
+        fields |= locked.model_dump(include={"digest", "layers", "size"})
 
 
 def _members(

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from imagegen.documents.yaml import YamlPath
     from imagegen.errors import Problem
 
 
@@ -25,6 +26,7 @@ def reject_unsupported(loaded: loading.Loaded, target: str) -> None:
         *_find_unsupported_settings(loaded, target),
         *_find_unsupported_regions(loaded, target),
         *_find_pinned_overrides(loaded, target),
+        *_find_pinned_images(loaded),
         *find_unrecorded(pipeline.prepare_target(loaded, target).steps),
     ]:
         raise RefusedError(f"{loaded.file} cannot be rehearsed as it is", problems=problems)
@@ -58,6 +60,22 @@ def _find_pinned_overrides(loaded: loading.Loaded, target: str) -> Iterator[Prob
         yield loaded.document.problem(path, message, f"rehearse without the sha256: --set {without}{policy}")
 
 
+def _find_pinned_images(loaded: loading.Loaded) -> Iterator[Problem]:
+    """Container images with a digest: a rehearsal serves a stand-in for every image, which has another one."""
+    config = loaded.config
+    listed: dict[YamlPath, str] = {
+        **{("windows", "container_images", at): name for at, name in enumerate(config.windows.container_images)},
+        **{("images", at): name for at, name in enumerate(config.images)},
+        **({("kubernetes", "pause_image"): config.kubernetes.pause_image} if config.kubernetes.pause_image else {}),
+    }
+    if not config.images and not config.windows.container_images:
+        return
+    for path, name in listed.items():
+        if "@" in name:
+            message = "a rehearsal serves a stand-in for this image, which cannot have the digest of the config"
+            yield loaded.document.problem(path, message, "rehearse with a tag in place of the digest")
+
+
 def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxSetup:
     """Make the setup of the sandbox. The build writes its trees below `folder`."""
     config = loaded.config
@@ -67,13 +85,17 @@ def prepare_setup(loaded: loading.Loaded, target: str, folder: Path) -> SandboxS
 
     spec = loaded.specs[target]
     cloud = stand_in(spec.provider)
+    prepared = pipeline.prepare_target(loaded, target)
+    images = prepared.images
     return SandboxSetup(
         cloud=spec.provider,
         release=config.windows.release,
-        artifacts=make_artifacts(pipeline.prepare_target(loaded, target).steps),
+        artifacts=make_artifacts(prepared.steps),
         tree=tree,
         cloud_options=cloud.options(spec.settings, folder),
         user_data=cloud.user_data,
         proxy=config.proxy.https if config.proxy else None,
+        images=[*images],
+        mirrors=[url for image in images.values() for url in image.mirrors],
         accounts=spec.settings.restricted_address_users,
     )

@@ -23,6 +23,7 @@ from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.stock import stock_windows
 from imagegen.rehearsal.network.artifact_server import ArtifactServer
 from imagegen.rehearsal.network.network import Network
+from imagegen.rehearsal.network.registries import Registries
 from imagegen.rehearsal.winrm.observations import Cost
 from imagegen.rehearsal.winrm.server import WinRMServer
 
@@ -56,6 +57,10 @@ class SandboxSetup:
     """The file of the tree with which the cloud must start its machines."""
     proxy: str | None = None
     """The proxy of the config, the only one that machines can reach."""
+    images: Sequence[str] = ()
+    """The container images that registries have, by their whole names."""
+    mirrors: Sequence[str] = ()
+    """The URLs of the mirrors of registries."""
     accounts: Sequence[str] = ()
     """The accounts that the config expects in its base image."""
 
@@ -73,10 +78,13 @@ class Sandbox:
         self._closing = contextlib.ExitStack()
         # Called with each machine that starts, before its first command.
         self.machine_hooks: list[Callable[[MachineIdentity, Machine, WinRMServer], None]] = []
+        artifacts = ArtifactServer(setup.artifacts)
+        registries = Registries(setup.images, setup.mirrors, beside=artifacts)
         self.network = Network(
             scratch,
             [setup.cloud_options],
-            artifacts=ArtifactServer(setup.artifacts),
+            artifacts=artifacts,
+            hosts=dict.fromkeys(registries.hosts, registries),
             on_machine=self._start_guest,
         )
 
@@ -143,6 +151,7 @@ class Sandbox:
         machine = stock_windows(
             disk, release=self._setup.release, cloud=self._setup.cloud, accounts=self._setup.accounts
         )
+        machine.browse = lambda *asked: self._browse(*asked)
 
         def run_phase(arguments: Sequence[str], write: Write) -> int:
             return _write_output(run_entry(machine, arguments, self._fetch), write)
@@ -188,6 +197,22 @@ class Sandbox:
 
         Only the certificate authority of the rehearsal is trusted.
         """
+        answer = self._get(url, {}, proxy)
+        if answer.status_code in _RETRIED_STATUSES:
+            raise ConnectionError(f"HTTP {answer.status_code}")
+        if answer.status_code != httpx.codes.OK:
+            raise OSError(f"HTTP {answer.status_code}")
+        return answer.content
+
+    def _browse(
+        self, url: str, headers: Mapping[str, str], authorization: str, proxy: str | None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """What containerd gets from a registry. httpx sends an Authorization header to the host of the URL only."""
+        secret = {"Authorization": authorization} if authorization else {}
+        answer = self._get(url, {**headers, **secret}, proxy)
+        return answer.status_code, {key.lower(): text for key, text in answer.headers.items()}, answer.content
+
+    def _get(self, url: str, headers: Mapping[str, str], proxy: str | None) -> httpx.Response:
         if proxy not in (None, self._setup.proxy):
             raise ConnectionError(f"there is no proxy {proxy} in this network")
         environ = self.network.environ
@@ -196,14 +221,9 @@ class Sandbox:
             with httpx.Client(
                 proxy=environ["HTTPS_PROXY"], verify=trust, trust_env=False, timeout=_DOWNLOAD_S
             ) as client:
-                answer = client.get(url, follow_redirects=True)
+                return client.get(url, headers=dict(headers), follow_redirects=True)
         except httpx.TransportError as error:
             raise ConnectionError(str(error)) from error
-        if answer.status_code in _RETRIED_STATUSES:
-            raise ConnectionError(f"HTTP {answer.status_code}")
-        if answer.status_code != httpx.codes.OK:
-            raise OSError(f"HTTP {answer.status_code}")
-        return answer.content
 
 
 def _write_output(outcome: Outcome, write: Write) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 
 import pydantic
 
-from imagegen.resources.model import ArtifactForm, Name, Resource, Sha256, Strict, WindowsPath
+from imagegen.resources.model import ArtifactForm, ImageDigest, Name, Resource, Sha256, Strict, WindowsPath
 
 POWERSHELL: Final = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
 RESTART_NEEDED: Final = 3010
@@ -311,10 +311,39 @@ class Script(Resource):
         return (POWERSHELL,)
 
 
+class Image(Resource):
+    """A container image in containerd's namespace of Kubernetes: pulled by its digest, unpacked, and under its name."""
+
+    name: Annotated[str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[^\s\"]+$", max_length=600)]
+    """The whole name, with registry and with tag or digest: so containerd looks for the image of a pod."""
+    reference: Annotated[
+        str, pydantic.StringConstraints(pattern=r"^[a-z0-9.-]+(:[0-9]+)?/[^\s@\"]+@sha256:[0-9a-f]{64}$")
+    ]
+    """From where it is pulled: registry and repository with the digest."""
+    digest: ImageDigest
+    layers: ImageDigest
+    """The name that containerd gives to the unpacked layers of this Windows build: it depends on their content."""
+    size: Annotated[int, pydantic.Field(ge=0, lt=2**40)]
+    """Of its compressed layers, in bytes."""
+    pinned: bool = False
+    """Whether kubelet must never delete it."""
+    ctr: WindowsPath
+    crictl: WindowsPath
+
+    def needs(self) -> tuple[str, ...]:
+        return (self.ctr, self.crictl)
+
+
+class Volume(Resource):
+    """A drive that uses all the space of its disk."""
+
+    drive: Literal["C"]
+
+
 KINDS: dict[str, type[Resource]] = {
     kind.__name__.lower(): kind
     for kind in (
-        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Package, Path,
-        Registry, Script, Service, Task,
+        Acl, Archive, Command, Defender, Directory, Environment, Extract, Feature, File, Firewall, Image, Package, Path,
+        Registry, Script, Service, Task, Volume,
     )
 }  # fmt: skip

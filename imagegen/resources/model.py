@@ -12,6 +12,8 @@ WindowsPath = Annotated[
 Sha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 # In any case: PowerShell's Get-FileHash prints upper case.
 PastedSha256 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-fA-F]{64}$", to_lower=True)]
+# The digest of a document in a registry.
+ImageDigest = Annotated[str, pydantic.StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 Name = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]
 # The form that an artifact's bytes must have.
 ArtifactForm = Literal["archive", "package", "file"]

@@ -10,6 +10,7 @@ from imagegen.rules import (
     artifacts,
     credentials,
     first_boot,
+    images,
     network,
     nodes,
     places,
@@ -20,7 +21,20 @@ from imagegen.rules import (
     windows,
 )
 
-_MODULES = (versions, windows, nodes, places, runtime, network, storage, credentials, first_boot, steps, artifacts)
+_MODULES = (
+    versions,
+    windows,
+    nodes,
+    places,
+    runtime,
+    network,
+    storage,
+    credentials,
+    first_boot,
+    images,
+    steps,
+    artifacts,
+)
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -128,6 +128,7 @@ class Facts:
     flannel_plugin: str | None
     pod_network: str | None
     cni_api_version: int | None
+    containerd_pins_images: bool
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None
     restricted_address: RestrictedAddress | None

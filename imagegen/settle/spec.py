@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from imagegen.catalog.facts import JsonObject, find_row, is_overlay, numbers, provider_text, sources, table
+from imagegen.catalog.facts import JsonObject, find_row, is_overlay, minor, numbers, provider_text, sources, table
 from imagegen.settle.facts import (
     AgentConfig,
     CniFile,
@@ -208,6 +208,12 @@ def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     yield _fact(
         "containerd_cni_bin_dirs", bin_dirs, origin, "Whether that file can name several folders of CNI plugins."
     )
+    pins = table("containerd")["pins_images"]
+    least = {minor(one): numbers(one) for one in pins["since"]}
+    version = containerd.version if containerd else ""
+    known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
+    origin = _origin("containerd", "pins_images", pins["source"])
+    yield _fact("containerd_pins_images", known, origin, "Whether this containerd tells kubelet of pinned images.")
 
 
 def _network(config: ImageConfig) -> Iterator[CatalogueValue]:

@@ -20,11 +20,12 @@ from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.engine import run_entry
 from imagegen.rehearsal.machine.generalise import generalise
 from imagegen.rehearsal.machine.stock import stock_windows
+from imagegen.rehearsal.network.registries import Registries
 from tests.conftest import REPOSITORY, make_test_lock
 from tests.e2e.rehearsal_support import loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from imagegen import loading
     from imagegen.rehearsal.boot.model import Instance
@@ -48,6 +49,16 @@ def capture(target: str, folder: Path, config: loading.Loaded | None = None) -> 
     with tempfile.TemporaryDirectory() as scratch:
         write_tree(tree, Path(scratch) / "tree")
         expected = guest.expected_from_tree(Path(scratch) / "tree")
+    images = prepared.images
+    registries = Registries([*images], [url for image in images.values() for url in image.mirrors])
+
+    def browse(
+        url: str, headers: Mapping[str, str], authorization: str, _proxy: str | None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        answer = registries.ask(url, headers, authorization)
+        return answer.status, answer.headers, answer.body
+
+    machine.browse = browse
     machine.files.write(guest.BUNDLE_PATH, expected.bundle)
     for phase in expected.phases:
         outcome = run_entry(machine, phase.arguments, lambda url, _proxy: artifacts[url])

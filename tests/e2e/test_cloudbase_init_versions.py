@@ -18,6 +18,7 @@ from tests.conftest import load_today
 from tests.e2e.boot_support import make_image
 from tests.e2e.cloudbase_init_support import VERSIONS, make_runner
 from tests.e2e.rehearsal_support import CONFIG, TARGETS
+from tests.unit.cloudbase_init.test_certificates import compare_methods
 from tests.unit.cloudbase_init.test_interface import differences
 from tests.unit.cloudbase_init.test_versions import Heard
 
@@ -57,6 +58,7 @@ def test_the_layer_under_each_version_has_its_interface(
 ) -> None:
     [modules] = make_runner(version, cloudbase_init_cache, tmp_path).modules
     assert differences(modules / "cloudbaseinit" / "osutils") == []
+    compare_methods(modules / "cloudbaseinit")
 
 
 @pytest.mark.parametrize(("target", "version"), [("aws", "1.1.4"), ("azure", "1.1.9")])

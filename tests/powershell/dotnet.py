@@ -45,6 +45,7 @@ io.file: AppendAllText/3 Copy/3 Delete/1 Exists/1 GetAttributes/1 Move/2 OpenRea
 io.file: ReadAllText/2 SetAttributes/2 WriteAllBytes/2 WriteAllLines/3 WriteAllText/3
 io.fileaccess: Read Write ReadWrite
 io.fileattributes: Normal ReadOnly ReparsePoint
+io.driveinfo
 io.fileinfo
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite

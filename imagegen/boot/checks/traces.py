@@ -9,6 +9,8 @@ from imagegen.boot.guarded import Guarded, find_open, may_change
 
 
 def _secrets(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.key_leaks:
+        yield say(f"the private key of a certificate is in {some(facts.key_leaks)}")
     if not facts.leaks:
         return
     found = facts.cloudbase_init

@@ -1,12 +1,19 @@
-"""`imagegen plan`: what will be on the machine."""
+"""`imagegen plan`: what will be on the machine, and in what two images differ."""
 
+import json
 from pathlib import Path
+from typing import Any, Final
 
 import click
+import pydantic
 
 from imagegen.cli import options
 from imagegen.cli.arguments import decide_plan
 from imagegen.cli.output import print_as
+from imagegen.compare import Side, compare, difference_lines, read_manifest, read_plan
+from imagegen.errors import ConfigError
+from imagegen.files import read_file
+from imagegen.manifest.model import ImageManifest
 from imagegen.plan.model import BuildPlan, PlannedResource
 
 # The fields of a resource that are shown beside its name. Digests are only in the JSON.
@@ -15,6 +22,7 @@ _SHOWN_FIELDS = {
     "extract": ("artifact", "member"),
     "file": ("source", "artifact"),
     "firewall": ("direction", "protocol", "port"),
+    "image": ("digest",),
     "package": ("version",),
     "registry": ("type", "data"),
     "script": ("arguments", "good_exit_codes", "timeout_s"),
@@ -22,8 +30,26 @@ _SHOWN_FIELDS = {
     "environment": ("value",),
 }
 
+# The manifest of a machine with thousands of files has a few megabytes, and so has a plan.
+_LIMIT_BYTES: Final = 64 * 2**20
 
-@click.command()
+
+class _PlanOrDiff(click.Command):
+    """`imagegen plan CONFIG`, and `imagegen plan diff A B`."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - click's signature
+    ) -> click.Context:
+        if args[:1] == [diff.name]:
+            return diff.make_context(f"{info_name} {diff.name}", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=_PlanOrDiff)
 @options.CONFIG
 @options.TARGET
 @options.SET
@@ -38,6 +64,10 @@ def plan(
     \b
     A plan needs a lock, and `imagegen lock` needs a cloud account. Without an account:
       imagegen plan image.yaml --target prod --rehearse
+
+    \b
+    In what two images differ:
+      imagegen plan diff A B
     """
     decided = decide_plan(config, target, sets, lock_file, rehearse=rehearse).plan
     print_as(form, decided.as_json(), plan_lines(decided))
@@ -75,3 +105,44 @@ def _resource_line(resource: PlannedResource) -> str:
         if resource.fields[name] is not None
     ]
     return f"{resource.kind:<11} {label}{'  ' + ' '.join(shown) if shown else ''}"
+
+
+@click.command("diff")
+@click.argument("a", type=click.Path(path_type=Path))
+@click.argument("b", type=click.Path(path_type=Path))
+@options.TARGET
+@options.REHEARSED_LOCK
+@options.FORMAT
+def diff(a: Path, b: Path, target: str | None, rehearse: bool, form: str) -> None:
+    """Show in what two images differ: versions, base image, artifacts and resources, as Markdown.
+
+    \b
+    A and B are configs, plans or manifests:
+      imagegen plan diff windows-2022.yaml windows-2025.yaml --target prod
+      imagegen plan diff old-plan.json image.yaml --target prod
+      imagegen plan diff out/manifests/image/prod/1111.json out/manifests/image/prod/2222.json
+
+    `imagegen plan CONFIG --format json` prints a plan. --target and --rehearse are for configs, and the lock of a
+    config is beside it. For the changes of a day: keep the plan of each build.
+    """
+    found = compare(*(_read_side(file, target, rehearse=rehearse) for file in (a, b)))
+    print_as(form, found.as_json(), difference_lines(found))
+
+
+def _read_side(file: Path, target: str | None, *, rehearse: bool) -> Side:
+    if file.suffix != ".json":
+        return read_plan(decide_plan(file, target, (), None, rehearse=rehearse).plan.as_json(), str(file))
+    try:
+        data = json.loads(read_file(file, limit=_LIMIT_BYTES))
+    except FileNotFoundError:
+        raise ConfigError(f"{file} does not exist", hint="give a config, a plan or a manifest") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file} is not valid JSON: {error}", hint="give a config, a plan or a manifest") from None
+    if not (isinstance(data, dict) and "manifest_version" in data):
+        return read_plan(data, str(file))
+    try:
+        return read_manifest(ImageManifest.model_validate_json(json.dumps(data)))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "the whole manifest"
+        raise ConfigError(f"{file} is not a valid manifest: {place}: {first['msg']}") from None

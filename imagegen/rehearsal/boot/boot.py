@@ -12,6 +12,7 @@ from imagegen.boot.judge import judge
 from imagegen.boot.log import find_complaints, find_user_data_complaints, has_metadata, has_run_user_data, judge_plugins
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
+from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
@@ -187,6 +188,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     return found.model_copy(
         update={
             "leaks": tuple(dict.fromkeys((*found.leaks, *observed.find_leaks()))),
+            "key_leaks": tuple(dict.fromkeys((*found.key_leaks, *observed.find_key_leaks()))),
             "access": tuple(dict.fromkeys((*found.access, *observed.list_access()))),
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
@@ -249,6 +251,7 @@ class _Observed:
             pod_network=self.look_at_pod_network(),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
+            key_leaks=self.find_key_leaks(),
             access=self.list_access(),
             own_files=tuple(observe.look_at_own_files(machine, self.image.own_files)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
@@ -267,6 +270,9 @@ class _Observed:
     def find_leaks(self) -> tuple[str, ...]:
         node = self.node
         return tuple(observe.find_leaks(node.machine, self.user_data.secrets, node.runs.console, self._guarded))
+
+    def find_key_leaks(self) -> tuple[str, ...]:
+        return tuple(find_key_leaks(self.node.machine, self.instance.certificates, self.node.runs.console))
 
     def list_access(self) -> tuple[facts.Access, ...]:
         return tuple(observe.list_access(self.node.machine, self._guarded))

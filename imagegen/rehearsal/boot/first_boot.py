@@ -68,7 +68,9 @@ def _remove_rules(machine: Machine, _folder: str) -> list[str]:
 
 def _remove_certificates(machine: Machine, folder: str) -> list[str]:
     prints = _take_list(machine, rf"{folder}\certificates.txt")
-    machine.certificates -= {one.upper() for one in prints if re.fullmatch(r"[0-9A-Fa-f]{40}", one)}
+    for one in prints:
+        if re.fullmatch(r"[0-9A-Fa-f]{40}", one):
+            machine.certificates.remove(one)
     return []
 
 

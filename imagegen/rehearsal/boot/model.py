@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
+class GivenCertificate:
+    """A certificate with its private key, which a machine's creator gives it from a key vault of the cloud."""
+
+    name: str
+    pfx: bytes = dataclasses.field(repr=False)
+    """PKCS #12 without a password, as the cloud packs it for the machine."""
+    store: str = "My"
+    """The store of LocalMachine that it is for."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Instance:
     """A machine that a cloud starts from the image, with what its creator gave it."""
 
@@ -28,6 +39,8 @@ class Instance:
     admin_password: str = dataclasses.field(default="", repr=False)
     requires_tokens: bool = False
     """Whether the cloud's metadata answers only to requests with a token."""
+    certificates: Sequence[GivenCertificate] = ()
+    """Where the cloud has such a setting."""
 
 
 # The seconds since a machine was created, over all its starts.

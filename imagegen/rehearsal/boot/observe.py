@@ -122,9 +122,9 @@ def find_unrendered(machine: Machine) -> list[str]:
 
 
 def find_leaks(
-    machine: Machine, secrets: Iterable[str], consoles: Mapping[str, bytes], closed: Sequence[Guarded]
+    machine: Machine, secrets: Iterable[str | bytes], consoles: Mapping[str, bytes], closed: Sequence[Guarded]
 ) -> list[str]:
-    """The files and consoles with a secret of the user data, but for those in folders that nobody else can read."""
+    """The files and consoles with a secret, but for those in folders that nobody else can read."""
     marks = [mark for secret in secrets for mark in _spellings(secret)]
 
     def may_hold_it(path: str) -> bool:
@@ -136,11 +136,13 @@ def find_leaks(
     return leaking + [f"the console on {port}" for port, said in consoles.items() if any(one in said for one in marks)]
 
 
-def _spellings(secret: str) -> Iterator[bytes]:
+def _spellings(secret: str | bytes) -> Iterator[bytes]:
     """The bytes by which a secret is known in a file."""
-    plain = secret.encode()
-    # Windows PowerShell writes UTF-16 where nobody says otherwise.
-    yield from (plain, secret.encode("utf-16-le"))
+    plain = secret.encode() if isinstance(secret, str) else secret
+    yield plain
+    if isinstance(secret, str):
+        # Windows PowerShell writes UTF-16 where nobody says otherwise.
+        yield secret.encode("utf-16-le")
     # User data may be base64, in which three bytes become four letters: what comes out depends on the bytes before.
     # A letter at the edge belongs to what is beside the secret too.
     for before, edge in ((0, 0), (1, 2), (2, 3)):
@@ -236,7 +238,7 @@ def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) 
     ]
     return facts.Builder(
         listeners=tuple(machine.registry.subkeys(LISTENERS)),
-        certificates=tuple(sorted(machine.certificates & image.certificates)),
+        certificates=tuple(sorted(machine.certificates.thumbprints() & image.certificates.thumbprints())),
         rules=tuple(rule.display_name for rule in rules),
         accounts=tuple(user.name for user in machine.accounts.users if _is_as_built(user, before.get(user.number))),
     )
@@ -258,8 +260,8 @@ class Snapshot:
 
 
 def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str], folders: Iterable[str]) -> Snapshot:
-    """Accounts, groups, SSH keys, the name, what user data wrote and what is in `folders`; `extra` is what the caller
-    adds."""
+    """Accounts, groups, certificates, SSH keys, the name, what user data wrote and what is in `folders`. `extra` is
+    what the caller adds."""
     # cloudbase-init gives the account of its service a new password at every start.
     own = (machine.registry.text(machine.services.key(service), "ObjectName") or "").rpartition("\\")[2].lower()
     values = dict(extra) | {"the host name": machine.host_name}
@@ -268,6 +270,8 @@ def take_snapshot(machine: Machine, service: str, extra: Mapping[str, str], fold
         values[f"account {user.name}"] = f"{user.number} {user.enabled} {password}"
     for group in machine.accounts.groups:
         values[f"group {group.name}"] = " ".join(map(str, sorted(group.members)))
+    for store in machine.certificates:
+        values[f"the certificates in {store}"] = " ".join(sorted(machine.certificates.thumbprints(store)))
     keys = [path for folder in _FOLDERS_OF_KEYS for path in _below(machine, folder) if _KEYS.search(path)]
     for path in (*keys, *(path for folder in (_USER_DATA_FOLDER, *folders) for path in _below(machine, folder))):
         values[path] = machine.files.read(path).hex()

@@ -11,6 +11,9 @@ from typing import Any, Final
 Value = Any
 
 UNKNOWN: Final = "unknown"
+# Before the names of the calls of cloudbase-init's own layer for Windows, and of its manager of certificates.
+OS: Final = "os_"
+X509: Final = "x509_"
 # The variable with the port on loopback, and with the secret that the child sends first.
 ADDRESS: Final = "IMAGEGEN_CHANNEL"
 _BYTES: Final = "$bytes"

@@ -24,13 +24,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from imagegen.rehearsal.cloudbase_init import windows
-from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, UNKNOWN, Channel
+from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, OS, UNKNOWN, X509, Channel
 
 _PACKAGE = "cloudbaseinit"
-# Before the names of the calls of cloudbase-init's own layer.
-_OS = "os_"
 _LIBRARIES = ("oslo_log.log", "requests", "serial")
-_TUPLES = ("execute_", "get_file_version", "get_default_gateway", "get_current_user", "reset_service_password")
+_TUPLES = (
+    *("execute_", "get_file_version", "get_default_gateway", "get_current_user", "reset_service_password"),
+    "create_self_signed_cert",
+)
 
 
 class _Binding(importlib.abc.MetaPathFinder):
@@ -65,7 +66,7 @@ def make_call(channel: Channel) -> windows.Call:
             channel.send([name, list(arguments), named])
         except TypeError as error:
             # Only Python's own simple types, which is all that cloudbase-init passes.
-            raise windows.report(call, f"this call of {name.removeprefix(_OS)}: {error}") from error
+            raise windows.report(call, f"this call of {name.removeprefix(OS).removeprefix(X509)}: {error}") from error
         answer = channel.receive()
         if answer is None:
             raise SystemExit("the process with the machine is gone")
@@ -75,11 +76,35 @@ def make_call(channel: Channel) -> windows.Call:
             raise windows.not_found(answer["error"])
         if answer["kind"] == UNKNOWN:
             raise windows.UnknownCall(answer["error"])
-        if name.startswith(_OS):
+        if name.startswith(X509):
+            raise _crypto_error(answer["error"])
+        if name.startswith(OS):
             raise importlib.import_module(f"{_PACKAGE}.exception").CloudbaseInitException(answer["error"])
         raise OSError(answer["error"])
 
     return call
+
+
+def _crypto_error(text: str) -> Exception:
+    """cloudbase-init's error for what CryptoAPI refuses, which asks Windows for its number when it is made."""
+    kind: type[Exception] = importlib.import_module(f"{_PACKAGE}.utils.windows.cryptoapi").CryptoAPIException
+    return type(kind.__name__, (kind,), {"_get_windows_error": lambda _: text})()  # type: ignore[no-any-return] # mypy takes the class for any
+
+
+def _forward(call: windows.Call, prefix: str, name: str) -> Any:  # noqa: ANN401 - a method
+    return lambda _, *arguments, **named: _results(name, call(f"{prefix}{name}", *arguments, **named))
+
+
+def _bind_certificates(call: windows.Call) -> None:
+    """Replace cloudbase-init's manager of certificates, which calls CryptoAPI with the memory that this wants."""
+    module, name = "utils.windows.x509", "CryptoAPICertManager"
+    theirs = getattr(importlib.import_module(f"{_PACKAGE}.{module}"), name)
+    own = {method: _forward(call, X509, method) for method in windows.iterate_methods(theirs)}
+
+    def report_name(_: object, other: str) -> Any:  # noqa: ANN401 - a method
+        raise windows.report(call, f"{other} of cloudbase-init's {name}")
+
+    _replace(module, name, type(name, (), {**own, "__getattr__": report_name}))
 
 
 def _bind_system(call: windows.Call) -> None:
@@ -87,7 +112,7 @@ def _bind_system(call: windows.Call) -> None:
     base = importlib.import_module(f"{_PACKAGE}.osutils.base").BaseOSUtils
 
     def forward(name: str) -> Any:  # noqa: ANN401 - a method
-        return lambda _, *arguments, **named: _results(name, call(f"{_OS}{name}", *arguments, **named))
+        return _forward(call, OS, name)
 
     # The base has this one in full, on random bytes of Python's.
     own = {name: forward(name) for name in windows.iterate_methods(base) if name != "generate_random_password"}
@@ -181,6 +206,7 @@ def _configure_host(call: windows.Call, command_line: list[str]) -> None:
     logging = importlib.import_module(f"{_PACKAGE}.utils.log")
     conf = importlib.import_module(f"{_PACKAGE}.conf").CONF
     _bind_system(call)
+    _bind_certificates(call)
     host = [call("host_path", one) if one.lower().endswith(".conf") else one for one in command_line[1:]]
     conf(host)
     # cloudbase-init's own options for this have the old names; both are the same.

@@ -20,7 +20,8 @@ from imagegen.build import process
 from imagegen.build.supervisor import Grace
 from imagegen.errors import BuildError
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, UNKNOWN, Channel
+from imagegen.rehearsal.cloudbase_init.certificates import CertificateCalls
+from imagegen.rehearsal.cloudbase_init.channel import ADDRESS, OS, UNKNOWN, X509, Channel
 from imagegen.rehearsal.cloudbase_init.os_layer import CONSTANTS, OsLayer
 from imagegen.rehearsal.cloudbase_init.system import SystemCalls
 from imagegen.rehearsal.machine.refusal import NoSuchFile, RefusedByWindows
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _CHILD = "imagegen.rehearsal.cloudbase_init.child"
 _POLL_S = 0.1
 _HANDSHAKE_S = 5.0
-_OS = "os_"
 # It has nothing to clean up.
 _NO_GRACE = Grace()
 _SHOWN_LINES = 5
@@ -148,11 +148,11 @@ class _Calls:
             with self._opened(end) as channel:
                 if not self._knows_secret(end, channel):
                     continue
-                system, layer = SystemCalls(self._around), OsLayer(self._around)
+                owners = make_owners(self._around)
                 # A child that is killed reads no answer.
                 with contextlib.suppress(ConnectionError):
                     while (call := channel.receive()) is not None:
-                        channel.send(answer(call, system, layer, self._around))
+                        channel.send(answer(call, owners, self._around))
             return
 
     def hang_up(self) -> None:
@@ -188,13 +188,19 @@ class _Calls:
             end.settimeout(None)
 
 
-def answer(call: Any, system: SystemCalls, layer: OsLayer, around: Surroundings) -> dict[str, Any]:  # noqa: ANN401 - JSON
+def make_owners(around: Surroundings) -> dict[str, object]:
+    """Who answers the calls, by the prefix of their names; the others have none."""
+    return {OS: OsLayer(around), X509: CertificateCalls(around), "": SystemCalls(around)}
+
+
+def answer(call: Any, owners: Mapping[str, object], around: Surroundings) -> dict[str, Any]:  # noqa: ANN401 - JSON
     """What the child is told of a call: its value, or the kind of its error and what it says."""
     name, arguments, named = call
     if name == "constants":
         return {"value": CONSTANTS}
-    owner, method = (layer, name.removeprefix(_OS)) if name.startswith(_OS) else (system, name)
-    function = getattr(owner, method, None) if not method.startswith("_") else None
+    prefix = next(one for one in owners if name.startswith(one))
+    method = name.removeprefix(prefix)
+    function = getattr(owners[prefix], method, None) if not method.startswith("_") else None
     try:
         if function is None:
             raise UnknownCommandError(f"the rehearsal does not know {method} of cloudbase-init's layer for Windows")

@@ -20,6 +20,8 @@ CONTAINERD = "containerd.exe"
 CSI_PROXY = "csi-proxy.exe"
 SERVICE_WORDS = {CONTAINERD: "--run-service", "kubelet.exe": "--windows-service", CSI_PROXY: "-windows-service"}
 _CSI_PROXY_FLAGS = frozenset({"windows-service", "log_file", "log_file_max_size", "logtostderr"})
+# The newest schema of containerd's configuration in which an import replaces sections.
+_REPLACING = 2
 LOG_RUNNER = "kube-log-runner.exe"
 
 
@@ -135,6 +137,29 @@ def _check_containerd(files: Files, features: Features, arguments: list[str]) ->
             config = _read_toml(files, text if equals else following)
             for imported in (path for pattern in config.get("imports", []) for path in _matching(files, pattern)):
                 _read_toml(files, imported)
+
+
+def read_containerd_config(files: Files, command: str) -> dict[str, Any]:
+    """What containerd's configuration says, with the files that it imports. Up to version 2 such a file replaces a
+    plugin's whole section, and later it adds to it."""
+    _, arguments = _first(files, _expand(command))
+    config: dict[str, Any] = {}
+    for word, following in itertools.pairwise([*arguments, ""]):
+        name, equals, text = word.partition("=")
+        if name in ("--config", "-c"):
+            config = _read_toml(files, text if equals else following)
+            for imported in (path for pattern in config.get("imports", []) for path in _matching(files, pattern)):
+                _add_settings(config, _read_toml(files, imported), merges=config.get("version", 1) > _REPLACING)
+    return config
+
+
+def _add_settings(into: dict[str, Any], more: dict[str, Any], *, merges: bool, depth: int = 0) -> None:
+    for key, value in more.items():
+        # The sections of plugins are at depth 1.
+        if isinstance(value, dict) and isinstance(into.get(key), dict) and (merges or depth < 1):
+            _add_settings(into[key], value, merges=merges, depth=depth + 1)
+        else:
+            into[key] = value
 
 
 def _read_toml(files: Files, path: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from imagegen.rehearsal.clouds import guest_agents
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
 from imagegen.rehearsal.machine.answers import make_answer_file
+from imagegen.rehearsal.machine.certificates import Certificate
 from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
@@ -134,7 +135,7 @@ def stock_windows(
     agents = guest_agents(cloud)
     _fill_disk(machine, agents)
     _fill_registry(machine, release)
-    machine.certificates.add(_LISTENER_CERTIFICATE)
+    machine.certificates.add(Certificate(_LISTENER_CERTIFICATE))
     machine.firewall.add(Rule("winrm-https", "WinRM over HTTPS", "in", "allow", "TCP", WINRM_PORT))
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:

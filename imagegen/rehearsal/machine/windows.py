@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.accounts import Accounts
+from imagegen.rehearsal.machine.certificates import CertificateStores
 from imagegen.rehearsal.machine.defender import Defender
 from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
 from imagegen.rehearsal.machine.files import Files
@@ -21,10 +22,15 @@ from imagegen.rehearsal.machine.registry import Registry
 from imagegen.rehearsal.machine.services import AUTOMATIC, Services
 from imagegen.rehearsal.machine.tasks import Tasks
 from imagegen.rehearsal.machine.triggers import stop_outside_domain
+from imagegen.rehearsal.machine.volume import Volume
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    # A URL, headers, an Authorization header for its host only (may be empty), and a proxy -> status, headers in lower
+    # case, body. An OSError means that nothing answers.
+    Browse = Callable[[str, Mapping[str, str], str, str | None], tuple[int, Mapping[str, str], bytes]]
 
 CURRENT_VERSION = r"HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
 ENVIRONMENT = r"HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
@@ -47,9 +53,11 @@ class Machine:
         self.tasks = Tasks()
         self.ports = Ports()
         self.accounts = Accounts()
-        self.certificates: set[str] = set()
-        r"""The thumbprints in Cert:\LocalMachine\My."""
+        self.certificates = CertificateStores()
         self.defender = Defender(self.services)
+        self.volume = Volume()
+        self.browse: Browse = _unreachable
+        """How the machine's own programs reach the network. A function: a machine's copy has none."""
         self.assemblies_queued = False
         """Windows has queued assemblies of .NET to compile in its idle time."""
         self.installer = Installer(self.files, self.registry, self.services, self.accounts)
@@ -77,6 +85,7 @@ class Machine:
         other = copy.deepcopy(self)
         other.files.copy_to(root)
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
+        other.browse = _unreachable
         other.up_s, other._before_s = 0.0, 0.0
         other.services.on_start, other.services.slow_programs = {}, {}
         return other
@@ -165,6 +174,10 @@ class Machine:
         program = f"{SYSTEM32}\\{name}.exe"
         self.files.write(program, f"{name} of this Windows".encode())
         self.services.create(name, f"%SystemRoot%\\System32\\{name}.exe", name, AUTOMATIC)
+
+
+def _unreachable(url: str, *_: object) -> tuple[int, Mapping[str, str], bytes]:
+    raise ConnectionError(f"dial tcp: lookup {url.split('/')[2]}: no such host")
 
 
 def _undisturbed(*_: str) -> None:

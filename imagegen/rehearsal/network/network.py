@@ -51,9 +51,8 @@ class Network:
         self._journal = Journal()
         self._injections = Injections()
         self.clouds = tuple(options.make_cloud(self._machine_started) for options in clouds)
-        self._hosts: dict[str, Host] = dict(hosts or {})
-        if artifacts is not None:
-            self._hosts.update(dict.fromkeys(artifacts.hosts, artifacts))
+        self._hosts: dict[str, Host] = dict.fromkeys(artifacts.hosts, artifacts) if artifacts is not None else {}
+        self._hosts.update(hosts or {})
         self._proxy: Proxy | None = None
 
     def __enter__(self) -> Network:

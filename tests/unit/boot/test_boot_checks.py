@@ -75,6 +75,7 @@ GOOD = NodeFacts.model_validate(
             Reach(account="cloudbase-init's account", address="192.0.2.1", port=80, may=True, can=True),
         ),
         "leaks": (),
+        "key_leaks": (),
         "access": (
             Access(path=r"C:\closed", sid="S-1-5-18", rights="FullControl"),
             Access(path=r"C:\open", sid=USERS, rights="Read"),
@@ -529,6 +530,11 @@ CASES = (
         "debug explains no secret in another file",
         {"leaks": (r"C:\run.log",), "cloudbase_init.debug": True},
         (r"secrets: a secret of the user data is in C:\run.log",),
+    ),
+    Case(
+        "a key in a file",
+        {"key_leaks": (r"C:\run.pfx", "the console on COM1")},
+        (r"secrets: the private key of a certificate is in C:\run.pfx, the console on COM1",),
     ),
     Case("debug without a secret", {"cloudbase_init.debug": True}, ()),
     Case(

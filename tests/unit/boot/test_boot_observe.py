@@ -15,6 +15,7 @@ from imagegen.catalog.facts import paths
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, EVERYONE, SYSTEM, USERS, AccessEntry
 from imagegen.rehearsal.machine.access import write as write_access
+from imagegen.rehearsal.machine.certificates import Certificate
 from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
@@ -339,6 +340,14 @@ def rule(name: str, direction: str = "in", action: str = "allow", port: str = "5
     return lambda machine: machine.firewall.add(Rule(name, f"rule {name}", direction, action, "TCP", port))
 
 
+def add_certificates(*thumbprints: str) -> Change:
+    def change(machine: Machine) -> None:
+        for one in thumbprints:
+            machine.certificates.add(Certificate(one))
+
+    return change
+
+
 def open_builder(*, name: str = "packer", is_as_built: bool = True) -> Change:
     def change(machine: Machine) -> None:
         user = machine.accounts.need_user("packer")
@@ -353,7 +362,7 @@ def open_builder(*, name: str = "packer", is_as_built: bool = True) -> Change:
     [
         (lambda _: None, ([], [], [], [])),
         (lambda machine: machine.registry.make_key(LISTENER), (["*+HTTPS"], [], [], [])),
-        (lambda machine: machine.certificates.update("AB"), ([], ["A"], [], [])),
+        (add_certificates("A", "B"), ([], ["A"], [], [])),
         (rule("one"), ([], [], ["rule one"], [])),
         (rule("several", port="80,5986"), ([], [], ["rule several"], [])),
         (rule("out", direction="out"), ([], [], [], [])),
@@ -367,13 +376,13 @@ def open_builder(*, name: str = "packer", is_as_built: bool = True) -> Change:
 )
 def test_what_is_left_of_the_builder(tmp_path: Path, change: Change, left: tuple[list[str], ...]) -> None:
     image = Machine(tmp_path / "image", features={}, needing_restart=())
-    image.certificates.add("A")
+    image.certificates.add(Certificate("A"))
     image.accounts.add_user("packer", "built")
     image.accounts.add_user("monitoring", "its own")
     for user in image.accounts.users:
         user.enabled = user.name in ("packer", "monitoring")
     node = image.copy(tmp_path / "node")
-    node.certificates.clear()
+    node.certificates.remove("A")
     node.accounts.need_user("packer").enabled = False
     change(node)
     found = observe.look_for_builder(node, image, ["Monitoring"])
@@ -412,6 +421,7 @@ def write(path: str) -> Change:
             ["account cloudbase-init"],
         ),
         (lambda machine: machine.accounts.add_user("new", ""), ["account new"]),
+        (add_certificates("A"), [r"the certificates in LocalMachine\My"]),
         (lambda machine: machine.accounts.add_group("new"), ["group new"]),
         (lambda machine: machine.accounts.add_member("Users", "capi"), ["group Users"]),
     ],

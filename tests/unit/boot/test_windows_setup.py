@@ -13,6 +13,7 @@ from imagegen.rehearsal.boot.model import Process, UnknownCommandError
 from imagegen.rehearsal.boot.windows_setup import SETUP_COMPLETE, SetupFailedError, is_generalised, run_setup
 from imagegen.rehearsal.machine.accounts import BUILT_IN_ADMINISTRATOR
 from imagegen.rehearsal.machine.answers import AnswerCommand, AnswerFile, make_answer_file, read_answer_file
+from imagegen.rehearsal.machine.certificates import Certificate
 from imagegen.rehearsal.machine.firewall import Rule
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
@@ -251,10 +252,10 @@ def test_nothing_of_the_builder_is_left(aws: Machine, azure: Machine, shell: She
     password = built_in(machine).password
     machine.firewall.add(Rule("kubelet", "kubelet", "in", "allow", "TCP", "10250"))
     machine.firewall.add(Rule("out", "WinRM of others", "out", "allow", "TCP", "5986"))
-    machine.certificates.add("A" * 40)
+    machine.certificates.add(Certificate("A" * 40))
     run_setup(machine, shell)
     assert sorted(rule.name for rule in machine.firewall.rules) == ["kubelet", "out"]
-    assert machine.certificates == {"A" * 40}
+    assert machine.certificates.thumbprints() == {"A" * 40}
     assert machine.files.names(SETUP_SCRIPTS) == ["SetupComplete.cmd", "first-boot.log", "first-boot.ps1"]
     assert machine.files.read(rf"{SETUP_SCRIPTS}\first-boot.log") == b""
     assert built_in(machine).password != password

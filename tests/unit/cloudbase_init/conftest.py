@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imagegen.rehearsal.boot.model import Ended
-from imagegen.rehearsal.cloudbase_init.os_layer import OsLayer
-from imagegen.rehearsal.cloudbase_init.run import answer
-from imagegen.rehearsal.cloudbase_init.system import Surroundings, SystemCalls
+from imagegen.rehearsal.cloudbase_init.run import answer, make_owners
+from imagegen.rehearsal.cloudbase_init.system import Surroundings
 from imagegen.rehearsal.machine import stock_windows
 from imagegen.rehearsal.machine.services import MANUAL
 
@@ -64,7 +63,7 @@ class Calls:
 
     def answer(self, name: str, *arguments: object, **named: object) -> dict[str, Any]:
         call = [name, list(arguments), named]
-        return answer(call, SystemCalls(self.around), OsLayer(self.around), self.around)
+        return answer(call, make_owners(self.around), self.around)
 
     def __call__(self, name: str, *arguments: object, **named: object) -> Any:  # noqa: ANN401 - each call's own
         found = self.answer(name, *arguments, **named)

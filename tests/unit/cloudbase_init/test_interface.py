@@ -16,7 +16,11 @@ from imagegen.rehearsal.cloudbase_init.os_layer import CONSTANTS, OsLayer
 from imagegen.rehearsal.cloudbase_init.versions import PACKAGE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.unit.cloudbase_init.conftest import Calls
+
+    Parameters = list[tuple[str, object]]
 
 # What the plugins and metadata services of the shipped configuration never call on a node. These fail the boot by name.
 REFUSED = {
@@ -51,19 +55,19 @@ REFUSED_OF_WINDOWS = {
 
 
 @functools.cache
-def _class(osutils: Path, module: str, name: str) -> ast.ClassDef:
+def read_class(file: Path, name: str) -> ast.ClassDef:
     """A class of cloudbase-init. It is read and not imported, because its module needs Windows."""
     with warnings.catch_warnings():
         # Its own texts have escapes that Python does not know.
         warnings.simplefilter("ignore")
-        tree = ast.parse((osutils / module).read_text(encoding="utf-8"))
+        tree = ast.parse(file.read_text(encoding="utf-8"))
     [found] = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
     return found
 
 
 def _classes(osutils: Path) -> tuple[ast.ClassDef, ast.ClassDef]:
     """The interface, and what cloudbase-init itself has for Windows."""
-    return _class(osutils, "base.py", "BaseOSUtils"), _class(osutils, "windows.py", "WindowsUtils")
+    return read_class(osutils / "base.py", "BaseOSUtils"), read_class(osutils / "windows.py", "WindowsUtils")
 
 
 def _constants(found: ast.ClassDef) -> dict[str, object]:
@@ -76,10 +80,10 @@ def _constants(found: ast.ClassDef) -> dict[str, object]:
     }
 
 
-def _methods(found: ast.ClassDef) -> dict[str, list[tuple[str, object]]]:
-    """The parameters of the public methods, each with its default, or `...` for none."""
-    constants = _constants(found)
-    methods: dict[str, list[tuple[str, object]]] = {}
+def list_methods(found: ast.ClassDef, module: Mapping[str, object] | None = None) -> dict[str, Parameters]:
+    """The parameters of the public methods, each with its default, or `...` for none. `module` has its constants."""
+    constants = {**(module or {}), **_constants(found)}
+    methods: dict[str, Parameters] = {}
     for node in found.body:
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
             assert (node.args.vararg, node.args.kwarg, node.args.kwonlyargs) == (None, None, []), node.name
@@ -91,23 +95,24 @@ def _methods(found: ast.ClassDef) -> dict[str, list[tuple[str, object]]]:
     return methods
 
 
-def _own() -> dict[str, list[tuple[str, object]]]:
+def own_methods(kind: type) -> dict[str, Parameters]:
+    """The same of a class of the rehearsal."""
     return {
         name: [
             (parameter.name, ... if parameter.default is parameter.empty else parameter.default)
             for parameter in [*inspect.signature(method).parameters.values()][1:]
         ]
-        for name, method in vars(OsLayer).items()
+        for name, method in vars(kind).items()
         if not name.startswith("_")
     }
 
 
 def differences(osutils: Path) -> list[str]:
     """Where the model's layer is not that of the cloudbase-init in a folder."""
-    own, refused = _own(), REFUSED | REFUSED_OF_WINDOWS
+    own, refused = own_methods(OsLayer), REFUSED | REFUSED_OF_WINDOWS
     found: list[str] = []
     for kind in _classes(osutils):
-        theirs = _methods(kind)
+        theirs = list_methods(kind)
         assert len(theirs) >= 50
         found += [f"{name} is neither answered nor refused" for name in theirs.keys() - own.keys() - refused]
         found += [f"{name} is not ({theirs[name]})" for name in theirs.keys() & own.keys() if theirs[name] != own[name]]
@@ -125,11 +130,11 @@ def test_each_method_is_answered_with_the_same_parameters_or_refused(installed: 
 
 
 def test_nothing_is_answered_or_refused_that_cloudbase_init_does_not_have(installed: Path) -> None:
-    base, windows = map(_methods, _classes(installed))
+    base, windows = map(list_methods, _classes(installed))
     assert set(base) >= REFUSED
     assert set(windows) >= REFUSED_OF_WINDOWS
-    assert _own().keys() <= base.keys() | windows.keys()
-    assert (REFUSED | REFUSED_OF_WINDOWS) & _own().keys() == set()
+    assert own_methods(OsLayer).keys() <= base.keys() | windows.keys()
+    assert (REFUSED | REFUSED_OF_WINDOWS) & own_methods(OsLayer).keys() == set()
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED | REFUSED_OF_WINDOWS))

@@ -6,10 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imagegen.rehearsal.cloudbase_init.os_layer import OsLayer
-from imagegen.rehearsal.cloudbase_init.run import answer
-from imagegen.rehearsal.cloudbase_init.system import SystemCalls
-
 if TYPE_CHECKING:
     from tests.unit.cloudbase_init.conftest import Calls
 
@@ -77,7 +73,7 @@ def test_what_the_model_does_not_know_fails_the_boot_by_name(calls: Calls, call:
 
 
 def test_a_named_argument_that_a_call_does_not_have_is_named(calls: Calls) -> None:
-    found = answer(["os_reboot", [], {"force": True}], SystemCalls(calls.around), OsLayer(calls.around), calls.around)
+    found = calls.answer("os_reboot", force=True)
     assert found["kind"] == "unknown"
     assert "'force'" in found["error"]
     assert not calls.around.reboots

@@ -23,6 +23,7 @@ from imagegen.rehearsal.machine.stock import PATH
 from imagegen.rehearsal.machine.time_zone import write_time_zone
 from imagegen.rehearsal.machine.windows import ENVIRONMENT
 from imagegen.resources.kinds import KINDS
+from tests.unit.machine import image_support
 from tests.unit.machine.conftest import Bench
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ FIELDS: dict[str, Fields] = {
     "environment": {"name": "CONTAINER_RUNTIME_ENDPOINT", "value": "npipe:////./pipe/containerd-containerd"},
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
+    "volume": {"drive": "C"},
     "command": {
         "name": "time-zone",
         "program": r"C:\Windows\System32\tzutil.exe",
@@ -90,6 +92,8 @@ FACTS: dict[str, Any] = {
     "path": {"entry": r"C:\k"},
     "defender": {"process": EXE},
     "command": {"matches": [True, True]},
+    "image": image_support.FACTS,
+    "volume": {"size": 50 * 2**30, "largest": 50 * 2**30},
     "script": {"sha256": hashlib.sha256(SCRIPT).hexdigest(), "arguments": ["-Level", "a b"], "exit_code": 0},
     "task": {
         **TASK,
@@ -129,6 +133,8 @@ def ready(bench: Bench, kind: str) -> Fields:
             return {"path": DLL, "sha256": FACTS["extract"]["sha256"], **named}
         members = [{"path": path, "sha256": digest} for path, digest in FACTS["archive"]["members"].items()]
         return {"artifact": "tools", "into": r"C:\k", "strip": 1, "members": members}
+    if kind == "image":
+        return image_support.ready_image(bench)
     if kind == "package":
         service = MsiService(name="agent", display_name="Agent", command=f'"{AGENT_EXE}" run', starts=True)
         bench.artifact("agent", make_msi("Agent", "1.2.3.4", {AGENT_EXE: b"agent"}, [service]))
@@ -339,6 +345,7 @@ SPOILS: list[tuple[str, Spoil, str]] = [
     ("script", change_mark(arguments=["-Level"]), "it ran with the arguments '-Level', not '-Level a b'"),
     ("script", change_mark(arguments=["-Level", "A b"]), "it ran with the arguments '-Level A b', not '-Level a b'"),
     ("script", change_mark(exit_code=3), "it ended with 3, not with 0 or 5"),
+    *image_support.SPOILS,
     ("defender", lambda m: m.defender.include_process(EXE.upper()), f"Defender scans the files that {EXE} opens"),
 ]
 

@@ -88,7 +88,7 @@ def test_a_sealed_machine_holds_nothing_of_the_build(tmp_path: Path, cloud: str)
     assert machine.files.read(PANTHER) == answers, "the one that sysprep keeps for a node's first boot"
     assert all(machine.files.is_file(path) for path in KEPT)
     assert not machine.registry.subkeys(LISTENERS)
-    [thumbprint] = machine.certificates
+    [thumbprint] = machine.certificates.thumbprints()
     assert machine.files.read(r"C:\Windows\Setup\Scripts\certificates.txt") == f"{thumbprint}\r\n".encode()
 
 

@@ -51,7 +51,11 @@ PROVIDERS_ASKED = [
 ]
 # Everything that the steps make of a config beyond what they always make.
 ASKED: dict[str, Any] = {
-    "windows": {"time_zone": "W. Europe Standard Time_dstoff"},
+    "windows": {
+        "time_zone": "W. Europe Standard Time_dstoff",
+        "container_images": ["mcr.microsoft.com/windows/nanoserver:ltsc2022"],
+    },
+    "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",

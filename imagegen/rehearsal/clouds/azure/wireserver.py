@@ -1,9 +1,9 @@
 """The stand-in of Azure's wireserver: it tells a machine its goal state, and takes its report about provisioning.
 
-The machine has no certificates, so its goal state has no `Certificates`, as that of a machine without secrets of a key
-vault. Agents name themselves in `x-ms-agent-name` or `x-ms-guest-agent-name`, and the wireserver answers a request
-without either. It needs a supported `x-ms-version`, except for the list of versions and for reports in JSON. The codes
-in the bodies of errors, other than that of status 410, are the stand-in's own.
+The goal state of a machine without secrets of a key vault has no `Certificates`. What is at the address in that element
+is in `server_certificates.py`. Agents name themselves in `x-ms-agent-name` or `x-ms-guest-agent-name`, and the
+wireserver answers a request without either. It needs a supported `x-ms-version`, except for the list of versions and
+for reports in JSON. The codes in the bodies of errors, other than that of status 410, are the stand-in's own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape, quoteattr
 
+from imagegen.rehearsal.clouds.azure import server_certificates
 from imagegen.rehearsal.network.messages import Response
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class WireServer:
     def __init__(self, instance: Instance, clock: Clock) -> None:
         self._clock = clock
         self._instance_id = instance.instance_id
-        self._configs = _configs(instance.instance_id)
+        self._certificates = instance.certificates
+        self._configs = _configs(instance)
         # A machine keeps its container when it restarts.
         self.container_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{instance.instance_id}/container"))
         self.reports: list[Report] = []
@@ -102,8 +104,19 @@ class WireServer:
                 return Response(200)
             case "GET", _, "config" if path == self._role_path and kind in self._configs:
                 return _xml(self._configs[kind])
+            case "GET", _, "certificates" if path == self._role_path and self._certificates:
+                return self._answer_certificates(request)
             case _:
                 raise _InvalidRequest(f"unknown address: {request.method} {request.path}?comp={part}", 404)
+
+    def _answer_certificates(self, request: Request) -> Response:
+        _check_incarnation(request.query.get("incarnation", ""))
+        try:
+            return _xml(server_certificates.answer(self._certificates, request.headers, INCARNATION))
+        except server_certificates.UnknownToStandIn as error:
+            return Response(500, str(error).encode(), fault=str(error))
+        except ValueError as error:
+            raise _InvalidRequest(str(error)) from error
 
     @property
     def _role_path(self) -> str:
@@ -112,7 +125,10 @@ class WireServer:
     def _goal_state(self) -> str:
         base = f"http://{ADDRESS}:80/{self._role_path}?comp=config&type={{}}&incarnation={INCARNATION}"
         tags = {kind: kind[:1].upper() + kind[1:] for kind in self._configs}
+        certificates = f"http://{ADDRESS}:80/{self._role_path}?comp=certificates&incarnation={INCARNATION}"
         links = "".join(f"<{tag}>{escape(base.format(kind))}</{tag}>" for kind, tag in tags.items())
+        if self._certificates:
+            links += f"<Certificates>{escape(certificates)}</Certificates>"
         return (
             '<GoalState xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" '
             'xsi:noNamespaceSchemaLocation="goalstate10.xsd">'
@@ -133,9 +149,7 @@ class WireServer:
 
     def _read_report(self, body: bytes) -> tuple[str, str, str]:
         root = _parse(body, "Health")
-        incarnation = _text(root, "GoalStateIncarnation")
-        if incarnation != INCARNATION:
-            raise _InvalidRequest(f"the goal state has no incarnation {incarnation}", 410, "ResourceNotAvailable")
+        _check_incarnation(_text(root, "GoalStateIncarnation"))
         self._check_identity(root, f"{_HEALTH_PATH}/InstanceId")
         state = _text(root, f"{_HEALTH_PATH}/Health/State")
         details = {name: _text(root, f"{_HEALTH_PATH}/Health/Details/{name}") for name in ("SubStatus", "Description")}
@@ -151,6 +165,11 @@ def _check_version(request: Request) -> None:
     version = request.headers.get("x-ms-version", "")
     if version not in _VERSIONS:
         raise _InvalidRequest(f"the header x-ms-version names no supported version: {version!r}")
+
+
+def _check_incarnation(incarnation: str) -> None:
+    if incarnation != INCARNATION:
+        raise _InvalidRequest(f"the goal state has no incarnation {incarnation}", 410, "ResourceNotAvailable")
 
 
 def _parse(body: bytes, tag: str) -> ET.Element:
@@ -188,18 +207,20 @@ def _xml(text: str, *, status: int = 200, note: str = "") -> Response:
     return Response(status, (_XML + text).encode(), headers, note)
 
 
-def _configs(instance_id: str) -> dict[str, str]:
-    """The configurations of a machine without certificates and extensions, by their type."""
+def _configs(instance: Instance) -> dict[str, str]:
+    """The configurations of a machine without extensions, by their type."""
+    instance_id = instance.instance_id
+    certificates = server_certificates.describe(instance.certificates)
     version = f'version="1.0.0.0" goalStateIncarnation="{INCARNATION}"'
     deployment = f'<Deployment name="{uuid.uuid5(uuid.NAMESPACE_OID, instance_id).hex}" incarnation="0" />'
     deployed = f'{deployment}<Incarnation number="{INCARNATION}" instance={quoteattr(instance_id)} />'
     configs = {
-        "hostingEnvironmentConfig": "<HostingEnvironmentConfig {}><StoredCertificates />{}</HostingEnvironmentConfig>",
-        "sharedConfig": "<SharedConfig {}>{}</SharedConfig>",
+        "hostingEnvironmentConfig": "<HostingEnvironmentConfig {0}>{2}{1}</HostingEnvironmentConfig>",
+        "sharedConfig": "<SharedConfig {0}>{1}</SharedConfig>",
         "extensionsConfig": (
-            "<Extensions {}><GuestAgentExtension><GAFamilies /></GuestAgentExtension><Plugins /><PluginSettings />"
+            "<Extensions {0}><GuestAgentExtension><GAFamilies /></GuestAgentExtension><Plugins /><PluginSettings />"
             "</Extensions>"
         ),
     }
-    made = {name: text.format(version, deployed) for name, text in configs.items()}
+    made = {name: text.format(version, deployed, certificates) for name, text in configs.items()}
     return made | {"fullConfig": f"<RoleConfig>{''.join(made.values())}</RoleConfig>"}

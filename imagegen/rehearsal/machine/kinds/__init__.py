@@ -13,12 +13,14 @@ from imagegen.rehearsal.machine.kinds import (
     feature,
     file,
     firewall,
+    image,
     package,
     path,
     registry,
     script,
     service,
     task,
+    volume,
 )
 from imagegen.rehearsal.machine.kinds.kind import Kind
 
@@ -33,10 +35,12 @@ BEHAVIOUR: dict[str, Kind] = {
     "feature": Kind(feature.get, feature.test, feature.put),
     "file": Kind(file.get, file.test, file.put),
     "firewall": Kind(firewall.get, firewall.test, firewall.put),
+    "image": Kind(image.get, image.test, image.put),
     "package": Kind(package.get, package.test, package.put),
     "path": Kind(path.get, path.test, path.put),
     "registry": Kind(registry.get, registry.test, registry.put),
     "script": Kind(script.get, script.test, script.put),
     "service": Kind(service.get, service.test, service.put),
     "task": Kind(task.get, task.test, task.put),
+    "volume": Kind(volume.get, volume.test, volume.put),
 }

@@ -1,0 +1,64 @@
+"""Asks container registries over HTTPS, with the proxy and the certificate authorities of an environment.
+
+Touches the network. Retries what may pass, a few times.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import httpx
+
+from imagegen.artifacts import connection
+from imagegen.artifacts.image_lookup import Answer, Ask
+from imagegen.artifacts.request import shown_url
+from imagegen.errors import RefusedError, VerificationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imagegen.console import Console
+
+# As containerd: a larger index, manifest or config is no image.
+LIMIT_BYTES: Final = 8 * 2**20
+PAUSES_S: Final = (1.0, 4.0)
+_TEMPORARY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+def ask_over_https(environ: Mapping[str, str], console: Console, pause: Callable[[float], object] = time.sleep) -> Ask:
+    """How a lookup asks registries."""
+
+    def ask(url: str, headers: Mapping[str, str], authorization: str) -> Answer:
+        for wait in (*PAUSES_S, None):
+            try:
+                answer = _ask_once(url, headers, authorization, environ)
+                reason = f"status {answer.status}"
+            except httpx.TransportError as error:
+                answer, reason = None, str(error) or type(error).__name__
+                if "CERTIFICATE_VERIFY_FAILED" in reason:
+                    raise RefusedError(
+                        f"{shown_url(url)} could not be read: {reason}",
+                        hint="if your proxy inspects TLS, set SSL_CERT_FILE to the file with its CA certificate",
+                    ) from error
+            if answer is not None and (answer.status not in _TEMPORARY or wait is None):
+                return answer
+            if wait is None:
+                raise ConnectionError(reason)
+            console.say(f"{shown_url(url)}: {reason}; retrying in {wait:g} s")
+            pause(wait)
+        raise AssertionError("the last attempt has no pause")
+
+    return ask
+
+
+def _ask_once(url: str, headers: Mapping[str, str], authorization: str, environ: Mapping[str, str]) -> Answer:
+    trust = connection.authorities(environ)
+    with connection.get(url, headers, environ=environ, trust=trust, authorization=authorization) as response:
+        body = bytearray()
+        for chunk in response.iter_bytes():
+            body += chunk
+            if len(body) > LIMIT_BYTES:
+                raise VerificationError(f"{shown_url(url)} is larger than {LIMIT_BYTES // 2**20} MiB")
+        return Answer(response.status_code, {key.lower(): text for key, text in response.headers.items()}, bytes(body))

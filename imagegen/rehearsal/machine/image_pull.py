@@ -1,0 +1,160 @@
+"""How containerd pulls an image for Kubernetes on the model machine: as `crictl pull` asks for it.
+
+https://github.com/containerd/containerd: core/remotes/docker (hosts, tokens), platforms (which manifest of an index),
+and internal/cri/server/images/image_pull.go (names, labels and layers that are discarded).
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+import urllib.parse
+from typing import TYPE_CHECKING, Any, Final
+
+from imagegen.rehearsal.machine.container_store import (
+    PINNED,
+    ContainerStore,
+    discards_layers,
+    mirrors_of,
+    open_store,
+    sandbox_image,
+)
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.windows import ENVIRONMENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from imagegen.rehearsal.machine.windows import Machine
+
+MANAGED: Final = ("io.cri-containerd.image", "managed")
+# Since then, a machine runs the images of the release before its own too.
+_STABLE: Final = 20348
+_LONG_TERM: Final = (20348, 26100)
+_ACCEPT: Final = (
+    "application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json, "
+    "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, */*"
+)
+
+
+def pull(machine: Machine, reference: str) -> None:
+    """Pull an image by its whole name with a digest."""
+    store = open_store(machine)
+    named, _, digest = reference.partition("@")
+    registry, _, repository = named.partition("/")
+    remote = _Remote(machine, store, registry, repository)
+    top = json.loads(remote.fetch("manifests", digest))
+    manifest_digest = digest
+    if "manifests" in top:
+        manifest_digest = _choose(machine, top["manifests"])
+        top = json.loads(remote.fetch("manifests", manifest_digest))
+    config = json.loads(remote.fetch("blobs", top["config"]["digest"]))
+    if (config.get("os"), config.get("architecture")) != ("windows", "amd64"):
+        raise RefusedByWindows("no match for platform in manifest: not found")
+    _unpack(store, remote, top["layers"], config["rootfs"]["diff_ids"])
+    if discards_layers(store.config):
+        for layer in top["layers"]:
+            store.discard(layer["digest"])
+    for name in (reference, top["config"]["digest"]):
+        store.name_image(name, digest, _labels(store, name))
+
+
+def tag(machine: Machine, source: str, name: str) -> None:
+    """`ctr images tag --force`. containerd then marks the name as one of Kubernetes."""
+    store = open_store(machine)
+    if source not in store.images():
+        raise RefusedByWindows(f'image "{source}": not found')
+    store.name_image(name, store.images()[source]["target"], _labels(store, name))
+
+
+def pin(machine: Machine, name: str) -> None:
+    """`ctr images label`."""
+    store = open_store(machine)
+    image = store.images()[name]
+    store.name_image(name, image["target"], {**image["labels"], PINNED[0]: PINNED[1]})
+
+
+def can_run(machine: Machine, os_version: str) -> bool:
+    """Whether this Windows runs a container of that version: CheckHostAndContainerCompat."""
+    if not os_version:
+        return True
+    host, build = int(machine.build), int(os_version.split(".")[2])
+    if host < _STABLE:
+        return host == build
+    older = [one for one in _LONG_TERM if one <= host]
+    return older[max(0, len(older) - 2)] <= build <= host
+
+
+def _labels(store: ContainerStore, name: str) -> dict[str, str]:
+    return dict([MANAGED, PINNED] if name == sandbox_image(store.config) else [MANAGED])
+
+
+def _choose(machine: Machine, rows: Sequence[dict[str, Any]]) -> str:
+    """The manifest for this machine: of those that it can run the one with the greatest version."""
+    platforms = {row["digest"]: row.get("platform", {}) for row in rows}
+    usable = [
+        (found.get("os.version", ""), digest)
+        for digest, found in platforms.items()
+        if (found.get("os"), found.get("architecture")) == ("windows", "amd64")
+        and can_run(machine, found.get("os.version", ""))
+    ]
+    if not usable:
+        raise RefusedByWindows("no match for platform in manifest: not found")
+    return str(max(usable)[1])
+
+
+def _unpack(store: ContainerStore, remote: _Remote, layers: Sequence[dict[str, Any]], diffs: Sequence[str]) -> None:
+    chain = ""
+    for layer, diff in zip(layers, diffs, strict=True):
+        chain = f"sha256:{hashlib.sha256(f'{chain} {diff}'.encode()).hexdigest()}" if chain else diff
+        # Layers that are unpacked already are not downloaded again.
+        if not store.has_snapshot(chain):
+            data = gzip.decompress(remote.fetch("blobs", layer["digest"]))
+            if f"sha256:{hashlib.sha256(data).hexdigest()}" != diff:
+                raise RefusedByWindows(f"wrong diff id calculated on extraction {diff}")
+            store.unpack(chain, data)
+
+
+class _Remote:
+    """The registry of an image with its mirrors, and the store that keeps what comes from there."""
+
+    def __init__(self, machine: Machine, store: ContainerStore, registry: str, repository: str) -> None:
+        self._machine, self._store = machine, store
+        self._registry, self._repository = registry, repository
+        self._tokens: dict[str, str] = {}
+
+    def fetch(self, kind: str, digest: str) -> bytes:
+        failure = "there is no host"
+        for base, query in self._hosts():
+            url = f"{base}/v2/{self._repository}/{kind}/{digest}{query}"
+            try:
+                data = self._get(base, url)
+            except OSError as error:
+                failure = f"{url}: {error}"
+                continue
+            if f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
+                raise RefusedByWindows(f"failed commit on ref {digest}: unexpected commit digest: failed precondition")
+            self._store.keep(digest, data)
+            return data
+        raise RefusedByWindows(f"failed to resolve reference: failed to do request: {failure}")
+
+    def _hosts(self) -> Iterator[tuple[str, str]]:
+        for mirror in mirrors_of(self._machine, self._store.config, self._registry):
+            yield mirror.rstrip("/"), f"?ns={urllib.parse.quote(self._registry)}"
+        host = "registry-1.docker.io" if self._registry == "docker.io" else self._registry
+        yield f"https://{host}", ""
+
+    def _get(self, base: str, url: str) -> bytes:
+        proxy = self._machine.registry.text(ENVIRONMENT, "HTTPS_PROXY")
+        status, headers, body = self._machine.browse(url, {"Accept": _ACCEPT}, self._tokens.get(base, ""), proxy)
+        if status == 401 and base not in self._tokens:
+            given = dict(re.findall(r'([a-z]+)="([^"]*)"', headers.get("www-authenticate", "")))
+            query = urllib.parse.urlencode({key: given[key] for key in ("service", "scope") if key in given})
+            _, _, answer = self._machine.browse(f"{given['realm']}?{query}", {}, "", proxy)
+            self._tokens[base] = f"Bearer {json.loads(answer)['token']}"
+            return self._get(base, url)
+        if status != 200:
+            raise ConnectionError(f"unexpected status {status}")
+        return body
