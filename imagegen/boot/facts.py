@@ -120,6 +120,19 @@ class PodNetwork(Strict):
     """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
 
 
+class KubeProxy(Strict):
+    """The service kube-proxy, if the config adds it."""
+
+    is_asked: bool
+    failure: str
+    """Why it does not run. Empty if it does, or waits for its network."""
+    node: str
+    """The node for which it runs."""
+    network: str
+    """The network that it uses, or waits for."""
+    waits: bool
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -200,6 +213,7 @@ class NodeFacts(Strict):
     services: tuple[Service, ...]
     credential_providers: tuple[CredentialProvider, ...]
     pod_network: PodNetwork
+    kube_proxy: KubeProxy
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

@@ -51,6 +51,7 @@ _LAYOUT: Final = (
     ("kubelet_logs", "", _NONE, ""),
     ("csi_proxy_logs", "", _NONE, ""),
     ("flannel_logs", "", _NONE, ""),
+    ("kube_proxy_logs", "", _NONE, ""),
     ("kubernetes", "", _NONE, ""),
     ("containerd", "", _READ, ""),
     ("containerd_data", "", _NONE, _CONTAINERD_LOG),

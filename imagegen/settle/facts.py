@@ -127,6 +127,8 @@ class Facts:
     cni_plugins: str | None
     flannel_plugin: str | None
     pod_network: str | None
+    kube_proxy_gates: tuple[str, ...]
+    has_source_address: bool | None
     cni_api_version: int | None
     containerd_pins_images: bool
     cloudbase_init_product: str

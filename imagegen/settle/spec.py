@@ -226,7 +226,9 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
     if "vni" in plugin["takes"] and is_overlay(cni.plugin, mode):
         vxlan = known["vxlan"]
         yield CatalogueValue(("cni", "vni"), vxlan["vni_at_least"], _origin("cni", "vxlan", vxlan["source"]))
-    files = tuple(CniFile(**row) for row in plugin.get("files", ()))
+    rows = [*plugin.get("files", ()), *(known["kube_proxy"]["files"] if config.kube_proxy == "service" else ())]
+    # Two of them may start services.
+    files = tuple(dict.fromkeys(CniFile(**row) for row in rows))
     yield _fact("cni_files", files, origin, "The files of the network plugin that a node fills in when it joins.")
     named = plugin.get("programs", {})
     programs = tuple(named.get(mode or "any", ()))
@@ -244,6 +246,15 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
     name = name and name.format(vni=cni.vni or known["vxlan"]["vni_at_least"])
     description = "The name of the pod network in Windows' network service (HNS)."
     yield _fact("pod_network", name, _origin("cni", cni.plugin, plugin["source"]), description)
+    rows = table("kubernetes")["kube_proxy_gates"]
+    gates = [row for row in rows if numbers(config.kubernetes.version) < numbers(row["on_since"])]
+    asked = config.kube_proxy == "service"
+    origin = _origin("kubernetes", "kube_proxy_gates", rows[0]["source"])
+    description = "The feature gates that kube-proxy of this minor needs on Windows."
+    yield _fact("kube_proxy_gates", tuple(row["gate"] for row in gates) if asked else (), origin, description)
+    origin = _origin("cni", cni.plugin, plugin["source"])
+    description = "Whether kube-proxy needs an address of its own in the pod network, because that is an overlay."
+    yield _fact("has_source_address", (asked and is_overlay(cni.plugin, mode)) or None, origin, description)
     api = known["api_versions"]
     origin = _origin("cni", "api_versions", api["source"])
     description = "The version of Windows' network service (HNS) for which network plugins write."

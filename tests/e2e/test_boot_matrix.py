@@ -114,6 +114,21 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("win-bridge", CLOUDS, ("cni.plugin=win-bridge",)),
     ("win-bridge on another path", ("aws",), ("cni.plugin=win-bridge", r"kubernetes.install_path=C:\opt\kube")),
     ("win-bridge with an older containerd", ("azure",), ("cni.plugin=win-bridge", *_old_node("1.24.17"))),
+    ("kube-proxy without a plugin of the image", ("azure",), ("kube_proxy=service",)),
+    ("kube-proxy in an overlay", CLOUDS, ("cni.plugin=flannel", "kube_proxy=service")),
+    (
+        "kube-proxy on a bridge",
+        ("aws",),
+        ("cni.plugin=win-bridge", "kube_proxy=service", "kubernetes.source=node-tarball"),
+    ),
+    *(
+        (
+            f"kube-proxy with Kubernetes {version}",
+            ("azure",),
+            ("cni.plugin=win-overlay", "kube_proxy=service", *_old_node(version)),
+        )
+        for version in ("1.19.16", "1.22.17")
+    ),
     ("flannel", CLOUDS, ("cni={plugin: flannel, mtu: 1400}",)),
     ("flannel with routes", CLOUDS, ("cni={plugin: flannel, mode: host-gw}",)),
     ("flannel beside nssm", ("aws",), ("cni.plugin=flannel", "kubernetes.service_manager=nssm")),

@@ -33,6 +33,7 @@ BRIDGE = r"C:\k\cni\10-win-bridge.conflist"
 FLANNELD = r"HKLM:\SYSTEM\CurrentControlSet\Services\flanneld\Parameters"
 VXLAN, HOST_GW = "plugin=flannel", "plugin=flannel mode=host-gw"
 NO_SUBNET = r"open C:\run\flannel\subnet.env"
+PROXY_CONFIG = r"C:\k\cni\kube-proxy-config.yaml"
 UNCONFIGURED = "Network plugin returns error: cni plugin not initialized"
 
 
@@ -68,6 +69,15 @@ def forget(value: str) -> Change:
 
 def change_parameters(text: str) -> Change:
     return lambda machine: machine.registry.write(FLANNELD, "AppParameters", Value("ExpandString", text))
+
+
+def change_proxy(old: str, new: str) -> Change:
+    def change(machine: Machine) -> None:
+        command = machine.services.command("kube-proxy")
+        assert old in command
+        machine.services.configure("kube-proxy", "ImagePath", Value("ExpandString", command.replace(old, new)))
+
+    return change
 
 
 # What is set, the change, and what the check says. The files of the step are here one by one.
@@ -179,6 +189,49 @@ def test_folders_of_flannel_are_closed(images: Callable[[str], Image], tmp_path:
     write_access(machine.files, folder, [], protected=False)
     faults = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
     assert [fault for fault in faults if fault.startswith("closed-folders: ") and folder in fault]
+
+
+# The check's own words, with kube-proxy as a service.
+SPOILED_PROXIES: list[tuple[Change, str]] = [
+    (remove(r"C:\k\kube-proxy.exe"), "kube-proxy does not run: service kube-proxy cannot be started: cannot find"),
+    (remove(r"C:\k\cni\kube-proxy-config.yaml"), "is no configuration of kube-proxy"),
+    (remove(r"C:\k\cni\services.txt"), "nothing started its service"),
+    (lambda machine: machine.services.remove("kube-proxy"), "nothing started its service"),
+    (replace(PROXY_CONFIG, "  sourceVip: '<ENDPOINT>'\n", ""), "source-vip flag not set"),
+    (replace(PROXY_CONFIG, "  networkName: 'vxlan0'\n", ""), "network-flag not initialized"),
+    (replace(PROXY_CONFIG, "vxlan0", "vxlan1"), "waits for the network vxlan1, which does not exist"),
+    (replace(PROXY_CONFIG, "kube-proxy.conf", "other.conf"), "failed to run Kube-Proxy: "),
+    (replace(PROXY_CONFIG, "'<NODE_NAME>'", "other"), 'nodes "other" not found'),
+    (replace(PROXY_CONFIG, "  WinDSR: true", "  WinDSR: false"), "WinDSR feature gate not enabled"),
+    (replace(PROXY_CONFIG, "  WinDSR: true", "  WinDsr: true"), "unrecognized feature gate: WinDsr"),
+    (change_proxy(" --windows-service", ""), "did not answer the service manager in time (error 1053)"),
+    (change_proxy("kube-proxy-config.yaml", "other.yaml"), "failed complete: "),
+]
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    asked = ("cni.plugin=win-overlay", "kube_proxy=service", "kubernetes.version=1.32.13", "allow_eol=true")
+    return make_image(
+        "aws", tmp_path_factory.mktemp("proxy"), load_today(BASE, *asked, "runtime.containerd.version=1.7.35")
+    )
+
+
+@pytest.mark.parametrize(("change", "reason"), SPOILED_PROXIES)
+def test_a_spoiled_disk_has_no_kube_proxy(proxy: Image, tmp_path: Path, change: Change, reason: str) -> None:
+    machine = proxy.machine.copy(tmp_path / "disk")
+    change(machine)
+    faults = boot_image(dataclasses.replace(proxy, machine=machine), Runner(tmp_path, os.environ)).faults
+    (fault,) = [fault for fault in faults if fault.startswith("kube-proxy: ")]
+    assert reason in fault
+
+
+def test_kube_proxy_is_at_work_after_its_network(proxy: Image, tmp_path: Path) -> None:
+    booted = boot_image(proxy, Runner(tmp_path, os.environ))
+    assert booted.faults == []
+    assert "kube-proxy runs for this node, as soon as the network of pods exists" in booted.lines
+    written = booted.machine.files.read(r"C:\etc\kubernetes\kube-proxy-config.yaml").decode()
+    assert "sourceVip: '10.244.1.2'" in written
 
 
 def test_before_the_script_runs_a_node_is_not_ready(images: Callable[[str], Image], tmp_path: Path) -> None:

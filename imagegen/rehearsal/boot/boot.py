@@ -16,12 +16,13 @@ from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
-from imagegen.rehearsal.boot.pod_networks import is_up, look_at_pod_network
+from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.flanneld import Flanneld
+from imagegen.rehearsal.node.kube_proxy import KubeProxy
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
@@ -119,10 +120,17 @@ def boot_image(
         scripts = image.before_join, image.after_join, image.sets_network
         accounts = image.accounts_of_cluster.items()
         kubeconfigs = {path: cluster.kubeconfig(account).decode() for path, account in accounts}
-        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts, kubeconfigs)
+        join = Join(
+            cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts, _name_network(image), kubeconfigs
+        )
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
+
+
+def _name_network(image: Image) -> str:
+    """The name that user data must say, if the cluster brings the network. Nothing in the rehearsal creates it."""
+    return "" if image.network or not image.has_kube_proxy else "of-the-cluster"
 
 
 def _boot(
@@ -153,8 +161,10 @@ def _boot(
             scripts=pod_network_scripts(cluster),
         )
         kubelet = Kubelet(machine, cluster)
+        kube_proxy = KubeProxy(machine, cluster)
         Flanneld(machine, cluster)
-        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
+        around = image, cluster, instance, platform, user_data
+        observed = _Observed(*around, node, kubelet, kube_proxy, link, wants_report)
         try:
             found = _start_twice(observed)
         finally:
@@ -209,6 +219,8 @@ def _lost(observed: _Observed, first: facts.NodeFacts, log: str, crashes: Sequen
     later = observed.look_at_pod_network()
     if not (first.pod_network.unready or first.pod_network.refusal) and (reason := later.unready or later.refusal):
         yield f"that pods have a network ({reason})"
+    if first.kube_proxy.node and not observed.kube_proxy.node:
+        yield "that kube-proxy runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,6 +234,7 @@ class _Observed:
     user_data: UserData
     node: Node
     kubelet: Kubelet
+    kube_proxy: KubeProxy
     link: LinkLocal
     wants_report: bool
 
@@ -249,6 +262,7 @@ class _Observed:
             services=tuple(observe.look_at_services(machine, self.image.services)),
             credential_providers=tuple(self._credential_providers()),
             pod_network=self.look_at_pod_network(),
+            kube_proxy=self.look_at_kube_proxy(),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             key_leaks=self.find_key_leaks(),
@@ -262,10 +276,17 @@ class _Observed:
 
     def is_up(self) -> bool:
         """Whether kubelet runs, and the network of pods is up if the image has its plugin."""
-        return self.kubelet.is_running and (not self.image.network or is_up(self.node.machine, self.cluster))
+        has_network = not self.image.network or is_up(self.node.machine, self.cluster)
+        # Without a plugin of the image, kube-proxy waits for the network that the cluster brings.
+        is_at_work = self.kube_proxy.is_serving if self.image.network else bool(self.kube_proxy.node)
+        has_proxy = is_at_work or not self.image.has_kube_proxy
+        return self.kubelet.is_running and has_network and has_proxy
 
     def look_at_pod_network(self) -> facts.PodNetwork:
         return look_at_pod_network(self.node.machine, self.cluster, self.image.network)
+
+    def look_at_kube_proxy(self) -> facts.KubeProxy:
+        return look_at_kube_proxy(self.node.machine, self.kube_proxy, is_asked=self.image.has_kube_proxy)
 
     def find_leaks(self) -> tuple[str, ...]:
         node = self.node

@@ -46,6 +46,8 @@ class Image:
     """The network plugin that the config puts on the image. Empty if the cluster installs its own."""
     sets_network: str = ""
     """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
+    has_kube_proxy: bool = False
+    """Whether the config adds kube-proxy as a service."""
     accounts_of_cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The service accounts whose kubeconfig user data must write, by the path of the file."""
 
@@ -79,13 +81,16 @@ def _list_services(spec: Spec) -> tuple[str, ...]:
     return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
-def _describe_network(spec: Spec) -> tuple[str, str, dict[str, str]]:
+def _describe_network(spec: Spec) -> tuple[str, str, bool, dict[str, str]]:
     """The image's network plugin, the script that user data must call for it, and the kubeconfigs that it needs."""
     plugin, folder = spec.config.cni.plugin, spec.config.kubernetes.install_path
+    has_kube_proxy = spec.config.kube_proxy == "service"
+    accounts = {"flannel": plugin == "flannel", "kube-proxy": has_kube_proxy}
     return (
         "" if plugin == "none" else plugin,
         rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
-        {rf"{paths()['etc_kubernetes']}\flannel.conf": "flannel"} if plugin == "flannel" else {},
+        has_kube_proxy,
+        {rf"{paths()['etc_kubernetes']}\{name}.conf": name for name, is_asked in accounts.items() if is_asked},
     )
 
 

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from imagegen.boot import facts
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.cni_plugins import start_pod
+from imagegen.rehearsal.node.kube_proxy import SERVICE
 from imagegen.rehearsal.node.pod_network import PodNetworkError, find_unready
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.node.api_server import Cluster
+    from imagegen.rehearsal.node.kube_proxy import KubeProxy
 
 
 def is_up(machine: Machine, cluster: Cluster) -> bool:
@@ -29,6 +31,17 @@ def look_at_pod_network(machine: Machine, cluster: Cluster, plugin: str) -> fact
         return facts.PodNetwork(plugin="", unready="", refusal="")
     unready = "" if _is_ready(cluster) else find_unready(machine) or "kubelet did not report it"
     return facts.PodNetwork(plugin=plugin, unready=unready, refusal="" if unready else _start_pod(machine))
+
+
+def look_at_kube_proxy(machine: Machine, kube_proxy: KubeProxy, *, is_asked: bool) -> facts.KubeProxy:
+    """Without the service nothing is looked at."""
+    return facts.KubeProxy(
+        is_asked=is_asked,
+        failure=machine.services.refusal(SERVICE) or "".join(kube_proxy.ends[-1:] if not kube_proxy.node else ()),
+        node=kube_proxy.node,
+        network=kube_proxy.network,
+        waits=not kube_proxy.is_serving,
+    )
 
 
 def _start_pod(machine: Machine) -> str:

@@ -36,6 +36,8 @@ class Join:
     """Those to call after it."""
     sets_network: str = ""
     """The script that gives the node its part of the pod network. Empty if the image has none."""
+    network: str = ""
+    """The network of pods, if the image does not know it."""
     kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The kubeconfigs of the image's services, by their paths."""
 
@@ -101,7 +103,8 @@ def _calls(scripts: Sequence[str]) -> str:
 def _after_join(join: Join) -> str:
     """As docs/operator-guide.md shows it: first the network of pods, then the operator's scripts."""
     call = f"powershell -NoProfile -ExecutionPolicy Bypass -File {join.sets_network} -ClusterCidr {POD_RANGE}"
-    network = f"  - {call} -ServiceCidr {SERVICE_RANGE} || exit 1\n" if join.sets_network else ""
+    name = f" -NetworkName {join.network}" if join.network else ""
+    network = f"  - {call} -ServiceCidr {SERVICE_RANGE}{name} || exit 1\n" if join.sets_network else ""
     return network + _calls(join.after)
 
 

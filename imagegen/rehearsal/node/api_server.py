@@ -177,6 +177,7 @@ class Cluster:
             ("GET", system + "(kubeadm-config|kubelet-config[^/]*|kube-proxy)", (BOOTSTRAP, NODE), self._config_map),
             ("GET", node, (BOOTSTRAP, NODE, ACCOUNT), self._get_node),
             ("GET", "/api/v1/nodes", (ACCOUNT,), self._list_nodes),
+            ("GET", "/api/v1/services", (ACCOUNT,), lambda *_: (200, {"kind": "ServiceList", "items": []})),
             ("POST", csr, (BOOTSTRAP,), self._create_request),
             ("GET", csr, (BOOTSTRAP,), self._list_requests),
             ("GET", csr + "/([^/]+)", (BOOTSTRAP,), self._get_request),

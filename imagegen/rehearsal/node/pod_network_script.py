@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "815ae871c70f3f6de128e42a628fd5efc188f01f5c8ab3ab4c75067367e015b8"
+SHA256 = "35c8a0375551cd8a49ee364f1d07b373149c3362204dd2efefba3fb45cfe56b2"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")
@@ -37,6 +37,7 @@ _PARAMETERS = {
     "clustercidr": "",
     "servicecidr": "",
     "podcidr": "",
+    "networkname": "",
     "statefolder": r"C:\var\lib\kubelet",
     "configfolder": r"C:\etc\kubernetes",
 }
@@ -93,6 +94,8 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
         pod_cidr = given["clustercidr"]
     elif not pod_cidr:
         pod_cidr = _ask(machine, cluster, folder, given, node)
+    if not given["networkname"] and any("<NETWORK>" in text for text in texts.values()):
+        raise _ScriptError("-NetworkName is required: the image does not know the name of the pod network")
     for one in (given["clustercidr"], given["servicecidr"], pod_cidr):
         if not _RANGE.fullmatch(one):
             raise _ScriptError(f"'{one}' is not an IPv4 range such as 10.244.0.0/16")
@@ -104,6 +107,7 @@ def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, st
         "<GATEWAY>": str(base + 1),
         "<ENDPOINT>": str(base + 2),
         "<FIRST_POD>": str(base + 3),
+        "<NETWORK>": given["networkname"],
         "<NODE_NAME>": node,
         "<NODE_ADDRESS>": NODE_ADDRESS,
         "<NODE_NETWORK>": NODE_NETWORK,

@@ -58,6 +58,7 @@ GOOD = NodeFacts.model_validate(
         },
         "unrendered": (),
         "scripts_of_agents": (),
+        "kube_proxy": {"is_asked": True, "failure": "", "node": "node-1", "network": "cbr0", "waits": False},
         "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": ""},
         "join": {"runs": 1, "failure": ""},
         "kubelet": {
@@ -475,6 +476,26 @@ CASES = (
         ("pod-network: the node is not ready: cni plugin not initialized",),
     ),
     Case(
+        "a kube-proxy that ended",
+        {"kube_proxy.failure": "source-vip flag not set", "kube_proxy.node": ""},
+        ("kube-proxy: kube-proxy does not run: source-vip flag not set",),
+    ),
+    Case(
+        "a kube-proxy that nothing started",
+        {"kube_proxy.node": ""},
+        ("kube-proxy: kube-proxy does not run: nothing started its service",),
+    ),
+    Case(
+        "the kube-proxy of another node",
+        {"kube_proxy.node": "node-2"},
+        ("kube-proxy: kube-proxy runs for node node-2, and the node is node-1",),
+    ),
+    Case(
+        "a kube-proxy without its network",
+        {"kube_proxy.waits": True},
+        ("kube-proxy: kube-proxy waits for the network cbr0, which does not exist",),
+    ),
+    Case(
         "a pod without an address",
         {"pod_network.refusal": "network cbr0 is not found"},
         ("pod-network: a pod gets no address: network cbr0 is not found",),
@@ -624,6 +645,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
         "pod-network": "the node is ready, and a pod gets an address",
+        "kube-proxy": "kube-proxy runs for this node, as soon as the network of pods exists",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
@@ -653,6 +675,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("dns-suffix", {"windows.wanted_dns_suffix": "", "windows.dns_suffix": "X"}),
         ("ready", {"cloud.wants_report": False}),
         ("services", {"services": ()}),
+        ("kube-proxy", {"kube_proxy.is_asked": False, "kube_proxy.node": ""}),
         ("pod-network", {"pod_network.plugin": "", "pod_network.unready": "x"}),
         ("credential-providers", {"credential_providers": ()}),
     ],

@@ -42,6 +42,8 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"C:\var\log\kubelet\kubelet.log.1", (), ""),
     (r"C:\var\log\csi-proxy", (), ""),
     (r"C:\var\log\csi-proxy\csi-proxy.log.1", (), ""),
+    (r"C:\var\log\kube-proxy", (), ""),
+    (r"C:\var\log\kube-proxy\kube-proxy.log", (), ""),
     (r"C:\var\log\flannel", (), ""),
     (r"C:\var\log\flannel\flanneld.log", (), ""),
     (r"C:\run\kubeadm", (), "B9"),

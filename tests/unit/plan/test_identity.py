@@ -141,6 +141,7 @@ OF_ANOTHER_CONFIG = {
     "cni/templates/10-win-overlay.conflist.j2": "win-overlay",
     "cni/templates/network.json.j2": "win-bridge",
     "cni/templates/10-flannel.conflist.j2": "flannel",
+    "cni/templates/kube-proxy-config.yaml.j2": "flannel",
     "cni/templates/net-conf.json.j2": "flannel",
     "cni/templates/reserved-address.txt.j2": "flannel",
     "cni/templates/services.txt.j2": "flannel",

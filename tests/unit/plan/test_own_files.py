@@ -49,7 +49,7 @@ def test_every_program_of_a_plan_is_kept_from_others(
     made = set()
     for network in NETWORKS:
         config = tmp_path / f"{network}.yaml"
-        more = f"\ncsi_proxy: {{}}\ncni: {{plugin: {network}}}\n"
+        more = f"\ncsi_proxy: {{}}\nkube_proxy: service\ncni: {{plugin: {network}}}\n"
         config.write_text(f"{shipped}{more}".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n"))
         made |= {
             file

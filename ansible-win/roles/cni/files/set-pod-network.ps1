@@ -6,6 +6,7 @@ param(
     [string]$ClusterCidr = '',
     [string]$ServiceCidr = '',
     [string]$PodCidr = '',
+    [string]$NetworkName = '',
     [string]$StateFolder = 'C:\var\lib\kubelet',
     [string]$ConfigFolder = 'C:\etc\kubernetes'
 )
@@ -130,6 +131,7 @@ try {
     $needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
     if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -TimeoutSeconds 300 }
     if (-not $needed) { $PodCidr = $ClusterCidr }
+    if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }
     foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
         if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
     }
@@ -142,6 +144,7 @@ try {
         '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
         '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
         '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
+        '<NETWORK>' = $NetworkName
         '<NODE_NAME>' = $node
         '<NODE_ADDRESS>' = $own.IPAddress
         '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
