@@ -12,13 +12,25 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from imagegen.catalog.facts import JsonObject, find_row, is_overlay, minor, numbers, provider_text, sources, table
+from imagegen.catalog.facts import (
+    JsonObject,
+    catalogue_text,
+    find_row,
+    is_overlay,
+    minor,
+    numbers,
+    provider_text,
+    sources,
+    table,
+)
 from imagegen.settle.facts import (
     AgentConfig,
+    CniArchive,
     CniFile,
     CredentialProviderApi,
     ExcludedPorts,
     Facts,
+    HnsValue,
     HotFix,
     Ports,
     RestrictedAddress,
@@ -36,7 +48,7 @@ S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=Tru
 Model = TypeVar("Model", bound="pydantic.BaseModel")
 Kind = Literal["default", "catalogue", "file", "set"]
 FACTS = "facts"
-_SHOWN_AS_TEXT: Final = (AgentConfig, RestrictedAddress, Ports, CredentialProviderApi)
+_SHOWN_AS_TEXT: Final = (AgentConfig, CniArchive, RestrictedAddress, Ports, CredentialProviderApi)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 
@@ -118,6 +130,7 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_kubernetes(config),
         *_containerd(config),
         *_network(config),
+        *_kube_proxy(config),
         *_csi_proxy(config),
         *_first_boot(config, settings.provider),
         _restricted_address(config, settings),
@@ -228,8 +241,15 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
         yield CatalogueValue(("cni", "vni"), vxlan["vni_at_least"], _origin("cni", "vxlan", vxlan["source"]))
     rows = [*plugin.get("files", ()), *(known["kube_proxy"]["files"] if config.kube_proxy == "service" else ())]
     # Two of them may start services.
-    files = tuple(dict.fromkeys(CniFile(**row) for row in rows))
+    files = tuple(dict.fromkeys(_cni_file(row) for row in rows))
     yield _fact("cni_files", files, origin, "The files of the network plugin that a node fills in when it joins.")
+    archive = plugin.get("archive")
+    url = archive and archive["url"].format(version=cni.version or plugin["newest"])
+    found = archive and CniArchive(url, tuple(archive["programs"]))
+    yield _fact("cni_archive", found, origin, "The archive of the network plugin, if it has one of its own.")
+    values = tuple(HnsValue(name, data) for name, data in plugin.get("hns_values", {}).items())
+    description = "The values of Windows' network service (HNS) that the network plugin needs."
+    yield _fact("hns_values", values, origin, description)
     named = plugin.get("programs", {})
     programs = tuple(named.get(mode or "any", ()))
     description = "The programs of containernetworking/plugins that the network plugin needs."
@@ -246,6 +266,18 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
     name = name and name.format(vni=cni.vni or known["vxlan"]["vni_at_least"])
     description = "The name of the pod network in Windows' network service (HNS)."
     yield _fact("pod_network", name, _origin("cni", cni.plugin, plugin["source"]), description)
+    api = known["api_versions"]
+    origin = _origin("cni", "api_versions", api["source"])
+    description = "The version of Windows' network service (HNS) for which network plugins write."
+    version = api["containerd" if config.runtime.containerd else "docker"] if files else None
+    yield _fact("cni_api_version", version, origin, description)
+
+
+def _kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
+    """Nothing but for a service: the cluster configures any other."""
+    cni, plugins = config.cni, table("cni")["plugins"]
+    plugin = plugins.get(cni.plugin) or plugins["none"]
+    mode = cni.mode or plugin.get("default_mode")
     rows = table("kubernetes")["kube_proxy_gates"]
     gates = [row for row in rows if numbers(config.kubernetes.version) < numbers(row["on_since"])]
     asked = config.kube_proxy == "service"
@@ -255,11 +287,12 @@ def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
     origin = _origin("cni", cni.plugin, plugin["source"])
     description = "Whether kube-proxy needs an address of its own in the pod network, because that is an overlay."
     yield _fact("has_source_address", (asked and is_overlay(cni.plugin, mode)) or None, origin, description)
-    api = known["api_versions"]
-    origin = _origin("cni", "api_versions", api["source"])
-    description = "The version of Windows' network service (HNS) for which network plugins write."
-    version = api["containerd" if config.runtime.containerd else "docker"] if files else None
-    yield _fact("cni_api_version", version, origin, description)
+
+
+def _cni_file(row: JsonObject) -> CniFile:
+    """A file of a plugin. If only one cloud has the plugin, the file is beside the cloud's tables."""
+    text = row.get("text")
+    return CniFile(row["name"], row["folder"], text and catalogue_text(text))
 
 
 def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:

@@ -114,6 +114,7 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("win-bridge", CLOUDS, ("cni.plugin=win-bridge",)),
     ("win-bridge on another path", ("aws",), ("cni.plugin=win-bridge", r"kubernetes.install_path=C:\opt\kube")),
     ("win-bridge with an older containerd", ("azure",), ("cni.plugin=win-bridge", *_old_node("1.24.17"))),
+    ("the plugin of the virtual network", ("azure",), ("cni={plugin: azure, version: 1.6.21}", "kube_proxy=service")),
     ("kube-proxy without a plugin of the image", ("azure",), ("kube_proxy=service",)),
     ("kube-proxy in an overlay", CLOUDS, ("cni.plugin=flannel", "kube_proxy=service")),
     (

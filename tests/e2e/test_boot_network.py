@@ -31,6 +31,7 @@ BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
 CONFIGURATIONS = r"C:\etc\cni\net.d"
 BRIDGE = r"C:\k\cni\10-win-bridge.conflist"
 FLANNELD = r"HKLM:\SYSTEM\CurrentControlSet\Services\flanneld\Parameters"
+VNET = "plugin=azure version=1.6.21"
 VXLAN, HOST_GW = "plugin=flannel", "plugin=flannel mode=host-gw"
 NO_SUBNET = r"open C:\run\flannel\subnet.env"
 PROXY_CONFIG = r"C:\k\cni\kube-proxy-config.yaml"
@@ -45,7 +46,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
     def image(network: str) -> Image:
         if network not in made:
             config = load_today(BASE, *(f"cni.{one}" for one in network.split()))
-            made[network] = make_image("aws", tmp_path_factory.mktemp(network), config)
+            made[network] = make_image("azure", tmp_path_factory.mktemp(network), config)
         return made[network]
 
     return image
@@ -65,6 +66,10 @@ def write(path: str, text: str) -> Change:
 
 def forget(value: str) -> Change:
     return lambda machine: machine.registry.remove_value(FLANNELD, value)
+
+
+def forget_remote_address(machine: Machine) -> None:
+    machine.registry.remove_value(r"HKLM:\SYSTEM\CurrentControlSet\Services\hns\State", "SDNRemoteArpMacAddress")
 
 
 def change_parameters(text: str) -> Change:
@@ -156,6 +161,10 @@ SPOILED: list[tuple[str, Change, str]] = [
     (VXLAN, change_parameters("--kube-subnet-mgr --kubeconfig-file=C:\\k\\config"), NO_SUBNET),
     (VXLAN, forget("Application"), NO_SUBNET),
     (VXLAN, lambda machine: machine.services.remove("flanneld"), NO_SUBNET),
+    (VNET, remove(r"C:\opt\cni\bin\azure-vnet.exe"), 'failed to find plugin "azure-vnet" in path'),
+    (VNET, remove(r"C:\opt\cni\bin\azure-vnet-ipam.exe"), 'failed to find plugin "azure-vnet-ipam" in path'),
+    (VNET, remove(r"C:\k\cni\10-azure.conflist"), "failed to load CNI config file"),
+    (VNET, forget_remote_address, "SDNRemoteArpMacAddress is not set"),
     (HOST_GW, remove(r"C:\opt\cni\bin\win-bridge.exe"), 'failed to find plugin "win-bridge" in path'),
     (HOST_GW, remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
     (HOST_GW, replace(r"C:\k\cni\places.txt", r"lib\cni\networks", r"lib\cni\other"), "is in use"),

@@ -12,6 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.clouds import network_plugins
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.pod_network import PodNetworkError, find_folders, read_configuration
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-    Run = Callable[[Machine, Sequence[str], Mapping[str, Any]], str]
+    Plugin = Callable[[Machine, Sequence[str], Mapping[str, Any]], str]
 
 # imagegen.rehearsal.artifacts writes it into the stand-in of every program.
 _PROGRAM = re.compile(rb"a stand-in for (?:\S*/)?([A-Za-z0-9-]+)\.exe[ ,]")
@@ -44,10 +45,11 @@ def run_plugin(machine: Machine, folders: Sequence[str], config: Mapping[str, An
     program = _find(machine, folders, config["type"])
     found = _PROGRAM.search(machine.files.read(program))
     name = found[1].decode() if found else ""
-    if name not in _PLUGINS:
+    known = {**_PLUGINS, **network_plugins()}
+    if name not in known:
         raise UnknownCommandError(f"the rehearsal does not know what the network plugin {program} does")
     try:
-        return _PLUGINS[name](machine, folders, config)
+        return known[name](machine, folders, config)
     except (ValueError, KeyError, TypeError, AttributeError, RefusedByWindows) as error:
         raise PodNetworkError(f"{name}: {error}") from error
 
@@ -131,7 +133,7 @@ def _check_policies(config: Mapping[str, Any]) -> None:
 
 
 # By the name under which each was released.
-_PLUGINS: Mapping[str, Run] = {
+_PLUGINS: Mapping[str, Plugin] = {
     "flannel-amd64": _flannel,
     "host-local": _host_local,
     "win-bridge": _win_bridge,

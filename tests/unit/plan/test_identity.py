@@ -140,6 +140,7 @@ OF_ANOTHER_CONFIG = {
     "cni/templates/10-win-bridge.conflist.j2": "win-bridge",
     "cni/templates/10-win-overlay.conflist.j2": "win-overlay",
     "cni/templates/network.json.j2": "win-bridge",
+    "cni/templates/own.conflist.j2": "azure",
     "cni/templates/10-flannel.conflist.j2": "flannel",
     "cni/templates/kube-proxy-config.yaml.j2": "flannel",
     "cni/templates/net-conf.json.j2": "flannel",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PROGRAMS = (".exe", ".ps1", ".cmd")
 # An image has one network plugin.
-NETWORKS = ("win-bridge", "win-overlay", "flannel")
+NETWORKS = ("win-bridge", "win-overlay", "flannel", "azure, version: 1.6.21")
 
 
 def files_of(plan: BuildPlan) -> Iterator[str]:

@@ -131,6 +131,7 @@ NETWORKS: tuple[dict[str, Any], ...] = (
     {"plugin": "win-bridge"},
     {"plugin": "win-overlay", "vni": 5000},
     {"plugin": "flannel", "port": 4789, "mtu": 1400},
+    {"plugin": "azure", "version": "1.6.21"},
 )
 
 
@@ -178,6 +179,7 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "nssm_url": ["nssm"],
         "cni_plugins_url": ["cni-plugins"],
         "flannel_url": ["flannel"],
+        "network_plugin_url": ["network-plugin"],
         "flannel_plugin_url": ["flannel-plugin"],
     }
 
