@@ -133,6 +133,66 @@ class KubeProxy(Strict):
     waits: bool
 
 
+class Wins(Strict):
+    """wins, which starts programs on the host for pods."""
+
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    pipe: str
+    """Empty if it does not run."""
+    wanted_pipe: str
+    """The pipe to which the wins in pods connects."""
+    programs: tuple[str, ...] | None
+    """Those that it starts. None: every program."""
+    wanted_programs: tuple[str, ...]
+    """Those that the config lets it start."""
+    successor: str
+    """The file by which it replaces its own program as soon as somebody writes it. Empty if there is none."""
+
+
+class Gmsa(Strict):
+    """The plugin from which Windows gets the credentials of gMSAs."""
+
+    is_listed: bool
+    """Whether Windows loads its class."""
+    dll: str
+    """The DLL of its class. Empty if the class is not registered."""
+    has_dll: bool
+    surrogate: bool
+    """Whether its class runs in a process of its own, as Windows starts it."""
+    is_open: bool
+    """Whether administrators can change the list of such plugins."""
+    sources: tuple[str, ...]
+    """The sources of its events that Windows does not know."""
+
+
+class Ssh(Strict):
+    """The SSH server."""
+
+    is_running: bool
+    failure: str
+    """Why it cannot run. Empty if nothing is known."""
+    port: int
+    """The port of its configuration. 0 if it cannot be read."""
+    wanted_port: int
+    is_reached: bool
+    """Whether Windows' firewall lets others connect to this port, in every network."""
+    accepts_passwords: bool
+    keys_files: tuple[str, ...]
+    """The files in which it looks for the keys of the accounts that can log on."""
+    has_key: bool
+    """Whether the cloud gave the machine a key, and cloudbase-init has the plugin that writes it."""
+    logs_in: bool
+    """Whether somebody with this key can log in."""
+    host_keys: int
+    """How many keys of the host there are."""
+    keys_of_image: tuple[str, ...]
+    """The keys of the host that were in the image: every node would have them."""
+    shell: str
+    wanted_shell: str
+
+
 class Builder(Strict):
     """What the image's builder left: the ways by which Packer reached it."""
 
@@ -211,6 +271,12 @@ class NodeFacts(Strict):
     """The names of the nodes that registered with the cluster since the machine started."""
     wanted_node: str
     services: tuple[Service, ...]
+    wins: Wins | None = None
+    """None if the config has no wins."""
+    gmsa: Gmsa | None = None
+    """None if the image has no such plugin."""
+    ssh: Ssh | None = None
+    """None if the config has no SSH server."""
     credential_providers: tuple[CredentialProvider, ...]
     pod_network: PodNetwork
     kube_proxy: KubeProxy

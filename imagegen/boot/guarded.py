@@ -52,6 +52,7 @@ _LAYOUT: Final = (
     ("csi_proxy_logs", "", _NONE, ""),
     ("flannel_logs", "", _NONE, ""),
     ("kube_proxy_logs", "", _NONE, ""),
+    ("wins", "", _NONE, ""),
     ("kubernetes", "", _NONE, ""),
     ("containerd", "", _READ, ""),
     ("containerd_data", "", _NONE, _CONTAINERD_LOG),

@@ -7,7 +7,7 @@ The checks are in the order in which a node comes up, and so are the reasons of 
 from typing import Final
 
 from imagegen.boot.check import Verdict
-from imagegen.boot.checks import first_boot, network, node, services, traces, windows
+from imagegen.boot.checks import first_boot, gmsa, network, node, services, ssh, traces, windows, wins
 from imagegen.boot.facts import NodeFacts
 from imagegen.boot.guarded import Guarded
 
@@ -17,6 +17,9 @@ CHECKS: Final = (
     *node.CHECKS,
     *network.CHECKS,
     *services.CHECKS,
+    *wins.CHECKS,
+    *gmsa.CHECKS,
+    *ssh.CHECKS,
     *traces.CHECKS,
 )
 

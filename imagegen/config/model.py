@@ -37,8 +37,8 @@ class Wins(Strict):
     version: Version = pydantic.Field(description="The version of wins, in quotes.", examples=["0.4.11"])
     policy: RelativePath | None = pydantic.Field(
         default=None,
-        description="A file in the folder of the config: the pipes and processes that wins allows. Default: a "
-        "narrow policy.",
+        description="A file in the folder of the config: the configuration of wins, with the list of the programs "
+        "that pods may start. Default: kube-proxy and flannel, as far as the config uses them.",
         examples=["wins-policy.yaml"],
     )
 
@@ -353,7 +353,12 @@ class ImageConfig(Strict):
             ("kubeadm_scripts", "pre"): self.kubeadm_scripts.pre,
             ("kubeadm_scripts", "post"): self.kubeadm_scripts.post,
         }
-        return {(*at, index): file for at, files in lists.items() for index, file in enumerate(files)}
+        named: dict[YamlPath, str] = {
+            (*at, index): file for at, files in lists.items() for index, file in enumerate(files)
+        }
+        if self.wins and self.wins.policy:
+            named["wins", "policy"] = self.wins.policy
+        return named
 
 
 class ConfigFile(ImageConfig):

@@ -18,7 +18,7 @@ _AND = "+"
 # The tags of the components that every image has; a test compares them with a rendered template.
 COMPONENT_TAGS = frozenset({"containerd_version", "kubernetes_version", "cloudbase_init_version"})
 # The tags of the components that options add: reserved in every image.
-OPTION_TAGS = frozenset({"csi_proxy_version"})
+OPTION_TAGS = frozenset({"csi_proxy_version", "gmsa_version", "openssh_version", "wins_version"})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -91,10 +91,10 @@ def _source_of(given: RuleInput, path: YamlPath) -> str:
 
 def _is_used(when: str | None, config: object) -> bool:
     """Whether a step or artifact with this `when` is used. Only keys, and keys with one value, are judged."""
-    return any(_is_asked(part, config) for part in (when or "").split(" or "))
+    return any(all(_holds(part, config) for part in choice.split(" and ")) for choice in (when or "").split(" or "))
 
 
-def _is_asked(part: str, config: object) -> bool:
+def _holds(part: str, config: object) -> bool:
     asked = _KEY.fullmatch(part)
     value = config
     for name in asked[1].split(".") if asked else ():

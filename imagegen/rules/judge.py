@@ -15,16 +15,20 @@ from imagegen.rules import (
     nodes,
     places,
     runtime,
+    ssh,
     steps,
     storage,
     versions,
     windows,
+    wins,
 )
 
 _MODULES = (
     versions,
     windows,
     nodes,
+    wins,
+    ssh,
     places,
     runtime,
     network,

@@ -36,7 +36,6 @@ def _file_names(given: RuleInput) -> list[tuple[YamlPath, str]]:
         (("cloudbase_init", "user"), config.cloudbase_init.user),
         *((("credential_providers", index, "name"), provider.name) for index, provider in enumerate(providers)),
         *((("runtime", "containerd", "registry_mirrors", registry), registry) for registry in registries),
-        (("wins", "policy"), (config.wins and config.wins.policy) or ""),
         *config.own_files().items(),
     ]
 

@@ -130,6 +130,21 @@ class HnsValue:
 
 
 @dataclasses.dataclass(frozen=True)
+class Wins:
+    """How a version of wins reads its configuration, and what it may start."""
+
+    white_list: str
+    """The key of its list of programs: it ignores other keys, and starts every program if it finds no list."""
+    replaces_itself: bool
+    """Whether it replaces itself by another program, unless its configuration forbids it."""
+    programs: tuple[str, ...]
+    """The programs of the default policy, below the install path."""
+
+    def __str__(self) -> str:
+        return f"{', '.join(self.programs) or 'those of the policy'} ({self.white_list})"
+
+
+@dataclasses.dataclass(frozen=True)
 class Facts:
     """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
 
@@ -160,3 +175,7 @@ class Facts:
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None
     restricted_address: RestrictedAddress | None
+    wins: Wins | None
+    gmsa_plugin: str | None
+    """The address of its versions, if the cloud has such a plugin."""
+    ssh_archive: str | None

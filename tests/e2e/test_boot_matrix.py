@@ -135,6 +135,17 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("flannel beside nssm", ("aws",), ("cni.plugin=flannel", "kubernetes.service_manager=nssm")),
     ("flannel with an older Kubernetes", ("azure",), ("cni.plugin=flannel", *_old_node("1.22.17"))),
     ("win-overlay", CLOUDS, ("cni={plugin: win-overlay, vni: 5000}",)),
+    (
+        "wins",
+        CLOUDS,
+        (
+            *("kubernetes.version=1.22.17", "windows.release=2019", "runtime.containerd.version=1.6.39"),
+            *("allow_eol=true", "kube_proxy=none", "wins={version: 0.4.11}"),
+        ),
+    ),
+    ("gMSA", CLOUDS, ("gmsa={}",)),
+    ("SSH", CLOUDS, ("ssh={port: 2222}",)),
+    ("SSH from a zip", CLOUDS, ("ssh={source: zip}",)),
     ("nssm", CLOUDS, ("kubernetes.service_manager=nssm",)),
     *(
         (f"nssm with Kubernetes {version}", (target,), ("kubernetes.service_manager=nssm", *_old_node(version)))

@@ -12,8 +12,8 @@ array: IndexOf/4 Sort/2 Reverse/1 Copy/3
 bool: Parse/1
 int: MaxValue
 byte byte[] char double hashtable int[] int64 long object object[] ordered pscustomobject ref scriptblock
-string[] switch uint32 uint64 version xml
-environment: GetCommandLineArgs/0 TickCount
+string[] switch type[] uint32 uint64 version xml
+environment: GetCommandLineArgs/0 GetFolderPath/1 TickCount
 guid: NewGuid/0
 convert: ToBase64String/1 FromBase64String/1 ToString/2 ToInt32/2
 datetime: Now UtcNow
@@ -72,6 +72,9 @@ net.ipaddress: Parse/1
 net.securityprotocoltype: Tls12
 net.webproxy
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
+security.accesscontrol.accesscontrolsections
+security.accesscontrol.registryrights
+security.accesscontrol.registrysecurity
 security.principal.securityidentifier
 security.securityelement: Escape/1
 security.securestring

@@ -22,6 +22,8 @@ ENTRY_SCRIPTS = frozenset(
         "rotate-logs.ps1",
         "first-boot.ps1",
         "set-pod-network.ps1",
+        "register-plugin.ps1",
+        "add-ssh-server.ps1",
     }
 )
 
@@ -34,6 +36,7 @@ PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
     "set-pod-network.ps1": "runs on the node without the bundle",
+    "register-plugin.ps1": "runs beside the file that it imports, without the bundle",
 }
 # Scripts that compile a call of Windows, and why.
 COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}
@@ -41,8 +44,8 @@ PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words("""
-    ec2launch.exe icacls.exe kubectl.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe sc.exe sysprep.exe
-    tar.exe
+    ec2launch.exe icacls.exe kubectl.exe kubelet.exe msiexec.exe net.exe ngen.exe powershell.exe reg.exe sc.exe sshd.exe
+    sysprep.exe tar.exe
 """)
 
 COMMON_PARAMETERS = _words("""
@@ -52,11 +55,11 @@ COMMON_PARAMETERS = _words("""
 
 # Parameters without a value, of any cmdlet that a script here uses; none of them has a value in another such cmdlet.
 SWITCHES = _words("""
-    all allowclobber append asjob asplaintext asstring autosize casesensitive compress confirm container debug
-    deletekey descending directory disablenamechecking enumerate file force global hidden
-    includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber nonewline
-    nonewwindow noqualifier norestart nowait notypeinformation off online parent passthru qualifier quiet raw
-    readonly recurse resolve restart runasadministrator skipnetworkprofilecheck strict system unique
+    all allowclobber allowstartifonbatteries append asjob asplaintext asstring autosize casesensitive compress
+    confirm container debug deletekey descending directory disablenamechecking dontstopifgoingonbatteries enumerate
+    file force global hidden includeallsubfeature includemanagementtools isvalid leaf line listavailable noclobber
+    nonewline nonewwindow noqualifier norestart notypeinformation nowait off online parent passthru qualifier quiet
+    raw readonly recurse resolve restart runasadministrator skipnetworkprofilecheck strict system unique
     usebasicparsing usessl verbose wait whatif word
 """)
 

@@ -18,6 +18,7 @@ import pytest
 from imagegen.catalog.facts import table
 from imagegen.config.load import read_config
 from imagegen.contents import PACKER, ROLES, SHIPPED
+from imagegen.documents.own_files import read_own_files
 from imagegen.documents.yaml import read_yaml
 from imagegen.errors import ERROR, WARNING
 from imagegen.judging import RuleInput
@@ -90,7 +91,10 @@ def _problems(file: Path, today: datetime.date, *sets: str) -> list[Problem]:
     assert not [problem for problem in read.problems if "unknown override" not in problem.message]
     own = with_own_steps(SHIPPED, read.document)
     steps = _steps if own is SHIPPED else functools.partial(load_steps, own.step_roots)
-    return broken_rules(RuleInput(read.config, read.document, today, steps, settle_targets(read.config, read.document)))
+    # That they exist is not for the rules to say.
+    files, _ = read_own_files(read.document, read.config.own_files())
+    specs = settle_targets(read.config, read.document, files)
+    return broken_rules(RuleInput(read.config, read.document, today, steps, specs))
 
 
 def _lay_over(facts: dict[str, Any], others: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,6 +209,8 @@ def test_own_tags_are_those_of_the_templates(cloud: str, decide: Callable[..., D
     written = set(re.findall(r"^ +(\w+) += ", f"{common}\n{of_cloud}", re.MULTILINE))
     optional = set(re.findall(r'\["(imagegen_\w+)"\]', common))
     assert 'in var.image.versions : "${name}_version"' in common
-    versions = decide(HERE.parent / "golden" / "maximal.yaml", cloud).decision.plan.image.versions
+    configs = [HERE.parent / "golden" / f"{name}.yaml" for name in ("maximal", "older-node")]
+    plans = [decide(config, one).decision.plan for config in configs for one in PROVIDERS]
+    versions = {name for plan in plans for name in plan.image.versions}
     assert written | optional | of_run | {REPORT} == part(cloud, "rules").OWN_TAGS
     assert {f"{name}_version" for name in versions} == COMPONENT_TAGS | OPTION_TAGS

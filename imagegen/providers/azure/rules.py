@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from imagegen import judging
-from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, table
+from imagegen.catalog.facts import JsonObject, is_overlay, limit_of, numbers, table
 from imagegen.judging import ERROR, WARNING, Finding, RuleInput, TargetRule, simple_rule
 from imagegen.providers.azure.settings import Settings
 from imagegen.providers.azure.tags import OWN_TAGS
@@ -51,6 +51,17 @@ gmsa_on_azure = simple_rule(
     lambda given: given.config.gmsa and "azure" not in given.providers,
     Finding(("gmsa",), "the plugin reads a key vault on Azure, and the image has no Azure target", "leave it out"),
 )
+
+
+@judging.rule("gmsa-known", ERROR, "gmsa.version must have the source of the plugin's events")
+def gmsa_known(given: RuleInput) -> Iterator[Finding]:
+    version, row = given.config.gmsa and given.config.gmsa.version, table("machines")["gmsa_plugin"]["azure"]
+    if version and numbers(version) < numbers(row["first"]):
+        yield Finding(
+            ("gmsa", "version"),
+            f"the archive of {version} has no CCGAKVPluginEvents.man, which came with {row['first']}",
+            f"choose {row['first']} or later, or leave the version out for {row['newest']}",
+        )
 
 
 @judging.rule("overlay-mtu-on-azure", ERROR, "The overlay's packets must fit into those of Azure's network")

@@ -13,12 +13,15 @@ from imagegen.boot.log import find_complaints, find_user_data_complaints, has_me
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
+from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network
+from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
+from imagegen.rehearsal.boot.wins import look_at_wins
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
 from imagegen.rehearsal.node.flanneld import Flanneld
@@ -260,6 +263,9 @@ class _Observed:
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
             services=tuple(observe.look_at_services(machine, self.image.services)),
+            wins=look_at_wins(machine, self.image.wins),
+            gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),
+            ssh=look_at_ssh(machine, self.image.machine, self.image.ssh, self._keys()),
             credential_providers=tuple(self._credential_providers()),
             pod_network=self.look_at_pod_network(),
             kube_proxy=self.look_at_kube_proxy(),
@@ -306,6 +312,11 @@ class _Observed:
         minor = minor_of(self.image.kubernetes)
         names = self.image.credential_providers
         return observe.look_at_credential_providers(self.node.machine, names, self.kubelet.arguments, minor)
+
+    def _keys(self) -> list[str]:
+        """The SSH keys of the metadata that cloudbase-init should write."""
+        plugins = observe.read_settings(self.node.machine, CLOUDBASE_INIT).plugins
+        return list(self.instance.public_keys.values()) if KEYS_PLUGIN in plugins else []
 
     def _unanswered(self) -> Iterator[str]:
         for entry in self.link.journal.entries:

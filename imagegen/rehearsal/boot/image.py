@@ -6,12 +6,16 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import paths
+from imagegen.rehearsal.boot.ssh import describe_ssh
 from imagegen.rehearsal.boot.windows_settings import NOTHING_WANTED, describe_wanted
+from imagegen.rehearsal.boot.wins import describe_wins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imagegen.rehearsal.boot.ssh import WantedSsh
     from imagegen.rehearsal.boot.windows_settings import Wanted
+    from imagegen.rehearsal.boot.wins import WantedWins
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.settle.spec import Spec
 
@@ -42,6 +46,12 @@ class Image:
     """Those that it calls after kubeadm."""
     wanted: Wanted = NOTHING_WANTED
     """Of Windows."""
+    wins: WantedWins | None = None
+    """None if the config has no wins."""
+    gmsa: bool = False
+    """Whether it has the plugin of gMSAs."""
+    ssh: WantedSsh | None = None
+    """None if the config has no SSH server."""
     network: str = ""
     """The network plugin that the config puts on the image. Empty if the cluster installs its own."""
     sets_network: str = ""
@@ -70,6 +80,9 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         tuple(before),
         tuple(after),
         describe_wanted(spec),
+        describe_wins(spec),
+        config.gmsa is not None and spec.facts.gmsa_plugin is not None,
+        describe_ssh(spec),
         *_describe_network(spec),
     )
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import ntpath
 import re
+import uuid
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.boot.model import UnknownCommandError
+from imagegen.rehearsal.machine.credential_plugins import run_register_script
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.ports import PROTOCOLS, PortRange
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.ssh_server import run_add_script
 from imagegen.rehearsal.machine.time_zone import read_time_zone, write_time_zone
 from imagegen.rehearsal.machine.triggers import START, read_triggers, write_triggers
 
@@ -22,6 +27,13 @@ if TYPE_CHECKING:
     Act = Callable[[Machine, Mapping[str, str]], str]
 
 _SYSTEM32: Final = r"C:\Windows\System32"
+# The sources of events, by GUID.
+_PUBLISHERS: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WINEVT\Publishers"
+# The sources of known manifests. AgentBaker's collect-windows-logs.ps1 looks for these names.
+_MANIFESTS: Final = {
+    "ccgevents.man": "Microsoft-Windows-Containers-CCG",
+    "ccgakvpluginevents.man": "Microsoft-AKSGMSAPlugin",
+}
 POWER_PLANS: Final = r"HKLM:\SYSTEM\CurrentControlSet\Control\Power\User\PowerSchemes"
 BALANCED: Final = "381b4222-f694-41f0-9685-ff5bb260df2e"
 _PLANS: Final = {
@@ -114,9 +126,42 @@ def _delete_triggers(machine: Machine, given: Mapping[str, str]) -> str:
     return "[SC] ChangeServiceConfig2 SUCCESS\r\n"
 
 
+def list_publishers(machine: Machine) -> list[str]:
+    """The names of the sources of events."""
+    registry = machine.registry
+    return sorted(registry.text(rf"{_PUBLISHERS}\{key}", "") or "" for key in registry.subkeys(_PUBLISHERS))
+
+
+def _list_publishers(machine: Machine, _given: Mapping[str, str]) -> str:
+    return "".join(f"{name}\r\n" for name in list_publishers(machine))
+
+
+def _install_manifest(machine: Machine, given: Mapping[str, str]) -> str:
+    """Add the source of events of a manifest that is known."""
+    path = given["path"]
+    if not machine.files.is_file(path):
+        raise RefusedByWindows(f"Failed to open file {path}. The system cannot find the file specified.")
+    name = ntpath.basename(path).lower()
+    if name not in _MANIFESTS or not machine.files.read(path).startswith(b"a stand-in for "):
+        raise UnknownCommandError(f"the rehearsal does not know what {path} holds")
+    key = rf"{_PUBLISHERS}\{{{uuid.uuid5(uuid.NAMESPACE_DNS, name)}}}"
+    machine.registry.make_key(key)
+    machine.registry.write(key, "", Value("String", _MANIFESTS[name]))
+    return ""
+
+
+def _register_plugin(machine: Machine, given: Mapping[str, str]) -> str:
+    return run_register_script(machine, given["script"], show=bool(given["show"]))
+
+
+def _add_ssh_server(machine: Machine, given: Mapping[str, str]) -> str:
+    return run_add_script(machine, given["script"], show=bool(given["show"]))
+
+
 _PROTOCOL: Final = rf"protocol=(?P<protocol>{'|'.join(PROTOCOLS)})"
 _PORTS: Final = r"startport=(?P<start>[0-9]{1,5}) numberofports=(?P<count>[0-9]{1,5}) store=persistent"
 _GUID: Final = r"(?P<plan>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_SCRIPT: Final = r"-NoProfile -NonInteractive -ExecutionPolicy Bypass -File (?P<script>[^ ]+\\{})(?P<show> -Show)?"
 _SERVICE: Final = r"(?P<service>[a-z0-9-]+)"
 _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
     "tzutil.exe": ((r"/g", _show_zone), (r"/s (?P<zone>.+)", _set_zone)),
@@ -127,11 +172,16 @@ _BY_NAME: Mapping[str, tuple[tuple[str, Act], ...]] = {
         (rf"int ipv4 show excludedportrange {_PROTOCOL} store=persistent", _show_excluded),
         (rf"int ipv4 add excludedportrange {_PROTOCOL} {_PORTS}", _exclude),
     ),
+    "wevtutil.exe": ((r"ep", _list_publishers), (r"im (?P<path>[^ ]+)", _install_manifest)),
     "sc.exe": (
         (rf"qtriggerinfo {_SERVICE}", _show_triggers),
         (rf"triggerinfo {_SERVICE} delete", _delete_triggers),
     ),
 }
 _FORMS: Mapping[str, tuple[tuple[str, Act], ...]] = {
-    fold(rf"{_SYSTEM32}\{name}"): forms for name, forms in _BY_NAME.items()
+    **{fold(rf"{_SYSTEM32}\{name}"): forms for name, forms in _BY_NAME.items()},
+    fold(rf"{_SYSTEM32}\WindowsPowerShell\v1.0\powershell.exe"): (
+        (_SCRIPT.format(r"register-plugin\.ps1"), _register_plugin),
+        (_SCRIPT.format(r"add-ssh-server\.ps1"), _add_ssh_server),
+    ),
 }

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from imagegen.rehearsal.machine.files import parent, parts
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.sshd import SSHD, read_settings, start_sshd
+from imagegen.rehearsal.machine.wins import WINS, check_wins
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.features import Features
@@ -77,8 +79,23 @@ def check_can_run(files: Files, features: Features, command: str) -> None:
         raise RefusedByWindows(f"the rehearsal does not know the flag -{unknown[0]} of {CSI_PROXY}")
     if _base(runs) == "powershell.exe":
         _check_script(files, arguments)
+    if _base(runs) == SSHD:
+        read_settings(files)
+    if _base(runs) == WINS:
+        check_wins(files, arguments)
     if _base(runs) == CONTAINERD:
         _check_containerd(files, features, arguments)
+
+
+def split_command(files: Files, command: str) -> tuple[str, list[str]]:
+    """The program of a service and its arguments."""
+    return _first(files, _expand(command))
+
+
+def write_at_start(files: Files, command: str) -> None:
+    """What a program writes when it starts, beside its log."""
+    if _base(split_command(files, command)[0]) == SSHD:
+        start_sshd(files)
 
 
 def _expand(command: str) -> str:

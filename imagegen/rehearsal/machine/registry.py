@@ -45,6 +45,8 @@ class Registry:
 
     def __init__(self) -> None:
         self._keys: dict[str, _Key] = {"hklm:": _Key("HKLM:")}
+        self.opened: set[str] = set()
+        """The keys, in lower case, that only TrustedInstaller should change and that administrators can change now."""
 
     @staticmethod
     def _parts(key: str) -> list[str]:

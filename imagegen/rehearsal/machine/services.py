@@ -10,7 +10,7 @@ import struct
 from typing import TYPE_CHECKING, Protocol
 
 from imagegen.rehearsal.machine.files import fold
-from imagegen.rehearsal.machine.programs import check_can_run, log_file, programs
+from imagegen.rehearsal.machine.programs import check_can_run, log_file, programs, write_at_start
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 
@@ -196,6 +196,7 @@ class Services:
         log = log_file(self._files, self.command(name))
         if log and not self._files.is_file(log):
             self._files.write(log, b"")
+        write_at_start(self._files, self.command(name))
         if program := self.slow_programs.get(name.lower()):
             self._starting.add(name.lower())
             program.begin()

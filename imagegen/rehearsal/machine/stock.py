@@ -11,6 +11,7 @@ from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, Acc
 from imagegen.rehearsal.machine.answers import make_answer_file
 from imagegen.rehearsal.machine.certificates import Certificate
 from imagegen.rehearsal.machine.commands import BALANCED, POWER_PLANS
+from imagegen.rehearsal.machine.credential_plugins import LISTED as GMSA_PLUGINS
 from imagegen.rehearsal.machine.defender import SERVICE as WIN_DEFEND
 from imagegen.rehearsal.machine.features import SERVICING
 from imagegen.rehearsal.machine.files import parent
@@ -19,6 +20,7 @@ from imagegen.rehearsal.machine.host_name import TCPIP
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import AUTOMATIC, BOOT, MANUAL
+from imagegen.rehearsal.machine.ssh_server import WITH_SERVER, add_server
 from imagegen.rehearsal.machine.time_zone import UTC, write_time_zone
 from imagegen.rehearsal.machine.triggers import DOMAIN_JOINED, NOT_IN_A_DOMAIN, write_triggers
 from imagegen.rehearsal.machine.windows import CURRENT_VERSION, ENVIRONMENT, SYSTEM32, Machine
@@ -80,7 +82,7 @@ RELEASE_FEATURES = {
 NEEDING_RESTART = ("Containers", "Hyper-V", "Failover-Clustering", "Windows-Defender")
 TOOLS = (
     "tar.exe", "msiexec.exe", "icacls.exe", "sc.exe", "svchost.exe", "curl.exe", "cmd.exe", "netsh.exe", "shutdown.exe",
-    "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe",
+    "hostname.exe", "logman.exe", "net.exe", "powercfg.exe", "reg.exe", "tzutil.exe", "wevtutil.exe",
     r"WindowsPowerShell\v1.0\powershell.exe", r"Sysprep\sysprep.exe", r"drivers\tcpip.sys", r"drivers\afd.sys",
 )  # fmt: skip
 PATH = (
@@ -140,6 +142,8 @@ def stock_windows(
     for name, display_name, command, start, depends_on in (*SERVICES, *agents.services):
         if defender or name != WIN_DEFEND:
             machine.services.create(name, command, display_name, start, depends_on=depends_on)
+    if release in WITH_SERVER:
+        add_server(machine)
     # Outside a domain, Windows stops its time service whenever it starts.
     write_triggers(machine, TIME_SERVICE, (DOMAIN_JOINED, NOT_IN_A_DOMAIN))
     write_time_zone(machine.registry, UTC)
@@ -196,7 +200,7 @@ def _fill_registry(machine: Machine, release: str) -> None:
         (ENVIRONMENT, "ComSpec"): Value("ExpandString", r"%SystemRoot%\system32\cmd.exe"),
         (ENVIRONMENT, "NUMBER_OF_PROCESSORS"): Value("String", "2"),
     }
-    for key in (UNINSTALL, UNINSTALL_32):
+    for key in (UNINSTALL, UNINSTALL_32, GMSA_PLUGINS):
         machine.registry.make_key(key)
     for (key, name), value in texts.items():
         machine.registry.make_key(key)

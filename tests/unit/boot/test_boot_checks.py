@@ -70,6 +70,38 @@ GOOD = NodeFacts.model_validate(
         "nodes": ("node-1",),
         "wanted_node": "node-1",
         "services": (SERVICE,),
+        "wins": {
+            "is_running": True,
+            "failure": "",
+            "pipe": r"\\.\pipe\rancher_wins",
+            "wanted_pipe": r"\\.\pipe\rancher_wins",
+            "programs": (r"C:\K\a.exe",),
+            "wanted_programs": (r"C:\k\a.exe",),
+            "successor": "",
+        },
+        "ssh": {
+            "is_running": True,
+            "failure": "",
+            "port": 22,
+            "wanted_port": 22,
+            "is_reached": True,
+            "accepts_passwords": False,
+            "keys_files": (r"C:\Users\capi\.ssh\authorized_keys",),
+            "has_key": True,
+            "logs_in": True,
+            "host_keys": 3,
+            "keys_of_image": (),
+            "shell": r"C:\Windows\System32\cmd.exe",
+            "wanted_shell": r"C:\Windows\system32\cmd.exe",
+        },
+        "gmsa": {
+            "is_listed": True,
+            "dll": r"C:\Windows\System32\plugin.dll",
+            "has_dll": True,
+            "surrogate": True,
+            "is_open": False,
+            "sources": (),
+        },
         "credential_providers": (PROVIDER,),
         "reached": (
             Reach(account="a container", address="192.0.2.1", port=80, may=False, can=False),
@@ -516,6 +548,63 @@ CASES = (
         service(readers=(USERS,)),
         (r"services: others than administrators may read or write C:\logs\tool.log, the log of tool",),
     ),
+    Case("wins that does not run", {"wins.is_running": False}, ("wins: wins does not run",)),
+    Case(
+        "a plugin of gMSAs that Windows does not load",
+        {"gmsa.is_listed": False, "gmsa.is_open": True},
+        (
+            r"gmsa: Windows does not load the plugin of gMSAs: its class is not below Control\CCG\COMClasses; "
+            "administrators can change the list of plugins of gMSAs: its key was not restored",
+        ),
+    ),
+    Case(
+        "a plugin of gMSAs without a class",
+        {"gmsa.dll": "", "gmsa.has_dll": False, "gmsa.surrogate": False},
+        ("gmsa: the class of the plugin of gMSAs is not registered",),
+    ),
+    Case(
+        "a plugin of gMSAs without its DLL",
+        {"gmsa.has_dll": False},
+        (r"gmsa: the plugin of gMSAs is registered as C:\Windows\System32\plugin.dll, which is missing",),
+    ),
+    Case(
+        "a plugin of gMSAs that cannot start, and whose events have no source",
+        {"gmsa.surrogate": False, "gmsa.sources": ("one", "two")},
+        (
+            "gmsa: the class of the plugin of gMSAs has no process to run in; Windows does not know the source of "
+            "events one, two",
+        ),
+    ),
+    Case(
+        "sshd that does not run",
+        {"ssh.is_running": False, "ssh.failure": "it is gone", "ssh.accepts_passwords": True},
+        ("ssh: sshd does not run: it is gone",),
+    ),
+    Case("sshd that does not run for no known reason", {"ssh.is_running": False}, ("ssh: sshd does not run",)),
+    Case(
+        "sshd on another port",
+        {"ssh.port": 2222, "ssh.is_reached": False},
+        ("ssh: sshd listens on port 2222, and the config has 22",),
+    ),
+    Case("sshd behind the firewall", {"ssh.is_reached": False}, ("ssh: Windows' firewall blocks port 22 of sshd",)),
+    Case(
+        "sshd with passwords and without the machine's key",
+        {"ssh.accepts_passwords": True, "ssh.logs_in": False},
+        (
+            "ssh: sshd accepts passwords; nobody can log in with the machine's key: sshd looks for it in "
+            r"C:\Users\capi\.ssh\authorized_keys (B11)",
+        ),
+    ),
+    Case(
+        "sshd with the keys of the image",
+        {"ssh.host_keys": 0, "ssh.keys_of_image": ("one",)},
+        ("ssh: sshd has no key of the host; every node has the same key of the host: the image has one",),
+    ),
+    Case(
+        "sshd with another shell",
+        {"ssh.shell": ""},
+        (r"ssh: an SSH session starts no program, and the config has C:\Windows\system32\cmd.exe",),
+    ),
     Case(
         "a container reaches the cloud's address",
         reach(may=False, can=True),
@@ -648,6 +737,9 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "kube-proxy": "kube-proxy runs for this node, as soon as the network of pods exists",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
+        "wins": "wins runs, and starts the programs of the config only",
+        "gmsa": "the plugin of gMSAs is registered, and its key is closed again",
+        "ssh": "sshd lets in who has the machine's key, accepts no password, and has keys of its own",
         "cloud-address": "the cloud's own address is closed to containers, and open to cloudbase-init",
         "secrets": "no secret of the user data is in a log",
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
@@ -677,6 +769,9 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("services", {"services": ()}),
         ("kube-proxy", {"kube_proxy.is_asked": False, "kube_proxy.node": ""}),
         ("pod-network", {"pod_network.plugin": "", "pod_network.unready": "x"}),
+        ("wins", {"wins": None}),
+        ("gmsa", {"gmsa": None}),
+        ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
     ],
 )

@@ -40,6 +40,8 @@ PATHS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (KUBELET + r"\old\pods\1", (), ""),
     (r"C:\var\log\kubelet", (), ""),
     (r"C:\var\log\kubelet\kubelet.log.1", (), ""),
+    (r"C:\etc\rancher\wins", (), ""),
+    (r"C:\etc\rancher\wins\config", (), ""),
     (r"C:\var\log\csi-proxy", (), ""),
     (r"C:\var\log\csi-proxy\csi-proxy.log.1", (), ""),
     (r"C:\var\log\kube-proxy", (), ""),

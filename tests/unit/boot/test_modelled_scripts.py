@@ -12,7 +12,7 @@ from imagegen.contents import ROLES, SHIPPED, StepRoot
 from imagegen.rehearsal.boot import first_boot
 from imagegen.rehearsal.boot.model import Process, UnknownCommandError
 from imagegen.rehearsal.boot.shell import Shell
-from imagegen.rehearsal.machine import tasks
+from imagegen.rehearsal.machine import credential_plugins, ssh_server, tasks
 from imagegen.rehearsal.node import pod_network_script
 from tests.unit.boot.conftest import SETUP_SCRIPTS, put_file
 
@@ -42,8 +42,18 @@ EVERY_S = 600
             tasks.ROTATE_LOGS_SHA256,
             "ROTATE_LOGS_SHA256 in imagegen/rehearsal/machine/tasks.py (the model is rotation.py)",
         ),
+        (
+            ROLES / "gmsa" / "files" / "register-plugin.ps1",
+            credential_plugins.REGISTER_PLUGIN_SHA256,
+            "REGISTER_PLUGIN_SHA256 in imagegen/rehearsal/machine/credential_plugins.py",
+        ),
+        (
+            ROLES / "ssh" / "files" / "add-ssh-server.ps1",
+            ssh_server.ADD_SERVER_SHA256,
+            "ADD_SERVER_SHA256 in imagegen/rehearsal/machine/ssh_server.py",
+        ),
     ],
-    ids=["first-boot", "set-pod-network", "rotate-logs"],
+    ids=["first-boot", "set-pod-network", "rotate-logs", "register-plugin", "add-ssh-server"],
 )
 def test_the_model_was_compared_with_the_shipped_script(script: Path, digest: str, place: str) -> None:
     found = hashlib.sha256(script.read_bytes()).hexdigest()

@@ -376,7 +376,7 @@ def test_problems_are_shown_in_the_order_of_the_file() -> None:
 
 UNIMPLEMENTED = """\
 extends: base.yaml
-ssh: {port: 22}
+artifacts: {signatures: {}}
 allow_eol: true
 """
 
@@ -394,7 +394,7 @@ def test_validate_says_what_is_not_built_yet(run: Callable[..., tuple[object, st
     code, out, err = run("validate", awaiting)
     assert code == 0
     assert out == f"{awaiting}: ok, and cannot be built yet (windows-2022-containerd for aws, azure)\n"
-    assert f"{awaiting}:2: ssh: warning: the OpenSSH server is not implemented yet (ssh) [not-built-yet]\n" in err
+    assert f"{awaiting}:2: artifacts.signatures: warning: checking Authenticode signatures is not implemented" in err
     assert f"{awaiting}:3: allow_eol: warning: " in err
 
 
@@ -403,7 +403,7 @@ def test_plan_refuses_what_is_not_built_yet(run: Callable[..., tuple[object, str
         code, out, err = run(verb, awaiting, "--target", "aws")
         assert (verb, code, out) == (verb, int(ExitCode.REFUSED), "")
         assert "error: " in err
-        assert ":2: ssh: " in err
+        assert ":2: artifacts.signatures: " in err
 
 
 def test_validate_annotates_a_pull_request(run: Callable[..., tuple[object, str, str]], tmp_path: Path) -> None:

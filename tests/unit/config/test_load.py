@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 REPOSITORY = Path(__file__).parents[3]
 CONFIGS = [*sorted((REPOSITORY / "configs").glob("*.yaml")), *sorted((REPOSITORY / "tests/golden").glob("*.yaml"))]
 STEPS = ["system", "containerd", "kubernetes", "cloudbase-init"]
-OVERRIDES = ["containerd_url", "kubernetes_base_url", "cloudbase_init_url", "crictl_url", "csi_proxy_url", "nssm_url"]
+OVERRIDES = [
+    "containerd_url",
+    "kubernetes_base_url",
+    "cloudbase_init_url",
+    "crictl_url",
+    "csi_proxy_url",
+    "nssm_url",
+    "wins_url",
+    "gmsa_keyvault_url",
+    "ssh_source_url",
+]
 
 
 def read(file: Path) -> Read:

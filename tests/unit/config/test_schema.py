@@ -134,7 +134,7 @@ def test_releases_overrides_and_gates_are_offered() -> None:
     assert set(offered) == set(overrides())
     assert offered["containerd_url"]["description"] == "The https URL of containerd, instead of the public one."
     assert "kubelet.exe" in offered["kubernetes_base_url"]["description"]
-    assert offered["wins_url"]["description"].endswith("(not implemented yet)")
+    assert offered["docker_url"]["description"].endswith("(not implemented yet)")
     gates = schema()["$defs"]["Kubernetes"]["properties"]["feature_gates"]["properties"]
     assert set(gates) == set(table("kubelet")["feature_gates"])
     assert gates["WinDSR"]["description"] == ("Kubernetes has it from 1.14 on; it cannot be switched off from 1.34 on.")

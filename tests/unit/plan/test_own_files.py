@@ -46,14 +46,22 @@ def test_every_program_of_a_plan_is_kept_from_others(
         if file.endswith(PROGRAMS)
     }
     shipped = (REPOSITORY / "configs" / "windows-2022-containerd.yaml").read_text()
-    made = set()
+    configs = []
     for network in NETWORKS:
         config = tmp_path / f"{network}.yaml"
         more = f"\ncsi_proxy: {{}}\nkube_proxy: service\ncni: {{plugin: {network}}}\n"
         config.write_text(f"{shipped}{more}".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n"))
-        made |= {
-            file
-            for file in files_of(decide(config, target).decision.plan)
-            if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
-        }
+        configs.append(config)
+    # wins is for nodes without HostProcess containers only.
+    older = tmp_path / "older.yaml"
+    text = (REPOSITORY / "tests" / "rules" / "base.yaml").read_text()
+    for now, then in (('"2022"', '"2019"'), ("1.36.2", "1.22.17"), ("2.3.4", "1.6.39")):
+        text = text.replace(now, then)
+    older.write_text(f"{text}\nallow_eol: true\nkube_proxy: none\nwins: {{version: 0.4.11}}\n")
+    made = {
+        file
+        for one in (*configs, older)
+        for file in files_of(decide(one, target).decision.plan)
+        if file.lower().endswith(PROGRAMS) and not any(lies_at(file, owned) for owned in layout["systems_own"])
+    }
     assert made == kept

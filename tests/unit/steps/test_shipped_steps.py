@@ -84,6 +84,9 @@ ASKED: dict[str, Any] = {
     },
     "csi_proxy": {},
     "kube_proxy": "service",
+    "wins": {"version": "0.4.11"},
+    "gmsa": {},
+    "ssh": {"source": "zip", "port": 2222},
     "credential_providers": PROVIDERS_ASKED,
     "proxy": {"http": "http://a.example.com:3128", "https": "http://b.example.com:3128", "no_proxy": [".svc", "::1"]},
     "executables": [
@@ -141,6 +144,7 @@ def _everything() -> Iterator[EvaluatedStep]:
         yield from _rich(target)
     for network in NETWORKS:
         yield from _evaluated({"cni": network, "kube_proxy": "service"}, "aws")
+        yield from _evaluated({"ssh": {}}, target)
 
 
 def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
@@ -181,6 +185,9 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "flannel_url": ["flannel"],
         "network_plugin_url": ["network-plugin"],
         "flannel_plugin_url": ["flannel-plugin"],
+        "wins_url": ["wins"],
+        "gmsa_keyvault_url": ["gmsa-plugin"],
+        "ssh_source_url": ["openssh"],
     }
 
 

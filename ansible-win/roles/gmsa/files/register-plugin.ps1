@@ -1,0 +1,134 @@
+# Registers the plugin from which Windows gets the credentials of gMSAs: imports registerplugin.reg, which lies beside this script. With -Show it only prints what is registered.
+# Only TrustedInstaller may write below the key that lists such plugins. The key gets another owner and one more entry for that, and both are taken back at once. Meanwhile they are in a
+# file: another run of this script restores them if this one is killed.
+[CmdletBinding(PositionalBinding = $false)]
+param([switch]$Show)
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+$script:Class = '{CCC2A336-D7F3-4818-A213-272B7924213E}'
+$script:Locked = 'SYSTEM\CurrentControlSet\Control\CCG\COMClasses'
+$script:Saved = [System.IO.Path]::Combine($PSScriptRoot, 'access.txt')
+
+# Enables privileges of this thread, which administrators have but must enable, and returns them. .NET has a class for that, which it does not let others name.
+# They must be reverted on this thread: .NET would try it on another one.
+function Enable-Privilege {
+    [CmdletBinding()]
+    param()
+    $type = [System.Security.AccessControl.RegistrySecurity].BaseType.Assembly.GetType('System.Security.AccessControl.Privilege', $true)
+    foreach ($name in @('SeTakeOwnershipPrivilege', 'SeRestorePrivilege')) {
+        $privilege = $type.GetConstructor([type[]]@([string])).Invoke([object[]]@($name))
+        $null = $type.GetMethod('Enable').Invoke($privilege, $null)
+        $privilege
+    }
+}
+
+# Imports the registration while the locked key is open.
+function Register-Plugin {
+    [CmdletBinding()]
+    param()
+    Restore-Access
+    $before = Get-Access
+    [System.IO.File]::WriteAllText($script:Saved, $before, (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
+    try {
+        Set-Access -Text 'O:BA' -Part 'Owner' -Right 'TakeOwnership'
+        # Full control for administrators, as the first entry.
+        $entries = $before.Substring($before.IndexOf('D:', [System.StringComparison]::Ordinal)) -replace '^(D:[A-Z]*)', '$1(A;;KA;;;BA)'
+        Set-Access -Text $entries -Part 'Access' -Right 'ChangePermissions'
+        Import-Registration
+    }
+    finally { Restore-Access }
+}
+
+# Opens the locked key with one right.
+function Open-LockedKey {
+    [CmdletBinding()]
+    param([string]$Right)
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'ReadWriteSubTree', [System.Security.AccessControl.RegistryRights]$Right)
+    if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
+    $key
+}
+
+# Returns the owner and the entries of the locked key as text.
+function Get-Access {
+    [CmdletBinding()]
+    param()
+    $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'Default', [System.Security.AccessControl.RegistryRights]'ReadPermissions')
+    if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
+    try { $key.GetAccessControl($sections).GetSecurityDescriptorSddlForm($sections) }
+    finally { $key.Dispose() }
+}
+
+# Sets the owner, the entries or both, as text.
+function Set-Access {
+    [CmdletBinding()]
+    param([string]$Text, [string]$Part, [string]$Right)
+    $security = New-Object -TypeName System.Security.AccessControl.RegistrySecurity
+    $security.SetSecurityDescriptorSddlForm($Text, [System.Security.AccessControl.AccessControlSections]$Part)
+    $key = Open-LockedKey -Right $Right
+    try { $key.SetAccessControl($security) }
+    finally { $key.Dispose() }
+}
+
+# Gives the key back its owner and its entries, if they are in the file.
+function Restore-Access {
+    [CmdletBinding()]
+    param()
+    if (-not [System.IO.File]::Exists($script:Saved)) { return }
+    Set-Access -Text ([System.IO.File]::ReadAllText($script:Saved)) -Part 'Owner, Access' -Right 'ChangePermissions, TakeOwnership'
+    [System.IO.File]::Delete($script:Saved)
+}
+
+# Imports the file. reg.exe writes to standard error even if it succeeds, so its output is not read.
+function Import-Registration {
+    [CmdletBinding()]
+    param()
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
+    $start.FileName = [System.IO.Path]::Combine([System.Environment]::GetFolderPath('System'), 'reg.exe')
+    $start.Arguments = 'import "{0}"' -f [System.IO.Path]::Combine($PSScriptRoot, 'registerplugin.reg')
+    $start.UseShellExecute = $false
+    $start.CreateNoWindow = $true
+    $process = [System.Diagnostics.Process]::Start($start)
+    try {
+        if (-not $process.WaitForExit(60000)) {
+            $process.Kill()
+            throw 'reg.exe did not end within a minute'
+        }
+        if ($process.ExitCode -ne 0) { throw "reg.exe ended with $($process.ExitCode)" }
+    }
+    finally { $process.Dispose() }
+}
+
+# Prints the DLL of the class, whether Windows lists the class, and whether the locked key still is as it was.
+function Show-Registration {
+    [CmdletBinding()]
+    param()
+    $dll = ''
+    $server = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32")
+    if ($null -ne $server) {
+        try { $dll = [string]$server.GetValue('') }
+        finally { $server.Dispose() }
+    }
+    $listed = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("$($script:Locked)\$($script:Class)")
+    if ($null -ne $listed) { $listed.Dispose() }
+    [System.Console]::Out.WriteLine("dll=$dll")
+    [System.Console]::Out.WriteLine("listed=$($null -ne $listed)")
+    [System.Console]::Out.WriteLine("restored=$(-not [System.IO.File]::Exists($script:Saved))")
+}
+
+$code = 0
+try {
+    if ($Show) { Show-Registration }
+    else {
+        $privileges = @(Enable-Privilege)
+        try { Register-Plugin }
+        finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
+    }
+}
+catch {
+    $code = 1
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
+}
+exit $code

@@ -1,0 +1,130 @@
+"""What a node loses without each resource of the step ssh."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.rehearsal.releases import catalogued_releases
+from tests.unit.steps.test_node_demands import evaluated
+
+if TYPE_CHECKING:
+    from imagegen.steps.evaluate import EvaluatedStep
+
+DATA, FOLDER, PROGRAMS = r"C:\ProgramData\ssh", r"C:\k\ssh", r"C:\Program Files\OpenSSH"
+POWERSHELL = r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"
+SCRIPT = rf"-NoProfile -NonInteractive -ExecutionPolicy Bypass -File {FOLDER}\add-ssh-server.ps1"
+CAPABILITY: dict[str, Any] = {}
+ZIP: dict[str, Any] = {"source": "zip"}
+
+
+def ssh_step(asked: dict[str, Any], **others: Any) -> EvaluatedStep:  # noqa: ANN401 - any section
+    (step,) = [step for step in evaluated("1.36.2", "2.3.4", ssh=asked, **others) if step.step.name == "ssh"]
+    return step
+
+
+def found(asked: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(draft.kind, draft.fields) for draft in ssh_step(asked).drafts]
+
+
+def test_the_server_of_windows_is_added_by_a_script() -> None:
+    """Windows Update serves no network logon. A release that has the server needs nothing."""
+    resources = found(CAPABILITY)
+    assert resources[0] == ("directory", {"path": FOLDER})
+    assert resources[1][1]["path"] == rf"{FOLDER}\add-ssh-server.ps1"
+    kind, command = resources[2]
+    assert (kind, command["program"], command["arguments"]) == ("command", POWERSHELL, SCRIPT)
+    assert command["unless"]["arguments"] == f"{SCRIPT} -Show"
+    (expression,) = command["unless"]["matches"]
+    assert [bool(re.search(expression, f"installed={said}\r\n")) for said in ("True", "False", "Truer")] == [
+        *(True, False, False)
+    ]
+    assert ssh_step(CAPABILITY).requests == {}
+
+
+TAGS = {
+    "9.4.0.0": "v9.4.0.0p1-Beta",
+    "9.5.0.0p1": "v9.5.0.0p1-Beta",
+    "9.8.1.0": "v9.8.1.0p1-Preview",
+    "9.8.3.0p2": "v9.8.3.0p2-Preview",
+    "10.0.0.0": "10.0.0.0p2-Preview",
+}
+
+
+@pytest.mark.parametrize(("version", "tag"), [(None, "10.0.0.0p2-Preview"), *TAGS.items()])
+def test_the_zip_comes_from_the_tag_of_its_version(version: str | None, tag: str) -> None:
+    own = "https://artifacts.example.com/openssh.zip"
+    public = f"https://github.com/PowerShell/Win32-OpenSSH/releases/download/{tag}/OpenSSH-Win64.zip"
+    for overrides, url in (({}, public), ({"ssh_source_url": own}, own)):
+        step = ssh_step({"source": "zip", "version": version}, overrides=overrides)
+        request = step.requests["openssh"]
+        assert (request.url, request.form) == (url, "archive")
+        assert step.components == (("openssh", version or "10.0.0.0p2"),)
+        published = catalogued_releases().find(request.published)
+        assert published is not None
+        (archive,) = [draft.fields for draft in step.drafts if draft.kind == "archive"]
+        assert (archive["into"], archive["strip"]) == (PROGRAMS, 1)
+        assert {f"OpenSSH-Win64/{name}" for name in archive["expect"]} <= set(published.release.members)
+        assert "sshd.exe" in archive["expect"]
+
+
+def test_the_zip_has_a_service_of_its_own() -> None:
+    resources = found(ZIP)
+    assert resources[0] == ("directory", {"path": PROGRAMS})
+    assert not [fields for kind, fields in resources if kind == "command"]
+    ((_, service),) = [item for item in resources if item[0] == "service"]
+    assert (service["name"], service["command"]) == ("sshd", rf'"{PROGRAMS}\sshd.exe"')
+    assert (service["start"], service["recovery"]["restart_after_s"]) == ("automatic", 10)
+
+
+@pytest.mark.parametrize("asked", [CAPABILITY, ZIP])
+def test_sshd_is_not_started_in_the_build(asked: dict[str, Any]) -> None:
+    """It would make the keys of the host, and every node would have them if sealing failed to delete them."""
+    ((_, service),) = [item for item in found(asked) if item[0] == "service"]
+    assert (service["name"], service["start"], service.get("state")) == ("sshd", "automatic", None)
+
+
+@pytest.mark.parametrize("asked", [CAPABILITY, ZIP])
+def test_only_administrators_change_the_configuration(asked: dict[str, Any]) -> None:
+    """Closed before it has content. Everybody may read it and the public keys of the host."""
+    resources = found(asked)
+    entries = [
+        {"sid": "S-1-5-18", "rights": "full"},
+        {"sid": "S-1-5-32-544", "rights": "full"},
+        {"sid": "S-1-5-11", "rights": "read"},
+    ]
+    folder = resources.index(("directory", {"path": DATA}))
+    assert resources[folder + 1] == ("acl", {"path": DATA, "entries": entries})
+    assert resources[folder + 2][1]["path"] == rf"{DATA}\sshd_config"
+
+
+@pytest.mark.parametrize(("asked", "port"), [(CAPABILITY, 22), ({"port": 2222}, 2222), (ZIP, 22)])
+def test_sshd_reads_the_keys_that_cloudbase_init_writes(asked: dict[str, Any], port: int) -> None:
+    """Also those of administrators, whose keys Windows' own configuration takes from another file (B11)."""
+    text = ssh_step(asked).texts["files/ssh/sshd_config"].decode()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert lines == [
+        f"Port {port}",
+        "PubkeyAuthentication yes",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "AuthorizedKeysFile .ssh/authorized_keys",
+        "Subsystem sftp sftp-server.exe",
+    ]
+
+
+@pytest.mark.parametrize("port", [22, 2222])
+def test_the_port_is_open_in_every_network(port: int) -> None:
+    """Windows' own rule names port 22, and on some releases does not apply to public networks."""
+    ((_, rule),) = [item for item in found({"port": port}) if item[0] == "firewall"]
+    assert (rule["name"], rule["direction"], rule["action"]) == ("imagegen-ssh", "in", "allow")
+    assert (rule["protocol"], rule["port"]) == ("TCP", port)
+
+
+@pytest.mark.parametrize(("shell", "program"), [("powershell", POWERSHELL), ("cmd", r"C:\Windows\System32\cmd.exe")])
+def test_a_session_starts_the_shell_of_the_config(shell: str, program: str) -> None:
+    ((_, value),) = [item for item in found({"shell": shell}) if item[0] == "registry"]
+    key = r"HKLM:\SOFTWARE\OpenSSH"
+    assert value == {"key": key, "name": "DefaultShell", "type": "String", "data": program}

@@ -1,0 +1,143 @@
+"""What a node loses without each resource of the step wins, and how the versions of wins read its configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imagegen.rehearsal.machine.wins import list_programs
+from imagegen.rehearsal.node.yaml_text import read_yaml_map
+from imagegen.rehearsal.releases import catalogued_releases
+from tests.conftest import REPOSITORY
+from tests.unit.steps.test_node_demands import ONLY_SYSTEM_AND_ADMINISTRATORS, evaluated
+
+if TYPE_CHECKING:
+    from imagegen.steps.evaluate import EvaluatedStep
+
+FOLDER = r"C:\etc\rancher\wins"
+SOURCE = r"HKLM:\SYSTEM\CurrentControlSet\Services\EventLog\Application\rancher-wins"
+
+
+def wins_step(version: str = "0.4.11", **asked: Any) -> EvaluatedStep:  # noqa: ANN401 - any section
+    section = {"version": version, **asked.pop("wins", {})}
+    steps = evaluated("1.22.17", "1.6.39", wins=section, **{"kube_proxy": "none", **asked})
+    (step,) = [step for step in steps if step.step.name == "wins"]
+    return step
+
+
+def test_nobody_else_decides_what_runs_as_system() -> None:
+    """The folder is closed before it has a configuration, and before the service reads it."""
+    found = [(draft.kind, draft.fields) for draft in wins_step().drafts]
+    assert found[:2] == [
+        ("directory", {"path": FOLDER}),
+        ("acl", {"path": FOLDER, "entries": ONLY_SYSTEM_AND_ADMINISTRATORS}),
+    ]
+    assert found[2][1]["path"] == rf"{FOLDER}\config"
+    assert found[-1][0] == "service"
+
+
+def test_wins_is_a_service_that_comes_back() -> None:
+    service = wins_step().drafts[-1].fields
+    assert service["name"] == "rancher-wins"
+    assert service["command"] == r"C:\k\wins.exe srv app run"
+    assert (service["start"], service["state"], service["recovery"]["restart_after_s"]) == ("automatic", "running", 10)
+
+
+def test_the_texts_of_its_events_can_be_read() -> None:
+    """As `wins srv app run --register` makes the source of its events."""
+    values = {
+        draft.fields["name"]: (draft.fields["type"], draft.fields["data"])
+        for draft in wins_step().drafts
+        if draft.kind == "registry" and draft.fields["key"] == SOURCE
+    }
+    assert values == {
+        "CustomSource": ("DWord", 1),
+        "EventMessageFile": ("ExpandString", r"%SystemRoot%\System32\EventCreate.exe"),
+        "TypesSupported": ("DWord", 7),
+    }
+
+
+@pytest.mark.parametrize("version", ["0.0.4", "0.4.11", "0.15.0"])
+def test_wins_comes_from_its_release(version: str) -> None:
+    own = "https://artifacts.example.com/signed/wins.exe"
+    public = f"https://github.com/rancher/wins/releases/download/v{version}/wins.exe"
+    for overrides, url in (({}, public), ({"wins_url": own}, own)):
+        step = wins_step(version, overrides=overrides)
+        request = step.requests["wins"]
+        assert (request.url, request.form) == (url, "file")
+        assert ("file", {"path": r"C:\k\wins.exe", "artifact": "wins"}) in [
+            (draft.kind, draft.fields) for draft in step.drafts
+        ]
+        assert step.components == (("wins", version),)
+        assert catalogued_releases().find(request.published) is not None
+
+
+KUBE_PROXY = r"C:\k\kube-proxy\kube-proxy.exe"
+FLANNEL = (r"C:\k\flannel\setup.exe", r"C:\k\flannel\flanneld.exe")
+
+
+@pytest.mark.parametrize(
+    ("asked", "programs"),
+    [
+        ({"kube_proxy": "wins"}, (KUBE_PROXY, *FLANNEL)),
+        ({"kube_proxy": "none"}, FLANNEL),
+        ({"kube_proxy": "wins", "cni": {"plugin": "flannel"}}, (KUBE_PROXY, *FLANNEL)),
+        ({"kube_proxy": "wins", "cni": {"plugin": "win-bridge"}}, (KUBE_PROXY,)),
+        (
+            {"kubernetes": {"version": "1.22.17", "install_path": r"D:\kube"}, "cni": {"plugin": "flannel"}},
+            (r"D:\kube\flannel\setup.exe", r"D:\kube\flannel\flanneld.exe"),
+        ),
+    ],
+)
+@pytest.mark.parametrize(
+    ("version", "key", "upgrade"),
+    [
+        ("0.0.4", "whiteList", True),
+        ("0.1.1", "whiteList", True),
+        ("0.1.2", "white_list", True),
+        ("0.4.17", "white_list", True),
+        ("0.4.18", "white_list", False),
+        ("0.15.0", "white_list", False),
+    ],
+)
+def test_wins_starts_the_programs_that_the_config_uses(
+    version: str, key: str, upgrade: bool, asked: dict[str, Any], programs: tuple[str, ...]
+) -> None:
+    section = asked.get("kubernetes")
+    others = {name: value for name, value in asked.items() if name != "kubernetes"}
+    (text,) = wins_step(version, **others, **({"section": section} if section else {})).texts.values()
+    config = read_yaml_map(text, "config")
+    assert config == {
+        "listen": "rancher_wins",
+        **({"upgrade": {"mode": "none"}} if upgrade else {}),
+        key: {"processPaths": list(programs)},
+    }
+    assert list_programs({name.lower(): value for name, value in config.items()}, version) == programs
+
+
+def test_a_policy_of_the_operator_replaces_the_configuration() -> None:
+    step = wins_step(wins={"policy": "policies/wins.yaml"})
+    (fields,) = [draft.fields for draft in step.drafts if draft.fields.get("path") == rf"{FOLDER}\config"]
+    assert step.texts[fields["source"]] == b"wins.policy"
+    assert len(step.texts) == 1
+
+
+def test_the_sample_keeps_pods_off_the_pipe() -> None:
+    """The pipe is a volume of type hostPath. Only pods of kube-system may have one."""
+    text = (REPOSITORY / "docs" / "samples" / "wins-pipe.yaml").read_bytes()
+    objects = [read_yaml_map(part, "sample") for part in text.split(b"---\n")]
+    named = {(item["kind"], item["metadata"]["name"]): item for item in objects}
+    closed = named["PodSecurityPolicy", "without-host-paths"]["spec"]
+    assert not {"hostPath", "*"} & set(closed["volumes"])
+    assert (closed["privileged"], closed["hostNetwork"]) == (False, False)
+    opened = named["PodSecurityPolicy", "with-host-paths"]["spec"]
+    assert opened["volumes"] == ["*"]
+    bindings = {name: item for (kind, name), item in named.items() if kind in ("ClusterRoleBinding", "RoleBinding")}
+    everybody = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "system:authenticated"}
+    assert bindings["use-pods-without-host-paths"]["subjects"] == [everybody]
+    assert bindings["use-pods-with-host-paths"]["kind"] == "RoleBinding"
+    assert bindings["use-pods-with-host-paths"]["metadata"]["namespace"] == "kube-system"
+    for name, binding in bindings.items():
+        (rule,) = named["ClusterRole", binding["roleRef"]["name"]]["rules"]
+        assert rule["resourceNames"] == [name.removeprefix("use-pods-")]
