@@ -151,7 +151,7 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
     else:
         named = {"name": image.get("name")}
     offered = None if None in named.values() else named
-    found = find_origin("windows", release, image.get("source"))
+    origin = find_origin("windows", release, image.get("source"))
     yield CatalogueValue(
         ("targets", target, "base_image"), offered, find_origin("windows", release, image.get("source"))
     )
