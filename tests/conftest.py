@@ -116,7 +116,8 @@ def locked(request: ArtifactRequest, data: bytes) -> LockedArtifact:
     elif request.form == "archive":
         with tarfile.open(fileobj=BytesIO(data)) as archive:
             read = {item.name: archive.extractfile(item) for item in archive.getmembers() if item.isfile()}
-            members = {name: _sha256(stream.read()) for name, stream in read.items() if stream}
+            # As imagegen names them: tar writes ./ before each if it packs a whole folder.
+            members = {name.removeprefix("./"): _sha256(stream.read()) for name, stream in read.items() if stream}
     return LockedArtifact(url=request.url, sha256=_sha256(data), size=len(data), members=members)
 
 

@@ -118,6 +118,30 @@ class Pod(Strict):
     """Why it did not start. Empty if it did."""
 
 
+class PodNetwork(Strict):
+    """The network of pods, if the image has its plugin."""
+
+    plugin: str
+    """Empty if the cluster installs its own plugin."""
+    unready: str
+    """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
+    refusal: str
+    """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
+
+
+class KubeProxy(Strict):
+    """The service kube-proxy, if the config adds it."""
+
+    is_asked: bool
+    failure: str
+    """Why it does not run. Empty if it does, or waits for its network."""
+    node: str
+    """The node for which it runs."""
+    network: str
+    """The network that it uses, or waits for."""
+    waits: bool
+
+
 class Wins(Strict):
     """wins, which starts programs on the host for pods."""
 
@@ -332,6 +356,8 @@ class NodeFacts(Strict):
     """The sandbox, and one pod of each image that was pulled while the image was built."""
     docker: Docker | None = None
     docker_pods: DockerPods | None = None
+    pod_network: PodNetwork
+    kube_proxy: KubeProxy
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

@@ -50,6 +50,8 @@ _LAYOUT: Final = (
     ("kubelet", r"\pods", _MODIFY, ""),
     ("kubelet_logs", "", _NONE, ""),
     ("csi_proxy_logs", "", _NONE, ""),
+    ("flannel_logs", "", _NONE, ""),
+    ("kube_proxy_logs", "", _NONE, ""),
     ("wins", "", _NONE, ""),
     ("kubernetes", "", _NONE, ""),
     ("containerd", "", _READ, ""),

@@ -37,6 +37,12 @@ def provider_text(provider: str, name: str) -> str:
     return (provider_folder(provider) / "catalogue" / name).read_text(encoding="utf-8")
 
 
+def catalogue_text(name: str) -> str:
+    """The text of a file beside the tables, of whichever provider has it."""
+    (path,) = [folder / name for folder in folders() if (folder / name).is_file()]
+    return path.read_text(encoding="utf-8")
+
+
 @functools.cache
 def read_rows(*files: Path) -> JsonObject:
     """The content of several JSON files as one object. Their maps and lists are merged."""

@@ -11,7 +11,7 @@ from imagegen.config.value_types import plain_host
 from imagegen.documents.yaml import YamlPath
 from imagegen.judging import ERROR, Finding, RuleInput, rule, simple_rule
 
-_KEY: Final = re.compile(r"([a-z_]+(?:\.[a-z_]+)*)(?: == '([^']+)')?")
+_KEY: Final = re.compile(r"([a-z_]+(?:\.[a-z_]+)*)(?: (==|!=) '([^']+)')?")
 
 
 def _base_overrides(given: RuleInput) -> set[str]:
@@ -91,7 +91,7 @@ def _source_of(given: RuleInput, path: YamlPath) -> str:
 
 def _is_used(when: str | None, config: object) -> bool:
     """Whether a step or artifact with this `when` is used. Only keys, and keys with one value, are judged."""
-    return all(_holds(part, config) for part in (when or "").split(" and "))
+    return any(all(_holds(part, config) for part in choice.split(" and ")) for choice in (when or "").split(" or "))
 
 
 def _holds(part: str, config: object) -> bool:
@@ -101,7 +101,7 @@ def _holds(part: str, config: object) -> bool:
         if not hasattr(value, name):
             return value is not None
         value = getattr(value, name)
-    return asked is None or (value == asked[2] if asked[2] else bool(value))
+    return asked is None or (bool(value) if asked[2] is None else (value == asked[3]) == (asked[2] == "=="))
 
 
 # An override replaces the mirror for its artifact, and so does a URL of the config.

@@ -59,6 +59,18 @@ def cni_version_named(given: RuleInput) -> Iterator[Finding]:
         yield Finding(("cni", "plugin"), f"the catalogue has no version of {row['title']}", "set cni.version")
 
 
+@rule("cni-version-published", ERROR, "The network plugin must have a public archive, or an address of your own")
+def cni_version_published(given: RuleInput) -> Iterator[Finding]:
+    archive, version = _plugin(given).get("archive"), given.config.cni.version
+    own = "network_plugin_url" in given.config.overrides or given.config.artifacts.mirror
+    if archive and version and version not in archive["published"] and not own:
+        yield Finding(
+            ("cni", "version"),
+            f"imagegen knows no public archive of {_plugin(given)['title']} {version}",
+            f"set overrides.network_plugin_url or artifacts.mirror, or choose {' or '.join(archive['published'])}",
+        )
+
+
 CNI_ON_WINDOWS: Final = (
     rule("cni-windows-refused", ERROR, "The CNI plugin must run on the Windows release")(
         lambda given: _verdict(given, "refused")

@@ -76,11 +76,10 @@ def _paths(feature: Feature, config: ImageConfig, specs: Mapping[str, Spec]) -> 
 
 def notes() -> dict[str, str]:
     """The notes for the reference, by the path of the key."""
-    return {
-        row["path"]: ", ".join(["not implemented yet", *row.get("values", [])]).replace(", ", ": ", 1)
-        for feature in features().values()
-        for row in feature["asked_by"]
-    }
+    values: dict[str, list[str]] = {}
+    for row in (row for feature in features().values() for row in feature["asked_by"]):
+        values.setdefault(row["path"], []).extend(row.get("values", []))
+    return {path: f"not implemented yet{': ' if asked else ''}{', '.join(asked)}" for path, asked in values.items()}
 
 
 def _find_keys(value: object, path: YamlPath, values: Sequence[object] | None, at: YamlPath = ()) -> Iterator[YamlPath]:

@@ -124,6 +124,42 @@ class Updates:
 
 
 @dataclasses.dataclass(frozen=True)
+class CniFile:
+    """A file of a network plugin, which a node fills in when it joins."""
+
+    name: str
+    folder: str | None
+    """Where it then goes: a folder of the layout. None: the node's script uses it itself."""
+    text: str | None = None
+    """What is in it. None: the step has a template with its name."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclasses.dataclass(frozen=True)
+class CniArchive:
+    """The archive of a network plugin, and its programs without .exe, at the top of the archive."""
+
+    url: str
+    programs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.url
+
+
+@dataclasses.dataclass(frozen=True)
+class HnsValue:
+    """A value of Windows' network service that a network plugin needs."""
+
+    name: str
+    data: str
+
+    def __str__(self) -> str:
+        return f"{self.name} = {self.data}"
+
+
+@dataclasses.dataclass(frozen=True)
 class Wins:
     """How a version of wins reads its configuration, and what it may start."""
 
@@ -159,6 +195,16 @@ class Facts:
     containerd_config_version: int | None
     containerd_cni_bin_dirs: bool | None
     docker_least_api: str | None
+    cni_files: tuple[CniFile, ...]
+    cni_archive: CniArchive | None
+    hns_values: tuple[HnsValue, ...]
+    cni_programs: tuple[str, ...]
+    cni_plugins: str | None
+    flannel_plugin: str | None
+    pod_network: str | None
+    kube_proxy_gates: tuple[str, ...]
+    has_source_address: bool | None
+    cni_api_version: int | None
     containerd_pins_images: bool
     cloudbase_init_product: str
     first_boot_agent: AgentConfig | None

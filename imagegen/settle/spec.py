@@ -8,12 +8,12 @@ from __future__ import annotations
 import dataclasses
 import types
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal
+from typing import TYPE_CHECKING, Final, Generic
 
 from typing_extensions import TypeVar
 
 from imagegen.catalog.docker import find_client, least_api
-from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, sources, table
+from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, table
 from imagegen.settle.facts import (
     AgentConfig,
     CredentialProviderApi,
@@ -26,6 +26,11 @@ from imagegen.settle.facts import (
     Updates,
     Wins,
 )
+from imagegen.settle.network import settle_kube_proxy, settle_network
+from imagegen.settle.values import FACTS as FACTS
+from imagegen.settle.values import CatalogueValue as CatalogueValue
+from imagegen.settle.values import Origin as Origin
+from imagegen.settle.values import fact, find_origin
 
 if TYPE_CHECKING:
     import pydantic
@@ -37,39 +42,9 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 Model = TypeVar("Model", bound="pydantic.BaseModel")
-Kind = Literal["default", "catalogue", "file", "set"]
-FACTS = "facts"
 _SHOWN_AS_TEXT: Final = (HyperV, Updates, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
-
-
-@dataclasses.dataclass(frozen=True)
-class Origin:
-    """Where a value comes from. `where` is `file:line`, the command-line option, or a table and row of the catalogue.
-    `source` is what the row was taken from, and `read` is the day."""
-
-    kind: Kind
-    where: str = ""
-    source: str = ""
-    read: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class CatalogueValue:
-    """A value of the catalogue: for a key that the config leaves out, or for a fact that has no key."""
-
-    path: YamlPath
-    value: Any
-    origin: Origin
-    description: str = ""
-
-    @property
-    def shown(self) -> object:
-        """The value as `imagegen explain` shows it."""
-        if isinstance(self.value, tuple):
-            return [str(record) for record in self.value]
-        return str(self.value) if isinstance(self.value, _SHOWN_AS_TEXT) else self.value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +98,8 @@ def settle(config: ImageConfig, document: Document, target: str, own_files: Mapp
         *_kubernetes(config),
         *_containerd(config),
         *_docker(config),
-        *_network(config),
+        *settle_network(config),
+        *settle_kube_proxy(config),
         *_csi_proxy(config),
         _wins(config),
         *_gmsa(config, settings.provider),
@@ -165,17 +141,20 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
     row: JsonObject = table("windows")["releases"].get(release, {})
     rows: list[JsonObject] = row.get("hot_fixes", [])
     fixes = tuple(HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows)
-    origin = _origin("windows", release, row.get("source"))
-    yield _fact("windows_build", row.get("build"), origin, "The build number of Windows that the base image must have.")
-    origin = _origin("windows", release, rows[0]["source"] if rows else None)
-    yield _fact("hot_fixes", fixes, origin, "Registry values that this Windows release needs for containers.")
+    origin = find_origin("windows", release, row.get("source"))
+    yield fact("windows_build", row.get("build"), origin, "The build number of Windows that the base image must have.")
+    origin = find_origin("windows", release, rows[0]["source"] if rows else None)
+    yield fact("hot_fixes", fixes, origin, "Registry values that this Windows release needs for containers.")
     image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
     if "sku" in image:
         named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
     else:
         named = {"name": image.get("name")}
     offered = None if None in named.values() else named
-    yield CatalogueValue(("targets", target, "base_image"), offered, _origin("windows", release, image.get("source")))
+    origin = find_origin("windows", release, image.get("source"))
+    yield CatalogueValue(
+        ("targets", target, "base_image"), offered, find_origin("windows", release, image.get("source"))
+    )
 
 
 def _hyper_v(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -189,8 +168,8 @@ def _hyper_v(config: ImageConfig) -> Iterator[CatalogueValue]:
     gate: JsonObject = table("kubelet")["feature_gates"][name]
     has_gate = runtime.docker and numbers(minor(config.kubernetes.version)) <= numbers(gate["last"])
     found = HyperV(builds if isolates else (), name if isolates and has_gate else "")
-    origin = _origin("windows", config.windows.release, host.get("source"))
-    yield _fact("hyper_v", found, origin, "What isolates pods with Hyper-V.")
+    origin = find_origin("windows", config.windows.release, host.get("source"))
+    yield fact("hyper_v", found, origin, "What isolates pods with Hyper-V.")
 
 
 def _updates(config: ImageConfig) -> CatalogueValue:
@@ -202,7 +181,7 @@ def _updates(config: ImageConfig) -> CatalogueValue:
         [{"kb": kb, "ubr": known.get(kb)} for kb in wanted.kbs] if wanted else [],
         [{"code": code, "means": means} for code, means in rows["codes"].items()],
     )
-    return _fact("updates", found, _origin("updates", "codes", "codes"), "What is known about Windows updates.")
+    return fact("updates", found, find_origin("updates", "codes", "codes"), "What is known about Windows updates.")
 
 
 def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -213,66 +192,59 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
     if pause and least and numbers(least) > numbers(pause.rpartition(":")[2]):
         # The pause image of this Kubernetes minor has no layer for this Windows release.
         pause = f"{pause.rpartition(':')[0]}:{least}"
-        pause_origin = _origin("windows", config.windows.release, release["source"])
+        pause_origin = find_origin("windows", config.windows.release, release["source"])
     yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
-    yield _fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
+    yield fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
     yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
     description = "Whether kubeadm gives the paths of kubelet's configuration a drive."
     yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives", description)
     row = table("kubernetes")["since"]["log_runner"]
     runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
-    yield _fact(
+    yield fact(
         "kube_log_runner",
         config.kubernetes.version if runs else row["instead"],
-        _origin("kubernetes", f"since {row['minor']}", row["source"]),
+        find_origin("kubernetes", f"since {row['minor']}", row["source"]),
         "The Kubernetes release whose kube-log-runner writes kubelet's log.",
     )
     yield _since("kubelet_log_rotates", config, "log_rotation", "Whether kube-log-runner can rotate kubelet's log.")
     nssm = table("kubernetes")["nssm"]
-    origin = _origin("kubernetes", "nssm", nssm["source"])
-    yield _fact("nssm", nssm["version"], origin, "The version of nssm that can run kubelet.")
+    origin = find_origin("kubernetes", "nssm", nssm["source"])
+    yield fact("nssm", nssm["version"], origin, "The version of nssm that can run kubelet.")
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None
-    origin = _origin("kubelet", f"since {rows[-1]['first']}", rows[-1]["source"]) if rows else Origin("catalogue")
-    yield _fact("credential_provider_api", api, origin, "The API versions of kubelet's credential providers.")
+    origin = find_origin("kubelet", f"since {rows[-1]['first']}", rows[-1]["source"]) if rows else Origin("catalogue")
+    yield fact("credential_provider_api", api, origin, "The API versions of kubelet's credential providers.")
 
 
 def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     containerd = config.runtime.containerd
     row, origin = _row("containerd", "lines", containerd.version if containerd else "")
     version, bin_dirs = row.get("config_version"), row.get("cni_bin_dirs")
-    yield _fact("containerd_config_version", version, origin, "The schema version of containerd's configuration file.")
-    yield _fact(
+    yield fact("containerd_config_version", version, origin, "The schema version of containerd's configuration file.")
+    yield fact(
         "containerd_cni_bin_dirs", bin_dirs, origin, "Whether that file can name several folders of CNI plugins."
     )
     pins = table("containerd")["pins_images"]
     least = {minor(one): numbers(one) for one in pins["since"]}
     version = containerd.version if containerd else ""
     known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
-    origin = _origin("containerd", "pins_images", pins["source"])
-    yield _fact("containerd_pins_images", known, origin, "Whether this containerd tells kubelet of pinned images.")
+    origin = find_origin("containerd", "pins_images", pins["source"])
+    yield fact("containerd_pins_images", known, origin, "Whether this containerd tells kubelet of pinned images.")
 
 
 def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
     docker = config.runtime.docker
     api = docker and least_api(docker.version, find_client(config.kubernetes.version, docker.cri_dockerd))
-    origin = _origin("docker", docker.version if docker else "", "lower" if api else None)
-    yield _fact("docker_least_api", api, origin, "The oldest API version that Docker must answer.")
-
-
-def _network(config: ImageConfig) -> Iterator[CatalogueValue]:
-    if plugin := table("cni")["plugins"].get(config.cni.plugin):
-        origin = _origin("cni", config.cni.plugin, plugin["source"])
-        yield CatalogueValue(("cni", "version"), plugin["newest"], origin)
-        yield CatalogueValue(("cni", "mode"), plugin.get("default_mode"), origin)
+    origin = find_origin("docker", docker.version if docker else "", "lower" if api else None)
+    yield fact("docker_least_api", api, origin, "The oldest API version that Docker must answer.")
 
 
 def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
     if config.csi_proxy is not None:
         rows = table("csi-proxy")["published"]
         version = next(version for version, row in rows.items() if row["default"])
-        origin = _origin("csi-proxy", version, rows[version]["source"])
+        origin = find_origin("csi-proxy", version, rows[version]["source"])
         yield CatalogueValue(("csi_proxy", "version"), version, origin)
 
 
@@ -281,57 +253,57 @@ def _wins(config: ImageConfig) -> CatalogueValue:
     version = numbers(config.wins.version) if config.wins else ()
     rows = [(first, row) for first, row in table("wins")["forms"].items() if version >= numbers(first)]
     if config.wins is None or not rows:
-        return _fact("wins", None, Origin("catalogue"), description)
+        return fact("wins", None, Origin("catalogue"), description)
     first, row = rows[-1]
     known = table("wins")["programs"]
     users = (("kube_proxy", config.kube_proxy == "wins"), ("flannel", config.cni.plugin in ("none", "flannel")))
     programs = () if config.wins.policy else tuple(one for name, uses in users if uses for one in known[name])
     found = Wins(row["white_list"], row["replaces_itself"], programs)
-    return _fact("wins", found, _origin("wins", f"since {first}", row["source"]), description)
+    return fact("wins", found, find_origin("wins", f"since {first}", row["source"]), description)
 
 
 def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     rows: JsonObject = table("machines").get("gmsa_plugin", {})
     row: JsonObject | None = rows.get(provider)
-    origin = _origin("machines", provider, row["source"] if row else None)
+    origin = find_origin("machines", provider, row["source"] if row else None)
     if config.gmsa is not None:
         # A config has one version for all its targets.
         newest = next(iter(rows.values()))
         yield CatalogueValue(
-            ("gmsa", "version"), newest["newest"], _origin("machines", "gmsa_plugin", newest["source"])
+            ("gmsa", "version"), newest["newest"], find_origin("machines", "gmsa_plugin", newest["source"])
         )
     address = row["address"] if row and config.gmsa else None
-    yield _fact("gmsa_plugin", address, origin, "The address of the plugin that reads the credentials of gMSAs.")
+    yield fact("gmsa_plugin", address, origin, "The address of the plugin that reads the credentials of gMSAs.")
 
 
 def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
     facts, archive = table("openssh"), None
-    origin = _origin("openssh", "tags", facts["source"]["archive"])
+    origin = find_origin("openssh", "tags", facts["source"]["archive"])
     if config.ssh is not None and config.ssh.source == "zip":
         yield CatalogueValue(("ssh", "version"), facts["default"], origin)
         version = config.ssh.version or facts["default"]
         # A rule requires an override for a version that is not known.
         tags = (row["tag"] for name, row in facts["tags"].items() if version in (name, name.partition("p")[0]))
         archive = facts["archive"].format(tag=next(tags, f"v{version}"))
-    yield _fact("ssh_archive", archive, origin, "The archive of Win32-OpenSSH.")
+    yield fact("ssh_archive", archive, origin, "The archive of Win32-OpenSSH.")
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     cloudbase = table("cloudbase-init")
     cloud = cloudbase["clouds"][provider]
-    origin = _origin("cloudbase-init", provider, cloud["source"])
+    origin = find_origin("cloudbase-init", provider, cloud["source"])
     yield CatalogueValue(("cloudbase_init", "plugins", provider), cloud["plugins"], origin)
     yield CatalogueValue(("cloudbase_init", "metadata_services", provider), [cloud["metadata_service"]], origin)
     agent = table("machines").get("first_boot_agent", {}).get(provider)
     # The step's template ends the last line.
     found = agent and AgentConfig(agent["path"], provider_text(provider, agent["file"]).removesuffix("\n"))
-    origin = _origin("machines", provider, agent["source"] if agent else None)
-    yield _fact("first_boot_agent", found, origin, "The configuration of the agent on the cloud's base images.")
+    origin = find_origin("machines", provider, agent["source"] if agent else None)
+    yield fact("first_boot_agent", found, origin, "The configuration of the agent on the cloud's base images.")
     version, source = config.cloudbase_init.version, cloudbase["source"]["product"]
-    yield _fact(
+    yield fact(
         "cloudbase_init_product",
         cloudbase["product"].format(version=version),
-        _origin("cloudbase-init", version, source),
+        find_origin("cloudbase-init", version, source),
         "The name under which Windows lists cloudbase-init.",
     )
 
@@ -340,14 +312,14 @@ def _ports(provider: str) -> Iterator[CatalogueValue]:
     ports = table("ports")
     dynamic, general = ports["dynamic"], ports["excluded"]
     own: list[JsonObject] | None = ports["excluded_on"].get(provider)
-    origin = _origin("ports", "dynamic", dynamic["source"])
+    origin = find_origin("ports", "dynamic", dynamic["source"])
     description = "The ports that Windows gives to programs which ask for any port."
-    yield _fact("dynamic_ports", Ports(dynamic["start"], dynamic["count"]), origin, description)
-    origin = _origin("ports", "excluded", general[0]["source"])
-    yield _fact("excluded_ports", _excluded(general), origin, "Ports that Windows must not give to such programs.")
-    origin = _origin("ports", provider, own[0]["source"] if own else None)
+    yield fact("dynamic_ports", Ports(dynamic["start"], dynamic["count"]), origin, description)
+    origin = find_origin("ports", "excluded", general[0]["source"])
+    yield fact("excluded_ports", _excluded(general), origin, "Ports that Windows must not give to such programs.")
+    origin = find_origin("ports", provider, own[0]["source"] if own else None)
     description = "Ports that Windows must not give to such programs on this cloud."
-    yield _fact("excluded_ports_on_cloud", _excluded(own) if own else None, origin, description)
+    yield fact("excluded_ports_on_cloud", _excluded(own) if own else None, origin, description)
 
 
 def _excluded(rows: list[JsonObject]) -> tuple[ExcludedPorts, ...]:
@@ -363,32 +335,24 @@ def _restricted_address(config: ImageConfig, settings: TargetSettings) -> Catalo
     services = () if _is_since(config, "joins_as_system") else (table("cloudbase-init")["service_account"],)
     members = (*services, *settings.restricted_address_users)
     found = row and RestrictedAddress(row["address"], tuple(row["ports"]), row["group"], row["rule"], members)
-    origin = _origin("machines", settings.provider, row["source"] if row else None)
-    return _fact("restricted_address", found, origin, "The address of the cloud that containers must not use.")
+    origin = find_origin("machines", settings.provider, row["source"] if row else None)
+    return fact("restricted_address", found, origin, "The address of the cloud that containers must not use.")
 
 
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
     """The row for a version, and its origin; an empty row if the catalogue does not know the version."""
     found = find_row(table(name)[rows], version)
-    return (found.row, _origin(name, found.minor, found.row["source"])) if found else ({}, Origin("catalogue", name))
+    return (
+        (found.row, find_origin(name, found.minor, found.row["source"])) if found else ({}, Origin("catalogue", name))
+    )
 
 
 def _since(name: str, config: ImageConfig, what: str, description: str) -> CatalogueValue:
     """Whether this Kubernetes minor is one of those that can do something, which begin with a row of the catalogue."""
     row = table("kubernetes")["since"][what]
-    origin = _origin("kubernetes", f"since {row['minor']}", row["source"])
-    return _fact(name, _is_since(config, what), origin, description)
+    origin = find_origin("kubernetes", f"since {row['minor']}", row["source"])
+    return fact(name, _is_since(config, what), origin, description)
 
 
 def _is_since(config: ImageConfig, what: str) -> bool:
     return numbers(config.kubernetes.version) >= numbers(table("kubernetes")["since"][what]["minor"])
-
-
-def _fact(name: str, value: object, origin: Origin, description: str) -> CatalogueValue:
-    return CatalogueValue((FACTS, name), value, origin, description)
-
-
-def _origin(name: str, row: str, source: str | None) -> Origin:
-    """The origin of a value in a table's row, with the source of the row."""
-    said = sources(name)[source] if source else {"from": "", "read": ""}
-    return Origin("catalogue", f"{name} {row}", said["from"], said["read"])

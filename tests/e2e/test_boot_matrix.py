@@ -137,6 +137,30 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("aws",),
         (*_old_node("1.22.17"), "runtime.containerd.version=1.5.18", _CORE.format("ltsc2019")),
     ),
+    ("win-bridge", CLOUDS, ("cni.plugin=win-bridge",)),
+    ("win-bridge on another path", ("aws",), ("cni.plugin=win-bridge", r"kubernetes.install_path=C:\opt\kube")),
+    ("win-bridge with an older containerd", ("azure",), ("cni.plugin=win-bridge", *_old_node("1.24.17"))),
+    ("the plugin of the virtual network", ("azure",), ("cni={plugin: azure, version: 1.6.21}", "kube_proxy=service")),
+    ("kube-proxy without a plugin of the image", ("azure",), ("kube_proxy=service",)),
+    ("kube-proxy in an overlay", CLOUDS, ("cni.plugin=flannel", "kube_proxy=service")),
+    (
+        "kube-proxy on a bridge",
+        ("aws",),
+        ("cni.plugin=win-bridge", "kube_proxy=service", "kubernetes.source=node-tarball"),
+    ),
+    *(
+        (
+            f"kube-proxy with Kubernetes {version}",
+            ("azure",),
+            ("cni.plugin=win-overlay", "kube_proxy=service", *_old_node(version)),
+        )
+        for version in ("1.19.16", "1.22.17")
+    ),
+    ("flannel", CLOUDS, ("cni={plugin: flannel, mtu: 1400}",)),
+    ("flannel with routes", CLOUDS, ("cni={plugin: flannel, mode: host-gw}",)),
+    ("flannel beside nssm", ("aws",), ("cni.plugin=flannel", "kubernetes.service_manager=nssm")),
+    ("flannel with an older Kubernetes", ("azure",), ("cni.plugin=flannel", *_old_node("1.22.17"))),
+    ("win-overlay", CLOUDS, ("cni={plugin: win-overlay, vni: 5000}",)),
     (
         "wins",
         CLOUDS,

@@ -65,12 +65,14 @@ microsoft.win32.registryoptions: Volatile
 microsoft.win32.registryvaluekind: Binary String ExpandString DWord QWord MultiString
 microsoft.win32.registryvalueoptions: DoNotExpandEnvironmentNames
 microsoft.win32.registryview: Registry64
+net.dns: GetHostName/0
 net.http.headers.rangeheadervalue
 net.http.httpclient
 net.http.httpclienthandler
 net.http.httpcompletionoption: ResponseHeadersRead
 net.http.httpmethod: Get Head
 net.http.httprequestmessage
+net.ipaddress: Parse/1
 net.securityprotocoltype: Tls12
 net.webproxy
 net.servicepointmanager: SecurityProtocol DefaultConnectionLimit
@@ -89,6 +91,12 @@ xml.xmlconvert: ToDateTimeOffset/1 ToString/1 ToTimeSpan/1
 """
 
 
+# Compiled by a script itself.
+_COMPILED = """
+imagegen.hns: HNSCall/4
+"""
+
+
 def _read(table: str) -> dict[str, dict[str, int | None]]:
     types: dict[str, dict[str, int | None]] = {}
     for line in table.strip().splitlines():
@@ -102,7 +110,7 @@ def _read(table: str) -> dict[str, dict[str, int | None]]:
 
 
 # By lower-case name: the static members, each with the most arguments it takes; None for a property.
-STATIC_MEMBERS = _read(_WORDS) | _read(_TYPES)
+STATIC_MEMBERS = _read(_WORDS) | _read(_TYPES) | _read(_COMPILED)
 
 
 def canonical(name: str) -> str:

@@ -11,8 +11,15 @@ from imagegen.resources.kinds import KINDS
 from tests.powershell.reader import Script
 from tests.powershell.repository import ROOT, RULES, script, script_paths
 from tests.powershell.rules_types import process_types, waits_have_a_time
-from tests.powershell.rules_words import called_values
-from tests.powershell.tables import DIRECT_NATIVE, ENTRY_SCRIPTS, FALSE_ALARMS, PROCESS_SCRIPTS, UNTIMED_SCRIPTS
+from tests.powershell.rules_words import called_values, careful_parameters
+from tests.powershell.tables import (
+    COMPILING_SCRIPTS,
+    DIRECT_NATIVE,
+    ENTRY_SCRIPTS,
+    FALSE_ALARMS,
+    PROCESS_SCRIPTS,
+    UNTIMED_SCRIPTS,
+)
 
 if TYPE_CHECKING:
     from tests.powershell.cases import Rule
@@ -65,14 +72,19 @@ def test_waivers_name_what_is_there() -> None:
     names = {path.rsplit("/", 1)[-1] for path in PATHS}
     lines = {path: {line.strip() for line in (ROOT / path).read_text("ascii").splitlines()} for path in PATHS}
 
-    assert {*ENTRY_SCRIPTS, *DIRECT_NATIVE, *PROCESS_SCRIPTS, *UNTIMED_SCRIPTS} <= names
+    assert {*ENTRY_SCRIPTS, *COMPILING_SCRIPTS, *DIRECT_NATIVE, *PROCESS_SCRIPTS, *UNTIMED_SCRIPTS} <= names
     assert [waiver for waiver in FALSE_ALARMS if waiver[1] not in lines.get(waiver[0], set())] == []
 
 
 @pytest.mark.parametrize(
     ("waived", "rule"),
-    [(DIRECT_NATIVE, called_values), (PROCESS_SCRIPTS, process_types), (UNTIMED_SCRIPTS, waits_have_a_time)],
-    ids=["direct native", "processes", "untimed"],
+    [
+        (DIRECT_NATIVE, called_values),
+        (PROCESS_SCRIPTS, process_types),
+        (UNTIMED_SCRIPTS, waits_have_a_time),
+        (COMPILING_SCRIPTS, careful_parameters),
+    ],
+    ids=["direct native", "processes", "untimed", "compiling"],
 )
 def test_waivers_are_needed(waived: dict[str, str], rule: Rule) -> None:
     for name in waived:

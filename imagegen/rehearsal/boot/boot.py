@@ -20,6 +20,7 @@ from imagegen.rehearsal.boot.images import start_pods
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
+from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
@@ -27,9 +28,12 @@ from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
+from imagegen.rehearsal.node.flanneld import Flanneld
+from imagegen.rehearsal.node.kube_proxy import KubeProxy
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
+from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +49,8 @@ if TYPE_CHECKING:
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
-# How long kubelet's service may take to come up, with restarts after failures.
-_KUBELET_S: Final = 300.0
+# How long kubelet's service and the network of pods may take to come up, with restarts after failures.
+_NODE_S: Final = 300.0
 _NETBIOS_LENGTH: Final = 15
 
 
@@ -120,14 +124,24 @@ def boot_image(
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
     with Cluster(image.kubernetes) as cluster:
         version = config_version(image.kubernetes)
-        scripts = image.before_join, image.after_join
-        join = Join(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, *scripts)
+        accounts = image.accounts_of_cluster.items()
+        join = Join(
+            *(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, image.before_join, image.after_join),
+            sets_network=image.sets_network,
+            network=_name_network(image),
+            kubeconfigs={path: cluster.kubeconfig(account).decode() for path, account in accounts},
+        )
         if image.docker:
             arguments = image.docker.kubelet_arguments
             join = dataclasses.replace(join, socket=image.docker.socket, kubelet_arguments=arguments)
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
+
+
+def _name_network(image: Image) -> str:
+    """The name that user data must say, if the cluster brings the network. Nothing in the rehearsal creates it."""
+    return "" if image.network or not image.has_kube_proxy else "of-the-cluster"
 
 
 def _boot(
@@ -155,9 +169,13 @@ def _boot(
             runner=runner,
             proxy=link.url,
             own_scripts=own,
+            scripts=pod_network_scripts(cluster),
         )
         kubelet = Kubelet(machine, cluster)
-        observed = _Observed(image, cluster, instance, platform, user_data, node, kubelet, link, wants_report)
+        kube_proxy = KubeProxy(machine, cluster)
+        Flanneld(machine, cluster)
+        around = image, cluster, instance, platform, user_data
+        observed = _Observed(*around, node, kubelet, kube_proxy, link, wants_report)
         try:
             found = _start_twice(observed)
         finally:
@@ -176,7 +194,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     node.start_first()
     if node.runs.setup_failure:
         return observed.collect()
-    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    node.pass_time(observed.is_up, _NODE_S)
     if observed.image.docker and observed.image.docker.host_network:
         node.pass_time(lambda: HOST_NETWORK in node.machine.hns_networks, NETWORK_S)
     return _start_again(observed, observed.collect())
@@ -187,7 +205,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     node, before = observed.node, observed.snapshot()
     commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
     node.start_again()
-    node.pass_time(lambda: observed.kubelet.is_running, _KUBELET_S)
+    node.pass_time(observed.is_up, _NODE_S)
     log = observed.read_log()[logged:]
     changed = _lost(observed, found, log, node.runs.crashes[crashes:])
     return found.model_copy(
@@ -211,6 +229,11 @@ def _lost(observed: _Observed, first: facts.NodeFacts, log: str, crashes: Sequen
         yield f"that cloudbase-init ends{f' ({crashes[-1]})' if crashes else ''}"
     if first.kubelet.is_running and not observed.kubelet.is_running:
         yield "that kubelet runs"
+    later = observed.look_at_pod_network()
+    if not (first.pod_network.unready or first.pod_network.refusal) and (reason := later.unready or later.refusal):
+        yield f"that pods have a network ({reason})"
+    if first.kube_proxy.node and not observed.kube_proxy.node:
+        yield "that kube-proxy runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,6 +247,7 @@ class _Observed:
     user_data: UserData
     node: Node
     kubelet: Kubelet
+    kube_proxy: KubeProxy
     link: LinkLocal
     wants_report: bool
 
@@ -258,6 +282,8 @@ class _Observed:
             docker_pods=look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout),
             credential_providers=tuple(self._credential_providers()),
             pods=tuple(start_pods(machine, self.image.pulled)),
+            pod_network=self.look_at_pod_network(),
+            kube_proxy=self.look_at_kube_proxy(),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             key_leaks=self.find_key_leaks(),
@@ -268,6 +294,20 @@ class _Observed:
             commands_of_restart=(),
             changed_by_restart=(),
         )
+
+    def is_up(self) -> bool:
+        """Whether kubelet runs, and the network of pods is up if the image has its plugin."""
+        has_network = not self.image.network or is_up(self.node.machine, self.cluster)
+        # Without a plugin of the image, kube-proxy waits for the network that the cluster brings.
+        is_at_work = self.kube_proxy.is_serving if self.image.network else bool(self.kube_proxy.node)
+        has_proxy = is_at_work or not self.image.has_kube_proxy
+        return self.kubelet.is_running and has_network and has_proxy
+
+    def look_at_pod_network(self) -> facts.PodNetwork:
+        return look_at_pod_network(self.node.machine, self.cluster, self.image.network)
+
+    def look_at_kube_proxy(self) -> facts.KubeProxy:
+        return look_at_kube_proxy(self.node.machine, self.kube_proxy, is_asked=self.image.has_kube_proxy)
 
     def find_leaks(self) -> tuple[str, ...]:
         node = self.node

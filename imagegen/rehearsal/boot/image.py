@@ -65,6 +65,14 @@ class Image:
     """None if the config has no SSH server."""
     docker: WantedDocker | None = None
     """Of Docker; None with containerd."""
+    network: str = ""
+    """The network plugin that the config puts on the image. Empty if the cluster installs its own."""
+    sets_network: str = ""
+    """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
+    has_kube_proxy: bool = False
+    """Whether the config adds kube-proxy as a service."""
+    accounts_of_cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The service accounts whose kubeconfig user data must write, by the path of the file."""
 
 
 def describe_image(machine: Machine, spec: Spec) -> Image:
@@ -80,7 +88,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
         {**before, **after, **{program.path: None for program in config.executables}},
-        ("csi-proxy",) if config.csi_proxy else (),
+        _list_services(spec),
         [provider.name for provider in config.credential_providers],
         tuple(before),
         tuple(after),
@@ -92,6 +100,27 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
         config.gmsa is not None and spec.facts.gmsa_plugin is not None,
         describe_ssh(spec),
         describe_docker(spec),
+        *_describe_network(spec),
+    )
+
+
+def _list_services(spec: Spec) -> tuple[str, ...]:
+    """The services that options of the config add."""
+    config = spec.config
+    asked = {"csi-proxy": config.csi_proxy is not None, "flanneld": config.cni.plugin == "flannel"}
+    return tuple(name for name, is_asked in asked.items() if is_asked)
+
+
+def _describe_network(spec: Spec) -> tuple[str, str, bool, dict[str, str]]:
+    """The image's network plugin, the script that user data must call for it, and the kubeconfigs that it needs."""
+    plugin, folder = spec.config.cni.plugin, spec.config.kubernetes.install_path
+    has_kube_proxy = spec.config.kube_proxy == "service"
+    accounts = {"flannel": plugin == "flannel", "kube-proxy": has_kube_proxy}
+    return (
+        "" if plugin == "none" else plugin,
+        rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
+        has_kube_proxy,
+        {rf"{paths()['etc_kubernetes']}\{name}.conf": name for name, is_asked in accounts.items() if is_asked},
     )
 
 

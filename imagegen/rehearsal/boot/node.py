@@ -72,7 +72,9 @@ class Node:
         runner: Runner,
         proxy: str,
         own_scripts: OwnScripts | None = None,
+        scripts: Mapping[bytes, Program] | None = None,
     ) -> None:
+        """`scripts` are those of the image that reach beyond the machine, by their bytes."""
         self.machine = machine
         self.runs = Runs()
         self._instance = instance
@@ -82,7 +84,9 @@ class Node:
         self._proxy = proxy
         own: dict[str, Program] = {_PROGRAM: self._run_program}
         recorded = {name: self._record(program) for name, program in programs.items()}
-        self._shell = Shell({**agents.programs, **recorded, **own}, first_boot_scripts(), own_scripts)
+        self._shell = Shell(
+            {**agents.programs, **recorded, **own}, {**first_boot_scripts(), **(scripts or {})}, own_scripts
+        )
         self._service_waits = False
         self._must_restart = False
         machine.services.on_start[CLOUDBASE_INIT] = self._service_started

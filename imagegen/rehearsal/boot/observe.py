@@ -175,18 +175,23 @@ def look_at_services(machine: Machine, names: Iterable[str]) -> Iterator[facts.S
         command, failure, log = machine.services.command(name), "", ""
         try:
             check_can_run(machine.files, machine.features, command)
-            log = log_file(machine.files, command) or ""
+            # nssm is given the log of its program in the registry.
+            log = log_file(machine.files, command) or machine.registry.text(_nssm_key(machine, name), "AppStdout") or ""
         except RefusedByWindows as refusal:
             failure = str(refusal) if command else "it is not in the image"
         is_log = bool(log) and machine.files.is_file(log)
         entries = effective(machine.files, log).entries if is_log else ()
         yield facts.Service(
             name=name,
-            is_running=machine.services.is_running(name),
+            is_running=machine.services.is_serving(name),
             failure=failure,
             log=log if is_log else "",
             readers=tuple(sorted({entry.sid for entry in entries if not entry.deny} - TRUSTED)),
         )
+
+
+def _nssm_key(machine: Machine, name: str) -> str:
+    return rf"{machine.services.key(name)}\Parameters"
 
 
 def look_at_address(machine: Machine, restricted: Mapping[str, Sequence[int]], account: str) -> Iterator[facts.Reach]:

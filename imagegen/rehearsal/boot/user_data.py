@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import re
 import secrets
 from typing import TYPE_CHECKING, Final
 
+from imagegen.rehearsal.node.api_server import POD_RANGE, SERVICE_RANGE
 from imagegen.rehearsal.node.runtimes import CONTAINERD_PIPE
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ class Join:
     """Where kubeadm and kubelet find the container runtime."""
     kubelet_arguments: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Those that nodes of this image need beside the usual ones."""
+    sets_network: str = ""
+    """The script that gives the node its part of the pod network. Empty if the image has none."""
+    network: str = ""
+    """The network of pods, if the image does not know it."""
+    kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    """The kubeconfigs of the image's services, by their paths."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,18 +85,32 @@ write_files:
     owner: root:root
     permissions: '0600'
     content: {_base64(f"key={key}")}
-runcmd:
+{"".join(_kubeconfig(path, text) for path, text in join.kubeconfigs.items())}runcmd:
   - "hostname"
   - "powershell /run/cluster-api/before-join.ps1"
 {_calls(join.before)}  - kubeadm join --config {_CONFIG} --v 5 && echo success > {_DONE}
-{_calls(join.after)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
+{_after_join(join)}  - "powershell -Command \\"Set-Service kubelet -StartupType Automatic\\""
 """
-    return UserData(text.encode(), (join.token, join.token.partition(".")[2], key))
+    tokens = re.findall(r"(?m)^ *token: (\S+)", "".join(join.kubeconfigs.values()))
+    return UserData(text.encode(), (join.token, join.token.partition(".")[2], key, *tokens))
+
+
+def _kubeconfig(path: str, text: str) -> str:
+    content = _base64(text)
+    return f"-   path: {path}\n    encoding: base64\n    permissions: '0600'\n    content: {content}\n"
 
 
 def _calls(scripts: Sequence[str]) -> str:
     """As docs/operator-guide.md shows it: a script that fails ends the user data."""
     return "".join(f"  - powershell -NoProfile -ExecutionPolicy Bypass -File {path} || exit 1\n" for path in scripts)
+
+
+def _after_join(join: Join) -> str:
+    """As docs/operator-guide.md shows it: first the network of pods, then the operator's scripts."""
+    call = f"powershell -NoProfile -ExecutionPolicy Bypass -File {join.sets_network} -ClusterCidr {POD_RANGE}"
+    name = f" -NetworkName {join.network}" if join.network else ""
+    network = f"  - {call} -ServiceCidr {SERVICE_RANGE}{name} || exit 1\n" if join.sets_network else ""
+    return network + _calls(join.after)
 
 
 def _join_configuration(join: Join) -> str:

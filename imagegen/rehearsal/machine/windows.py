@@ -13,6 +13,7 @@ from imagegen.rehearsal.machine.defender import Defender
 from imagegen.rehearsal.machine.features import REBOOT_PENDING, Features
 from imagegen.rehearsal.machine.files import Files
 from imagegen.rehearsal.machine.firewall import Firewall
+from imagegen.rehearsal.machine.hns import Hns
 from imagegen.rehearsal.machine.host_name import apply_host_name, read_host_name, write_host_name
 from imagegen.rehearsal.machine.installer import Installer
 from imagegen.rehearsal.machine.optional_features import ENABLED, HYPER_V, HYPERVISOR, OptionalFeatures
@@ -50,6 +51,7 @@ class Machine:
         self.optional_features = OptionalFeatures()
         self.updates = WindowsUpdate()
         self.services = Services(self.files, self.registry, self.features)
+        self.hns = Hns(self.services)
         self.firewall = Firewall()
         self.tasks = Tasks()
         self.ports = Ports()

@@ -20,6 +20,7 @@ from imagegen.rehearsal.network.http_connection import answer_request
 from imagegen.rehearsal.network.journal import Journal
 from imagegen.rehearsal.network.messages import Request, Response
 from imagegen.rehearsal.node.authority import Authority, read_request, subject_names
+from imagegen.rehearsal.node.kubeconfig import Access, write_kubeconfig
 from imagegen.rehearsal.node.listener import Listener
 from imagegen.rehearsal.node.objects import (
     Node,
@@ -45,7 +46,12 @@ _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client aut
 # The certificate API is v1 from this minor on; v1beta1 ended with the second.
 _CSR_V1, _CSR_V1BETA1_LAST = (1, 19), (1, 21)
 
-ANONYMOUS, BOOTSTRAP, NODE = "anonymous", "bootstrap", "node"
+# The networks of the cluster. The controller manager gives each node a part of the first.
+POD_RANGE, SERVICE_RANGE = "10.244.0.0/16", "10.96.0.0/12"
+
+ANONYMOUS, BOOTSTRAP, NODE, ACCOUNT = "anonymous", "bootstrap", "node", "account"
+# The service accounts whose kubeconfig the cluster gives to a node.
+ACCOUNTS = ("flannel", "kube-proxy")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +74,7 @@ class Cluster:
         # Not of digits only: without quotes, YAML would read such a token as a number.
         self.token = f"{secrets.choice(string.ascii_lowercase)}{secrets.token_hex(3)[:5]}.{secrets.token_hex(8)}"
         """The only bootstrap token that is valid."""
+        self.account_tokens = {name: f"{name}-{secrets.token_hex(16)}" for name in ACCOUNTS}
         self.nodes: dict[str, Node] = {}
         self.refusals: list[str] = []
         """The requests of callers that the cluster does not know (401), or that may not do this (403)."""
@@ -140,6 +147,9 @@ class Cluster:
             )
         if not authorization:
             return Caller(ANONYMOUS)
+        for name, token in self.account_tokens.items():
+            if secrets.compare_digest(authorization.encode(), f"Bearer {token}".encode()):
+                return Caller(ACCOUNT, name)
         is_right = secrets.compare_digest(authorization.encode(), f"Bearer {self.token}".encode())
         return Caller(BOOTSTRAP) if is_right else None
 
@@ -165,12 +175,14 @@ class Cluster:
             ("GET", "/version", (), lambda *_: (200, {"gitVersion": f"v{self.version}"})),
             ("GET", "/api/v1/namespaces/kube-public/configmaps/cluster-info", (), self._cluster_info),
             ("GET", system + "(kubeadm-config|kubelet-config[^/]*|kube-proxy)", (BOOTSTRAP, NODE), self._config_map),
-            ("GET", node, (BOOTSTRAP, NODE), self._get_node),
+            ("GET", node, (BOOTSTRAP, NODE, ACCOUNT), self._get_node),
+            ("GET", "/api/v1/nodes", (ACCOUNT,), self._list_nodes),
+            ("GET", "/api/v1/services", (ACCOUNT,), lambda *_: (200, {"kind": "ServiceList", "items": []})),
             ("POST", csr, (BOOTSTRAP,), self._create_request),
             ("GET", csr, (BOOTSTRAP,), self._list_requests),
             ("GET", csr + "/([^/]+)", (BOOTSTRAP,), self._get_request),
             ("POST", "/api/v1/nodes", (NODE,), self._register),
-            ("PATCH", node + "(/status)?", (NODE,), self._patch_node),
+            ("PATCH", node + "(/status)?", (NODE, ACCOUNT), self._patch_node),
         ]
 
     def _csr_versions(self) -> list[str]:
@@ -192,6 +204,14 @@ class Cluster:
     def _get_node(self, _request: Request, _caller: Caller, name: str) -> _Answer:
         return (200, self.nodes[name].json()) if name in self.nodes else (404, f'nodes "{name}" not found')
 
+    def _list_nodes(self, *_: object) -> _Answer:
+        return 200, {"kind": "NodeList", "apiVersion": "v1", "items": [node.json() for node in self.nodes.values()]}
+
+    def kubeconfig(self, account: str) -> bytes:
+        """The file with which a service account reaches this cluster."""
+        access = Access(f"https://{self.endpoint}", self._authority.certificate, self.account_tokens[account])
+        return write_kubeconfig(access, cluster="kubernetes", user=account, context=account)
+
     def _register(self, request: Request, caller: Caller) -> _Answer:
         node = Node.of_json(request.json())
         if node.name != caller.name:
@@ -199,11 +219,14 @@ class Cluster:
         if node.name in self.nodes:
             return 409, f'nodes "{node.name}" already exists'
         self.nodes[node.name] = node
+        # The first part is that of the control plane.
+        node.pod_cidr = f"10.244.{len(self.nodes)}.0/24"
         return 201, node.json()
 
     def _patch_node(self, request: Request, caller: Caller, name: str, _status: str | None) -> _Answer:
-        if name != caller.name:
-            return 403, f'node "{caller.name}" is not allowed to modify node "{name}"'
+        # Only flannel's account may write to nodes.
+        if caller != Caller(ACCOUNT, "flannel") and caller != Caller(NODE, name):
+            return 403, f'{caller.kind} "{caller.name}" is not allowed to modify node "{name}"'
         if name not in self.nodes:
             return 404, f'nodes "{name}" not found'
         body, node = request.json(), self.nodes[name]

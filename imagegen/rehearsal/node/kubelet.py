@@ -18,6 +18,7 @@ from imagegen.rehearsal.node.client import ApiError
 from imagegen.rehearsal.node.facts import SERVICE, read_version
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import check_kubelet, last_values, parse_arguments
+from imagegen.rehearsal.node.pod_network import find_unready
 from imagegen.rehearsal.node.registration import Registration, node_name
 from imagegen.rehearsal.node.start_script import read_parameters, read_script, run_script
 
@@ -33,6 +34,8 @@ _PATIENCE_S = 30.0
 # Windows PowerShell on a machine that has just started, and kubelet until it answers.
 _POWERSHELL_S, _KUBELET_S = 5.0, 2.0
 _RETRY_S = 5.0
+# nodeStatusUpdateFrequency.
+_REPORT_S = 10.0
 _RUNNER, _NSSM = "kube-log-runner.exe", "nssm.exe"
 # How long nssm waits at least before it starts its program again.
 _THROTTLE_S = 1.5
@@ -176,8 +179,17 @@ class Kubelet:
             except ApiError as error:
                 self._log(f"Attempt {attempt} to register failed: {error}")
             else:
-                return
+                break
             yield _RETRY_S
+        told = find_unready(self._machine)
+        while True:
+            yield _REPORT_S
+            found = find_unready(self._machine)
+            if found != told:
+                with contextlib.suppress(ApiError):
+                    registration.report()
+                    told = found
+                    self._log(f"Node became not ready: {found}" if found else "Node became ready")
 
     def _log(self, line: str) -> None:
         files = self._machine.files

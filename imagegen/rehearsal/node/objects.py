@@ -53,6 +53,8 @@ class Node:
     addresses: dict[str, str] = dataclasses.field(default_factory=dict)
     """The addresses by their type."""
     ready: bool = False
+    pod_cidr: str = ""
+    """The range of its pods, which the controller manager gave it."""
     reports: int = 0
     """How often its kubelet reported its state, the registration included."""
 
@@ -83,7 +85,11 @@ class Node:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": self.name, "labels": self.labels, "annotations": self.annotations},
-            "spec": {"providerID": self.provider_id, "taints": [parse_taint(taint) for taint in self.taints]},
+            "spec": {
+                "providerID": self.provider_id,
+                "taints": [parse_taint(taint) for taint in self.taints],
+                **({"podCIDR": self.pod_cidr, "podCIDRs": [self.pod_cidr]} if self.pod_cidr else {}),
+            },
             "status": {
                 "conditions": [{"type": "Ready", "status": "True" if self.ready else "False"}],
                 "nodeInfo": {"kubeletVersion": self.kubelet_version},

@@ -20,6 +20,7 @@ from imagegen.rehearsal.node.kubeconfig import Access, read_kubeconfig, write_ku
 from imagegen.rehearsal.node.kubelet_error import KubeletError
 from imagegen.rehearsal.node.kubelet_options import split_map
 from imagegen.rehearsal.node.objects import parse_taint
+from imagegen.rehearsal.node.pod_network import find_unready
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -147,12 +148,30 @@ class Registration:
             "status": self._make_status(name, address),
         }
 
+    def report(self) -> None:
+        """Tell the cluster the state of the node. Raises ApiError where trying again may help."""
+        access = self._find_access()
+        if access is None:
+            raise ApiError(0, "kubelet has no valid client certificate")
+        certificate = self.machine.files.host_path(access.certificate_file)
+        client = ApiClient(self.cluster, access.server, access.authority, certificate_file=certificate)
+        node = self._make_node()
+        client.patch(f"/api/v1/nodes/{node['metadata']['name']}/status", {"status": node["status"]})
+
     def _make_status(self, name: str, address: str) -> Json:
-        """The node is not ready: its network comes with a DaemonSet, of which there is none here."""
         addresses = [{"type": "Hostname", "address": name}]
         addresses += [{"type": "InternalIP", "address": address}] if address else []
+        unready = find_unready(self.machine)
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "kubelet is posting ready status",
+        }
+        if unready:
+            ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": unready}
         return {
-            "conditions": [{"type": "Ready", "status": "False", "reason": "KubeletNotReady"}],
+            "conditions": [ready],
             "nodeInfo": {"kubeletVersion": f"v{self.version}", "operatingSystem": "windows"},
             "addresses": addresses,
         }

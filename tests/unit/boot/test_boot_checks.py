@@ -67,6 +67,8 @@ GOOD = NodeFacts.model_validate(
         },
         "unrendered": (),
         "scripts_of_agents": (),
+        "kube_proxy": {"is_asked": True, "failure": "", "node": "node-1", "network": "cbr0", "waits": False},
+        "pod_network": {"plugin": "win-bridge", "unready": "", "refusal": ""},
         "join": {"runs": 1, "failure": ""},
         "kubelet": {
             "is_running": True,
@@ -599,6 +601,36 @@ CASES = (
         ("credential-providers: kubelet cannot start the credential provider registry: its program is missing (N14)",),
     ),
     Case(
+        "a node without the network of its pods",
+        {"pod_network.unready": "cni plugin not initialized", "pod_network.refusal": "x"},
+        ("pod-network: the node is not ready: cni plugin not initialized",),
+    ),
+    Case(
+        "a kube-proxy that ended",
+        {"kube_proxy.failure": "source-vip flag not set", "kube_proxy.node": ""},
+        ("kube-proxy: kube-proxy does not run: source-vip flag not set",),
+    ),
+    Case(
+        "a kube-proxy that nothing started",
+        {"kube_proxy.node": ""},
+        ("kube-proxy: kube-proxy does not run: nothing started its service",),
+    ),
+    Case(
+        "the kube-proxy of another node",
+        {"kube_proxy.node": "node-2"},
+        ("kube-proxy: kube-proxy runs for node node-2, and the node is node-1",),
+    ),
+    Case(
+        "a kube-proxy without its network",
+        {"kube_proxy.waits": True},
+        ("kube-proxy: kube-proxy waits for the network cbr0, which does not exist",),
+    ),
+    Case(
+        "a pod without an address",
+        {"pod_network.refusal": "network cbr0 is not found"},
+        ("pod-network: a pod gets no address: network cbr0 is not found",),
+    ),
+    Case(
         "a service that does not run",
         service(is_running=False, failure="cannot find its program"),
         ("services: service tool does not run: cannot find its program",),
@@ -811,6 +843,8 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "join": "kubeadm joined the machine to the cluster",
         "kubelet": "kubelet runs with kubeadm's arguments",
         "node": "the node registered",
+        "pod-network": "the node is ready, and a pod gets an address",
+        "kube-proxy": "kube-proxy runs for this node, as soon as the network of pods exists",
         "credential-providers": "kubelet has the credential providers of the config, and can start them",
         "services": "the services that the config adds run, and keep logs that are closed to Users",
         "wins": "wins runs, and starts the programs of the config only",
@@ -849,6 +883,8 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("cri-dockerd", {"docker_pods": None}),
         ("services", {"services": ()}),
         ("images", {"pods": ()}),
+        ("kube-proxy", {"kube_proxy.is_asked": False, "kube_proxy.node": ""}),
+        ("pod-network", {"pod_network.plugin": "", "pod_network.unready": "x"}),
         ("wins", {"wins": None}),
         ("gmsa", {"gmsa": None}),
         ("ssh", {"ssh": None}),

@@ -20,7 +20,7 @@ def test_table_fits_and_says_where_it_is_from(name: str, width: int) -> None:
     lines = describe(name, width)
     assert " ".join(lines[: lines.index("")]) == table(name)["title"]
     # A word that is longer than the line is not broken: it is copied.
-    assert [line for line in lines if len(line) > width and " " in line.strip().split(": ")[-1]] == []
+    assert [line for line in lines if len(line) > width and " " in line.strip().split(": ")[-1].split("] ")[-1]] == []
     assert [line for line in lines if line != line.rstrip()] == []
     text = " ".join(" ".join(lines).split())
     for key, source in sources(name).items():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imagegen.loading import Loaded
 
 CONFIGS = sorted(Path(__file__).parents[3].joinpath("configs").glob("*.yaml"))
-WAITS_FOR = {"docker": {"kube-proxy"}, "signed-artifacts": {"signatures"}}
+WAITS_FOR = {"signed-artifacts": {"signatures"}}
 MODELINE = "# yaml-language-server: $schema=imagegen.schema.json\n"
 
 

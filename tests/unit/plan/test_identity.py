@@ -133,8 +133,22 @@ def test_a_resource_of_any_step_is_part_of_the_identity(decide: Decide) -> None:
     assert len(ids) == 1 + sum(len(phase.steps) for phase in plan.image.phases)
 
 
-# A config that has every template in use.
+# A config that has every template in use, but for those of network plugins: an image has one plugin.
 MAXIMAL = Path(__file__).parents[2] / "golden" / "maximal.yaml"
+_NETWORKS = Path(__file__).parents[2] / "data" / "networks"
+OF_ANOTHER_CONFIG = {
+    "cni/templates/10-win-bridge.conflist.j2": "win-bridge",
+    "cni/templates/10-win-overlay.conflist.j2": "win-overlay",
+    "cni/templates/network.json.j2": "win-bridge",
+    "cni/templates/own.conflist.j2": "azure",
+    "cni/templates/10-flannel.conflist.j2": "flannel",
+    "cni/templates/kube-proxy-config.yaml.j2": "flannel",
+    "cni/templates/net-conf.json.j2": "flannel",
+    "cni/templates/reserved-address.txt.j2": "flannel",
+    "cni/templates/services.txt.j2": "flannel",
+    "cni/templates/places.txt.j2": "win-bridge",
+    "cni/files/set-pod-network.ps1": "win-bridge",
+}
 # What only nodes without HostProcess containers have.
 OLDER = MAXIMAL.with_name("older-node.yaml")
 OF_OLDER_NODES = ("wins/templates/config.j2",)
@@ -177,7 +191,9 @@ def test_a_changed_byte_is_another_image(target: str, file: str, decide: Decide,
     with (tmp_path / file).open("ab") as stream:
         stream.write(b" ")
     # Decided once for all files: the copies hold the same bytes, but for this one.
-    config = OLDER if file.endswith(OF_OLDER_NODES) else DOCKER if "/docker/" in file else MAXIMAL
+    network = OF_ANOTHER_CONFIG.get(file.removeprefix("ansible-win/roles/"))
+    other = OLDER if file.endswith(OF_OLDER_NODES) else DOCKER if "/docker/" in file else MAXIMAL
+    config = _NETWORKS / f"{network}.yaml" if network else other
     before = decide(config, target).decision.plan.image_id
     assert decide(config, target, content).decision.plan.image_id != before
 

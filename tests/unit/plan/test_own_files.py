@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from tests.conftest import Decided
 
 PROGRAMS = (".exe", ".ps1", ".cmd")
+# An image has one network plugin.
+NETWORKS = ("win-bridge", "win-overlay", "flannel", "azure, version: 1.6.21")
 
 
 def files_of(plan: BuildPlan) -> Iterator[str]:
@@ -44,10 +46,12 @@ def test_every_program_of_a_plan_is_kept_from_others(
         if file.endswith(PROGRAMS)
     }
     shipped = (REPOSITORY / "configs" / "windows-2022-containerd.yaml").read_text()
-    config = tmp_path / "config.yaml"
-    config.write_text(
-        f"{shipped}\ncsi_proxy: {{}}\n".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n")
-    )
+    configs = []
+    for network in NETWORKS:
+        config = tmp_path / f"{network}.yaml"
+        more = f"\ncsi_proxy: {{}}\nkube_proxy: service\ncni: {{plugin: {network}}}\n"
+        config.write_text(f"{shipped}{more}".replace("kubernetes:\n", "kubernetes:\n  service_manager: nssm\n"))
+        configs.append(config)
     # wins is for nodes without HostProcess containers only.
     older = tmp_path / "older.yaml"
     text = (REPOSITORY / "tests" / "rules" / "base.yaml").read_text()
@@ -55,7 +59,7 @@ def test_every_program_of_a_plan_is_kept_from_others(
         text = text.replace(now, then)
     older.write_text(f"{text}\nallow_eol: true\nkube_proxy: none\nwins: {{version: 0.4.11}}\n")
     docker = REPOSITORY / "tests" / "data" / "docker.yaml"
-    plans = [decide(file, target).decision.plan for file in (config, older, docker)]
+    plans = [decide(file, target).decision.plan for file in (*configs, older, docker)]
     made = {
         file
         for plan in plans

@@ -59,7 +59,7 @@ def test_a_named_value_asks_for_it(name: str, path: str, value: str) -> None:
     inner: Any = config
     *parents, last = path.split(".")
     for parent in parents:
-        inner = inner[parent]
+        inner = inner.setdefault(parent, {})
     inner[last] = value
     said = asked(config)
     assert len(said) == 1

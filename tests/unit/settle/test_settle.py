@@ -92,9 +92,9 @@ def test_what_the_config_says_holds() -> None:
 
 def test_every_value_has_its_origin() -> None:
     spec = spec_of(more={"cni": {"plugin": "flannel"}})
-    assert (spec.config.cni.mode, spec.config.cni.vni) == ("vxlan", None)
+    assert (spec.config.cni.mode, spec.config.cni.vni, spec.config.cni.mtu) == ("vxlan", 4096, None)
     of_catalogue: tuple[YamlPath, ...] = (
-        *(("kubernetes", "pause_image"), ("cni", "mode"), ("facts", "crictl")),
+        *(("kubernetes", "pause_image"), ("cni", "mode"), ("cni", "vni"), ("facts", "crictl")),
         *(("cloudbase_init", "plugins", "aws"), ("targets", "aws", "base_image")),
     )
     for path in of_catalogue:
@@ -105,7 +105,7 @@ def test_every_value_has_its_origin() -> None:
             True,
             True,
         )
-    assert spec.origin(("cni", "vni")).kind == spec.origin(("windows", "edition")).kind == "default"
+    assert spec.origin(("cni", "mtu")).kind == spec.origin(("windows", "edition")).kind == "default"
 
 
 def test_the_config_itself_stays_as_it_was_written() -> None:

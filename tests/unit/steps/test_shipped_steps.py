@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import json
 import re
 import tomllib
 from typing import TYPE_CHECKING, Any
@@ -86,6 +87,7 @@ ASKED: dict[str, Any] = {
         "real_time_clock_utc": True,
     },
     "csi_proxy": {},
+    "kube_proxy": "service",
     "wins": {"version": "0.4.11"},
     "gmsa": {},
     "ssh": {"source": "zip", "port": 2222},
@@ -147,6 +149,15 @@ def _rich(target: str) -> tuple[EvaluatedStep, ...]:
     return _evaluated(ASKED, target)
 
 
+# An image has one network plugin.
+NETWORKS: tuple[dict[str, Any], ...] = (
+    {"plugin": "win-bridge"},
+    {"plugin": "win-overlay", "vni": 5000},
+    {"plugin": "flannel", "port": 4789, "mtu": 1400},
+    {"plugin": "azure", "version": "1.6.21"},
+)
+
+
 def _everything() -> Iterator[EvaluatedStep]:
     for target in PROVIDERS:
         yield from EVALUATED[target]
@@ -154,6 +165,8 @@ def _everything() -> Iterator[EvaluatedStep]:
         yield from _evaluated({"ssh": {}}, target)
         for asked in DOCKER:
             yield from _evaluated(asked, target)
+    for network in NETWORKS:
+        yield from _evaluated({"cni": network, "kube_proxy": "service"}, "aws")
 
 
 def _changed(section: str, asked: Mapping[str, Any]) -> tuple[set[str], dict[str, str]]:
@@ -182,18 +195,23 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         for artifact, meta in step.meta.artifacts.items():
             if meta.override:
                 names.setdefault(meta.override, []).append(artifact)
-    assert names == {
+    # Two steps can need the same file.
+    assert {name: sorted(set(artifacts)) for name, artifacts in names.items()} == {
         "cloudbase_init_url": ["cloudbase-init"],
         "containerd_url": ["containerd"],
-        "kubernetes_base_url": ["kubelet", "kubeadm", "kubectl", "kube-log-runner", "kubernetes-node"],
+        "kubernetes_base_url": ["kube-log-runner", "kube-proxy", "kubeadm", "kubectl", "kubelet", "kubernetes-node"],
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
+        "cni_plugins_url": ["cni-plugins"],
+        "flannel_url": ["flannel"],
+        "network_plugin_url": ["network-plugin"],
+        "flannel_plugin_url": ["flannel-plugin"],
         "wins_url": ["wins"],
         "gmsa_keyvault_url": ["gmsa-plugin"],
         "ssh_source_url": ["openssh"],
         "docker_url": ["docker"],
         "cri_dockerd_url": ["cri-dockerd"],
-        "nssm_url": ["nssm-for-cri-dockerd", "nssm"],
+        "nssm_url": ["nssm", "nssm-for-cri-dockerd"],
     }
 
 
@@ -210,7 +228,12 @@ def _read_or_none(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of
     return functools.reduce(lambda value, name: value and value[name], read.split("."), context)
 
 
-SPECS = tuple(_spec(asked, "aws") for asked in (ASKED, *DOCKER))
+SPECS = (
+    *(_spec(asked, "aws") for asked in (ASKED, *DOCKER)),
+    *(_spec({**ASKED, "cni": network}, "aws") for network in NETWORKS),
+    _spec({"cni": {"plugin": "flannel"}, "kube_proxy": "service"}, "aws"),
+    _spec({"kubernetes": {"version": "1.32.13"}, "kube_proxy": "service"}, "aws"),
+)
 CONTEXTS = tuple(step_context(spec) for spec in SPECS)
 READS = list(
     dict.fromkeys(
@@ -235,6 +258,8 @@ def test_step_uses_all_that_it_reads(name: str, read: str, leaf: YamlPath) -> No
 
 def _uses(spec: Spec, asked: Any, step: Step, read: str, leaf: YamlPath) -> bool:  # noqa: ANN401 - a context
     context = copy.deepcopy(asked)
+    if read in (step.meta.when or ""):
+        return True
     whole = evaluate_step(step, context, {}, spec.own_files)
     if leaf:
         *parents, last = leaf
@@ -400,3 +425,31 @@ def test_containerd_is_told_what_is_asked(version: str) -> None:
     assert layers["discard_unpacked_layers"] is False
     folders = {draft.fields["path"] for draft in step.drafts if draft.kind == "directory"}
     assert {path.rpartition("\\")[0] for path in files} <= {home, *folders}
+
+
+def test_flanneld_runs_under_nssm() -> None:
+    step = next(item for item in _evaluated({"cni": {"plugin": "flannel"}}, "aws") if item.step.name == "flannel")
+    values = {draft.fields["name"]: draft.fields["data"] for draft in step.drafts if draft.kind == "registry"}
+    log = r"C:\var\log\flannel\flanneld.log"
+    assert values == {
+        **{"Application": r"C:\k\flanneld.exe", "AppDirectory": r"C:\k", "AppStdout": log, "AppStderr": log},
+        "AppParameters": r"--kube-subnet-mgr --kubeconfig-file=C:\etc\kubernetes\flannel.conf",
+        **{"AppRestartDelay": 5000, "AppThrottle": 0, "AppNoConsole": 1},
+        **{"AppRotateFiles": 1, "AppRotateOnline": 1, "AppRotateBytes": 104857600},
+    }
+    (service,) = [draft.fields for draft in step.drafts if draft.kind == "service"]
+    assert (service["command"], service["start"]) == (r"C:\k\nssm.exe", "manual")
+
+
+@pytest.mark.parametrize(
+    ("asked", "backend"),
+    [
+        ({}, {"Type": "vxlan", "VNI": 4096}),
+        ({"vni": 5000, "port": 4789, "mtu": 1400}, {"Type": "vxlan", "VNI": 5000, "Port": 4789, "MTU": 1400}),
+        ({"mode": "host-gw", "mtu": 1400}, {"Type": "host-gw", "MTU": 1400}),
+    ],
+)
+def test_flannels_backend(asked: dict[str, Any], backend: dict[str, Any]) -> None:
+    step = next(item for item in _evaluated({"cni": {"plugin": "flannel", **asked}}, "aws") if item.step.name == "cni")
+    (text,) = [text for path, text in step.texts.items() if "net-conf" in path]
+    assert json.loads(text) == {"Network": "<CLUSTER_CIDR>", "Backend": backend}

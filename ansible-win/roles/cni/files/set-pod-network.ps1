@@ -1,0 +1,176 @@
+# Gives a node its part of the pod network. User data calls it after kubeadm join: only then the cluster has given the node its range of addresses.
+# It fills the templates in the folder cni beside this script. places.txt there has the path of each, network.json, if there is one, the network that the plugin expects,
+# and services.txt, if there is one, the services that can run only now.
+[CmdletBinding(PositionalBinding = $false)]
+param(
+    [string]$ClusterCidr = '',
+    [string]$ServiceCidr = '',
+    [string]$PodCidr = '',
+    [string]$NetworkName = '',
+    [string]$StateFolder = 'C:\var\lib\kubelet',
+    [string]$ConfigFolder = 'C:\etc\kubernetes'
+)
+Set-StrictMode -Version Latest
+$ErrorActionPreference = 'Stop'
+$ProgressPreference = 'SilentlyContinue'
+
+# The name under which kubelet registered: kubeadm's argument, or the machine's own name.
+function Get-NodeName {
+    [CmdletBinding()]
+    param([string]$Path)
+    $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '--hostname-override=([^\s"'']+)')
+    if ($found.Success) { return $found.Groups[1].Value }
+    return [System.Net.Dns]::GetHostName().ToLowerInvariant()
+}
+
+# Asks the cluster for the node's range, which the controller manager assigns some time after the join.
+function Get-PodRange {
+    [CmdletBinding()]
+    param([string]$Kubeconfig, [string]$Name, [int]$TimeoutSeconds)
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
+    $start.FileName = "$PSScriptRoot\kubectl.exe"
+    $start.Arguments = "--kubeconfig=$Kubeconfig --request-timeout=20s get node $Name --output=jsonpath={.spec.podCIDR}"
+    # kubelet's kubeconfig may name its certificate without a drive.
+    $start.WorkingDirectory = 'C:\'
+    $start.UseShellExecute = $false
+    $start.RedirectStandardOutput = $true
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($true) {
+        $process = [System.Diagnostics.Process]::Start($start)
+        $reading = $process.StandardOutput.ReadToEndAsync()
+        if (-not $process.WaitForExit(60000)) {
+            $process.Kill()
+            throw 'kubectl did not end within a minute'
+        }
+        $text = $reading.Result.Trim()
+        if ($process.ExitCode -eq 0 -and $text -ne '') { return $text }
+        if ($clock.Elapsed.TotalSeconds -ge $TimeoutSeconds) { throw "the cluster gave node $Name no range of pod addresses in $TimeoutSeconds seconds: does its controller manager allocate them, or is -PodCidr missing?" }
+        Start-Sleep -Seconds 5
+    }
+}
+
+# The address that lies some places after the first of a range.
+function Get-Address {
+    [CmdletBinding()]
+    param([string]$Range, [int]$Place)
+    $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
+    $bytes[3] = [byte]($bytes[3] + $Place)
+    return $bytes -join '.'
+}
+
+# The range in which an address lies.
+function Get-Range {
+    [CmdletBinding()]
+    param([string]$Address, [int]$Bits)
+    $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
+    for ($at = 0; $at -lt 4; $at++) {
+        $kept = [System.Math]::Max(0, [System.Math]::Min(8, $Bits - 8 * $at))
+        $bytes[$at] = [byte]($bytes[$at] -band (0xff00 -shr $kept) -band 0xff)
+    }
+    return "$($bytes -join '.')/$Bits"
+}
+
+function Invoke-Hns {
+    [CmdletBinding()]
+    param([string]$Method, [string]$Path, [string]$Request)
+    $response = ''
+    [Imagegen.Hns]::HNSCall($Method, $Path, $Request, [ref]$response)
+    $answer = ConvertFrom-Json -InputObject $response
+    if (-not $answer.Success) { throw "HNS refused $Method ${Path}: $response" }
+    # Nothing, where there is nothing: @() of it is then empty.
+    if ($answer.PSObject.Properties['Output'] -and $null -ne $answer.Output) { return $answer.Output }
+}
+
+# Creates the network that the plugin looks for by its name. On a bridge, pods reach other nodes through an endpoint of the host at the second address.
+function Set-Network {
+    [CmdletBinding()]
+    param([string]$Request, [string]$NodeAddress, [string]$EndpointAddress)
+    # Windows has no cmdlet that creates such a network.
+    Add-Type -Namespace Imagegen -Name Hns -MemberDefinition '[DllImport("vmcompute.dll")] public static extern void HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method, [MarshalAs(UnmanagedType.LPWStr)] string path, [MarshalAs(UnmanagedType.LPWStr)] string request, [MarshalAs(UnmanagedType.LPWStr)] out string response);'
+    $wanted = ConvertFrom-Json -InputObject $Request
+    $network = @(Invoke-Hns -Method GET -Path '/networks/' -Request '') | Where-Object -FilterScript { $_.Name -eq $wanted.Name } | Select-Object -First 1
+    if ($null -eq $network) { $network = Invoke-Hns -Method POST -Path '/networks/' -Request $Request }
+    if ($wanted.Type -ne 'L2Bridge') { return }
+    $name = "$($wanted.Name)_ep"
+    $endpoint = @(Invoke-Hns -Method GET -Path '/endpoints/' -Request '') | Where-Object -FilterScript { $_.Name -eq $name } | Select-Object -First 1
+    if ($null -eq $endpoint) {
+        $endpoint = Invoke-Hns -Method POST -Path '/endpoints/' -Request (ConvertTo-Json -Depth 2 -InputObject @{ Name = $name; VirtualNetwork = $network.ID; IPAddress = $EndpointAddress })
+        $null = Invoke-Hns -Method POST -Path "/endpoints/$($endpoint.ID)/attach" -Request '{"SystemType":"Host","CompartmentId":1}'
+    }
+    # The node's adapter is another one now, with the same address. Its address comes back after some seconds.
+    foreach ($address in $NodeAddress, $EndpointAddress) {
+        $clock = [System.Diagnostics.Stopwatch]::StartNew()
+        while (@(Get-NetIPAddress -AddressFamily IPv4 | Where-Object -FilterScript { $_.IPAddress -eq $address }).Count -eq 0) {
+            if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $address one minute after network $($wanted.Name) was created" }
+            Start-Sleep -Seconds 1
+        }
+        $adapter = @(Get-NetIPAddress -AddressFamily IPv4 | Where-Object -FilterScript { $_.IPAddress -eq $address })[0].InterfaceIndex
+        Set-NetIPInterface -InterfaceIndex $adapter -AddressFamily IPv4 -Forwarding Enabled
+    }
+}
+
+# Starts a service now, and at each start of Windows. If nssm is its program, it gives the name of the node to what it starts.
+function Start-NodeService {
+    [CmdletBinding()]
+    param([string]$Name, [string]$NodeName)
+    $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$Name\Parameters"
+    if (Test-Path -LiteralPath $key) {
+        $null = New-ItemProperty -LiteralPath $key -Name AppEnvironmentExtra -PropertyType MultiString -Value @("NODE_NAME=$NodeName") -Force
+    }
+    Set-Service -Name $Name -StartupType Automatic
+    Start-Service -Name $Name
+}
+
+$code = 1
+try {
+    $node = Get-NodeName -Path "$StateFolder\kubeadm-flags.env"
+    $folder = "$PSScriptRoot\cni"
+    $texts = @{}
+    foreach ($file in [System.IO.Directory]::GetFiles($folder)) { $texts[[System.IO.Path]::GetFileName($file)] = [System.IO.File]::ReadAllText($file) }
+    # Some plugins get the addresses of pods elsewhere: then nothing waits for a range.
+    $needed = @($texts.Values) -match '<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>'
+    if ($PodCidr -eq '' -and $needed) { $PodCidr = Get-PodRange -Kubeconfig "$ConfigFolder\kubelet.conf" -Name $node -TimeoutSeconds 300 }
+    if (-not $needed) { $PodCidr = $ClusterCidr }
+    if ($NetworkName -eq '' -and (@($texts.Values) -match '<NETWORK>')) { throw '-NetworkName is required: the image does not know the name of the pod network' }
+    foreach ($range in $ClusterCidr, $ServiceCidr, $PodCidr) {
+        if ($range -notmatch '^([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}$') { throw "'$range' is not an IPv4 range such as 10.244.0.0/16: -ClusterCidr and -ServiceCidr are required" }
+    }
+    $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property RouteMetric)[0]
+    $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4)[0]
+    $values = @{
+        '<CLUSTER_CIDR>' = $ClusterCidr
+        '<SERVICE_CIDR>' = $ServiceCidr
+        '<POD_CIDR>' = $PodCidr
+        '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
+        '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
+        '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
+        '<NETWORK>' = $NetworkName
+        '<NODE_NAME>' = $node
+        '<NODE_ADDRESS>' = $own.IPAddress
+        '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
+    }
+    foreach ($file in @($texts.Keys)) {
+        foreach ($key in $values.Keys) { $texts[$file] = $texts[$file].Replace($key, $values[$key]) }
+    }
+    if ($texts.ContainsKey('network.json')) { Set-Network -Request $texts['network.json'] -NodeAddress $own.IPAddress -EndpointAddress $values['<ENDPOINT>'] }
+    # Last, because the node is ready once its plugin is configured. Moved, so that nobody reads half a file.
+    foreach ($line in $texts['places.txt'] -split '\r?\n') {
+        if ($line -eq '') { continue }
+        $file, $path = $line -split ' ', 2
+        $null = [System.IO.Directory]::CreateDirectory([System.IO.Path]::GetDirectoryName($path))
+        [System.IO.File]::WriteAllText("${path}.new", $texts[$file], (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
+        [System.IO.File]::Delete($path)
+        [System.IO.File]::Move("${path}.new", $path)
+    }
+    if ($texts.ContainsKey('services.txt')) {
+        foreach ($name in $texts['services.txt'] -split '\r?\n') {
+            if ($name -ne '') { Start-NodeService -Name $name -NodeName $node }
+        }
+    }
+    $code = 0
+}
+catch {
+    [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)")
+    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
+}
+exit $code

@@ -1,0 +1,41 @@
+"""What must be so about the network of pods."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from imagegen.boot.check import Check, say
+from imagegen.boot.facts import Finding, NodeFacts
+
+
+def _pod_network(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.pod_network
+    if found.unready:
+        yield say(f"the node is not ready: {found.unready}")
+    elif found.refusal:
+        yield say(f"a pod gets no address: {found.refusal}")
+
+
+def _kube_proxy(facts: NodeFacts) -> Iterator[Finding]:
+    found = facts.kube_proxy
+    if found.failure or not found.node:
+        yield say(f"kube-proxy does not run: {found.failure or 'nothing started its service'}")
+    elif found.node != facts.wanted_node:
+        yield say(f"kube-proxy runs for node {found.node}, and the node is {facts.wanted_node}")
+    elif found.waits and facts.pod_network.plugin:
+        yield say(f"kube-proxy waits for the network {found.network}, which does not exist")
+
+
+CHECKS: Final = (
+    Check(
+        "pod-network",
+        "the node is ready, and a pod gets an address",
+        _pod_network,
+        lambda facts: bool(facts.pod_network.plugin) and bool(facts.nodes),
+    ),
+    Check(
+        "kube-proxy",
+        "kube-proxy runs for this node, as soon as the network of pods exists",
+        _kube_proxy,
+        lambda facts: facts.kube_proxy.is_asked and bool(facts.nodes),
+    ),
+)

@@ -1,0 +1,193 @@
+"""What set-pod-network.ps1 does on the model machine. The model was compared with the bytes of one digest only."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import ntpath
+import re
+from typing import TYPE_CHECKING
+
+from imagegen.contents import SHIPPED
+from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
+from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.hns import NODE_ADDRESS, NODE_NETWORK, Endpoint, Network
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import AUTOMATIC
+from imagegen.rehearsal.node.client import ApiClient, ApiError
+from imagegen.rehearsal.node.kubeconfig import read_kubeconfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from imagegen.contents import Contents
+    from imagegen.rehearsal.boot.model import Process, Program
+    from imagegen.rehearsal.machine.windows import Machine
+    from imagegen.rehearsal.node.api_server import Cluster
+
+_SCRIPT = "cni/files/set-pod-network.ps1"
+# Compare the functions below with a changed script before you take over its digest.
+SHA256 = "35c8a0375551cd8a49ee364f1d07b373149c3362204dd2efefba3fb45cfe56b2"
+_LIMIT_S, _TURN_S = 300.0, 5.0
+_RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
+_NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")
+_PARAMETERS = {
+    "clustercidr": "",
+    "servicecidr": "",
+    "podcidr": "",
+    "networkname": "",
+    "statefolder": r"C:\var\lib\kubelet",
+    "configfolder": r"C:\etc\kubernetes",
+}
+
+
+def pod_network_scripts(cluster: Cluster, contents: Contents = SHIPPED) -> dict[bytes, Program]:
+    """The script as it is shipped, for machines that reach this cluster."""
+    paths = [root.folder / _SCRIPT for root in contents.step_roots]
+    shipped = [path.read_bytes() for path in paths if path.is_file()]
+    known = make_program(cluster)
+    return {data: known if hashlib.sha256(data).hexdigest() == SHA256 else _refuse for data in shipped}
+
+
+def _refuse(process: Process) -> Ended:
+    raise UnknownCommandError(f"{process.arguments[0]} is not the script that the rehearsal has a model of")
+
+
+def make_program(cluster: Cluster) -> Program:
+    """The script, as a program whose first argument is its own path."""
+    return lambda process: _run(process, cluster)
+
+
+class _ScriptError(Exception):
+    """The script throws."""
+
+
+def _run(process: Process, cluster: Cluster) -> Ended:
+    try:
+        given = _read_parameters(process.arguments[1:])
+        _set(process.machine, cluster, ntpath.dirname(process.arguments[0]), given)
+    except (_ScriptError, RefusedByWindows) as error:
+        return Ended(1, f"set-pod-network: {error}\r\n")
+    return Ended(0)
+
+
+def _read_parameters(arguments: Sequence[str]) -> dict[str, str]:
+    given = dict(_PARAMETERS)
+    for name, value in zip(arguments[::2], arguments[1::2], strict=False):
+        known = name.removeprefix("-").lower()
+        if not name.startswith("-") or known not in _PARAMETERS:
+            raise _ScriptError(f"a parameter cannot be found that matches parameter name '{name}'")
+        given[known] = value
+    if len(arguments) % 2:
+        raise _ScriptError(f"missing an argument for parameter '{arguments[-1]}'")
+    return given
+
+
+def _set(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, str]) -> None:
+    node = _find_name(machine, given)
+    texts = _read_templates(machine, rf"{folder}\cni")
+    needed = any(_NEEDS_RANGE.search(text) for text in texts.values())
+    pod_cidr = given["podcidr"]
+    if not needed:
+        pod_cidr = given["clustercidr"]
+    elif not pod_cidr:
+        pod_cidr = _ask(machine, cluster, folder, given, node)
+    if not given["networkname"] and any("<NETWORK>" in text for text in texts.values()):
+        raise _ScriptError("-NetworkName is required: the image does not know the name of the pod network")
+    for one in (given["clustercidr"], given["servicecidr"], pod_cidr):
+        if not _RANGE.fullmatch(one):
+            raise _ScriptError(f"'{one}' is not an IPv4 range such as 10.244.0.0/16")
+    base = ipaddress.ip_address(pod_cidr.partition("/")[0])
+    values = {
+        "<CLUSTER_CIDR>": given["clustercidr"],
+        "<SERVICE_CIDR>": given["servicecidr"],
+        "<POD_CIDR>": pod_cidr,
+        "<GATEWAY>": str(base + 1),
+        "<ENDPOINT>": str(base + 2),
+        "<FIRST_POD>": str(base + 3),
+        "<NETWORK>": given["networkname"],
+        "<NODE_NAME>": node,
+        "<NODE_ADDRESS>": NODE_ADDRESS,
+        "<NODE_NETWORK>": NODE_NETWORK,
+    }
+    texts = {name: _fill(text, values) for name, text in texts.items()}
+    if "network.json" in texts:
+        _create_network(machine, texts["network.json"], values["<ENDPOINT>"])
+    # Without the file, -split makes one empty line of $null.
+    for line in filter(None, texts.get("places.txt", "").splitlines()):
+        file, _, path = line.partition(" ")
+        machine.files.make_folder(parent(path))
+        machine.files.write(path, texts[file].encode() if file in texts else b"")
+    for service in filter(None, texts.get("services.txt", "").splitlines()):
+        _start(machine, service, node)
+
+
+def _read_templates(machine: Machine, folder: str) -> dict[str, str]:
+    if not machine.files.is_folder(folder):
+        raise _ScriptError(f"Could not find a part of the path '{folder}'.")
+    return {name: machine.files.read(rf"{folder}\{name}").decode() for name in machine.files.names(folder)}
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    for key, value in values.items():
+        text = text.replace(key, value)
+    return text
+
+
+def _start(machine: Machine, service: str, node: str) -> None:
+    """Start a service now, and at each start of Windows. What nssm starts gets the name of the node."""
+    key = rf"{machine.services.key(service)}\Parameters"
+    if machine.registry.has_key(key):
+        machine.registry.write(key, "AppEnvironmentExtra", Value("MultiString", (f"NODE_NAME={node}",)))
+    machine.services.configure(service, "Start", Value("DWord", AUTOMATIC))
+    machine.services.start(service)
+
+
+def _find_name(machine: Machine, given: Mapping[str, str]) -> str:
+    flags = rf"{given['statefolder']}\kubeadm-flags.env"
+    named = re.search(r"--hostname-override=([^\s\"']+)", machine.files.read(flags).decode())
+    return named[1] if named else machine.host_name.lower()
+
+
+def _ask(machine: Machine, cluster: Cluster, folder: str, given: Mapping[str, str], name: str) -> str:
+    """What kubectl prints for the node's range."""
+    if not machine.files.is_file(rf"{folder}\kubectl.exe"):
+        raise _ScriptError("The system cannot find the file specified")
+    found: list[str] = []
+
+    def has_range() -> bool:
+        found[:] = [_read_range(machine, cluster, rf"{given['configfolder']}\kubelet.conf", name)]
+        return bool(found[0])
+
+    end = machine.up_s + _LIMIT_S
+    while not has_range():
+        if machine.up_s >= end:
+            raise _ScriptError(f"the cluster gave node {name} no range of pod addresses in {_LIMIT_S:.0f} seconds")
+        machine.wait_until(lambda: False, _TURN_S)
+    return found[0]
+
+
+def _read_range(machine: Machine, cluster: Cluster, path: str, name: str) -> str:
+    try:
+        access = read_kubeconfig(machine.files.read(path), path)
+        file = machine.files.host_path(access.certificate_file)
+        client = ApiClient(cluster, access.server, access.authority, certificate_file=file)
+        return str(client.get(f"/api/v1/nodes/{name}")["spec"].get("podCIDR", ""))
+    except (ApiError, ValueError, RefusedByWindows):
+        return ""
+
+
+def _create_network(machine: Machine, request: str, endpoint: str) -> None:
+    try:
+        wanted = json.loads(request)
+    except ValueError as error:
+        raise _ScriptError(f"Invalid JSON primitive: {error}") from error
+    name, subnet = wanted["Name"], wanted["Subnets"][0]
+    if machine.hns.find(name) is None:
+        vsids = [policy["VSID"] for policy in subnet.get("Policies", ()) if policy["Type"] == "VSID"]
+        network = Network(name, wanted["Type"], subnet["AddressPrefix"], subnet["GatewayAddress"], *vsids)
+        machine.hns.create(network)
+    if wanted["Type"] == "L2Bridge" and f"{name}_ep" not in machine.hns.endpoints:
+        machine.hns.attach(Endpoint(f"{name}_ep", name, endpoint))

@@ -1,0 +1,261 @@
+"""The network of pods on a booted node: each file of its plugin is needed, and what is spoiled fails its check."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.machine.access import write as write_access
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import DISABLED
+from tests.conftest import REPOSITORY, load_today
+from tests.e2e.boot_support import change_text, make_image
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imagegen.rehearsal.boot.image import Image
+    from imagegen.rehearsal.machine.windows import Machine
+
+    Change = Callable[[Machine], object]
+
+pytestmark = pytest.mark.e2e
+
+BASE = REPOSITORY / "tests" / "rules" / "base.yaml"
+CONFIGURATIONS = r"C:\etc\cni\net.d"
+BRIDGE = r"C:\k\cni\10-win-bridge.conflist"
+FLANNELD = r"HKLM:\SYSTEM\CurrentControlSet\Services\flanneld\Parameters"
+VNET = "plugin=azure version=1.6.21"
+VXLAN, HOST_GW = "plugin=flannel", "plugin=flannel mode=host-gw"
+NO_SUBNET = r"open C:\run\flannel\subnet.env"
+PROXY_CONFIG = r"C:\k\cni\kube-proxy-config.yaml"
+UNCONFIGURED = "Network plugin returns error: cni plugin not initialized"
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
+    """The captured machine of each plugin."""
+    made: dict[str, Image] = {}
+
+    def image(network: str) -> Image:
+        if network not in made:
+            config = load_today(BASE, *(f"cni.{one}" for one in network.split()))
+            made[network] = make_image("azure", tmp_path_factory.mktemp(network), config)
+        return made[network]
+
+    return image
+
+
+def remove(path: str) -> Change:
+    return lambda machine: machine.files.remove(path)
+
+
+def replace(path: str, old: str, new: str) -> Change:
+    return lambda machine: change_text(machine, path, old, new)
+
+
+def write(path: str, text: str) -> Change:
+    return lambda machine: machine.files.write(path, text.encode())
+
+
+def forget(value: str) -> Change:
+    return lambda machine: machine.registry.remove_value(FLANNELD, value)
+
+
+def forget_remote_address(machine: Machine) -> None:
+    machine.registry.remove_value(r"HKLM:\SYSTEM\CurrentControlSet\Services\hns\State", "SDNRemoteArpMacAddress")
+
+
+def change_parameters(text: str) -> Change:
+    return lambda machine: machine.registry.write(FLANNELD, "AppParameters", Value("ExpandString", text))
+
+
+def change_proxy(old: str, new: str) -> Change:
+    def change(machine: Machine) -> None:
+        command = machine.services.command("kube-proxy")
+        assert old in command
+        machine.services.configure("kube-proxy", "ImagePath", Value("ExpandString", command.replace(old, new)))
+
+    return change
+
+
+# What is set, the change, and what the check says. The files of the step are here one by one.
+SPOILED: list[tuple[str, Change, str]] = [
+    (
+        "plugin=win-bridge",
+        remove(r"C:\opt\cni\bin\win-bridge.exe"),
+        'failed to find plugin "win-bridge" in path [C:\\opt',
+    ),
+    ("plugin=win-bridge", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    ("plugin=win-bridge", remove(r"C:\k\cni\network.json"), "network cbr0 is not found"),
+    ("plugin=win-bridge", remove(BRIDGE), "failed to load CNI config file"),
+    ("plugin=win-bridge", remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
+    ("plugin=win-bridge", remove(r"C:\k\set-pod-network.ps1"), UNCONFIGURED),
+    ("plugin=win-bridge", remove(r"C:\k\kubectl.exe"), UNCONFIGURED),
+    ("plugin=win-bridge", write(BRIDGE, "{"), "failed to load CNI config file"),
+    (
+        "plugin=win-bridge",
+        replace(BRIDGE, '"type": "win-bridge"', '"type": "bridge"'),
+        'failed to find plugin "bridge"',
+    ),
+    ("plugin=win-bridge", replace(BRIDGE, '"name": "cbr0"', '"name": "cbr1"'), "network cbr1 is not found"),
+    (
+        "plugin=win-bridge",
+        replace(BRIDGE, ', "rangeStart": "<FIRST_POD>"', ""),
+        "HNS: the address 10.244.1.2 is in use",
+    ),
+    ("plugin=win-bridge", replace(BRIDGE, "SDNRoute", "ROUTE"), "HNS version 2 does not know the policy ROUTE"),
+    (
+        "plugin=win-bridge",
+        replace(BRIDGE, "<NODE_NETWORK>", "<NODE_NET>"),
+        "'<NODE_NET>' does not appear to be an IPv4",
+    ),
+    # The first file by name counts.
+    (
+        "plugin=win-bridge",
+        write(rf"{CONFIGURATIONS}\0-nat.json", '{"name": "nat", "type": "nat"}'),
+        'find plugin "nat"',
+    ),
+    (
+        "plugin=win-bridge",
+        replace(r"C:\k\cni\network.json", "L2Bridge", "NAT"),
+        "network cbr0 is of unexpected type: NAT",
+    ),
+    (
+        "plugin=win-bridge",
+        replace(r"C:\Program Files\containerd\config.toml", r"C:\etc\cni\net.d", r"C:\etc\cni\other"),
+        UNCONFIGURED,
+    ),
+    (
+        "plugin=win-bridge",
+        replace(r"C:\Program Files\containerd\config.toml", r"C:\opt\cni\bin", r"C:\opt\cni\other"),
+        r'failed to find plugin "win-bridge" in path [C:\opt\cni\other]',
+    ),
+    (
+        "plugin=win-bridge",
+        lambda machine: machine.services.configure("hns", "Start", Value("DWord", DISABLED)),
+        UNCONFIGURED,
+    ),
+    ("plugin=win-overlay", remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
+    ("plugin=win-overlay", remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    ("plugin=win-overlay", remove(r"C:\k\cni\10-win-overlay.conflist"), "failed to load CNI config file"),
+    ("plugin=win-overlay", replace(r"C:\k\cni\network.json", "VSID", "None"), UNCONFIGURED),
+    (VXLAN, remove(r"C:\opt\cni\bin\flannel.exe"), 'failed to find plugin "flannel" in path'),
+    (VXLAN, remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
+    (VXLAN, remove(r"C:\opt\cni\bin\host-local.exe"), 'failed to find plugin "host-local" in path'),
+    (VXLAN, remove(r"C:\k\flanneld.exe"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\nssm.exe"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\cni\net-conf.json"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\cni\services.txt"), NO_SUBNET),
+    (VXLAN, remove(r"C:\k\cni\10-flannel.conflist"), "failed to load CNI config file"),
+    (VXLAN, replace(r"C:\k\cni\net-conf.json", "4096", "4095"), NO_SUBNET),
+    (VXLAN, replace(r"C:\k\cni\net-conf.json", '"VNI": 4096', '"VNI": 4096, "Port": 8472'), NO_SUBNET),
+    (VXLAN, replace(r"C:\k\cni\net-conf.json", '"VNI": 4096', '"VNI": 4097'), "network flannel.4096 is not found"),
+    (VXLAN, change_parameters("--kube-subnet-mgr"), NO_SUBNET),
+    (VXLAN, change_parameters("--kube-subnet-mgr --kubeconfig-file=C:\\k\\config"), NO_SUBNET),
+    (VXLAN, forget("Application"), NO_SUBNET),
+    (VXLAN, lambda machine: machine.services.remove("flanneld"), NO_SUBNET),
+    (VNET, remove(r"C:\opt\cni\bin\azure-vnet.exe"), 'failed to find plugin "azure-vnet" in path'),
+    (VNET, remove(r"C:\opt\cni\bin\azure-vnet-ipam.exe"), 'failed to find plugin "azure-vnet-ipam" in path'),
+    (VNET, remove(r"C:\k\cni\10-azure.conflist"), "failed to load CNI config file"),
+    (VNET, forget_remote_address, "SDNRemoteArpMacAddress is not set"),
+    (HOST_GW, remove(r"C:\opt\cni\bin\win-bridge.exe"), 'failed to find plugin "win-bridge" in path'),
+    (HOST_GW, remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
+    (HOST_GW, replace(r"C:\k\cni\places.txt", r"lib\cni\networks", r"lib\cni\other"), "is in use"),
+]
+
+
+@pytest.mark.parametrize(("network", "change", "reason"), SPOILED)
+def test_a_spoiled_disk_has_no_pod_network(
+    images: Callable[[str], Image], tmp_path: Path, network: str, change: Change, reason: str
+) -> None:
+    image = images(network)
+    machine = image.machine.copy(tmp_path / "disk")
+    change(machine)
+    faults = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    (fault,) = [fault for fault in faults if fault.startswith("pod-network: ")]
+    assert reason in fault
+
+
+def test_a_service_of_the_network_keeps_its_log(images: Callable[[str], Image], tmp_path: Path) -> None:
+    image = images(VXLAN)
+    machine = image.machine.copy(tmp_path / "disk")
+    forget("AppStdout")(machine)
+    (fault,) = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    assert fault == "services: service flanneld keeps no log"
+
+
+@pytest.mark.parametrize("folder", [r"C:\run\flannel", r"C:\var\log\flannel"])
+def test_folders_of_flannel_are_closed(images: Callable[[str], Image], tmp_path: Path, folder: str) -> None:
+    image = images(VXLAN)
+    machine = image.machine.copy(tmp_path / "disk")
+    write_access(machine.files, folder, [], protected=False)
+    faults = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    assert [fault for fault in faults if fault.startswith("closed-folders: ") and folder in fault]
+
+
+# The check's own words, with kube-proxy as a service.
+SPOILED_PROXIES: list[tuple[Change, str]] = [
+    (remove(r"C:\k\kube-proxy.exe"), "kube-proxy does not run: service kube-proxy cannot be started: cannot find"),
+    (remove(r"C:\k\cni\kube-proxy-config.yaml"), "is no configuration of kube-proxy"),
+    (remove(r"C:\k\cni\services.txt"), "nothing started its service"),
+    (lambda machine: machine.services.remove("kube-proxy"), "nothing started its service"),
+    (replace(PROXY_CONFIG, "  sourceVip: '<ENDPOINT>'\n", ""), "source-vip flag not set"),
+    (replace(PROXY_CONFIG, "  networkName: 'vxlan0'\n", ""), "network-flag not initialized"),
+    (replace(PROXY_CONFIG, "vxlan0", "vxlan1"), "waits for the network vxlan1, which does not exist"),
+    (replace(PROXY_CONFIG, "kube-proxy.conf", "other.conf"), "failed to run Kube-Proxy: "),
+    (replace(PROXY_CONFIG, "'<NODE_NAME>'", "other"), 'nodes "other" not found'),
+    (replace(PROXY_CONFIG, "  WinDSR: true", "  WinDSR: false"), "WinDSR feature gate not enabled"),
+    (replace(PROXY_CONFIG, "  WinDSR: true", "  WinDsr: true"), "unrecognized feature gate: WinDsr"),
+    (change_proxy(" --windows-service", ""), "did not answer the service manager in time (error 1053)"),
+    (change_proxy("kube-proxy-config.yaml", "other.yaml"), "failed complete: "),
+]
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    asked = ("cni.plugin=win-overlay", "kube_proxy=service", "kubernetes.version=1.32.13", "allow_eol=true")
+    return make_image(
+        "aws", tmp_path_factory.mktemp("proxy"), load_today(BASE, *asked, "runtime.containerd.version=1.7.35")
+    )
+
+
+@pytest.mark.parametrize(("change", "reason"), SPOILED_PROXIES)
+def test_a_spoiled_disk_has_no_kube_proxy(proxy: Image, tmp_path: Path, change: Change, reason: str) -> None:
+    machine = proxy.machine.copy(tmp_path / "disk")
+    change(machine)
+    faults = boot_image(dataclasses.replace(proxy, machine=machine), Runner(tmp_path, os.environ)).faults
+    (fault,) = [fault for fault in faults if fault.startswith("kube-proxy: ")]
+    assert reason in fault
+
+
+def test_kube_proxy_is_at_work_after_its_network(proxy: Image, tmp_path: Path) -> None:
+    booted = boot_image(proxy, Runner(tmp_path, os.environ))
+    assert booted.faults == []
+    assert "kube-proxy runs for this node, as soon as the network of pods exists" in booted.lines
+    written = booted.machine.files.read(r"C:\etc\kubernetes\kube-proxy-config.yaml").decode()
+    assert "sourceVip: '10.244.1.2'" in written
+
+
+def test_before_the_script_runs_a_node_is_not_ready(images: Callable[[str], Image], tmp_path: Path) -> None:
+    """The image has no configuration that a runtime could read."""
+    image = images("plugin=win-bridge")
+    assert image.machine.files.names(CONFIGURATIONS) == []
+    booted = boot_image(dataclasses.replace(image, sets_network=""), Runner(tmp_path, os.environ))
+    (fault,) = booted.faults
+    assert fault.startswith("pod-network: the node is not ready: container runtime network not ready")
+    assert booted.machine.hns.networks == {}
+
+
+def test_the_node_has_its_part_of_the_network(images: Callable[[str], Image], tmp_path: Path) -> None:
+    booted = boot_image(images("plugin=win-overlay"), Runner(tmp_path, os.environ))
+    assert booted.faults == []
+    (network,) = booted.machine.hns.networks.values()
+    assert (network.name, network.type, network.subnet, network.vsid) == ("vxlan0", "Overlay", "10.244.1.0/24", 4096)
+    assert "the node is ready, and a pod gets an address" in booted.lines
