@@ -223,6 +223,16 @@ SETTINGS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
             "overrides.docker_url=https://artifacts.example.com/docker.zip",
         ),
     ),
+    (
+        "Docker with a network plugin",
+        CLOUDS,
+        (*_CRI_DOCKERD, *_version("28.5.1"), "kube_proxy=service", "cni.plugin=win-bridge"),
+    ),
+    (
+        "Docker with a network plugin that kubelet starts itself",
+        ("azure",),
+        (*_docker_node("1.22.17", "20.10.9"), "kube_proxy=service", "cni={plugin: flannel, mode: host-gw}"),
+    ),
     ("Docker with nssm", ("azure",), (*_CRI_DOCKERD, *_version("28.5.1"), "kubernetes.service_manager=nssm")),
     *(
         (f"cri-dockerd with Kubernetes {version}", (target,), (*_old_docker(version), *_version("28.5.1")))
@@ -251,9 +261,9 @@ def _boot(case: Case, folder: Path, host_name: str = "") -> Boot:
 
 
 def _shipped() -> Iterator[Case]:
-    # The reference has every key, most of them as comments, and kube-proxy as a service is not implemented yet.
+    # The reference has every key, most of them as comments.
     yield from (Case("docker-node", target, file=DOCKER) for target in CLOUDS)
-    for file in sorted(set(CONFIGS.glob("*.yaml")) - {CONFIGS / "reference.yaml", CONFIGS / "docker.yaml"}):
+    for file in sorted(set(CONFIGS.glob("*.yaml")) - {CONFIGS / "reference.yaml"}):
         for target in CLOUDS:
             if f"\n  {target}:" in file.read_text():
                 yield Case(file.stem, target, file=file)

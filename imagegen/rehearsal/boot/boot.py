@@ -196,7 +196,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
         return observed.collect()
     node.pass_time(observed.is_up, _NODE_S)
     if observed.image.docker and observed.image.docker.host_network:
-        node.pass_time(lambda: HOST_NETWORK in node.machine.hns_networks, NETWORK_S)
+        node.pass_time(lambda: HOST_NETWORK in node.machine.hns.networks, NETWORK_S)
     return _start_again(observed, observed.collect())
 
 

@@ -91,7 +91,7 @@ def look_at_docker(machine: Machine, wanted: WantedDocker | None) -> facts.Docke
         version=read_docker_version(machine, program) if is_there else "",
         wanted_version=wanted.version,
         keeps_log=bool(messages) and machine.files.is_file(messages),
-        lacks_network=wanted.host_network and HOST_NETWORK not in machine.hns_networks,
+        lacks_network=wanted.host_network and HOST_NETWORK not in machine.hns.networks,
     )
 
 

@@ -182,7 +182,7 @@ def _show_state_and_version(machine: Machine, given: Mapping[str, str]) -> str:
 def _need_network(machine: Machine, given: Mapping[str, str]) -> str:
     if not machine.files.is_file(given["program"]):
         raise RefusedByWindows(f"'{given['program']}' is not recognized as an internal or external command")
-    if given["network"] not in machine.hns_networks:
+    if given["network"] not in machine.hns.networks:
         make_network(machine, given["network"])
     return ""
 

@@ -15,6 +15,7 @@ from imagegen.catalog.docker import can_lower_api, find_client, find_engine
 from imagegen.catalog.facts import numbers
 from imagegen.rehearsal.boot.model import UnknownCommandError
 from imagegen.rehearsal.machine.files import parent, parts
+from imagegen.rehearsal.machine.hns import Network
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.facts import read_version
@@ -29,6 +30,8 @@ DOCKER, CRI_DOCKERD = "docker", "cri-dockerd"
 DOCKER_PIPE: Final = "npipe:////./pipe/docker_engine"
 CRI_DOCKERD_PIPE: Final = "npipe:////./pipe/cri-dockerd"
 EVENTS: Final = r"HKLM:\SYSTEM\CurrentControlSet\Services\EventLog\Application\docker"
+# Windows chooses one of the private ranges.
+_NAT: Final = ("172.20.0.0/16", "172.20.0.1")
 _NSSM: Final = "nssm.exe"
 _VERSION: Final = re.compile(rb"dockerd\.exe ([0-9.]+(?:-[0-9A-Za-z.]+)?)")
 # The flags of cri-dockerd that the rehearsal has a model of (config/options.go and cmd/cri/options/options.go).
@@ -150,4 +153,4 @@ def make_network(machine: Machine, name: str) -> None:
     """`docker network create -d nat`."""
     if fault := docker_fault(machine):
         raise RefusedByWindows(f"error during connect: {fault}")
-    machine.hns_networks.add(name)
+    machine.hns.create(Network(name, "NAT", *_NAT))

@@ -118,7 +118,7 @@ def _sysprep(machine: Machine, answer_file: str) -> None:
     unfinished = machine.registry.number(SYSPREP_STATUS, "GeneralizationState") != GENERALISED_BEFORE
     if absent or unfinished:
         raise RefusedByWindows("the machine is not generalised after 600 s: its state is 'IMAGE_STATE_COMPLETE'")
-    machine.hns_networks.clear()
+    machine.hns.forget_all()
     machine.files.write(CACHED_ANSWERS, machine.files.read(answer_file))
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
 

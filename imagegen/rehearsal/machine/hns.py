@@ -39,7 +39,7 @@ class Endpoint:
 
 
 class Hns:
-    """Networks and endpoints by name. They survive a restart."""
+    """Networks and endpoints by name. They survive a restart, but not sealing."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -73,6 +73,11 @@ class Hns:
         if ipaddress.ip_address(endpoint.address) not in ipaddress.ip_network(network.subnet):
             raise RefusedByWindows(f"HNS: {endpoint.address} is not in {network.subnet}")
         self.endpoints[endpoint.name] = endpoint
+
+    def forget_all(self) -> None:
+        """What sysprep makes of them."""
+        self.networks.clear()
+        self.endpoints.clear()
 
     def is_taken(self, address: str) -> bool:
         """Whether the host itself has this address in one of the networks."""

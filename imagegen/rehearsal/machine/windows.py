@@ -64,8 +64,6 @@ class Machine:
         self.assemblies_queued = False
         """Windows has queued assemblies of .NET to compile in its idle time."""
         self.installer = Installer(self.files, self.registry, self.services, self.accounts)
-        self.hns_networks: set[str] = set()
-        """The names of the networks that Windows keeps for containers. They do not outlive sealing."""
         self.mtu: dict[str, int] = {}
         """The network adapters whose MTU was set."""
         self.script_exit_codes: dict[str, int] = {}

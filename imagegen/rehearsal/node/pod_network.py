@@ -1,4 +1,4 @@
-"""The network of pods on the model machine, as containerd and kubelet see it.
+"""The network of pods on the model machine, as the container runtime and kubelet see it.
 
 containerd reads the first file, by name, of the folder of CNI configurations (github.com/containerd/go-cni, opts.go).
 Without a configuration it says that the network is not ready, and kubelet that the node is not. The programs are looked
@@ -14,6 +14,7 @@ import re
 import tomllib
 from typing import TYPE_CHECKING, Any
 
+from imagegen.rehearsal.machine.docker_engine import DOCKER, read_cri_dockerd
 from imagegen.rehearsal.machine.programs import words
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 # What containerd takes if its configuration names none (internal/cri/config/config_windows.go).
 _DEFAULT_BIN = r"C:\Program Files\containerd\cni\bin"
 _DEFAULT_CONF = r"C:\Program Files\containerd\cni\conf"
+_ARGUMENTS_FILE = re.compile(r"-ArgumentsFile (\S+)")
+_KUBELET = "kubelet"
 _SECTIONS = ("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 _ENDINGS = (".conf", ".conflist", ".json")
 # containernetworking/cni, pkg/utils/utils.go.
@@ -64,7 +67,13 @@ def find_unready(machine: Machine) -> str:
 
 
 def find_folders(machine: Machine) -> Folders:
-    """The folders of the runtime that runs on the machine."""
+    """The folders of who starts pods: containerd, cri-dockerd, or kubelet itself with Docker."""
+    if machine.services.exists(DOCKER):
+        found = read_cri_dockerd(machine)
+        flags = found.flags if found else _read_kubelet_flags(machine)
+        if flags.get("network-plugin") != "cni":
+            raise PodNetworkError("no network plugin is configured")
+        return Folders((flags.get("cni-bin-dir", ""),), flags.get("cni-conf-dir", ""))
     if not machine.services.is_running("containerd"):
         raise PodNetworkError("the container runtime is down")
     following = dict(itertools.pairwise(words(machine.services.command("containerd"))))
@@ -74,6 +83,14 @@ def find_folders(machine: Machine) -> Folders:
     # Only containerd 2.1 and later know the list, and it counts there.
     programs = cni.get("bin_dirs") or [cni.get("bin_dir", _DEFAULT_BIN)]
     return Folders(tuple(programs), cni.get("conf_dir", _DEFAULT_CONF))
+
+
+def _read_kubelet_flags(machine: Machine) -> dict[str, str]:
+    """The flags in the file that kubelet's script reads."""
+    parameters = machine.registry.text(rf"{machine.services.key(_KUBELET)}\Parameters", "AppParameters") or ""
+    file = _ARGUMENTS_FILE.search(f"{machine.services.command(_KUBELET)} {parameters}")
+    lines = machine.files.read(file[1]).decode().split() if file else []
+    return dict(line.removeprefix("--").split("=", 1) for line in lines if "=" in line)
 
 
 def read_configuration(machine: Machine, folders: Folders) -> Configuration:

@@ -172,13 +172,13 @@ def test_another_command_line_is_refused_by_name(machine: Machine, line: str) ->
 def test_a_task_makes_the_network_once_docker_runs(machine: Machine) -> None:
     machine.tasks.register(machine, Task("network", CMD, NETWORK, 60, 60))
     machine.wait_until(lambda: False, 61)
-    assert (machine.tasks.results["network"], machine.hns_networks) == (1, set())
+    assert (machine.tasks.results["network"], {*machine.hns.networks}) == (1, set())
     machine.services.start("docker")
     machine.wait_until(lambda: False, 60)
-    assert (machine.tasks.results["network"], machine.hns_networks) == (0, {"host"})
+    assert (machine.tasks.results["network"], {*machine.hns.networks}) == (0, {"host"})
     # A restart does not lose it.
     machine.restart()
-    assert machine.hns_networks == {"host"}
+    assert {*machine.hns.networks} == {"host"}
     machine.files.remove(rf"{FOLDER}\docker.exe")
     machine.wait_until(lambda: False, 61)
     assert machine.tasks.results["network"] == 1

@@ -28,6 +28,7 @@ from imagegen.rehearsal.machine.generalise import (
     SYSTEM_PROFILE,
     USERS,
 )
+from imagegen.rehearsal.machine.hns import Network
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.sealing_losses import find_sealing_losses
 from imagegen.rehearsal.machine.services import AUTOMATIC, MANUAL
@@ -80,10 +81,10 @@ def built(root: Path, cloud: str) -> Machine:
 @pytest.mark.parametrize("cloud", ["aws", "azure"])
 def test_a_sealed_machine_holds_nothing_of_the_build(tmp_path: Path, cloud: str) -> None:
     machine = built(tmp_path, cloud)
-    machine.hns_networks.add("host")
+    machine.hns.networks["host"] = Network("host", "NAT", "172.20.0.0/16", "172.20.0.1")
     outcome = generalise(machine, cloud=cloud)
     assert outcome.exit_code == 0, outcome.output
-    assert not machine.hns_networks
+    assert not machine.hns.networks
     assert machine.registry.text(IMAGE_STATE, "ImageState") == "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
     assert [path for path in (*LEFT, *ANSWERS, LOOK, HOME, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
     answers = {"azure": NODE_ANSWERS, "aws": make_answer_file(ANSWERS_OF_EC2LAUNCH)}[cloud]

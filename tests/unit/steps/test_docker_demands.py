@@ -114,7 +114,7 @@ def build(
     again = _run(machine, expected.phases[-1].arguments, artifacts)
     assert (again.exit_code, '"status": "changed"' in again.output) == (0, False)
     machine.restart()
-    machine.wait_until(lambda: "host" in machine.hns_networks, NETWORK_S)
+    machine.wait_until(lambda: "host" in machine.hns.networks, NETWORK_S)
     return machine, ""
 
 
