@@ -9,10 +9,12 @@ import pydantic
 
 from imagegen.config.fields import keys
 from imagegen.config.reference import flow
+from imagegen.describe.notes import field_notes
 from imagegen.documents.problems import closest, nearest
 from imagegen.documents.yaml import YamlPath, dotted
 from imagegen.errors import ConfigError
 from imagegen.plan.context import evaluate_steps
+from imagegen.settle.facts import Facts
 from imagegen.settle.spec import FACTS, Origin, Spec
 from imagegen.steps.evaluate import ALWAYS, EvaluatedStep
 from imagegen.steps.model import Step
@@ -65,9 +67,10 @@ def explain(specs: Sequence[Spec], steps: Mapping[str, Step]) -> Explanation:
         if name not in clouds
     }
     found: dict[YamlPath, Value] = {}
+    notes = field_notes(Facts)
     for spec in specs:
         facts = (
-            Value(path, known.shown, known.origin, known.description)
+            Value(path, known.shown, known.origin, notes.get(str(path[-1]), ""))
             for path, known in spec.catalogue.items()
             if path[0] == FACTS and known.value
         )

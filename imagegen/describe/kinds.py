@@ -1,6 +1,5 @@
 """Describes a kind of resource: its fields, from its model, and an example, from the shipped steps."""
 
-import ast
 import dataclasses
 import inspect
 import textwrap
@@ -12,6 +11,7 @@ from typing import Annotated, Final, Literal
 import annotated_types
 import pydantic
 
+from imagegen.describe.notes import field_notes
 from imagegen.describe.steps import resource_texts
 from imagegen.resources import kinds, model, update
 from imagegen.resources.model import Resource, Strict
@@ -78,7 +78,7 @@ def summary_of(kind: type[Resource]) -> str:
 
 
 def _fields(section: type[Strict], under: str) -> Iterator[Field]:
-    notes = _notes(section)
+    notes = field_notes(section)
     for name, annotation in inspect.get_annotations(section, eval_str=True).items():
         if name not in section.model_fields:
             continue
@@ -87,21 +87,6 @@ def _fields(section: type[Strict], under: str) -> Iterator[Field]:
         yield Field(f"{under}{name}", _words(annotation), default, notes.get(name, ""))
         for inner, mark in _sections(annotation):
             yield from _fields(inner, f"{under}{name}{mark}.")
-
-
-def _notes(section: type[Strict]) -> dict[str, str]:
-    """The texts below the fields in the model's own source."""
-    (body,) = ast.parse(textwrap.dedent(inspect.getsource(section))).body
-    notes = {}
-    previous: ast.stmt | None = None
-    for part in body.body if isinstance(body, ast.ClassDef) else []:
-        match previous, part:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                notes[name] = inspect.cleandoc(text).replace("\n", " ")
-            case _:
-                pass
-        previous = part
-    return notes
 
 
 def _sections(annotation: object) -> Iterator[tuple[type[Strict], str]]:

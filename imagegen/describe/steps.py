@@ -8,7 +8,9 @@ from typing import Final
 
 from imagegen.catalog.facts import paths
 from imagegen.config.fields import Key, keys
+from imagegen.describe.notes import field_notes
 from imagegen.resources.kinds import KINDS
+from imagegen.settle.facts import Facts
 from imagegen.steps.evaluate import ALWAYS
 from imagegen.steps.model import Step
 
@@ -18,7 +20,7 @@ _PATH: Final = re.compile(r"\{\{ paths\.(\w+) \}\}")
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """A key of the config that the step reads."""
+    """A key of the config, or a fact, that the step reads."""
 
     path: str
     description: str
@@ -64,7 +66,8 @@ class DescribedStep:
     rounds: int
     timeout_s: int
     options: tuple[Option, ...]
-    facts: tuple[str, ...]
+    facts: tuple[Option, ...]
+    """Those of the catalogue that the step reads."""
     artifacts: tuple[Download, ...]
     changes: tuple[Change, ...]
 
@@ -82,7 +85,7 @@ def describe_step(step: Step) -> DescribedStep:
         rounds=meta.rounds,
         timeout_s=meta.timeout_s,
         options=tuple(_options([path for path in reads if not path.startswith(FACTS)], known)),
-        facts=tuple(dict.fromkeys(path.removeprefix(FACTS) for path in reads if path.startswith(FACTS))),
+        facts=tuple(_facts([path.removeprefix(FACTS) for path in reads if path.startswith(FACTS)])),
         artifacts=tuple(
             Download(
                 name=name,
@@ -102,6 +105,12 @@ def _options(reads: Sequence[str], known: Sequence[Key]) -> Iterator[Option]:
         is_read = any(key.path == path or key.path.startswith((f"{path}.", f"{path}[")) for path in reads)
         if is_read and not key.inner:
             yield Option(key.path, key.field.description or "")
+
+
+def _facts(reads: Sequence[str]) -> Iterator[Option]:
+    notes = field_notes(Facts)
+    for name in dict.fromkeys(path.partition(".")[0] for path in reads):
+        yield Option(name, notes[name])
 
 
 def _changes(step: Step) -> Iterator[Change]:
@@ -167,7 +176,7 @@ def step_lines(step: DescribedStep, width: int) -> Iterator[str]:
         yield from _columns([(option.path, option.description) for option in step.options], width)
     if step.facts:
         yield from ["", "Facts of the catalogue"]
-        yield from _wrapped(", ".join(step.facts), width, "  ", "  ")
+        yield from _columns([(fact.path, fact.description) for fact in step.facts], width)
         where = "`imagegen explain CONFIG facts` shows the values for a config, with their sources."
         yield from _wrapped(where, width, "  ", "  ")
     if step.artifacts:

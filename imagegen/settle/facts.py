@@ -176,40 +176,75 @@ class Wins:
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know."""
+    """What the catalogue knows about the chosen versions and no key can set. None: the catalogue does not know.
+
+    `imagegen explain` and `imagegen steps` show the texts below the fields."""
 
     windows_build: int | None
+    """The build number of Windows that the base image must have."""
     hyper_v: HyperV
+    """What isolates pods with Hyper-V."""
     updates: Updates
+    """What is known about Windows updates."""
     hot_fixes: tuple[HotFix, ...]
+    """Registry values that this Windows release needs for containers."""
     dynamic_ports: Ports
+    """The ports that Windows gives to programs which ask for any port."""
     excluded_ports: tuple[ExcludedPorts, ...]
+    """Ports that Windows must not give to such programs."""
     excluded_ports_on_cloud: tuple[ExcludedPorts, ...] | None
+    """Ports that Windows must not give to such programs on this cloud."""
     crictl: str | None
+    """The crictl version for this Kubernetes version."""
     kubeadm_joins_as_system: bool
+    """Whether kubeadm can run as LocalSystem."""
     kubeadm_writes_drives: bool
+    """Whether kubeadm gives the paths of kubelet's configuration a drive."""
     kube_log_runner: str
+    """The Kubernetes release whose kube-log-runner writes kubelet's log."""
     kubelet_log_rotates: bool
+    """Whether kube-log-runner can rotate kubelet's log."""
     nssm: str
+    """The version of nssm that can run kubelet."""
     credential_provider_api: CredentialProviderApi | None
+    """The API versions of kubelet's credential providers."""
     containerd_config_version: int | None
+    """The schema version of containerd's configuration file."""
     containerd_cni_bin_dirs: bool | None
+    """Whether that file can name several folders of CNI plugins."""
     docker_least_api: str | None
+    """The oldest API version that Docker must answer."""
     cni_files: tuple[CniFile, ...]
+    """The files of the network plugin that a node fills in when it joins."""
     cni_archive: CniArchive | None
+    """The archive of the network plugin, if it has one of its own."""
     hns_values: tuple[HnsValue, ...]
+    """The values of Windows' network service (HNS) that the network plugin needs."""
     cni_programs: tuple[str, ...]
+    """The programs of containernetworking/plugins that the network plugin needs."""
     cni_plugins: str | None
+    """The version of containernetworking/plugins."""
     flannel_plugin: str | None
+    """The version of flannel's network plugin."""
     pod_network: str | None
+    """The name of the pod network in Windows' network service (HNS)."""
     kube_proxy_gates: tuple[str, ...]
+    """The feature gates that kube-proxy of this minor needs on Windows."""
     has_source_address: bool | None
+    """Whether kube-proxy needs an address of its own in the pod network, because that is an overlay."""
     cni_api_version: int | None
+    """The version of Windows' network service (HNS) for which network plugins write."""
     containerd_pins_images: bool
+    """Whether this containerd tells kubelet of pinned images."""
     cloudbase_init_product: str
+    """The name under which Windows lists cloudbase-init."""
     first_boot_agent: AgentConfig | None
+    """The configuration of the agent on the cloud's base images."""
     restricted_address: RestrictedAddress | None
+    """The address of the cloud that containers must not use."""
     wins: Wins | None
+    """How this version of wins reads its list of programs, and the programs of the default policy."""
     gmsa_plugin: str | None
-    """The address of its versions, if the cloud has such a plugin."""
+    """The address of the plugin that reads the credentials of gMSAs, if the cloud has one."""
     ssh_archive: str | None
+    """The archive of Win32-OpenSSH."""

@@ -27,35 +27,30 @@ def settle_network(config: ImageConfig) -> Iterator[CatalogueValue]:
     rows = [*plugin.get("files", ()), *(known["kube_proxy"]["files"] if config.kube_proxy == "service" else ())]
     # Two of them may start services.
     files = tuple(dict.fromkeys(_cni_file(row) for row in rows))
-    yield fact("cni_files", files, origin, "The files of the network plugin that a node fills in when it joins.")
+    yield fact("cni_files", files, origin)
     archive = plugin.get("archive")
     url = archive and archive["url"].format(version=cni.version or plugin["newest"])
     found = archive and CniArchive(url, tuple(archive["programs"]))
-    yield fact("cni_archive", found, origin, "The archive of the network plugin, if it has one of its own.")
+    yield fact("cni_archive", found, origin)
     values = tuple(HnsValue(name, data) for name, data in plugin.get("hns_values", {}).items())
-    description = "The values of Windows' network service (HNS) that the network plugin needs."
-    yield fact("hns_values", values, origin, description)
+    yield fact("hns_values", values, origin)
     named = plugin.get("programs", {})
     programs = tuple(named.get(mode or "any", ()))
-    description = "The programs of containernetworking/plugins that the network plugin needs."
-    yield fact("cni_programs", programs, origin, description)
+    yield fact("cni_programs", programs, origin)
     row = known["cni_plugins"]
     version = (cni.version or plugin["newest"]) if plugin.get("is_cni_plugins") else row["version"]
     origin = find_origin("cni", "cni_plugins", row["source"])
-    yield fact("cni_plugins", version if programs else None, origin, "The version of containernetworking/plugins.")
+    yield fact("cni_plugins", version if programs else None, origin)
     row = known["flannel_plugin"]
     version = row["version"] if cni.plugin == "flannel" else None
-    description = "The version of flannel's network plugin."
-    yield fact("flannel_plugin", version, find_origin("cni", "flannel_plugin", row["source"]), description)
+    yield fact("flannel_plugin", version, find_origin("cni", "flannel_plugin", row["source"]))
     name = plugin.get("network", {}).get(mode or "any")
     name = name and name.format(vni=cni.vni or known["vxlan"]["vni_at_least"])
-    description = "The name of the pod network in Windows' network service (HNS)."
-    yield fact("pod_network", name, find_origin("cni", cni.plugin, plugin["source"]), description)
+    yield fact("pod_network", name, find_origin("cni", cni.plugin, plugin["source"]))
     api = known["api_versions"]
     origin = find_origin("cni", "api_versions", api["source"])
-    description = "The version of Windows' network service (HNS) for which network plugins write."
     version = api["containerd" if config.runtime.containerd else "docker"] if files else None
-    yield fact("cni_api_version", version, origin, description)
+    yield fact("cni_api_version", version, origin)
 
 
 def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -67,11 +62,9 @@ def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
     gates = [row for row in rows if numbers(config.kubernetes.version) < numbers(row["on_since"])]
     asked = config.kube_proxy == "service"
     origin = find_origin("kubernetes", "kube_proxy_gates", rows[0]["source"])
-    description = "The feature gates that kube-proxy of this minor needs on Windows."
-    yield fact("kube_proxy_gates", tuple(row["gate"] for row in gates) if asked else (), origin, description)
+    yield fact("kube_proxy_gates", tuple(row["gate"] for row in gates) if asked else (), origin)
     origin = find_origin("cni", cni.plugin, plugin["source"])
-    description = "Whether kube-proxy needs an address of its own in the pod network, because that is an overlay."
-    yield fact("has_source_address", (asked and is_overlay(cni.plugin, mode)) or None, origin, description)
+    yield fact("has_source_address", (asked and is_overlay(cni.plugin, mode)) or None, origin)
 
 
 def _cni_file(row: JsonObject) -> CniFile:

@@ -142,9 +142,9 @@ def _windows(config: ImageConfig, target: str) -> Iterator[CatalogueValue]:
     rows: list[JsonObject] = row.get("hot_fixes", [])
     fixes = tuple(HotFix(fix["key"], fix["name"], fix["data"], fix["reason"]) for fix in rows)
     origin = find_origin("windows", release, row.get("source"))
-    yield fact("windows_build", row.get("build"), origin, "The build number of Windows that the base image must have.")
+    yield fact("windows_build", row.get("build"), origin)
     origin = find_origin("windows", release, rows[0]["source"] if rows else None)
-    yield fact("hot_fixes", fixes, origin, "Registry values that this Windows release needs for containers.")
+    yield fact("hot_fixes", fixes, origin)
     image: JsonObject = row.get("images", {}).get(config.windows.edition, {}).get(settings.provider, {})
     if "sku" in image:
         named = {"offer": image["offer"], "sku": image["sku"][str(getattr(settings, "generation", "2"))]}
@@ -169,7 +169,7 @@ def _hyper_v(config: ImageConfig) -> Iterator[CatalogueValue]:
     has_gate = runtime.docker and numbers(minor(config.kubernetes.version)) <= numbers(gate["last"])
     found = HyperV(builds if isolates else (), name if isolates and has_gate else "")
     origin = find_origin("windows", config.windows.release, host.get("source"))
-    yield fact("hyper_v", found, origin, "What isolates pods with Hyper-V.")
+    yield fact("hyper_v", found, origin)
 
 
 def _updates(config: ImageConfig) -> CatalogueValue:
@@ -181,7 +181,7 @@ def _updates(config: ImageConfig) -> CatalogueValue:
         [{"kb": kb, "ubr": known.get(kb)} for kb in wanted.kbs] if wanted else [],
         [{"code": code, "means": means} for code, means in rows["codes"].items()],
     )
-    return fact("updates", found, find_origin("updates", "codes", "codes"), "What is known about Windows updates.")
+    return fact("updates", found, find_origin("updates", "codes", "codes"))
 
 
 def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -194,50 +194,46 @@ def _kubernetes(config: ImageConfig) -> Iterator[CatalogueValue]:
         pause = f"{pause.rpartition(':')[0]}:{least}"
         pause_origin = find_origin("windows", config.windows.release, release["source"])
     yield CatalogueValue(("kubernetes", "pause_image"), pause, pause_origin)
-    yield fact("crictl", row.get("crictl"), origin, "The crictl version for this Kubernetes version.")
-    yield _since("kubeadm_joins_as_system", config, "joins_as_system", "Whether kubeadm can run as LocalSystem.")
-    description = "Whether kubeadm gives the paths of kubelet's configuration a drive."
-    yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives", description)
+    yield fact("crictl", row.get("crictl"), origin)
+    yield _since("kubeadm_joins_as_system", config, "joins_as_system")
+    yield _since("kubeadm_writes_drives", config, "kubeadm_writes_drives")
     row = table("kubernetes")["since"]["log_runner"]
     runs = numbers(config.kubernetes.version) >= numbers(row["minor"])
     yield fact(
         "kube_log_runner",
         config.kubernetes.version if runs else row["instead"],
         find_origin("kubernetes", f"since {row['minor']}", row["source"]),
-        "The Kubernetes release whose kube-log-runner writes kubelet's log.",
     )
-    yield _since("kubelet_log_rotates", config, "log_rotation", "Whether kube-log-runner can rotate kubelet's log.")
+    yield _since("kubelet_log_rotates", config, "log_rotation")
     nssm = table("kubernetes")["nssm"]
     origin = find_origin("kubernetes", "nssm", nssm["source"])
-    yield fact("nssm", nssm["version"], origin, "The version of nssm that can run kubelet.")
+    yield fact("nssm", nssm["version"], origin)
     version = numbers(config.kubernetes.version)
     rows = [row for row in table("kubelet")["credential_providers"] if version >= numbers(row["first"])]
     api = CredentialProviderApi(**{key: rows[-1][key] for key in _API_KEYS}) if rows else None
     origin = find_origin("kubelet", f"since {rows[-1]['first']}", rows[-1]["source"]) if rows else Origin("catalogue")
-    yield fact("credential_provider_api", api, origin, "The API versions of kubelet's credential providers.")
+    yield fact("credential_provider_api", api, origin)
 
 
 def _containerd(config: ImageConfig) -> Iterator[CatalogueValue]:
     containerd = config.runtime.containerd
     row, origin = _row("containerd", "lines", containerd.version if containerd else "")
     version, bin_dirs = row.get("config_version"), row.get("cni_bin_dirs")
-    yield fact("containerd_config_version", version, origin, "The schema version of containerd's configuration file.")
-    yield fact(
-        "containerd_cni_bin_dirs", bin_dirs, origin, "Whether that file can name several folders of CNI plugins."
-    )
+    yield fact("containerd_config_version", version, origin)
+    yield fact("containerd_cni_bin_dirs", bin_dirs, origin)
     pins = table("containerd")["pins_images"]
     least = {minor(one): numbers(one) for one in pins["since"]}
     version = containerd.version if containerd else ""
     known = bool(version) and numbers(version) >= least.get(minor(version), max(least.values()))
     origin = find_origin("containerd", "pins_images", pins["source"])
-    yield fact("containerd_pins_images", known, origin, "Whether this containerd tells kubelet of pinned images.")
+    yield fact("containerd_pins_images", known, origin)
 
 
 def _docker(config: ImageConfig) -> Iterator[CatalogueValue]:
     docker = config.runtime.docker
     api = docker and least_api(docker.version, find_client(config.kubernetes.version, docker.cri_dockerd))
     origin = find_origin("docker", docker.version if docker else "", "lower" if api else None)
-    yield fact("docker_least_api", api, origin, "The oldest API version that Docker must answer.")
+    yield fact("docker_least_api", api, origin)
 
 
 def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -249,17 +245,16 @@ def _csi_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:
 
 
 def _wins(config: ImageConfig) -> CatalogueValue:
-    description = "How this version of wins reads its list of programs, and the programs of the default policy."
     version = numbers(config.wins.version) if config.wins else ()
     rows = [(first, row) for first, row in table("wins")["forms"].items() if version >= numbers(first)]
     if config.wins is None or not rows:
-        return fact("wins", None, Origin("catalogue"), description)
+        return fact("wins", None, Origin("catalogue"))
     first, row = rows[-1]
     known = table("wins")["programs"]
     users = (("kube_proxy", config.kube_proxy == "wins"), ("flannel", config.cni.plugin in ("none", "flannel")))
     programs = () if config.wins.policy else tuple(one for name, uses in users if uses for one in known[name])
     found = Wins(row["white_list"], row["replaces_itself"], programs)
-    return fact("wins", found, find_origin("wins", f"since {first}", row["source"]), description)
+    return fact("wins", found, find_origin("wins", f"since {first}", row["source"]))
 
 
 def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
@@ -273,7 +268,7 @@ def _gmsa(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
             ("gmsa", "version"), newest["newest"], find_origin("machines", "gmsa_plugin", newest["source"])
         )
     address = row["address"] if row and config.gmsa else None
-    yield fact("gmsa_plugin", address, origin, "The address of the plugin that reads the credentials of gMSAs.")
+    yield fact("gmsa_plugin", address, origin)
 
 
 def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
@@ -285,7 +280,7 @@ def _ssh(config: ImageConfig) -> Iterator[CatalogueValue]:
         # A rule requires an override for a version that is not known.
         tags = (row["tag"] for name, row in facts["tags"].items() if version in (name, name.partition("p")[0]))
         archive = facts["archive"].format(tag=next(tags, f"v{version}"))
-    yield fact("ssh_archive", archive, origin, "The archive of Win32-OpenSSH.")
+    yield fact("ssh_archive", archive, origin)
 
 
 def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
@@ -298,13 +293,12 @@ def _first_boot(config: ImageConfig, provider: str) -> Iterator[CatalogueValue]:
     # The step's template ends the last line.
     found = agent and AgentConfig(agent["path"], provider_text(provider, agent["file"]).removesuffix("\n"))
     origin = find_origin("machines", provider, agent["source"] if agent else None)
-    yield fact("first_boot_agent", found, origin, "The configuration of the agent on the cloud's base images.")
+    yield fact("first_boot_agent", found, origin)
     version, source = config.cloudbase_init.version, cloudbase["source"]["product"]
     yield fact(
         "cloudbase_init_product",
         cloudbase["product"].format(version=version),
         find_origin("cloudbase-init", version, source),
-        "The name under which Windows lists cloudbase-init.",
     )
 
 
@@ -313,13 +307,11 @@ def _ports(provider: str) -> Iterator[CatalogueValue]:
     dynamic, general = ports["dynamic"], ports["excluded"]
     own: list[JsonObject] | None = ports["excluded_on"].get(provider)
     origin = find_origin("ports", "dynamic", dynamic["source"])
-    description = "The ports that Windows gives to programs which ask for any port."
-    yield fact("dynamic_ports", Ports(dynamic["start"], dynamic["count"]), origin, description)
+    yield fact("dynamic_ports", Ports(dynamic["start"], dynamic["count"]), origin)
     origin = find_origin("ports", "excluded", general[0]["source"])
-    yield fact("excluded_ports", _excluded(general), origin, "Ports that Windows must not give to such programs.")
+    yield fact("excluded_ports", _excluded(general), origin)
     origin = find_origin("ports", provider, own[0]["source"] if own else None)
-    description = "Ports that Windows must not give to such programs on this cloud."
-    yield fact("excluded_ports_on_cloud", _excluded(own) if own else None, origin, description)
+    yield fact("excluded_ports_on_cloud", _excluded(own) if own else None, origin)
 
 
 def _excluded(rows: list[JsonObject]) -> tuple[ExcludedPorts, ...]:
@@ -336,7 +328,7 @@ def _restricted_address(config: ImageConfig, settings: TargetSettings) -> Catalo
     members = (*services, *settings.restricted_address_users)
     found = row and RestrictedAddress(row["address"], tuple(row["ports"]), row["group"], row["rule"], members)
     origin = find_origin("machines", settings.provider, row["source"] if row else None)
-    return fact("restricted_address", found, origin, "The address of the cloud that containers must not use.")
+    return fact("restricted_address", found, origin)
 
 
 def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
@@ -347,11 +339,11 @@ def _row(name: str, rows: str, version: str) -> tuple[JsonObject, Origin]:
     )
 
 
-def _since(name: str, config: ImageConfig, what: str, description: str) -> CatalogueValue:
+def _since(name: str, config: ImageConfig, what: str) -> CatalogueValue:
     """Whether this Kubernetes minor is one of those that can do something, which begin with a row of the catalogue."""
     row = table("kubernetes")["since"][what]
     origin = find_origin("kubernetes", f"since {row['minor']}", row["source"])
-    return fact(name, _is_since(config, what), origin, description)
+    return fact(name, _is_since(config, what), origin)
 
 
 def _is_since(config: ImageConfig, what: str) -> bool:

@@ -45,7 +45,6 @@ class CatalogueValue:
     path: YamlPath
     value: Any
     origin: Origin
-    description: str = ""
 
     @property
     def shown(self) -> object:
@@ -55,8 +54,8 @@ class CatalogueValue:
         return str(self.value) if isinstance(self.value, _SHOWN_AS_TEXT) else self.value
 
 
-def fact(name: str, value: object, origin: Origin, description: str) -> CatalogueValue:
-    return CatalogueValue((FACTS, name), value, origin, description)
+def fact(name: str, value: object, origin: Origin) -> CatalogueValue:
+    return CatalogueValue((FACTS, name), value, origin)
 
 
 def find_origin(name: str, row: str, source: str | None) -> Origin:

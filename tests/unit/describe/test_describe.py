@@ -25,12 +25,13 @@ def test_step_is_described_in_full(name: str) -> None:
     text = "\n".join(lines)
     assert lines[0].startswith(f"{name}: ")
     # Every value that it reads stands for at least one key, or is a fact.
-    shown = {option.path for option in described.options} | {f"facts.{fact}" for fact in described.facts}
+    shown = {option.path for option in described.options} | {f"facts.{fact.path}" for fact in described.facts}
     config_keys = {key.path for key in keys()}
-    for path in step.meta.reads:
+    # Of a fact with parts, the whole is described.
+    for path in [re.sub(r"^(facts\.[^.]+)\..*", r"\1", read) for read in step.meta.reads]:
         if path.startswith("facts.") or path in config_keys or any(key.startswith(path) for key in config_keys):
             assert any(one == path or one.startswith((f"{path}.", f"{path}[")) for one in shown), path
-    assert all(option.description for option in described.options)
+    assert all(option.description for option in (*described.options, *described.facts))
     assert [artifact.name for artifact in described.artifacts] == [*step.meta.artifacts]
     assert len(described.changes) == len(step.resources.data)
     assert all(f"  {change.kind:<11} {change.label}" in text for change in described.changes)
