@@ -394,3 +394,23 @@ def test_scripts_run_after_everything_else_in_their_order() -> None:
         source = f"files/scripts/c-{digest[:16]}.ps1"
         assert fields == {"name": f"0{number}-c.ps1", "source": source, "sha256": digest, **run}
     assert [KINDS["script"].model_validate(fields).may_restart for fields in (first, second)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("runtime", "pipe"),
+    [
+        ({"containerd": {"version": "1.6.39"}}, "containerd-containerd"),
+        ({"docker": {"version": "20.10.9", "cri_dockerd": "0.3.20"}}, "cri-dockerd"),
+        ({"docker": {"version": "20.10.9"}}, "dockershim"),
+    ],
+)
+def test_crictl_finds_the_runtime_without_the_variable(runtime: dict[str, Any], pipe: str) -> None:
+    """A session that began before the variable was set does not have it. crictl then reads the file beside it."""
+    version = "1.23.17" if pipe == "dockershim" else "1.30.14"
+    steps = evaluated(version, "", section={"version": version}, runtime=runtime)
+    (kubernetes,) = [step for step in steps if step.step.name == "kubernetes"]
+    drafts = {(draft.kind, draft.fields.get("path") or draft.fields.get("name")): draft for draft in kubernetes.drafts}
+    file = drafts["file", r"C:\k\crictl.yaml"].fields["source"]
+    endpoint = f"npipe:////./pipe/{pipe}"
+    assert read_yaml_map(kubernetes.texts[file], file) == {"runtime-endpoint": endpoint, "image-endpoint": endpoint}
+    assert drafts["environment", "CONTAINER_RUNTIME_ENDPOINT"].fields["value"] == endpoint
