@@ -16,6 +16,7 @@ COMMON = "packer/guest/common.psm1"
 TASK = "packer/guest/kinds/task.ps1"
 DEFENDER = "packer/guest/kinds/defender.ps1"
 ENGINE = "packer/guest/engine.psm1"
+POD_NETWORK = "ansible-win/roles/cni/files/set-pod-network.ps1"
 AZURE_SEAL = "packer/azure/generalise.ps1"
 SHARED = "-ArgumentList $Path, 'Open', 'ReadWrite', 'ReadWrite'"
 COPY = "$Log.CopyTo($copy)"
@@ -64,12 +65,35 @@ STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 6000
 EXPORT = "$text = [string](Export-ScheduledTask -TaskName $Resource.name -TaskPath '\\' -ErrorAction Stop)"
 NOT_MISSING = "$id -notlike 'HRESULT 0x80070002,*' -and $id -notlike 'CmdletizationQuery_NotFound*'"
 
+ADAPTER_IS_BACK = "Enable-Forwarding -Address $NodeAddress"
+# In no block: also for an endpoint that was there.
+ATTACH_ENDPOINT = "\n    Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID"
+ATTACH = '$null = Invoke-Hns -Method POST -Path "/endpoints/$Endpoint/attach"'
+KEEP_REFUSAL = "$refusal = $_.Exception.Message"
+HAS_ADDRESS = "if ($found.Count -gt 0) { break }"
+ATTACHED_TOO_LATE = 'if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $Address'
+
 MENDS = (
     Mend(
         "B12-the-builders-password-does-not-expire",
         AZURE_SEAL,
         (in_order(NEVER_EXPIRE, RUN_SYSPREP), in_order(LIST_BUILDER, RUN_SYSPREP)),
         (("/maxpwage:unlimited", "/maxpwage:42"), (f"        {LIST_BUILDER}\n", "")),
+    ),
+    Mend(
+        "N17-the-endpoint-of-a-bridge-is-attached-until-windows-has-its-address",
+        POD_NETWORK,
+        (
+            in_order("if ($null -eq $network)", ADAPTER_IS_BACK, "if ($null -eq $endpoint)", ATTACH_ENDPOINT),
+            in_order(HAS_ADDRESS, ATTACHED_TOO_LATE, "if ($Endpoint -ne '')", within="Enable-Forwarding"),
+            tried(ATTACH, within="Enable-Forwarding", catch=KEEP_REFUSAL),
+        ),
+        (
+            (f"    {ADAPTER_IS_BACK}\n", ""),
+            (ATTACH_ENDPOINT, f"\n    if ($null -eq $endpoint) {{{ATTACH_ENDPOINT.lstrip()}}}"),
+            (HAS_ADDRESS, "if ($found.Count -gt 0) { $null = $found }"),
+            (f"            catch {{ {KEEP_REFUSAL} }}", "            catch { throw }"),
+        ),
     ),
     Mend(
         "G3-no-exit-code-of-sysprep-fails-the-seal",

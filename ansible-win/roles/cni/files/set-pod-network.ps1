@@ -29,7 +29,8 @@ function Get-PodRange {
     param([string]$Kubeconfig, [string]$Name, [int]$TimeoutSeconds)
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = "$PSScriptRoot\kubectl.exe"
-    $start.Arguments = "--kubeconfig=$Kubeconfig --request-timeout=20s get node $Name --output=jsonpath={.spec.podCIDR}"
+    # kubectl asks an unreachable server five times: all of them must end within a minute.
+    $start.Arguments = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath={.spec.podCIDR}"
     # kubelet's kubeconfig may name its certificate without a drive.
     $start.WorkingDirectory = 'C:\'
     $start.UseShellExecute = $false
@@ -81,6 +82,25 @@ function Invoke-Hns {
     if ($answer.PSObject.Properties['Output'] -and $null -ne $answer.Output) { return $answer.Output }
 }
 
+# Waits for the adapter with an address, and lets it forward. Meanwhile it asks HNS to attach the endpoint: HNS may refuse at first, and refuses if it is attached.
+function Enable-Forwarding {
+    [CmdletBinding()]
+    param([string]$Address, [string]$Endpoint = '')
+    $refusal = ''
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($true) {
+        $found = @(Get-NetIPAddress -AddressFamily IPv4 | Where-Object -FilterScript { $_.IPAddress -eq $Address })
+        if ($found.Count -gt 0) { break }
+        if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $Address one minute after its network was created. $refusal" }
+        if ($Endpoint -ne '') {
+            try { $null = Invoke-Hns -Method POST -Path "/endpoints/$Endpoint/attach" -Request '{"SystemType":"Host","CompartmentId":1}' }
+            catch { $refusal = $_.Exception.Message }
+        }
+        Start-Sleep -Seconds 1
+    }
+    Set-NetIPInterface -InterfaceIndex $found[0].InterfaceIndex -AddressFamily IPv4 -Forwarding Enabled
+}
+
 # Creates the network that the plugin looks for by its name. On a bridge, pods reach other nodes through an endpoint of the host at the second address.
 function Set-Network {
     [CmdletBinding()]
@@ -91,22 +111,15 @@ function Set-Network {
     $network = @(Invoke-Hns -Method GET -Path '/networks/' -Request '') | Where-Object -FilterScript { $_.Name -eq $wanted.Name } | Select-Object -First 1
     if ($null -eq $network) { $network = Invoke-Hns -Method POST -Path '/networks/' -Request $Request }
     if ($wanted.Type -ne 'L2Bridge') { return }
+    # The node's adapter is another one now, with the same address. Its address comes back after some seconds.
+    Enable-Forwarding -Address $NodeAddress
     $name = "$($wanted.Name)_ep"
     $endpoint = @(Invoke-Hns -Method GET -Path '/endpoints/' -Request '') | Where-Object -FilterScript { $_.Name -eq $name } | Select-Object -First 1
     if ($null -eq $endpoint) {
         $endpoint = Invoke-Hns -Method POST -Path '/endpoints/' -Request (ConvertTo-Json -Depth 2 -InputObject @{ Name = $name; VirtualNetwork = $network.ID; IPAddress = $EndpointAddress })
-        $null = Invoke-Hns -Method POST -Path "/endpoints/$($endpoint.ID)/attach" -Request '{"SystemType":"Host","CompartmentId":1}'
     }
-    # The node's adapter is another one now, with the same address. Its address comes back after some seconds.
-    foreach ($address in $NodeAddress, $EndpointAddress) {
-        $clock = [System.Diagnostics.Stopwatch]::StartNew()
-        while (@(Get-NetIPAddress -AddressFamily IPv4 | Where-Object -FilterScript { $_.IPAddress -eq $address }).Count -eq 0) {
-            if ($clock.Elapsed.TotalSeconds -ge 60) { throw "no adapter has the address $address one minute after network $($wanted.Name) was created" }
-            Start-Sleep -Seconds 1
-        }
-        $adapter = @(Get-NetIPAddress -AddressFamily IPv4 | Where-Object -FilterScript { $_.IPAddress -eq $address })[0].InterfaceIndex
-        Set-NetIPInterface -InterfaceIndex $adapter -AddressFamily IPv4 -Forwarding Enabled
-    }
+    # Also one that another run only created.
+    Enable-Forwarding -Address $EndpointAddress -Endpoint $endpoint.ID
 }
 
 # Starts a service now, and at each start of Windows. If nssm is its program, it gives the name of the node to what it starts.
