@@ -66,15 +66,26 @@ function Read-Tail {
 }
 
 # The newest entries of one of Windows' event logs as text. A level of 2 is an error, 3 a warning.
+# Not with Get-WinEvent: under Stop, one message that Windows cannot render ends it (https://github.com/PowerShell/PowerShell/issues/7664).
 function Get-EventText {
     [CmdletBinding()]
     param([string]$Name, $Clock)
-    $lines = @(foreach ($entry in @(Get-WinEvent -LogName $Name -MaxEvents $script:EventCount)) {
-            if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }
-            $stamp = ''
-            if ($null -ne $entry.TimeCreated) { $stamp = $entry.TimeCreated.ToUniversalTime().ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture) }
-            "$stamp level $($entry.Level) $($entry.ProviderName) $($entry.Id) $([string]$entry.Message)"
-        })
+    $query = New-Object -TypeName System.Diagnostics.Eventing.Reader.EventLogQuery -ArgumentList $Name, 'LogName'
+    $query.ReverseDirection = $true
+    $reader = New-Object -TypeName System.Diagnostics.Eventing.Reader.EventLogReader -ArgumentList $query
+    try {
+        $lines = @(for ($count = 0; $count -lt $script:EventCount; $count++) {
+                if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }
+                $entry = $reader.ReadEvent()
+                if ($null -eq $entry) { break }
+                $stamp = ''
+                if ($null -ne $entry.TimeCreated) { $stamp = $entry.TimeCreated.ToUniversalTime().ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture) }
+                try { $message = [string]$entry.FormatDescription() }
+                catch { $message = "(no message: $($_.Exception.GetBaseException().Message))" }
+                "$stamp level $($entry.Level) $($entry.ProviderName) $($entry.Id) $message"
+            })
+    }
+    finally { $reader.Dispose() }
     return ($lines -join "`r`n")
 }
 

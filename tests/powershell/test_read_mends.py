@@ -9,10 +9,14 @@ from tests.powershell.standing import in_order, only_where, tried
 from tests.unit.test_docs_faults import rows
 
 GUEST = "packer/guest"
+LOGS = f"{GUEST}/logs.ps1"
 COMMON, SEAL, BOOTSTRAP = f"{GUEST}/common.psm1", f"{GUEST}/seal.psm1", "packer/aws/bootstrap.ps1"
 ACL, FIREWALL = f"{GUEST}/kinds/acl.ps1", f"{GUEST}/kinds/firewall.ps1"
 FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
 
+RENDER = "$message = [string]$entry.FormatDescription()"
+NO_MESSAGE = '$message = "(no message: '
+IN_TIME = "if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }"
 CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
 RETRY = "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }\n            Start-Sleep -Milliseconds 250"
 FIND_SERVICE = "$found = @(Get-Service -Name $Name -ErrorAction SilentlyContinue)"
@@ -37,6 +41,20 @@ PARTIAL = "$inherits -and ([int]$rule.InheritanceFlags -ne 3 -or [int]$rule.Prop
 SAY_FLAGS = '$rights = "$rights ($($rule.InheritanceFlags); $($rule.PropagationFlags))"'
 
 MENDS = (
+    Mend(
+        "logs-a-message-that-windows-cannot-render-keeps-no-event-away",
+        LOGS,
+        (
+            tried(RENDER, within="Get-EventText", catch=NO_MESSAGE),
+            tried("$entry = $reader.ReadEvent()", within="Get-EventText", at_last="$reader.Dispose()"),
+            in_order(IN_TIME, "$entry = $reader.ReadEvent()", within="Get-EventText"),
+        ),
+        (
+            (f"try {{ {RENDER} }}", f"{RENDER}\n                try {{ $null = $stamp }}"),
+            ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
+            (f"                {IN_TIME}\n", ""),
+        ),
+    ),
     Mend(
         "P9-what-lasts-a-moment-fails-no-seal",
         SEAL,
