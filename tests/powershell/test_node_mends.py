@@ -14,6 +14,7 @@ ROTATE = "ansible-win/roles/kubernetes/files/rotate-logs.ps1"
 SEAL = "packer/guest/seal.psm1"
 COMMON = "packer/guest/common.psm1"
 TASK = "packer/guest/kinds/task.ps1"
+VOLUME = "packer/guest/kinds/volume.ps1"
 DEFENDER = "packer/guest/kinds/defender.ps1"
 ENGINE = "packer/guest/engine.psm1"
 POD_NETWORK = "ansible-win/roles/cni/files/set-pod-network.ps1"
@@ -58,6 +59,7 @@ NEVER_EXPIRE = "'accounts', '/maxpwage:unlimited'"
 LIST_BUILDER = "Write-TextFile -Path 'C:\\Windows\\Setup\\Scripts\\accounts.txt' -Text \"500`r`n\""
 RUN_SYSPREP = "Invoke-Sysprep -FilePath $sysprep"
 ANY_CODE = "-ArgumentLine $ArgumentLine -GoodExitCode @() -TimeoutSeconds"
+FOUND_OR_LATE = "if ($found.Count -gt 0 -or $clock.Elapsed.TotalSeconds -gt 60) { break }"
 STILL_PENDING = "while ($clock.Elapsed.TotalSeconds -lt 120) {"
 UNAVAILABLE = "if ($clock.Elapsed.TotalSeconds -gt $limit) { return [ordered]@{ unavailable = $why } }"
 STARTING = "if (([System.Environment]::TickCount -band [int]::MaxValue) -gt 600000) { $limit = 30 }"
@@ -238,6 +240,12 @@ MENDS = (
             ('catch { $failures += "${failed}: $($_.Exception.Message)" }', "catch { throw }"),
             ("$code = [int]($failures.Count -gt 0)", "$code = 0"),
         ),
+    ),
+    Mend(
+        "N15-a-storage-service-that-knows-no-partition-yet-is-waited-for",
+        VOLUME,
+        (in_order("$found = @(Get-CimInstance", FOUND_OR_LATE, "Start-Sleep -Seconds 2"),),
+        ((FOUND_OR_LATE, "break"), ("            Start-Sleep -Seconds 2\n", "")),
     ),
     Mend(
         "N2-only-a-task-that-is-not-found-is-none",
