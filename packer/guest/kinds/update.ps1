@@ -29,9 +29,9 @@ $ProgressPreference = 'SilentlyContinue'
         $pending = Test-RestartPending
         $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
         $there = @(foreach ($name in Get-RegistrySubKey -Key $packages) {
-                # 112 is installed, and 80 replaced by a later one. 96 and 101 wait for a restart.
+                # 112 is installed, 128 installed for good, and 80 replaced by a later one. 96 and 101 wait for a restart.
                 $state = Get-RegistryData -Key "$packages\$name" -Name 'CurrentState' -Default 0
-                if (@(80, 112) -notcontains $state -and -not ($pending -and @(96, 101) -contains $state)) { continue }
+                if (@(80, 112, 128) -notcontains $state -and -not ($pending -and @(96, 101) -contains $state)) { continue }
                 $origin = Get-RegistryData -Key "$packages\$name" -Name 'InstallLocation' -Default ''
                 foreach ($found in [regex]::Matches("$name $origin", 'KB\d+')) { $found.Value }
             })
@@ -161,9 +161,9 @@ $ProgressPreference = 'SilentlyContinue'
                     if (@($told.installed) -ccontains $kb) { [ordered]@{ kb = $kb; ubr = $revision } }
                 }
             })
-        # Without anything to install, later rounds would find nothing either.
+        # Without anything to install, later rounds would find nothing either: unless a killed run installed something that waits for a restart.
         $rounds++
-        if (@($told.found).Count -eq 0) { $rounds = [Math]::Max($rounds, [int]$Resource.rounds) }
+        if (@($told.found).Count -eq 0 -and -not (Test-RestartPending)) { $rounds = [Math]::Max($rounds, [int]$Resource.rounds) }
         Write-TextFile -Path "$folder\$($Resource.name).json" -Text (ConvertTo-AsciiJson -Value ([ordered]@{
                     rounds = $rounds; installed = [string[]]@(Get-SortedText -Text (@($installed) + @($told.installed))); serviced = @($serviced) + @($new)
                 }))

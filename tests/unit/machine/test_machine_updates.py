@@ -17,6 +17,7 @@ from imagegen.rehearsal.machine.updates import (
     DEFINITIONS,
     INSTALL_UPDATES_SHA256,
     PACKAGES,
+    PERMANENT,
     REBOOT_REQUIRED,
     SECURITY,
     STAGED,
@@ -118,6 +119,16 @@ def test_once_nothing_is_found_no_later_round_asks(bench: Bench) -> None:
     assert (statuses, bench.machine.updates.searches) == (["changed", "ok", "ok"], 1)
 
 
+def test_what_a_killed_run_installed_ends_no_rounds(bench: Bench) -> None:
+    """Nothing is found while that waits for a restart, and more may be found after it."""
+    pack(bench)
+    assert bench.run("phase-1").exit_code == 3010
+    bench.machine.files.remove(RECORD)
+    bench.machine.updates.asked = False
+    run_all(bench)
+    assert ubr(bench.machine) == 5519
+
+
 def test_what_is_excluded_stays_out(bench: Bench) -> None:
     pack(bench, categories=[SECURITY, DEFINITIONS], exclude=["KB9000001", "KB9000003"])
     run_all(bench)
@@ -152,6 +163,15 @@ def test_a_package_that_was_cleaned_up_is_there_by_its_revision(bench: Bench) ->
     outcome = bench.run("all", "-Check")
     assert outcome.exit_code == 5
     assert "KB9000001 was installed, and is no longer there" in outcome.output
+
+
+def test_a_package_that_cannot_be_removed_is_there(bench: Bench) -> None:
+    bench.machine.updates.offers = [Offer("KB9000002")]
+    pack(bench)
+    run_all(bench)
+    (name,) = [name for name in bench.machine.registry.subkeys(PACKAGES) if "KB9000002" in name]
+    bench.machine.registry.write(rf"{PACKAGES}\{name}", "CurrentState", Value("DWord", PERMANENT))
+    assert bench.run("all", "-Check").exit_code == 0
 
 
 def test_what_windows_takes_back_is_said(bench: Bench) -> None:
@@ -299,7 +319,8 @@ def test_script_and_model_keep_the_same_things() -> None:
     """The paths, the states of packages and the names of the facts."""
     script = (PACKER / "guest" / "kinds" / "update.ps1").read_text("ascii")
     assert script.count(r"'C:\ProgramData\imagegen\updates'") == 2
-    assert "@(80, 112) -notcontains $state -and -not ($pending -and @(96, 101) -contains $state)" in script
+    assert "@(80, 112, 128) -notcontains $state -and -not ($pending -and @(96, 101) -contains $state)" in script
+    assert "if (@($told.found).Count -eq 0 -and -not (Test-RestartPending)) {" in script
     found = re.findall(r"(\w+) = ", script.partition("[ordered]@{")[2].partition("}")[0])
     assert found == ["rounds", "asked", "ubr", "installed", "lost", "missing", "proxy_left"]
     assert "<UserId>S-1-5-18</UserId>" in script

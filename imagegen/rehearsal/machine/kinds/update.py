@@ -14,6 +14,7 @@ from imagegen.rehearsal.machine.updates import (
     INSTALL_UPDATES_SHA256,
     INSTALLED,
     PENDING,
+    PERMANENT,
     SUPERSEDED,
     find_packages,
 )
@@ -32,7 +33,7 @@ _PARTIALLY = 101
 
 def get(machine: Machine, wanted: Update) -> Facts | None:
     record = _read(machine, wanted)
-    states = {SUPERSEDED, INSTALLED, *((PENDING, _PARTIALLY) if machine.restart_pending() else ())}
+    states = {SUPERSEDED, INSTALLED, PERMANENT, *((PENDING, _PARTIALLY) if machine.restart_pending() else ())}
     there = {kb for kb, state, _ in find_packages(machine) if state in states}
     ubr = machine.registry.number(CURRENT_VERSION, "UBR") or 0
 
@@ -122,8 +123,9 @@ def _keep(machine: Machine, wanted: Update, found: int, done: set[str]) -> None:
     rounds = record["rounds"] + 1
     new = [{"kb": kb, "ubr": revision} for kb, _, revision in find_packages(machine) if kb in done]
     kept = {
-        # Without anything to install, later rounds would find nothing either.
-        "rounds": rounds if found else max(rounds, wanted.rounds),
+        # Without anything to install, later rounds would find nothing either: unless a killed run installed something
+        # that waits for a restart.
+        "rounds": rounds if found or machine.restart_pending() else max(rounds, wanted.rounds),
         "installed": sorted({*record["installed"], *done}),
         "serviced": [*record["serviced"], *new],
     }
