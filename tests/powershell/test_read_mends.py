@@ -9,7 +9,7 @@ from tests.powershell.standing import in_order, only_where, tried
 from tests.unit.test_docs_faults import rows
 
 GUEST = "packer/guest"
-LOGS = f"{GUEST}/logs.ps1"
+LOGS, UPDATES = f"{GUEST}/logs.ps1", "ansible-win/roles/updates/files/install-updates.ps1"
 COMMON, SEAL, BOOTSTRAP = f"{GUEST}/common.psm1", f"{GUEST}/seal.psm1", "packer/aws/bootstrap.ps1"
 ACL, FIREWALL = f"{GUEST}/kinds/acl.ps1", f"{GUEST}/kinds/firewall.ps1"
 FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
@@ -17,6 +17,8 @@ FIRST_BOOT = "ansible-win/roles/cloudbase-init/files/first-boot.ps1"
 RENDER = "$message = [string]$entry.FormatDescription()"
 NO_MESSAGE = '$message = "(no message: '
 IN_TIME = "if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }"
+NOT_BUSY = "$_.Exception.GetBaseException().HResult -ne -2145124330 -or $Worker.RebootRequiredBeforeInstallation -or"
+NO_MORE_TIME = "$clock.Elapsed.TotalSeconds -gt 1200) { throw }"
 CLEAR_LEFT = "Clear-Path -Path @(Get-Leftover)"
 RETRY = "if ($clock.Elapsed.TotalSeconds -gt 30) { throw }\n            Start-Sleep -Milliseconds 250"
 FIND_SERVICE = "$found = @(Get-Service -Name $Name -ErrorAction SilentlyContinue)"
@@ -53,6 +55,26 @@ MENDS = (
             (f"try {{ {RENDER} }}", f"{RENDER}\n                try {{ $null = $stamp }}"),
             ("finally { $reader.Dispose() }", "finally { $null = $reader }"),
             (f"                {IN_TIME}\n", ""),
+        ),
+    ),
+    Mend(
+        "updates-another-installation-is-waited-for",
+        UPDATES,
+        (
+            tried("return $Worker.Install()", within="Install-Update", catch=NO_MORE_TIME),
+            in_order(
+                NOT_BUSY,
+                "Start-Sleep -Seconds 15",
+                within="Install-Update",
+            ),
+            in_order("$Worker.Updates = $all", "$result = Install-Update -Worker $Worker", within="Invoke-Step"),
+        ),
+        (
+            (NO_MORE_TIME, "$false) { throw }"),
+            (" -or $Worker.RebootRequiredBeforeInstallation", ""),
+            ("$_.Exception.GetBaseException().HResult -ne", "$_.Exception.HResult -ne"),
+            ("            Start-Sleep -Seconds 15\n", ""),
+            ("$result = Install-Update -Worker $Worker", "$result = $Worker.Install()"),
         ),
     ),
     Mend(

@@ -42,6 +42,20 @@ function Select-Update {
     }
 }
 
+# Installs when nothing else does: Windows' own updates may run at the same time (0x80240016, https://github.com/rgl/packer-plugin-windows-update/issues/76). A pending restart has the same code.
+function Install-Update {
+    [CmdletBinding()]
+    param($Worker)
+    $clock = [System.Diagnostics.Stopwatch]::StartNew()
+    while ($true) {
+        try { return $Worker.Install() }
+        catch {
+            if ($_.Exception.GetBaseException().HResult -ne -2145124330 -or $Worker.RebootRequiredBeforeInstallation -or $clock.Elapsed.TotalSeconds -gt 1200) { throw }
+            Start-Sleep -Seconds 15
+        }
+    }
+}
+
 # Downloads or installs updates together. Returns those that succeeded, and adds the others to the failures. 2 is Succeeded, and 3 SucceededWithErrors.
 function Invoke-Step {
     [CmdletBinding()]
@@ -51,7 +65,7 @@ function Invoke-Step {
     $Worker.Updates = $all
     if ($Step -ceq 'download') { $result = $Worker.Download() }
     else {
-        $result = $Worker.Install()
+        $result = Install-Update -Worker $Worker
         $Told.restart = [bool]$result.RebootRequired
     }
     for ($index = 0; $index -lt $Updates.Count; $index++) {
