@@ -119,12 +119,13 @@ function Get-LogArchive {
             catch { $null = $notes.Add("the event log ${name}: $($_.Exception.Message)") }
         }
         foreach ($file in @(Get-LogFile -Notes $notes)) {
-            if ($left -le 0 -or $clock.Elapsed.TotalSeconds -gt $script:Seconds) {
+            if ($left -lt 2 -or $clock.Elapsed.TotalSeconds -gt $script:Seconds) {
                 $null = $notes.Add("$($file.Path): left out")
                 continue
             }
             try {
-                $data = Read-Tail -Path $file.Path -Limit ([Math]::Min($left, $script:FileLimit))
+                # Even: a log in UTF-16 must not be cut within a character, or the host would not know a secret in it.
+                $data = Read-Tail -Path $file.Path -Limit ([Math]::Min($left, $script:FileLimit) -band -2)
                 Write-Entry -Zip $zip -Name $file.Name -Data $data
                 $left -= $data.Length
             }

@@ -126,7 +126,10 @@ def _write_tree(plan: BuildPlan, tree: Path) -> None:
         text = render_text((PACKER / f"{name}.pkr.hcl.j2").read_text(), {"source": source, "plugin": plugin})
         (tree / f"{name.rpartition('/')[2]}.pkr.hcl").write_text(text)
     (tree / "build.pkr.hcl").write_text('build {\n  sources = ["source.amazon-ebs.image"]\n}\n')
-    paths = ("bundle_path", "report_path", "start_path", "vars_path", "generalise_path", "generalise")
+    paths = (
+        *("bundle_path", "report_path", "start_path", "vars_path"),
+        *("generalise_path", "generalise", "logs_path", "logs"),
+    )
     values = {
         "aws": source,
         "timeouts": {"winrm": "30s", "restart": "1m", "generalise": "1m"},

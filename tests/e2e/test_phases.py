@@ -49,7 +49,7 @@ def test_updates_begin_with_a_restart_and_have_one_after_each_round(tmp_path: Pa
     assert done.stderr.count("Machine successfully restarted") == 5
     report = json.loads(done.stdout)["report"]
     # The last round finds nothing more, and the phase after it has the steps of the node.
-    rounds = [(one["id"], one["status"]) for one in report["resources"] if one["step"] == "updates"]
+    rounds = [(one["id"], one["status"]) for one in report["resources"] if one["kind"] == "update"]
     assert rounds == [
         ("updates/update:windows (round 1)", "changed"),
         ("updates/update:windows (round 2)", "changed"),

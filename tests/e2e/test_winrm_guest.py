@@ -89,7 +89,7 @@ def tree(tmp_path: Path) -> Path:
     folder.mkdir(parents=True)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as bundle:
-        phases = [{"name": "phase-1", "restart": True}, {"name": "phase-2", "restart": False}]
+        phases = [{"name": f"phase-{number}", "restart": number == 1, "steps": []} for number in (1, 2)]
         bundle.writestr("plan.json", json.dumps({"plan_version": 1, "phases": phases}))
         # More than one shell's worth of chunks, and none alike.
         bundle.writestr("files/blob", b"".join(hashlib.sha256(bytes([i % 256, i >> 8])).digest() for i in range(4_000)))

@@ -42,10 +42,11 @@ def print_logs(machine: Machine) -> Outcome:
     left, notes = TOTAL_LIMIT, list[str]()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, path in _list_files(machine):
-            if left <= 0:
+            if left < 2:
                 notes.append(f"{path}: left out")
                 continue
-            data = machine.files.read(path)[-min(left, FILE_LIMIT) :]
+            # Even, as in the script: a log in UTF-16 is not cut within a character.
+            data = machine.files.read(path)[-(min(left, FILE_LIMIT) // 2 * 2) :]
             archive.writestr(name, data)
             left -= len(data)
         archive.writestr("notes.txt", "\r\n".join(notes))
