@@ -30,7 +30,7 @@ _NAMED: Final[tuple[tuple[object, str], ...]] = (
     (kinds.Seconds, "seconds"),
     (kinds.Sid, "SID"),
 )
-_PLAIN: Final[Mapping[object, str]] = {str: "text", int: "number", bool: "true or false", types.NoneType: "null"}
+_PLAIN: Final[Mapping[object, str]] = {str: "string", int: "number", bool: "true or false", types.NoneType: "null"}
 _SPLIT: Final = (typing.Union, types.UnionType)
 
 
@@ -112,7 +112,7 @@ def _words(annotation: object) -> str:
     if origin is list:
         return f"list ({_words(inner[0])})"
     if isinstance(annotation, type) and issubclass(annotation, Strict):
-        return "section"
+        return "map"
     return _PLAIN[annotation]
 
 

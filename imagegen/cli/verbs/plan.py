@@ -66,7 +66,7 @@ def plan(
       imagegen plan image.yaml --target prod --rehearse
 
     \b
-    In what two images differ:
+    Compare two images:
       imagegen plan diff A B
     """
     decided = decide_plan(config, target, sets, lock_file, rehearse=rehearse).plan
@@ -122,8 +122,8 @@ def diff(a: Path, b: Path, target: str | None, rehearse: bool, form: str) -> Non
       imagegen plan diff old-plan.json image.yaml --target prod
       imagegen plan diff out/manifests/image/prod/1111.json out/manifests/image/prod/2222.json
 
-    `imagegen plan CONFIG --format json` prints a plan. --target and --rehearse are for configs, and the lock of a
-    config is beside it. For the changes of a day: keep the plan of each build.
+    The lock of a config is in the same folder; --target and --rehearse are for configs. To see later what changed
+    between two builds, save the output of `imagegen plan CONFIG --format json` at each build.
     """
     found = compare(*(_read_side(file, target, rehearse=rehearse) for file in (a, b)))
     print_as(form, found.as_json(), difference_lines(found))

@@ -76,7 +76,7 @@ def test_kind_is_described_in_full(name: str) -> None:
         ("archive", "strip", "number, 0 to 8", "0"),
         ("task", "every_s", "number, 60 to 86400", None),
         ("command", "unless.matches", "list (regular expression)", None),
-        ("registry", "data", "text, number or list (text)", None),
+        ("registry", "data", "string, number or list (string)", None),
         ("script", "good_exit_codes", "list (number)", "[0]"),
     ],
 )
