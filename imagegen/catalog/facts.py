@@ -151,10 +151,10 @@ def replacements() -> dict[str, Replacement]:
     return with_key | {name: Replacement(None, row["note"]) for row in groups for name in row["variables"]}
 
 
-def hint_for(name: str) -> str | None:
-    """The hint for a variable; None if image-builder has no such variable."""
+def hint_for(name: str, *, only_keys: bool = False) -> str | None:
+    """The hint for a variable; None if there is no such variable or, with `only_keys`, no key that replaces it."""
     found = replacements().get(name)
-    if found is None:
+    if found is None or (only_keys and found.key is None):
         return None
     if found.key is None:
         return f"imagegen has no key for image-builder's {name}: {found.note}"

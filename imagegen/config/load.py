@@ -69,8 +69,9 @@ def _add_hint(problem: Problem, overrides: Callable[[], Collection[str]]) -> Pro
     """If an unknown key is a variable of image-builder or an override, add a hint with the right key."""
     if not problem.message.startswith("unknown key"):
         return problem
-    name = problem.path.rpartition(".")[2]
-    hint = hint_for(name)
+    section, _, name = problem.path.rpartition(".")
+    # In a section, a word such as `password` means a key of the section, and not a variable that has no key here.
+    hint = hint_for(name, only_keys=bool(section))
     if hint is None and name.endswith("_url") and name in overrides():
         hint = f"write it below overrides: overrides.{name}"
     return dataclasses.replace(problem, hint=hint) if hint else problem

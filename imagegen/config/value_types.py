@@ -208,10 +208,19 @@ Registry = Annotated[
 # https://github.com/distribution/reference: the part after the registry.
 _COMPONENT: Final = r"[a-z0-9]+([._-]+[a-z0-9]+)*"
 _TAG: Final = r"(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?"
+
+
+def _check_has_registry(image: object) -> object:
+    if isinstance(image, str) and re.fullmatch(_COMPONENT + _TAG, image):
+        raise InvalidValue(f"{quoted(image)} has no registry", f"write docker.io/library/{image} for Docker Hub's")
+    return image
+
+
 ImageRef = Annotated[
     str,
     pydantic.StringConstraints(pattern=rf"^[a-z0-9.-]+(:[0-9]+)?(/{_COMPONENT})+{_TAG}$", max_length=500),
     pydantic.AfterValidator(_check_image),
+    pydantic.BeforeValidator(_check_has_registry),
 ]
 Unproxied = Annotated[
     str,
