@@ -1,11 +1,6 @@
 # A container image in containerd's namespace of Kubernetes. containerd pulls it by its digest, with its own settings, proxy and mirrors.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         # containerd answers some seconds after its service has started.
         $clock = [System.Diagnostics.Stopwatch]::StartNew()
         while ($true) {
@@ -23,15 +18,13 @@ $ProgressPreference = 'SilentlyContinue'
             pinned = [regex]::IsMatch($row.Groups[2].Value, '(?:^|[ ,])io\.cri-containerd\.pinned=pinned(?:[ ,\r]|$)')
         }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "containerd has no image $($Resource.name)" }
         if ($Now.digest -cne $Resource.digest) { "digest is $($Now.digest), not $($Resource.digest)" }
         if (-not $Now.unpacked) { "its layers are not unpacked: there is no snapshot $($Resource.layers)" }
         if ($Resource.pinned -and -not $Now.pinned) { 'it is not pinned' }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         $drive = New-Object -TypeName System.IO.DriveInfo -ArgumentList 'C'
         # Unpacked layers need more than compressed ones: with less than this, the pull would fail after a long time.
         if ($drive.AvailableFreeSpace -lt [long]$Resource.size + 1073741824) {
