@@ -17,26 +17,19 @@ function Get-Failure {
 }
 
 # The innermost message: the exceptions that .NET wraps around it name methods, not causes.
-function Get-Cause {
-    [CmdletBinding()] param($ErrorRecord)
-    $ErrorRecord.Exception.GetBaseException().Message
-}
+function Get-Cause { [CmdletBinding()] param($ErrorRecord); $ErrorRecord.Exception.GetBaseException().Message }
 
 # Ordinal, because the operators -eq and -ceq compare by culture, which ignores some characters.
 function Test-SameText {
     [CmdletBinding()] param([string]$Left, [string]$Right, [switch]$IgnoreCase)
-    $comparison = [System.StringComparison]::Ordinal
-    if ($IgnoreCase) { $comparison = [System.StringComparison]::OrdinalIgnoreCase }
-    [string]::Equals($Left, $Right, $comparison)
+    if ($IgnoreCase) { return [string]::Equals($Left, $Right, [System.StringComparison]::OrdinalIgnoreCase) }
+    [string]::Equals($Left, $Right, [System.StringComparison]::Ordinal)
 }
 
 function Test-SameList {
     [CmdletBinding()] param([object[]]$Left, [object[]]$Right, [switch]$IgnoreCase)
-    if ($Left.Count -ne $Right.Count) { return $false }
-    for ($index = 0; $index -lt $Left.Count; $index++) {
-        if (-not (Test-SameText -Left $Left[$index] -Right $Right[$index] -IgnoreCase:$IgnoreCase)) { return $false }
-    }
-    return $true
+    # A NUL ends every text of Windows, so none has one in it.
+    $Left.Count -eq $Right.Count -and (Test-SameText -Left ($Left -join "`0") -Right ($Right -join "`0") -IgnoreCase:$IgnoreCase)
 }
 
 # Each text once, in ordinal order: Sort-Object sorts by culture and ignores hyphens.
@@ -48,10 +41,7 @@ function Get-SortedText {
 }
 
 # The sha256 of a file in the plan's form.
-function Get-Digest {
-    [CmdletBinding()] param([string]$Path)
-    (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant()
-}
+function Get-Digest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant() }
 
 # One line of JSON in ASCII. Without -Depth, 5.1 silently cuts values at two levels.
 function ConvertTo-AsciiJson {
@@ -164,15 +154,9 @@ function Get-LogTail {
 }
 
 # The rest of a step's time in seconds, at least 1, so that a wait checks at least once.
-function Get-SecondsLeft {
-    [CmdletBinding()] param($Context)
-    [int][Math]::Max(1, $Context.LimitSeconds - $Context.Clock.Elapsed.TotalSeconds)
-}
+function Get-SecondsLeft { [CmdletBinding()] param($Context); [int][Math]::Max(1, $Context.LimitSeconds - $Context.Clock.Elapsed.TotalSeconds) }
 
-function Get-SystemTool {
-    [CmdletBinding()] param([string]$Name)
-    [System.IO.Path]::Combine($env:SystemRoot, 'System32', $Name)
-}
+function Get-SystemTool { [CmdletBinding()] param([string]$Name); [System.IO.Path]::Combine($env:SystemRoot, 'System32', $Name) }
 
 # One argument as the Windows C runtime reads it back.
 function ConvertTo-NativeArgument {
@@ -261,10 +245,7 @@ function Invoke-AsSystem {
 }
 
 # Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards.
-function Open-RegistryKey {
-    [CmdletBinding()] param([string]$Key)
-    $script:LocalMachine.OpenSubKey($Key.Substring('HKLM:\'.Length))
-}
+function Open-RegistryKey { [CmdletBinding()] param([string]$Key); $script:LocalMachine.OpenSubKey($Key.Substring('HKLM:\'.Length)) }
 
 function Test-RegistryKey {
     [CmdletBinding()] param([string]$Key)
@@ -429,9 +410,6 @@ function Wait-ServiceState {
 
 function Test-RestartPending {
     [CmdletBinding()] param()
-    foreach ($key in 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\RebootPending',
-        'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired') {
-        if (Test-RegistryKey -Key $key) { return $true }
-    }
-    return $false
+    $current = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion'
+    (Test-RegistryKey -Key "$current\Component Based Servicing\RebootPending") -or (Test-RegistryKey -Key "$current\WindowsUpdate\Auto Update\RebootRequired")
 }

@@ -17,24 +17,11 @@ $script:MaxRedirects = 10
 $script:StallSeconds = 60
 
 # The URL without query and credentials, which may hold a secret.
-function Get-PublicAddress {
-    [CmdletBinding()] param([System.Uri]$Address)
-    '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath
-}
-
-# The plan's proxy as a .NET object; $null for none. HttpClient of .NET Framework does not read HTTPS_PROXY.
-function Get-Proxy {
-    [CmdletBinding()] param($Wanted)
-    if ($null -eq $Wanted) { return $null }
-    $proxy = New-Object -TypeName System.Net.WebProxy -ArgumentList $Wanted.url
-    $proxy.BypassList = [string[]]@($Wanted.bypass)
-    return $proxy
-}
+function Get-PublicAddress { [CmdletBinding()] param([System.Uri]$Address); '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath }
 
 function Get-PartLength {
     [CmdletBinding()] param($Item)
-    if (-not [System.IO.File]::Exists($Item.Part)) { return [long]0 }
-    return (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length
+    if ([System.IO.File]::Exists($Item.Part)) { (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length } else { [long]0 }
 }
 
 # Begins an attempt. Continues at the end of a partial file.
@@ -45,21 +32,18 @@ function Open-Attempt {
     # Redirects are followed by this module, because .NET Framework would follow one to http.
     $handler.AllowAutoRedirect = $false
     if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }
-    $client = New-Object -TypeName System.Net.Http.HttpClient -ArgumentList $handler
-    $client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
-    $client.DefaultRequestHeaders.UserAgent.ParseAdd('imagegen')
-    $request = New-Object -TypeName System.Net.Http.HttpRequestMessage -ArgumentList ([System.Net.Http.HttpMethod]::Get), $Address
+    $Item.Client = New-Object -TypeName System.Net.Http.HttpClient -ArgumentList $handler
+    $Item.Client.Timeout = [System.TimeSpan]::FromSeconds($script:StallSeconds)
+    $headers = $Item.Client.DefaultRequestHeaders
+    $headers.UserAgent.ParseAdd('imagegen')
     $Item.Offset = Get-PartLength -Item $Item
-    if ($Item.Offset -gt 0) {
-        $request.Headers.Range = New-Object -TypeName System.Net.Http.Headers.RangeHeaderValue -ArgumentList $Item.Offset, $null
-    }
+    if ($Item.Offset -gt 0) { $headers.Range = New-Object -TypeName System.Net.Http.Headers.RangeHeaderValue -ArgumentList $Item.Offset, $null }
     $Item.Address = $Address
-    $Item.Client = $client
     # Reset, because the state of the last response does not apply: a 416 has no body.
     $Item.LengthKnown = $true
     $Item.Seen = [long]-1
     $Item.SeenAt = $Now
-    $Item.Send = $client.SendAsync($request, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)
+    $Item.Send = $Item.Client.GetAsync($Address, [System.Net.Http.HttpCompletionOption]::ResponseHeadersRead)
 }
 
 # Ends an attempt in any state. Closes the file last, because nothing may write to it afterwards.
@@ -92,11 +76,11 @@ function Receive-Head {
     $mode = [System.IO.FileMode]::Create
     if ($code -eq 206) {
         $range = $response.Content.Headers.ContentRange
+        $mode = [System.IO.FileMode]::Append
         if ($null -eq $range -or $range.From -ne $Item.Offset) {
             [System.IO.File]::Delete($Item.Part)
             throw 'HTTP 206 with another part than requested'
         }
-        $mode = [System.IO.FileMode]::Append
     }
     $Item.LengthKnown = $null -ne $response.Content.Headers.ContentLength
     $Item.File = New-Object -TypeName System.IO.FileStream -ArgumentList $Item.Part, $mode, ([System.IO.FileAccess]::Write)
@@ -107,20 +91,14 @@ function Receive-Head {
 # Continues an attempt after its tasks have ended. True when no more bytes come.
 function Step-Attempt {
     [CmdletBinding()] param($Item, [double]$Now)
-    if ($null -eq $Item.Copy) {
-        if (-not $Item.Send.IsCompleted) { return $false }
-        return (Receive-Head -Item $Item -Now $Now)
-    }
+    if ($null -eq $Item.Copy) { return ($Item.Send.IsCompleted -and (Receive-Head -Item $Item -Now $Now)) }
     if ($Item.Copy.IsCompleted) {
         $null = $Item.Copy.GetAwaiter().GetResult()
         return $true
     }
     $reached = $Item.File.Position
     if ($reached -gt $Item.Size) { throw (Get-Failure -ExitCode 4 -Message "it has more than the $($Item.Size) bytes of the plan") }
-    if ($reached -ne $Item.Seen) {
-        $Item.Seen = $reached
-        $Item.SeenAt = $Now
-    }
+    if ($reached -ne $Item.Seen) { $Item.Seen, $Item.SeenAt = $reached, $Now }
     if ($Now - $Item.SeenAt -gt $script:StallSeconds) { throw "no bytes arrived for $script:StallSeconds s" }
     return $false
 }
@@ -151,10 +129,7 @@ function Resolve-Attempt {
     }
     $length = Get-PartLength -Item $Item
     # An attempt that brought bytes does not count, so that a download over a bad line still ends.
-    if ($length -gt $Item.Best) {
-        $Item.Best = $length
-        $Item.Tries = 0
-    }
+    if ($length -gt $Item.Best) { $Item.Best, $Item.Tries = $length, 0 }
     $Item.Tries++
     if ($code -eq 6 -or $Item.WrongBytes -ge $script:MaxWrongBytes -or $Item.Tries -ge $script:MaxTries) {
         if ($null -eq $code) { $code = 6 }
@@ -179,40 +154,33 @@ function Get-Download {
     }
 }
 
-# True if the file exists and is right. A wrong file is removed.
-function Test-Download {
-    [CmdletBinding()] param($Item)
-    if (-not [System.IO.File]::Exists($Item.Path)) { return $false }
-    if ((Get-Digest -Path $Item.Path) -ceq $Item.Digest) { return $true }
-    [System.IO.File]::Delete($Item.Path)
-    return $false
-}
-
 # Downloads all artifacts in parallel, each with its own retries. $Proxy is the plan's. $Announce is called with name, status and size.
 function Receive-Artifact {
     [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
-    $through = Get-Proxy -Wanted $Proxy
+    # HttpClient of .NET Framework does not read HTTPS_PROXY.
+    $through = $null
+    if ($null -ne $Proxy) {
+        $through = New-Object -TypeName System.Net.WebProxy -ArgumentList $Proxy.url
+        $through.BypassList = [string[]]@($Proxy.bypass)
+    }
     $items = @(foreach ($one in $Artifact) { Get-Download -Artifact $one -Proxy $through })
     foreach ($item in $items) {
-        $item.Done = Test-Download -Item $item
-        if ($item.Done) { $null = & $Announce $item.Name 'ready' $item.Size }
-        else { $null = & $Announce $item.Name 'fetching' $item.Size }
+        $item.Done = [System.IO.File]::Exists($item.Path) -and (Get-Digest -Path $item.Path) -ceq $item.Digest
+        if (-not $item.Done) { [System.IO.File]::Delete($item.Path) }
+        $null = & $Announce $item.Name $(if ($item.Done) { 'ready' } else { 'fetching' }) $item.Size
     }
     try {
         while ($true) {
             $open = @($items | Where-Object -FilterScript { -not $_.Done })
             if ($open.Count -eq 0) { return }
             if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) {
-                $names = @($open | ForEach-Object -Process { $_.Name }) -join ', '
-                throw (Get-Failure -ExitCode 6 -Message "not downloaded within $TimeoutSeconds s: $names")
+                throw (Get-Failure -ExitCode 6 -Message "not downloaded within $TimeoutSeconds s: $(@($open | ForEach-Object -Process { $_.Name }) -join ', ')")
             }
             foreach ($item in $open) {
                 $now = $clock.Elapsed.TotalSeconds
                 try {
-                    if ($null -ne $item.Send) {
-                        if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item }
-                    }
+                    if ($null -ne $item.Send) { if (Step-Attempt -Item $item -Now $now) { Complete-Item -Item $item } }
                     elseif ($now -ge $item.NotBefore) {
                         $item.Redirects = 0
                         Open-Attempt -Item $item -Address $item.Url -Now $now

@@ -147,10 +147,7 @@ function Expand-Bundle {
     finally { $stream.Dispose() }
 }
 
-function Get-FileDigest {
-    [CmdletBinding()] param([string]$Path)
-    (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant()
-}
+function Get-FileDigest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant() }
 
 # Verifies plan.json by its digest and every other file by the plan's list. Other files are an error. Returns the plan.
 function Read-Plan {

@@ -48,5 +48,5 @@ GRANT = "$Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:
 RUN_ENGINE = "$code = [int](Invoke-Engine -Root $root"
 DELETE_OLD = "[System.IO.Directory]::Delete($path, $true)"
 NO_LOG = "if ($null -eq $Session.Log) { return }"
-BYPASS = "$proxy.BypassList = [string[]]@($Wanted.bypass)"
+BYPASS = "$through.BypassList = [string[]]@($Proxy.bypass)"
 USE_PROXY = "if ($null -ne $Item.Proxy) { $handler.Proxy = $Item.Proxy }"

@@ -302,12 +302,14 @@ MENDS = (
         "R4-downloads-go-through-the-plans-proxy",
         DOWNLOAD,
         (
-            in_order("New-Object -TypeName System.Net.WebProxy -ArgumentList $Wanted.url", w.BYPASS, "return $proxy"),
+            only_where("$null -ne $Proxy", "$through = New-Object -TypeName System.Net.WebProxy -ArgumentList $Proxy.url"),
+            only_where("$null -ne $Proxy", w.BYPASS),
             in_order(w.USE_PROXY, "HttpClient -ArgumentList $handler", within="Open-Attempt"),
-            in_order("$through = Get-Proxy -Wanted $Proxy", "Get-Download -Artifact $one -Proxy $through"),
+            in_order("$through = $null", "Get-Download -Artifact $one -Proxy $through"),
         ),
         (
-            (f"    {w.BYPASS}\n", ""),
+            (f"        {w.BYPASS}\n", ""),
+            ("$through = New-Object", "$null = New-Object"),
             (f"    {w.USE_PROXY}\n", ""),
             ("-Artifact $one -Proxy $through", "-Artifact $one -Proxy $null"),
         ),

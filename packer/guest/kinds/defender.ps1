@@ -23,9 +23,7 @@
             if (Test-SameText -Left $process -Right $Resource.process -IgnoreCase) { return [ordered]@{ process = [string]$process } }
         }
     }
-    Test = { param($Resource, $Now)
-        if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" }
-    }
+    Test = { param($Resource, $Now) if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" } }
     Set  = { param($Resource)
         $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop
         $false

@@ -4,9 +4,7 @@
         if (-not [System.IO.Directory]::Exists($Resource.path)) { return $null }
         [ordered]@{ exists = $true }
     }
-    Test = { param($Resource, $Now)
-        if ($null -eq $Now) { "there is no folder $($Resource.path)" }
-    }
+    Test = { param($Resource, $Now) if ($null -eq $Now) { "there is no folder $($Resource.path)" } }
     Set  = { param($Resource)
         $null = [System.IO.Directory]::CreateDirectory($Resource.path)
         $false

@@ -9,9 +9,7 @@
             if (Test-SameText -Left $have -Right $want -IgnoreCase) { return [ordered]@{ entry = $entry } }
         }
     }
-    Test = { param($Resource, $Now)
-        if ($null -eq $Now) { "$($Resource.entry) is not on the PATH" }
-    }
+    Test = { param($Resource, $Now) if ($null -eq $Now) { "$($Resource.entry) is not on the PATH" } }
     Set  = { param($Resource)
         $key = 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment'
         $type = 'ExpandString'

@@ -6,16 +6,10 @@ $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # An HRESULT as Windows' documents write it.
-function Get-Code {
-    [CmdletBinding()] param([int]$Number)
-    '0x{0:x8}' -f $Number
-}
+function Get-Code { [CmdletBinding()] param([int]$Number); '0x{0:x8}' -f $Number }
 
 # The KB numbers of an update: usually one.
-function Get-Kb {
-    [CmdletBinding()] param($Update)
-    foreach ($number in $Update.KBArticleIDs) { "KB$number" }
-}
+function Get-Kb { [CmdletBinding()] param($Update); foreach ($number in $Update.KBArticleIDs) { "KB$number" } }
 
 # What the order wants of the updates that Windows Update offers, each once. A category does not take an update that another one in the answer replaces; a KB in the order is taken even then.
 function Select-Update {
