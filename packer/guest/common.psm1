@@ -108,6 +108,27 @@ function Copy-IntoPlace {
     }
 }
 
+# Unpacks an artifact into a folder beside it, where nobody else can write, and hands that folder to a block.
+function Expand-Artifact {
+    [CmdletBinding()] param($Context, [string[]]$ArgumentList, [scriptblock]$Use)
+    $staging = [System.IO.Path]::Combine([System.IO.Path]::GetDirectoryName($Context.Artifact), 'unpacked')
+    $words = @('-xf', $Context.Artifact, '-C', $staging) + $ArgumentList
+    Clear-Tree -Path $staging
+    try {
+        $null = [System.IO.Directory]::CreateDirectory($staging)
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe') -ArgumentList $words -TimeoutSeconds (Get-SecondsLeft -Context $Context)
+        & $Use $staging
+    }
+    finally { Clear-Tree -Path $staging }
+}
+
+# The facts about a file; $null if it does not exist.
+function Get-FileFact {
+    [CmdletBinding()] param([string]$Path)
+    if (-not [System.IO.File]::Exists($Path)) { return $null }
+    [ordered]@{ sha256 = Get-Digest -Path $Path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length }
+}
+
 # Everything below a folder, except what is behind a link: that belongs to another folder, and a link to a folder above it has no end.
 function Get-TreeEntry {
     [CmdletBinding()] param([string]$Path)
@@ -171,14 +192,10 @@ function ConvertTo-NativeArgument {
 # -ArgumentLine is passed unchanged, for programs with their own quoting.
 function Invoke-Native {
     [CmdletBinding()] param([string]$FilePath, [string[]]$ArgumentList = @(), [string]$ArgumentLine = '', [int[]]$GoodExitCode = @(0), [int]$TimeoutSeconds = 120)
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = $FilePath
-    $start.Arguments = (@(foreach ($one in $ArgumentList) { ConvertTo-NativeArgument -Value $one }) + @($ArgumentLine) -join ' ').Trim()
-    $start.UseShellExecute = $false
-    $start.CreateNoWindow = $true
-    $start.RedirectStandardInput = $true
-    $start.RedirectStandardOutput = $true
-    $start.RedirectStandardError = $true
+    $line = (@(foreach ($one in $ArgumentList) { ConvertTo-NativeArgument -Value $one }) + @($ArgumentLine) -join ' ').Trim()
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $FilePath, $line -Property @{
+        UseShellExecute = $false; CreateNoWindow = $true; RedirectStandardInput = $true; RedirectStandardOutput = $true; RedirectStandardError = $true
+    }
     $process = [System.Diagnostics.Process]::Start($start)
     try {
         $out = $process.StandardOutput.ReadToEndAsync()
@@ -390,8 +407,7 @@ function Wait-ServiceState {
     $service = Get-Service -Name $Name
     $up = $State -eq 'running'
     # From a pending state Windows neither starts nor stops a service (errors 1056 and 1061).
-    $from = @('Running', 'Paused')
-    if ($up) { $from = @('Stopped', 'Paused') }
+    $from = if ($up) { 'Stopped', 'Paused' } else { 'Running', 'Paused' }
     $asked = $false
     while ($true) {
         $service.Refresh()

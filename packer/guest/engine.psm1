@@ -7,10 +7,6 @@ $ProgressPreference = 'SilentlyContinue'
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'common.psm1')) -Global -Force -DisableNameChecking
 Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'download.psm1')) -Force -DisableNameChecking
 
-$script:Windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
-
-# ---- output for people and for the host
-
 function Write-Line {
     [CmdletBinding()] param($Session, [string]$Text)
     [System.Console]::Out.WriteLine($Text)
@@ -49,8 +45,6 @@ function Write-ResourceEvent {
         })
 }
 
-# ---- state.json
-
 # Parses a saved state of any plan. Throws if it is damaged.
 function ConvertFrom-StateText {
     [CmdletBinding()] param([string]$Text)
@@ -58,12 +52,9 @@ function ConvertFrom-StateText {
     if ($null -eq $saved -or $saved.state_version -ne 1) { throw 'this is not a state of version 1' }
     $state = @{ PlanDigest = [string]$saved.plan_sha256; Phases = [ordered]@{}; Resources = [ordered]@{} }
     foreach ($one in $saved.phases.PSObject.Properties) {
-        $value = $one.Value
-        $state.Phases[$one.Name] = [ordered]@{ status = [string]$value.status; changed = [int]$value.changed; restart = [bool]$value.restart; ms = [long]$value.ms }
+        $state.Phases[$one.Name] = [ordered]@{ status = [string]$one.Value.status; changed = [int]$one.Value.changed; restart = [bool]$one.Value.restart; ms = [long]$one.Value.ms }
     }
-    foreach ($one in $saved.resources.PSObject.Properties) {
-        $state.Resources[$one.Name] = [ordered]@{ status = [string]$one.Value.status; ms = [long]$one.Value.ms }
-    }
+    foreach ($one in $saved.resources.PSObject.Properties) { $state.Resources[$one.Name] = [ordered]@{ status = [string]$one.Value.status; ms = [long]$one.Value.ms } }
     return $state
 }
 
@@ -114,8 +105,6 @@ function Save-Outcome {
     Save-State -Session $Session
 }
 
-# ---- the session
-
 # The plan's resources in order, each with its phase and step.
 function Get-Entry {
     [CmdletBinding()] param($Plan)
@@ -125,8 +114,7 @@ function Get-Entry {
             $clock = New-Object -TypeName System.Diagnostics.Stopwatch
             foreach ($resource in $step.resources) {
                 $artifact = $resource.fields.PSObject.Properties['artifact']
-                $name = $null
-                if ($null -ne $artifact) { $name = $artifact.Value }
+                $name = if ($null -ne $artifact) { $artifact.Value }
                 @{
                     Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
                     Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name
@@ -144,10 +132,9 @@ function Get-Session {
         Plan = $Plan; PlanDigest = $PlanDigest; Entries = @(Get-Entry -Plan $Plan); Kinds = @{}
         State = @{ Phases = [ordered]@{}; Resources = [ordered]@{} }; Changed = 0; Restart = $false; Phase = ''; MayRestart = $false
     }
-    foreach ($entry in $session.Entries) {
-        if (-not $session.Kinds.ContainsKey($entry.Kind)) {
-            $session.Kinds[$entry.Kind] = & ([System.IO.Path]::Combine($session.Bundle, 'kinds', $entry.Kind + '.ps1'))
-        }
+    # The blocks of the kinds run in this module, with its settings.
+    foreach ($kind in Get-SortedText -Text @($session.Entries | ForEach-Object -Process { $_.Kind })) {
+        $session.Kinds[$kind] = & ([System.IO.Path]::Combine($session.Bundle, 'kinds', $kind + '.ps1'))
     }
     return $session
 }
@@ -160,15 +147,12 @@ function Get-EntryFailure {
     Get-Failure -ExitCode $code -Message "step $($Entry.Step), resource $($Entry.Id): $(Get-Cause -ErrorRecord $ErrorRecord)"
 }
 
-# ---- one resource
-
 # get and test: the facts, and every difference from the plan.
 function Read-Entry {
     [CmdletBinding()] param($Session, $Entry)
     $kind = $Session.Kinds[$Entry.Kind]
     $now = & $kind.Get $Entry.Fields
-    $reasons = @(& $kind.Test $Entry.Fields $now)
-    return @{ Now = $now; Reasons = $reasons }
+    return @{ Now = $now; Reasons = @(& $kind.Test $Entry.Fields $now) }
 }
 
 # Downloads the artifacts that are not in the artifacts folder yet.
@@ -242,11 +226,8 @@ function Invoke-Entry {
     }
     $saved = $Session.State.Resources[$Entry.Id]
     if ($reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'setting') { $reasons = @('an earlier run began to set it') }
-    $status = 'ok'
-    if ($reasons.Count -gt 0) {
-        $status = 'changed'
-        $Session.Changed++
-    }
+    $status = if ($reasons.Count -gt 0) { 'changed' } else { 'ok' }
+    if ($status -ceq 'changed') { $Session.Changed++ }
     if ($Quiet -and $status -ceq 'ok' -and $null -ne $saved -and $saved.status -cne 'failed') { return }
     Save-Outcome -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds
     Write-ResourceEvent -Session $Session -Entry $Entry -Status $status -Milliseconds $clock.ElapsedMilliseconds -Reason ($reasons -join '; ')
@@ -255,8 +236,6 @@ function Invoke-Entry {
         throw (Get-Failure -ExitCode 6 -Message "step $($Entry.Step), resource $($Entry.Id): it was set and needs a restart, but the plan has none after $($Session.Phase)")
     }
 }
-
-# ---- a phase
 
 # Downloads the artifacts of the phase's resources that are not as planned.
 function Invoke-Prefetch {
@@ -448,7 +427,7 @@ function Invoke-Engine {
     if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Mode -cne 'apply')) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
     }
-    $build = Get-RegistryData -Key $script:Windows -Name 'CurrentBuildNumber' -Default ''
+    $build = Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion' -Name 'CurrentBuildNumber' -Default ''
     if ([string]$build -cne [string]$Plan.windows.build) {
         throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
     }

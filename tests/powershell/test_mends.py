@@ -92,15 +92,22 @@ MENDS = (
         ARCHIVE,
         (
             in_order("$digest = Get-Digest -Path $file", w.SAME_BYTES, "Copy-IntoPlace -From $file -To $target"),
-            tried(
-                "$null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe')", at_last="Clear-Tree -Path $staging"
-            ),
         ),
         (
             (f"                {w.SAME_BYTES}\n", ""),
             ("(Get-Digest -Path $target) -ceq $digest", "(Get-Digest -Path $target) -cne $digest"),
-            ("finally { Clear-Tree -Path $staging }", "finally { $null = $staging }"),
         ),
+    ),
+    Mend(
+        "P3-what-was-unpacked-goes-however-it-ends",
+        COMMON,
+        (
+            tried(
+                "$null = Invoke-Native -FilePath (Get-SystemTool -Name 'tar.exe')", at_last="Clear-Tree -Path $staging"
+            ),
+            tried("& $Use $staging", at_last="Clear-Tree -Path $staging"),
+        ),
+        (("finally { Clear-Tree -Path $staging }", "finally { $null = $staging }"),),
     ),
     Mend(
         "P4-a-read-only-file-is-replaced",
@@ -142,7 +149,7 @@ MENDS = (
             only_where(w.KEEP, w.WRITE_OUTCOME, within="Save-Outcome"),
             in_order(w.SAVED, w.WRITE_OUTCOME, within="Save-Outcome"),
             only_where(w.BEGUN, w.BEGUN_REASON, within="Invoke-Entry"),
-            in_order(w.SAVED, f"if ({w.BEGUN})", "$status = 'ok'", within="Invoke-Entry"),
+            in_order(w.SAVED, f"if ({w.BEGUN})", "$status = if (", within="Invoke-Entry"),
             in_order(w.OWN_BEGUN, "if ($begun -and $Own.restart) { return }", within="Assert-Order"),
         ),
         (

@@ -27,6 +27,7 @@ NO_SETUP_LOG = '[System.Console]::Out.WriteLine("the setup logs cannot be read: 
 LOGON_IS_ON = "-notin '', '0') { throw 'AutoAdminLogon is on' }"
 LOGON_IS_COMPLETE = "[string](Get-RegistryData -Key $logon -Name 'DefaultPassword') -ne ''"
 MAY_ASK = "-not $asked -and $from -contains $status"
+FROM_STATES = "$from = if ($up) { 'Stopped', 'Paused' } else { 'Running', 'Paused' }"
 DIED = "if ($up -and $asked -and $status -eq 'Stopped') { throw"
 AWAIT_STOPPED = "if ([string]$service.Status -eq 'StopPending') { $service.WaitForStatus('Stopped', $limit) }"
 DISABLE = "Disable-LocalUser -SID $account.SID -ErrorAction Stop"
@@ -132,9 +133,7 @@ MENDS = (
         "P10-a-service-is-asked-once-and-from-a-state-that-allows-it",
         COMMON,
         (
-            in_order(
-                "$from = @('Running', 'Paused')", "if ($up) { $from = @('Stopped', 'Paused') }", "while ($true) {"
-            ),
+            in_order(FROM_STATES, "while ($true) {"),
             only_where(MAY_ASK, "$null = $service.Start()", within="Wait-ServiceState"),
             only_where(MAY_ASK, "Stop-Service -Name $Name -Force -NoWait", within="Wait-ServiceState"),
             in_order(
@@ -146,7 +145,7 @@ MENDS = (
             in_order("$asked = $true", "if ($up) { $null = $service.Start() }"),
         ),
         (
-            ("@('Running', 'Paused')", "@('Running', 'StartPending')"),
+            ("else { 'Running', 'Paused' }", "else { 'Running', 'StartPending' }"),
             (f"if ({MAY_ASK})", "if ($from -contains $status)"),
             ("            $asked = $true\n", ""),
             (DIED, "if ($up -and $status -eq 'Stopped') { throw"),

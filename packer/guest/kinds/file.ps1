@@ -1,9 +1,7 @@
 # A file with exactly these bytes, from the bundle or from an artifact.
 @{
     Get  = { param($Resource)
-        if (-not [System.IO.File]::Exists($Resource.path)) { return $null }
-        $length = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Resource.path).Length
-        [ordered]@{ sha256 = Get-Digest -Path $Resource.path; size = $length }
+        Get-FileFact -Path $Resource.path
     }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no file $($Resource.path)" }

@@ -38,10 +38,9 @@ function Register-Plugin {
     finally { Restore-Access }
 }
 
-# Opens the locked key with one right.
 function Open-LockedKey {
-    [CmdletBinding()] param([string]$Right)
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'ReadWriteSubTree', [System.Security.AccessControl.RegistryRights]$Right)
+    [CmdletBinding()] param([string]$Right, [string]$Check = 'ReadWriteSubTree')
+    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, $Check, [System.Security.AccessControl.RegistryRights]$Right)
     if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
     $key
 }
@@ -50,8 +49,7 @@ function Open-LockedKey {
 function Get-Access {
     [CmdletBinding()] param()
     $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
-    $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, 'Default', [System.Security.AccessControl.RegistryRights]'ReadPermissions')
-    if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
+    $key = Open-LockedKey -Right 'ReadPermissions' -Check 'Default'
     try { $key.GetAccessControl($sections).GetSecurityDescriptorSddlForm($sections) }
     finally { $key.Dispose() }
 }
@@ -79,9 +77,8 @@ function Restore-Access {
 # Imports the file. reg.exe writes to standard error even if it succeeds, so its output is not read.
 function Import-Registration {
     [CmdletBinding()] param()
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = [System.IO.Path]::Combine([System.Environment]::GetFolderPath('System'), 'reg.exe')
-    $start.Arguments = 'import "{0}"' -f [System.IO.Path]::Combine($PSScriptRoot, 'registerplugin.reg')
+    $program = [System.IO.Path]::Combine([System.Environment]::GetFolderPath('System'), 'reg.exe')
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $program, "import `"$PSScriptRoot\registerplugin.reg`""
     $start.UseShellExecute = $false
     $start.CreateNoWindow = $true
     $process = [System.Diagnostics.Process]::Start($start)
@@ -106,9 +103,7 @@ function Show-Registration {
     }
     $listed = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("$($script:Locked)\$($script:Class)")
     if ($null -ne $listed) { $listed.Dispose() }
-    [System.Console]::Out.WriteLine("dll=$dll")
-    [System.Console]::Out.WriteLine("listed=$($null -ne $listed)")
-    [System.Console]::Out.WriteLine("restored=$(-not [System.IO.File]::Exists($script:Saved))")
+    [System.Console]::Out.WriteLine("dll=$dll`r`nlisted=$($null -ne $listed)`r`nrestored=$(-not [System.IO.File]::Exists($script:Saved))")
 }
 
 $code = 0
