@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
-    from imagegen.rehearsal.boot.image import Image
     from imagegen.rehearsal.winrm.observations import Cost
     from imagegen.settle.spec import Spec
 
@@ -133,8 +132,7 @@ def rehearse_build(
             note["faults"] = dict(selected.trigger_counts())
         if choice:
             runner = Runner(scratch, environ, choice.modules, choice.reason)
-            image = describe_image(sandbox.captured, spec, sandbox.bundle) if sandbox.captured else None
-            _boot(image, spec, runner, folder, console, note)
+            _boot(sandbox, spec, runner, folder, console, note)
         duration = time.monotonic() - started
         note["seconds"] = round(duration, 1)
         manifest = _annotate(folder, note)
@@ -162,16 +160,18 @@ def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
 
 
 def _boot(
-    image: Image | None, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
+    sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
 ) -> None:
-    """Start a node from the image, and add to `note` what the manifest says of it."""
-    if image is None:
+    """Start a node from the captured machine, and add to `note` what the manifest says of it."""
+    captured = sandbox.captured
+    if captured is None:
         raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
     log = folder / _BOOT_LOG
     # The manifest of an image says so from now on, whatever ends the boot before its verdict.
     _annotate(folder, note | {"failed": {"boot": ["it did not come to its end"]}})
     try:
         with console.task(f"starting a node from the image for {spec.target}", None):
+            image = describe_image(captured, spec, sandbox.bundle)
             booted = boot_image(image, runner, keep_log=lambda text: write_file(log, text.encode()))
     except BuildError as error:
         _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})

@@ -23,7 +23,7 @@ from imagegen.templating import TemplateError, UnknownNameError, evaluate, rende
 
 ALWAYS = "always"
 """The reason of a step without a `when`."""
-_UNTIL_HINT = f'write "{FIRST_BOOT}", or remove it: every other resource stays as planned on a node'
+_UNTIL_HINT = "remove it, unless a node may change the resource after its first boot"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +144,8 @@ def _drafts(
             problems.append(step.resources.problem((index,), "must have both component and version, or neither"))
         elif "until" in keys and entry["until"] != FIRST_BOOT:
             path = (index, "until")
-            problems.append(step.resources.problem(path, f"unknown end {quoted(str(entry['until']))}", _UNTIL_HINT))
+            message = f"unknown value {quoted(str(entry['until']))} (known: {FIRST_BOOT})"
+            problems.append(step.resources.problem(path, message, _UNTIL_HINT))
         elif len(kinds) != 1 or not isinstance(entry[kinds[0]], dict):
             problems.append(step.resources.problem((index,), "must be a map with one kind of resource and its fields"))
         elif kinds[0] not in KINDS:

@@ -88,11 +88,6 @@ def make_checked_image(target: str, folder: Path, config: loading.Loaded) -> Ima
     return describe_image(machine, config.specs[target], bundle)
 
 
-def boot_config(config: loading.Loaded, target: str, folder: Path) -> Boot:
-    """Build an image of a config, and start a node from it."""
-    return boot_image(make_checked_image(target, folder / "image", config), Runner(folder, os.environ))
-
-
 def boot(
     image: Machine,
     target: str,
