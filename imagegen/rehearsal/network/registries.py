@@ -155,7 +155,11 @@ def make_tarball(name: ImageName) -> bytes:
     first, second, config, _ = blobs
     paths = {blob.digest: f"blobs/sha256/{blob.digest.removeprefix('sha256:')}" for blob in (*blobs, index)}
     named = index.descriptor(annotations={"io.containerd.image.name": str(name)})
-    listed = {"Config": paths[config.digest], "RepoTags": [str(name)], "Layers": [paths[one.digest] for one in (first, second)]}
+    listed = {
+        "Config": paths[config.digest],
+        "RepoTags": [str(name)],
+        "Layers": [paths[one.digest] for one in (first, second)],
+    }
     members = {
         "oci-layout": b'{"imageLayoutVersion": "1.0.0"}',
         "index.json": json.dumps({"schemaVersion": 2, "manifests": [named]}).encode(),

@@ -1,12 +1,7 @@
 # Windows updates, by Windows Update's own API in a task as SYSTEM. In each round it is asked once, and the plan has a restart after each.
 # A volatile key, which a start of Windows removes, says that it was asked since the last one. The record of the rounds says what must be there.
-Set-StrictMode -Version Latest
-$ErrorActionPreference = 'Stop'
-$ProgressPreference = 'SilentlyContinue'
-
 @{
-    Get  = {
-        param($Resource)
+    Get  = { param($Resource)
         $folder = 'C:\ProgramData\imagegen\updates'
         $record = $null
         # A run that was killed may have left a part of it.
@@ -48,8 +43,7 @@ $ProgressPreference = 'SilentlyContinue'
             installed = [string[]]$installed; lost = [string[]]$lost; missing = [string[]]$missing; proxy_left = [System.IO.File]::Exists("$folder\winhttp.txt")
         }
     }
-    Test = {
-        param($Resource, $Now)
+    Test = { param($Resource, $Now)
         if ($Now.proxy_left) { 'WinHTTP still has the proxy of the updates' }
         if (-not $Now.asked -and $Now.rounds -lt $Resource.rounds) { "Windows Update was asked in $($Now.rounds) of $($Resource.rounds) rounds" }
         foreach ($kb in $Now.lost) { "$kb was installed, and is no longer there: Windows took it back, and has the revision $($Now.ubr)" }
@@ -58,8 +52,7 @@ $ProgressPreference = 'SilentlyContinue'
             foreach ($kb in $Now.missing) { "$kb is not installed, and Windows Update does not offer it: it may be of another release, withdrawn, or replaced (Windows has the revision $($Now.ubr))" }
         }
     }
-    Set  = {
-        param($Resource, $Context)
+    Set  = { param($Resource, $Context)
         $folder = 'C:\ProgramData\imagegen\updates'
         $null = [System.IO.Directory]::CreateDirectory($folder)
         $order = "$folder\order.json"
