@@ -72,7 +72,8 @@ def _made_where_sealing_deletes(tree: Tree) -> None:
     plan = json.loads(contents["plan.json"])
     step = plan["phases"][-1]["steps"][-1]
     path = r"C:\ProgramData\imagegen\kept"
-    step["resources"].append({"id": f"{step['name']}/directory:{path}", "kind": "directory", "fields": {"path": path}})
+    folder = {"kind": "directory", "fields": {"path": path}, "until": None}
+    step["resources"].append({"id": f"{step['name']}/directory:{path}", **folder})
     changed = {**contents, "plan.json": json.dumps(plan, sort_keys=True, separators=(",", ":")).encode()}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as bundle:

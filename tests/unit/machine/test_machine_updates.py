@@ -50,7 +50,7 @@ def pack(bench: Bench, rounds: int = 2, **changes: Any) -> None:  # noqa: ANN401
     resource = fields(bench, rounds=rounds, **changes)
 
     def phase(number: int) -> dict[str, Any]:
-        entry = {"id": f"updates/update:windows (round {number})", "kind": "update", "fields": resource}
+        entry = {"id": f"updates/update:windows (round {number})", "kind": "update", "fields": resource, "until": None}
         step = {"name": "updates", "summary": "s", "timeout_s": 60, "repeated": number < rounds, "resources": [entry]}
         return {"name": f"phase-{number}", "restart": True, "steps": [step]}
 

@@ -40,7 +40,7 @@ def test_hcl_runs_every_phase_and_restarts_between_them(decision: Decision) -> N
         ("", "file", ""),
         ("phase-1: system, patches.", "", ""), ("", "windows-shell", ""), ("", "", "phase-1"),
         ("", "windows-restart", ""),
-        ("phase-2: containerd, kubernetes, cloudbase-init, patches, hypervisor.", "", ""),
+        ("phase-2: containerd, kubernetes, cloudbase-init, release-record, patches, hypervisor.", "", ""),
         ("", "windows-shell", ""), ("", "", "phase-2"), ("", "windows-restart", ""),
         ("phase-3: hypervisor, audit.", "", ""), ("", "windows-shell", ""), ("", "", "phase-3"),
         ("", "file", ""),
@@ -54,7 +54,10 @@ def test_the_guest_gets_each_step_where_its_resources_are(plan: BuildPlan) -> No
     phases = json.loads(guest_plan(plan))["phases"]
     assert [[(step["name"], step["repeated"]) for step in phase["steps"]] for phase in phases] == [
         [("system", False), ("patches", True), ("system", False)],
-        [(name, False) for name in ("containerd", "kubernetes", "cloudbase-init", "patches", "hypervisor")],
+        [
+            (name, False)
+            for name in ("containerd", "kubernetes", "cloudbase-init", "release-record", "patches", "hypervisor")
+        ],
         [("hypervisor", False), ("audit", False)],
     ]
     assert [phase["timeout_s"] for phase in phases] == [
