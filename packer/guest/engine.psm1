@@ -10,7 +10,7 @@ Import-Module -Name ([System.IO.Path]::Combine($PSScriptRoot, 'download.psm1')) 
 function Write-Line {
     [CmdletBinding()] param($Session, [string]$Text)
     [System.Console]::Out.WriteLine($Text)
-    # -Check and -WhatIf write no log.
+    # -Check writes no log.
     if ($null -eq $Session.Log) { return }
     $stamp = [System.DateTime]::UtcNow.ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture)
     [System.IO.File]::AppendAllText($Session.Log, "$stamp $Text`n")
@@ -386,14 +386,12 @@ function Invoke-Phase {
     return $code
 }
 
-# -Check and -WhatIf: tests every resource and changes nothing. Returns the exit code. What a node may change is passed over after its first boot.
+# -Check: tests every resource and changes nothing. Returns the exit code. What a node may change is passed over after its first boot.
 function Invoke-Inspection {
-    [CmdletBinding()] param($Session, [string]$Name, [switch]$WhatIfOnly)
-    $word = 'drifted'
-    if ($WhatIfOnly) { $word = 'would change' }
+    [CmdletBinding()] param($Session, [string]$Name)
     # SetupComplete.cmd writes the log at the first boot of the sealed image. Only during a build there is a state: then the log is of a base image that was such an image itself.
     $booted = [System.IO.File]::Exists("$env:SystemRoot\Setup\Scripts\first-boot.log") -and -not [System.IO.File]::Exists('C:\ProgramData\imagegen\state.json')
-    $count = [ordered]@{ ok = 0; $word = 0; skipped = 0; failed = 0 }
+    $count = [ordered]@{ ok = 0; drifted = 0; skipped = 0; failed = 0 }
     $tested = @(foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
             $clock = [System.Diagnostics.Stopwatch]::StartNew()
             $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
@@ -408,7 +406,7 @@ function Invoke-Inspection {
                     $status = 'ok'
                     try {
                         $reasons = @((Read-Entry -Session $Session -Entry $entry).Reasons)
-                        if ($reasons.Count -gt 0) { $status = $word }
+                        if ($reasons.Count -gt 0) { $status = 'drifted' }
                     }
                     catch {
                         $status = 'failed'
@@ -424,22 +422,20 @@ function Invoke-Inspection {
             }
             Write-PhaseEvent -Session $Session -Phase $phase.name -Status $end -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
         })
-    if (-not $WhatIfOnly) {
-        Write-Line -Session $Session -Text ('imagegen-check: ' + (ConvertTo-AsciiJson -Value ([ordered]@{
-                        check_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target; phase = $Name
-                        node = [System.Net.Dns]::GetHostName(); booted = $booted; machine = (Get-MachineFact); count = $count; resources = $tested
-                    })))
-    }
+    Write-Line -Session $Session -Text ('imagegen-check: ' + (ConvertTo-AsciiJson -Value ([ordered]@{
+                    check_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target; phase = $Name
+                    node = [System.Net.Dns]::GetHostName(); booted = $booted; machine = (Get-MachineFact); count = $count; resources = $tested
+                })))
     if ($count['failed'] -gt 0) { return 6 }
     if ($count['drifted'] -gt 0) { return 5 }
     return 0
 }
 
-# Runs the engine. Mode: apply, check or whatif. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
+# Runs the engine. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].
 function Invoke-Engine {
-    [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [string]$Mode)
+    [CmdletBinding()] param([string]$Root, [string]$Phase, $Plan, [string]$PlanDigest, [switch]$Check)
     $names = @($Plan.phases | ForEach-Object -Process { $_.name })
-    if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Mode -cne 'apply')) {
+    if ($names -cnotcontains $Phase -and -not ($Phase -ceq 'all' -and $Check)) {
         throw (Get-Failure -ExitCode 2 -Message "the plan has no phase '$Phase': it has $($names -join ', ')")
     }
     $build = Get-RegistryData -Key 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion' -Name 'CurrentBuildNumber' -Default ''
@@ -447,9 +443,9 @@ function Invoke-Engine {
         throw (Get-Failure -ExitCode 4 -Message "the plan is for Windows Server $($Plan.windows.release), build $($Plan.windows.build); this machine has build $build")
     }
     $session = Get-Session -Root $Root -Plan $Plan -PlanDigest $PlanDigest
-    if ($Mode -ceq 'apply') { return (Invoke-Phase -Session $session -Name $Phase) }
+    if (-not $Check) { return (Invoke-Phase -Session $session -Name $Phase) }
     $session.Log = $null
-    return (Invoke-Inspection -Session $session -Name $Phase -WhatIfOnly:($Mode -ceq 'whatif'))
+    return (Invoke-Inspection -Session $session -Name $Phase)
 }
 
 Export-ModuleMember -Function Invoke-Engine

@@ -80,8 +80,8 @@ function Get-Leftover {
         # GetFiles has no wildcard but '*' and '?', so brackets in a folder's name are safe.
         if ([System.IO.Directory]::Exists($place[0])) { [System.IO.Directory]::GetFiles($place[0], $place[1]) }
     }
-    # Left by a -Check or -WhatIf that was killed.
-    [System.IO.Directory]::GetDirectories('C:\Windows\Temp', 'imagegen-look-*')
+    # Left by a -Check that was killed.
+    [System.IO.Directory]::GetDirectories('C:\Windows', 'imagegen-check')
     if ([System.IO.Directory]::Exists($script:Engine)) { [System.IO.Directory]::GetFileSystemEntries($script:Engine) -ne "$($script:Engine)\manifest.json" }
 }
 

@@ -51,6 +51,7 @@ io.fileaccess: Read Write ReadWrite
 io.fileattributes: Normal ReadOnly ReparsePoint
 io.driveinfo
 io.fileinfo
+io.fileoptions: DeleteOnClose
 io.filemode: Append Create CreateNew Open OpenOrCreate
 io.fileshare: None Read ReadWrite
 io.filestream
@@ -87,7 +88,6 @@ security.securityelement: Escape/1
 security.securestring
 security.securityexception
 text.utf8encoding
-threading.mutex: TryOpenExisting/2
 threading.tasks.task: WaitAll/2 WaitAny/2
 threading.tasks.task[]
 xml.xmlconvert: ToDateTimeOffset/1 ToString/1 ToTimeSpan/1

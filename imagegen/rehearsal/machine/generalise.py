@@ -6,7 +6,7 @@ import fnmatch
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.clouds import guest_agents
-from imagegen.rehearsal.machine.bundle import HOME, TEMP, UNPACKED
+from imagegen.rehearsal.machine.bundle import CHECK_HOME, HOME, TEMP, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -36,8 +36,6 @@ LEFTOVERS = (
     (TEMP, "winrmcp-*"),
     (r"C:\ProgramData\ssh", "ssh_host_*"),
 )
-# Folders in TEMP that a killed -Check or -WhatIf left.
-LOOKS = "imagegen-look-*"
 USERS = r"C:\Users"
 SYSTEM_PROFILE = SYSTEM32 + r"\config\systemprofile"
 # The same, below the folder of every account.
@@ -164,9 +162,8 @@ def _leftovers(machine: Machine) -> Iterator[str]:
             path = f"{folder}\\{name}"
             if fnmatch.fnmatchcase(name.lower(), pattern) and machine.files.is_file(path):
                 yield path
-    for name in machine.files.names(TEMP):
-        if fnmatch.fnmatchcase(name.lower(), LOOKS) and machine.files.is_folder(f"{TEMP}\\{name}"):
-            yield f"{TEMP}\\{name}"
+    if machine.files.is_folder(CHECK_HOME):
+        yield CHECK_HOME
     yield HOME
 
 
