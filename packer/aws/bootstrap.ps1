@@ -6,8 +6,7 @@ $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
 # Waits for the service, which Windows may still be starting or stopping.
-function Wait-WinRm {
-    [CmdletBinding()] param([int]$TimeoutSeconds)
+function Wait-WinRm { [CmdletBinding()] param([int]$TimeoutSeconds)
     Set-Service -Name 'WinRM' -StartupType Automatic
     $limit = [System.TimeSpan]::FromSeconds($TimeoutSeconds)
     $service = Get-Service -Name 'WinRM'
@@ -18,8 +17,7 @@ function Wait-WinRm {
 }
 
 # Makes one listener on port 5986 with a certificate for two days, and removes all other listeners.
-function Install-Listener {
-    [CmdletBinding()] param()
+function Install-Listener { [CmdletBinding()] param()
     $certificate = New-SelfSignedCertificate -DnsName $env:COMPUTERNAME -CertStoreLocation 'Cert:\LocalMachine\My' -FriendlyName 'imagegen-winrm' `
         -KeyAlgorithm RSA -KeyLength 2048 -HashAlgorithm SHA256 -KeyExportPolicy NonExportable -NotAfter ([System.DateTime]::Now.AddDays(2))
     foreach ($listener in @(Get-WSManInstance -ResourceURI 'winrm/config/Listener' -Enumerate)) {

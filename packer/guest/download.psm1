@@ -19,14 +19,12 @@ $script:StallSeconds = 60
 # The URL without query and credentials, which may hold a secret.
 function Get-PublicAddress { [CmdletBinding()] param([System.Uri]$Address); '{0}://{1}{2}' -f $Address.Scheme, $Address.Authority, $Address.AbsolutePath }
 
-function Get-PartLength {
-    [CmdletBinding()] param($Item)
+function Get-PartLength { [CmdletBinding()] param($Item)
     if ([System.IO.File]::Exists($Item.Part)) { (New-Object -TypeName System.IO.FileInfo -ArgumentList $Item.Part).Length } else { [long]0 }
 }
 
 # Begins an attempt. Continues at the end of a partial file.
-function Open-Attempt {
-    [CmdletBinding()] param($Item, [System.Uri]$Address, [double]$Now)
+function Open-Attempt { [CmdletBinding()] param($Item, [System.Uri]$Address, [double]$Now)
     if ($Address.Scheme -ne 'https') { throw (Get-Failure -ExitCode 6 -Message "$(Get-PublicAddress -Address $Address) is not https") }
     $handler = New-Object -TypeName System.Net.Http.HttpClientHandler
     # Redirects are followed by this module, because .NET Framework would follow one to http.
@@ -47,8 +45,7 @@ function Open-Attempt {
 }
 
 # Ends an attempt in any state. Closes the file last, because nothing may write to it afterwards.
-function Close-Attempt {
-    [CmdletBinding()] param($Item)
+function Close-Attempt { [CmdletBinding()] param($Item)
     if ($null -ne $Item.Response) { $Item.Response.Dispose() }
     if ($null -ne $Item.Client) { $Item.Client.Dispose() }
     if ($null -ne $Item.Copy) { $null = [System.Threading.Tasks.Task]::WaitAny([System.Threading.Tasks.Task[]]@($Item.Copy), 5000) }
@@ -57,8 +54,7 @@ function Close-Attempt {
 }
 
 # Checks status and headers. True if there is nothing to read: the partial file has all bytes, or too many.
-function Receive-Head {
-    [CmdletBinding()] param($Item, [double]$Now)
+function Receive-Head { [CmdletBinding()] param($Item, [double]$Now)
     $response = $Item.Send.GetAwaiter().GetResult()
     $Item.Response = $response
     $code = [int]$response.StatusCode
@@ -89,8 +85,7 @@ function Receive-Head {
 }
 
 # Continues an attempt after its tasks have ended. True when no more bytes come.
-function Step-Attempt {
-    [CmdletBinding()] param($Item, [double]$Now)
+function Step-Attempt { [CmdletBinding()] param($Item, [double]$Now)
     if ($null -eq $Item.Copy) { return ($Item.Send.IsCompleted -and (Receive-Head -Item $Item -Now $Now)) }
     if ($Item.Copy.IsCompleted) {
         $null = $Item.Copy.GetAwaiter().GetResult()
@@ -104,8 +99,7 @@ function Step-Attempt {
 }
 
 # Accepts the file only if it has the size and the sha256 of the plan.
-function Complete-Item {
-    [CmdletBinding()] param($Item)
+function Complete-Item { [CmdletBinding()] param($Item)
     $known = $Item.LengthKnown
     Close-Attempt -Item $Item
     $length = Get-PartLength -Item $Item
@@ -118,8 +112,7 @@ function Complete-Item {
 }
 
 # Decides after a failed attempt: retry after a pause, or fail.
-function Resolve-Attempt {
-    [CmdletBinding()] param($Item, $ErrorRecord, [double]$Now)
+function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]$Now)
     Close-Attempt -Item $Item
     $code = $ErrorRecord.Exception.Data['ExitCode']
     $why = Get-Cause -ErrorRecord $ErrorRecord
@@ -143,8 +136,7 @@ function Resolve-Attempt {
 }
 
 # One download: its request and its progress.
-function Get-Download {
-    [CmdletBinding()] param($Artifact, $Proxy)
+function Get-Download { [CmdletBinding()] param($Artifact, $Proxy)
     @{
         Proxy = $Proxy
         Name = $Artifact.Name; Url = [System.Uri]$Artifact.Url; Digest = $Artifact.Digest; Size = [long]$Artifact.Size
@@ -155,8 +147,7 @@ function Get-Download {
 }
 
 # Downloads all artifacts in parallel, each with its own retries. $Proxy is the plan's. $Announce is called with name, status and size.
-function Receive-Artifact {
-    [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
+function Receive-Artifact { [CmdletBinding()] param([object[]]$Artifact, $Proxy, [int]$TimeoutSeconds, [scriptblock]$Announce)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     # HttpClient of .NET Framework does not read HTTPS_PROXY.
     $through = $null

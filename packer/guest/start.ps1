@@ -4,16 +4,14 @@ Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
 
-function Get-EntryError {
-    [CmdletBinding()] param([int]$ExitCode, [string]$Message)
+function Get-EntryError { [CmdletBinding()] param([int]$ExitCode, [string]$Message)
     $failure = New-Object -TypeName System.InvalidOperationException -ArgumentList $Message
     $failure.Data['ExitCode'] = $ExitCode
     $failure
 }
 
 # The arguments by name: full names in any case, each once. PowerShell passes -Name:value as two words.
-function Read-Argument {
-    [CmdletBinding()] param([string[]]$Word)
+function Read-Argument { [CmdletBinding()] param([string[]]$Word)
     $given = @{}
     for ($index = 0; $index -lt $Word.Count; $index++) {
         $name = $Word[$index].TrimEnd(':')
@@ -34,8 +32,7 @@ function Read-Argument {
 }
 
 # Checks all arguments before anything is changed. Returns them with the bundle's full path.
-function Resolve-Argument {
-    [CmdletBinding()] param([hashtable]$Given)
+function Resolve-Argument { [CmdletBinding()] param([hashtable]$Given)
     foreach ($name in '-Phase', '-Bundle', '-BundleSha256', '-PlanSha256') {
         if ([string]::IsNullOrEmpty($Given[$name])) { throw (Get-EntryError -ExitCode 2 -Message "$name is missing") }
     }
@@ -54,15 +51,13 @@ function Resolve-Argument {
 }
 
 # Called before the folder has content. Uses SIDs, because names are localised.
-function Protect-Folder {
-    [CmdletBinding()] param([string]$Path)
+function Protect-Folder { [CmdletBinding()] param([string]$Path)
     $output = & ([System.IO.Path]::Combine($env:SystemRoot, 'System32', 'icacls.exe')) $Path '/inheritance:r' '/grant:r' '*S-1-5-18:(OI)(CI)F' '*S-1-5-32-544:(OI)(CI)F'
     if ($LASTEXITCODE -ne 0) { throw "icacls ended with ${LASTEXITCODE}: $($output -join ' ')" }
 }
 
 # Retries, because a virus scanner may hold a file for a moment.
-function Remove-Folder {
-    [CmdletBinding()] param([string]$Path)
+function Remove-Folder { [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
         try {
@@ -77,8 +72,7 @@ function Remove-Folder {
 }
 
 # Only relative names with '/' between the parts, and no part that Windows would read as another name.
-function Test-EntryName {
-    [CmdletBinding()] param([string]$Name)
+function Test-EntryName { [CmdletBinding()] param([string]$Name)
     foreach ($part in $Name.Split('/')) {
         if ($part -cnotmatch '\A[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') { return $false }
     }
@@ -86,8 +80,7 @@ function Test-EntryName {
 }
 
 # Hash and content come from one open file, which nobody can change meanwhile.
-function Expand-Bundle {
-    [CmdletBinding()] param([string]$Path, [string]$Digest, [string]$Folder)
+function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest, [string]$Folder)
     Add-Type -AssemblyName System.IO.Compression
     Add-Type -AssemblyName System.IO.Compression.FileSystem
     $stream = New-Object -TypeName System.IO.FileStream -ArgumentList $Path, 'Open', 'Read', 'Read'
@@ -115,8 +108,7 @@ function Expand-Bundle {
 function Get-FileDigest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256).Hash.ToLowerInvariant() }
 
 # Verifies plan.json by its digest and every other file by the plan's list. Other files are an error. Returns the plan.
-function Read-Plan {
-    [CmdletBinding()] param([string]$Folder, [string]$Digest)
+function Read-Plan { [CmdletBinding()] param([string]$Folder, [string]$Digest)
     $path = [System.IO.Path]::Combine($Folder, 'plan.json')
     if (-not [System.IO.File]::Exists($path)) { throw (Get-EntryError -ExitCode 4 -Message 'the bundle has no plan.json') }
     $found = Get-FileDigest -Path $path

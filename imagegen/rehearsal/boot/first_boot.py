@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "5d2425b87d50a7be71b57fb7b7fd21a3c7af8b5e084b79be5e001236d4321d6c"
+SHA256 = "1e501dc6ea006ee7166a2cd18295a90670b91abf596f2c6e4e6978a61b8beb9e"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 

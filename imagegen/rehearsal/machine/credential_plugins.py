@@ -24,7 +24,7 @@ APPLICATION: Final = "{557110E1-88BC-4583-8281-6AAC6F708584}"
 DLL: Final = r"C:\Windows\System32\CCGAKVPlugin.dll"
 SERVER: Final = rf"{CLASSES}\CLSID\{CLASS}\InprocServer32"
 # Compare the functions below with a changed script before you take over its digest.
-REGISTER_PLUGIN_SHA256: Final = "fa336c297a741b46bc3660a13e8d810336e6cf69428de1a30415de2940751a34"
+REGISTER_PLUGIN_SHA256: Final = "6079b18541dc7d3b89a6319e4a9744f58b1342ff195f4c57523405e8eb9b72c3"
 _FILE: Final = b"a stand-in for registerplugin.reg"
 _SAVED: Final = "access.txt"
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imagegen.rehearsal.machine.windows import Machine
 
-INSTALL_UPDATES_SHA256: Final = "8e39aca743368a2011fd575e7d0e6b46618ebc3b776b4028f497fe2322d11df8"
+INSTALL_UPDATES_SHA256: Final = "d79131c182a6f43e1c542590293df73be2c91570f6eeab62e0bf162ac2d7baa6"
 """The digest of the script that this module is a model of."""
 REBOOT_REQUIRED: Final = r"HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\WindowsUpdate\Auto Update\RebootRequired"
 PACKAGES: Final = SERVICING + r"\Packages"

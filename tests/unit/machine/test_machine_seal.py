@@ -17,7 +17,7 @@ from imagegen.rehearsal.clouds.azure.guest import AGENTS as AZURE
 from imagegen.rehearsal.clouds.azure.guest import GUEST_AGENT
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
 from imagegen.rehearsal.machine.answers import make_answer_file
-from imagegen.rehearsal.machine.bundle import CHECK_HOME, TEMP
+from imagegen.rehearsal.machine.bundle import CHECK_HOME
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.generalise import (
     ANSWER_FILES,

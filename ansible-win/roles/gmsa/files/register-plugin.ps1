@@ -12,8 +12,7 @@ $script:Saved = [System.IO.Path]::Combine($PSScriptRoot, 'access.txt')
 
 # Enables privileges of this thread, which administrators have but must enable, and returns them. .NET has a class for that, which it does not let others name.
 # They must be reverted on this thread: .NET would try it on another one.
-function Enable-Privilege {
-    [CmdletBinding()] param()
+function Enable-Privilege { [CmdletBinding()] param()
     $type = [System.Security.AccessControl.RegistrySecurity].BaseType.Assembly.GetType('System.Security.AccessControl.Privilege', $true)
     foreach ($name in @('SeTakeOwnershipPrivilege', 'SeRestorePrivilege')) {
         $privilege = $type.GetConstructor([type[]]@([string])).Invoke([object[]]@($name))
@@ -23,8 +22,7 @@ function Enable-Privilege {
 }
 
 # Imports the registration while the locked key is open.
-function Register-Plugin {
-    [CmdletBinding()] param()
+function Register-Plugin { [CmdletBinding()] param()
     Restore-Access
     $before = Get-Access
     [System.IO.File]::WriteAllText($script:Saved, $before, (New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false))
@@ -38,16 +36,14 @@ function Register-Plugin {
     finally { Restore-Access }
 }
 
-function Open-LockedKey {
-    [CmdletBinding()] param([string]$Right, [string]$Check = 'ReadWriteSubTree')
+function Open-LockedKey { [CmdletBinding()] param([string]$Right, [string]$Check = 'ReadWriteSubTree')
     $key = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey($script:Locked, $Check, [System.Security.AccessControl.RegistryRights]$Right)
     if ($null -eq $key) { throw "Windows has no key HKLM:\$($script:Locked)" }
     $key
 }
 
 # Returns the owner and the entries of the locked key as text.
-function Get-Access {
-    [CmdletBinding()] param()
+function Get-Access { [CmdletBinding()] param()
     $sections = [System.Security.AccessControl.AccessControlSections]'Owner, Access'
     $key = Open-LockedKey -Right 'ReadPermissions' -Check 'Default'
     try { $key.GetAccessControl($sections).GetSecurityDescriptorSddlForm($sections) }
@@ -55,8 +51,7 @@ function Get-Access {
 }
 
 # Sets the owner, the entries or both, as text.
-function Set-Access {
-    [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
+function Set-Access { [CmdletBinding()] param([string]$Text, [string]$Part, [string]$Right)
     $security = New-Object -TypeName System.Security.AccessControl.RegistrySecurity
     $security.SetSecurityDescriptorSddlForm($Text, [System.Security.AccessControl.AccessControlSections]$Part)
     $key = Open-LockedKey -Right $Right
@@ -65,8 +60,7 @@ function Set-Access {
 }
 
 # Gives the key back its owner and its entries, if they are in the file.
-function Restore-Access {
-    [CmdletBinding()] param()
+function Restore-Access { [CmdletBinding()] param()
     if (-not [System.IO.File]::Exists($script:Saved)) { return }
     $before = [System.IO.File]::ReadAllText($script:Saved)
     # A script that was killed before it opened the key left nothing to restore, and no right to do so.
@@ -75,8 +69,7 @@ function Restore-Access {
 }
 
 # Imports the file. reg.exe writes to standard error even if it succeeds, so its output is not read.
-function Import-Registration {
-    [CmdletBinding()] param()
+function Import-Registration { [CmdletBinding()] param()
     $program = [System.IO.Path]::Combine([System.Environment]::GetFolderPath('System'), 'reg.exe')
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $program, "import `"$PSScriptRoot\registerplugin.reg`""
     $start.UseShellExecute = $false
@@ -93,8 +86,7 @@ function Import-Registration {
 }
 
 # Prints the DLL of the class, whether Windows lists the class, and whether the locked key still is as it was.
-function Show-Registration {
-    [CmdletBinding()] param()
+function Show-Registration { [CmdletBinding()] param()
     $dll = ''
     $server = [Microsoft.Win32.Registry]::LocalMachine.OpenSubKey("SOFTWARE\Classes\CLSID\$($script:Class)\InprocServer32")
     if ($null -ne $server) {

@@ -11,16 +11,14 @@ $script:LimitS = 1500
 $script:System = [System.Environment]::GetFolderPath('System')
 
 # Prints whether the program and its service are there.
-function Show-Server {
-    [CmdletBinding()] param()
+function Show-Server { [CmdletBinding()] param()
     $program = [System.IO.File]::Exists([System.IO.Path]::Combine($script:System, 'OpenSSH', 'sshd.exe'))
     $service = Test-Path -LiteralPath 'HKLM:\SYSTEM\CurrentControlSet\Services\sshd'
     [System.Console]::Out.WriteLine("installed=$($program -and $service)")
 }
 
 # Adds the server, as SYSTEM. The file comes into place whole.
-function Add-Server {
-    [CmdletBinding()] param([string]$File)
+function Add-Server { [CmdletBinding()] param([string]$File)
     $text = 'done'
     try { $null = Add-WindowsCapability -Online -Name 'OpenSSH.Server~~~~0.0.1.0' -ErrorAction Stop }
     catch { $text = '{0} (0x{1:X8})' -f $_.Exception.Message, $_.Exception.HResult }
@@ -29,8 +27,7 @@ function Add-Server {
 }
 
 # Runs this script as SYSTEM, and returns what became of it.
-function Invoke-AsSystem {
-    [CmdletBinding()] param([string]$File)
+function Invoke-AsSystem { [CmdletBinding()] param([string]$File)
     [System.IO.File]::Delete($File)
     $program = [System.IO.Path]::Combine($script:System, 'WindowsPowerShell', 'v1.0', 'powershell.exe')
     $arguments = '-NoProfile -NonInteractive -ExecutionPolicy Bypass -File "{0}" -Result "{1}"' -f $PSCommandPath, $File

@@ -12,8 +12,7 @@ function Get-Code { [CmdletBinding()] param([int]$Number); '0x{0:x8}' -f $Number
 function Get-Kb { [CmdletBinding()] param($Update); foreach ($number in $Update.KBArticleIDs) { "KB$number" } }
 
 # What the order wants of the updates that Windows Update offers, each once. A category does not take an update that another one in the answer replaces; a KB in the order is taken even then.
-function Select-Update {
-    [CmdletBinding()] param($Session, $Wanted)
+function Select-Update { [CmdletBinding()] param($Session, $Wanted)
     $searcher = $Session.CreateUpdateSearcher()
     $seen = @{}
     $questions = @(foreach ($guid in $Wanted.categories) { "IsInstalled=0 and IsHidden=0 and Type='Software' and CategoryIDs contains '$guid'" })
@@ -33,8 +32,7 @@ function Select-Update {
 }
 
 # Installs when nothing else does: Windows' own updates may run at the same time (0x80240016, https://github.com/rgl/packer-plugin-windows-update/issues/76). A pending restart has the same code.
-function Install-Update {
-    [CmdletBinding()] param($Worker)
+function Install-Update { [CmdletBinding()] param($Worker)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
         try { return $Worker.Install() }
@@ -46,8 +44,7 @@ function Install-Update {
 }
 
 # Downloads or installs updates together. Returns those that succeeded, and adds the others to the failures. 2 is Succeeded, and 3 SucceededWithErrors.
-function Invoke-Step {
-    [CmdletBinding()] param($Worker, [string]$Step, [object[]]$Updates, $Told)
+function Invoke-Step { [CmdletBinding()] param($Worker, [string]$Step, [object[]]$Updates, $Told)
     $all = New-Object -ComObject 'Microsoft.Update.UpdateColl'
     foreach ($update in $Updates) { $null = $all.Add($update) }
     $Worker.Updates = $all
