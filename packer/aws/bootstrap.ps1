@@ -42,7 +42,6 @@ try {
 }
 catch {
     $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code

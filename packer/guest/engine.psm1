@@ -183,7 +183,7 @@ function Invoke-Set { [CmdletBinding()] param($Session, $Entry)
     $kind = $Session.Kinds[$Entry.Kind]
     Save-Outcome -Session $Session -Entry $Entry -Status 'setting' -Milliseconds 0
     $answer = & $kind.Set $Entry.Fields $context
-    if ($answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must return whether a restart is needed" }
+    if ($null -ne $answer -and $answer -isnot [bool]) { throw "set of kind $($Entry.Kind) must return nothing, or whether a restart is needed" }
     if ($answer) {
         $Session.Restart = $true
         $Session.State.Phases[$Session.Phase].restart = $true

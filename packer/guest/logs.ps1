@@ -49,16 +49,9 @@ function Read-Tail { [CmdletBinding()] param([string]$Path, [long]$Limit)
     try {
         $size = [int][Math]::Min($stream.Length, $Limit)
         $stream.Position = $stream.Length - $size
-        $buffer = New-Object -TypeName byte[] -ArgumentList $size
-        $done = 0
-        while ($done -lt $size) {
-            $read = $stream.Read($buffer, $done, $size - $done)
-            if ($read -eq 0) { break }
-            $done += $read
-        }
+        return ,(New-Object -TypeName System.IO.BinaryReader -ArgumentList $stream).ReadBytes($size)
     }
     finally { $stream.Dispose() }
-    return ,$buffer
 }
 
 # The newest entries of one of Windows' event logs as text. A level of 2 is an error, 3 a warning.
@@ -72,8 +65,7 @@ function Get-EventText { [CmdletBinding()] param([string]$Name, $Clock)
                 if ($Clock.Elapsed.TotalSeconds -gt $script:Seconds) { break }
                 $entry = $reader.ReadEvent()
                 if ($null -eq $entry) { break }
-                $stamp = ''
-                if ($null -ne $entry.TimeCreated) { $stamp = $entry.TimeCreated.ToUniversalTime().ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture) }
+                $stamp = if ($null -ne $entry.TimeCreated) { $entry.TimeCreated.ToUniversalTime().ToString('yyyy-MM-ddTHH:mm:ssZ', [System.Globalization.CultureInfo]::InvariantCulture) }
                 try { $message = [string]$entry.FormatDescription() }
                 catch { $message = "(no message: $($_.Exception.GetBaseException().Message))" }
                 "$stamp level $($entry.Level) $($entry.ProviderName) $($entry.Id) $message"
@@ -142,7 +134,6 @@ try {
 }
 catch {
     $code = 1
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code

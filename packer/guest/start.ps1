@@ -156,8 +156,7 @@ try {
 catch {
     $known = $_.Exception.Data['ExitCode']
     if ($null -ne $known) { $code = [int]$known }
-    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)")
-    [System.Console]::Out.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Out.WriteLine("failed: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 finally {
     # Ctrl-C runs only this block, and no catch block.

@@ -204,7 +204,7 @@ MENDS = (
             only_where("$wanted.Count -gt 0", GRANT_AGAIN),
             in_order("-eq $masks[$wanted[0].rights]", f"if ({IS_PLANNED})"),
             in_order(REMOVE_ALL, "if ($wanted.Count -gt 0) {"),
-            only_where("$folder", "$flags = 3"),
+            in_order("$inherit, $flags = if ($folder) { '(OI)(CI)', 3 } else { '', 0 }", f"if ({IS_PLANNED})"),
         ),
         (
             (" -and [int]$rule.PropagationFlags -eq 0) { continue }", ") { continue }"),
@@ -212,7 +212,7 @@ MENDS = (
             (GRANT_AGAIN, GRANT_AGAIN.replace("grant:r", "grant")),
             ("            if ($wanted.Count -gt 0) {\n", "            if ($wanted.Count -gt 1) {\n"),
             (REMOVE_ALL, REMOVE_ALL.replace("remove:g", "remove:d")),
-            ("            $flags = 3\n", "            $flags = 2\n"),
+            ("{ '(OI)(CI)', 3 }", "{ '(OI)(CI)', 2 }"),
         ),
     ),
     Mend(

@@ -37,6 +37,5 @@
                 Copy-IntoPlace -From $file -To $target -Digest $digest
             }
         }
-        $false
     }
 }

@@ -24,8 +24,5 @@
         }
     }
     Test = { param($Resource, $Now) if ($null -eq $Now) { "Defender scans the files that $($Resource.process) opens" } }
-    Set  = { param($Resource)
-        $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop
-        $false
-    }
+    Set  = { param($Resource) $null = Add-MpPreference -ExclusionProcess $Resource.process -ErrorAction Stop }
 }

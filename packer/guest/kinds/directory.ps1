@@ -5,8 +5,5 @@
         [ordered]@{ exists = $true }
     }
     Test = { param($Resource, $Now) if ($null -eq $Now) { "there is no folder $($Resource.path)" } }
-    Set  = { param($Resource)
-        $null = [System.IO.Directory]::CreateDirectory($Resource.path)
-        $false
-    }
+    Set  = { param($Resource) $null = [System.IO.Directory]::CreateDirectory($Resource.path) }
 }

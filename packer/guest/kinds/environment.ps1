@@ -10,9 +10,7 @@
         if (-not (Test-SameText -Left $Now.value -Right $Resource.value)) { "value is '$($Now.value)', not '$($Resource.value)'" }
     }
     Set  = { param($Resource)
-        $type = 'String'
-        if ($Resource.value.Contains('%')) { $type = 'ExpandString' }
+        $type = if ($Resource.value.Contains('%')) { 'ExpandString' } else { 'String' }
         Write-RegistryValue -Key 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment' -Name $Resource.name -Type $type -Data $Resource.value
-        $false
     }
 }

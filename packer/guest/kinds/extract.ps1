@@ -1,8 +1,6 @@
 # One file of an archive, at its own path. Nothing else of the archive comes into place.
 @{
-    Get  = { param($Resource)
-        Get-FileFact -Path $Resource.path
-    }
+    Get  = { param($Resource) Get-FileFact -Path $Resource.path }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no file $($Resource.path)" }
         if ($Now.sha256 -cne $Resource.sha256) { "sha256 is $($Now.sha256), not $($Resource.sha256)" }
@@ -15,6 +13,5 @@
             param($Staging)
             Copy-IntoPlace -From ([System.IO.Path]::Combine($Staging, $Resource.member.Replace('/', '\'))) -To $Resource.path -Digest $Resource.sha256
         }
-        $false
     }
 }

@@ -20,6 +20,5 @@
             $text = (@(([string]$value.data).TrimEnd(';'), $text) | Where-Object -FilterScript { $_ -ne '' }) -join ';'
         }
         Write-RegistryValue -Key $key -Name 'Path' -Type $type -Data $text
-        $false
     }
 }

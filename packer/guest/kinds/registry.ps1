@@ -8,8 +8,5 @@
         $want = @($Resource.data)
         if (-not (Test-SameList -Left $have -Right $want)) { "data is $($have -join ', '), not $($want -join ', ')" }
     }
-    Set  = { param($Resource)
-        Write-RegistryValue -Key $Resource.key -Name $Resource.name -Type $Resource.type -Data $Resource.data
-        $false
-    }
+    Set  = { param($Resource) Write-RegistryValue -Key $Resource.key -Name $Resource.name -Type $Resource.type -Data $Resource.data }
 }

@@ -61,6 +61,5 @@
         # Without a Duration the repetition has no end.
         $triggers = '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>' -f $every
         Register-SystemTask -Name $Resource.name -Triggers $triggers -LimitSeconds $Resource.limit_s -Program $Resource.program -Arguments $Resource.arguments
-        $false
     }
 }

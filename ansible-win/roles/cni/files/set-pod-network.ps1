@@ -167,7 +167,6 @@ try {
     $code = 0
 }
 catch {
-    [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)")
-    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Error.WriteLine("set-pod-network: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code

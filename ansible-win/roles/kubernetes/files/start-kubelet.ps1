@@ -102,7 +102,6 @@ try {
     $code = $process.ExitCode
 }
 catch {
-    [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)")
-    [System.Console]::Error.WriteLine($_.ScriptStackTrace)
+    [System.Console]::Error.WriteLine("start-kubelet: $($_.Exception.Message)`r`n$($_.ScriptStackTrace)")
 }
 exit $code
