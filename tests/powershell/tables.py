@@ -31,7 +31,6 @@ PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
     "set-pod-network.ps1": "runs on the node without the bundle",
-    "register-plugin.ps1": "runs beside the file that it imports, without the bundle",
 }
 # Scripts that compile a call of Windows, and why.
 COMPILING_SCRIPTS = {"set-pod-network.ps1": "no cmdlet creates a network of HNS: only its own function does"}

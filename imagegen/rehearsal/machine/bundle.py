@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, AccessEntry, write
 from imagegen.rehearsal.machine.plan import Plan, read_plan
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.stop import Exit, StopError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ HOME = r"C:\ProgramData\imagegen"
 UNPACKED = HOME + r"\bundle"
 TEMP = r"C:\Windows\Temp"
 CHECK_HOME = r"C:\Windows\imagegen-check"
+COMMON = UNPACKED + r"\common.psm1"
 PLAN = "plan.json"
 # No part that Windows would read as another name.
 ENTRY_NAME = re.compile(r"([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z0-9_-]")
@@ -107,3 +109,9 @@ def _unpack(machine: Machine, contents: dict[str, bytes], root: str) -> None:
         path = f"{folder}\\{name}".replace("/", "\\")
         machine.files.make_folder(path.rpartition("\\")[0])
         machine.files.write(path, data)
+
+
+def need_common(machine: Machine) -> None:
+    """Scripts of the steps that run only during a build import the bundle's module."""
+    if not machine.files.is_file(COMMON):
+        raise RefusedByWindows(f"failed: there is no module {COMMON}")

@@ -31,7 +31,7 @@ function Register-Plugin { [CmdletBinding()] param()
         # Full control for administrators, as the first entry.
         $entries = $before.Substring($before.IndexOf('D:', [System.StringComparison]::Ordinal)) -replace '^(D:[A-Z]*)', '$1(A;;KA;;;BA)'
         Set-Access -Text $entries -Part 'Access' -Right 'ChangePermissions'
-        Import-Registration
+        $null = Invoke-Native -FilePath (Get-SystemTool -Name 'reg.exe') -ArgumentList 'import', "$PSScriptRoot\registerplugin.reg" -TimeoutSeconds 60
     }
     finally { Restore-Access }
 }
@@ -68,23 +68,6 @@ function Restore-Access { [CmdletBinding()] param()
     [System.IO.File]::Delete($script:Saved)
 }
 
-# Imports the file. reg.exe writes to standard error even if it succeeds, so its output is not read.
-function Import-Registration { [CmdletBinding()] param()
-    $program = [System.IO.Path]::Combine([System.Environment]::GetFolderPath('System'), 'reg.exe')
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $program, "import `"$PSScriptRoot\registerplugin.reg`""
-    $start.UseShellExecute = $false
-    $start.CreateNoWindow = $true
-    $process = [System.Diagnostics.Process]::Start($start)
-    try {
-        if (-not $process.WaitForExit(60000)) {
-            $process.Kill()
-            throw 'reg.exe did not end within a minute'
-        }
-        if ($process.ExitCode -ne 0) { throw "reg.exe ended with $($process.ExitCode)" }
-    }
-    finally { $process.Dispose() }
-}
-
 # Prints the DLL of the class, whether Windows lists the class, and whether the locked key still is as it was.
 function Show-Registration { [CmdletBinding()] param()
     $dll = ''
@@ -102,6 +85,8 @@ $code = 0
 try {
     if ($Show) { Show-Registration }
     else {
+        # From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
+        Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
         $privileges = @(Enable-Privilege)
         try { Register-Plugin }
         finally { foreach ($privilege in $privileges) { $null = $privilege.GetType().GetMethod('Revert').Invoke($privilege, $null) } }
