@@ -201,11 +201,10 @@ function Invoke-Entry { [CmdletBinding()] param($Session, $Entry, [switch]$Quiet
         if ($reasons.Count -gt 0) { Invoke-Set -Session $Session -Entry $Entry }
     }
     catch {
-        $why = $_
-        Write-Line -Session $Session -Text $why.ScriptStackTrace
+        Write-Line -Session $Session -Text $_.ScriptStackTrace
         Save-Outcome -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds
-        Write-ResourceEvent -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $why)
-        throw (Get-EntryFailure -Entry $Entry -ErrorRecord $why)
+        Write-ResourceEvent -Session $Session -Entry $Entry -Status 'failed' -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $_)
+        throw (Get-EntryFailure -Entry $Entry -ErrorRecord $_)
     }
     $saved = $Session.State.Resources[$Entry.Id]
     if ($reasons.Count -eq 0 -and $null -ne $saved -and $saved.status -ceq 'setting') { $reasons = @('an earlier run began to set it') }
@@ -228,7 +227,6 @@ function Invoke-Prefetch { [CmdletBinding()] param($Session, [object[]]$Entries,
             catch { throw (Get-EntryFailure -Entry $entry -ErrorRecord $_) }
             if ($reasons.Count -gt 0) { $entry }
         })
-    if ($missing.Count -eq 0) { return }
     try { Receive-EntryArtifact -Session $Session -Entries $missing -TimeoutSeconds $TimeoutSeconds }
     catch {
         $name = $_.Exception.Data['Artifact']
@@ -275,9 +273,8 @@ function Confirm-Plan { [CmdletBinding()] param($Session)
             if ($reading.Reasons.Count -gt 0) { throw "no longer as planned at the end: $($reading.Reasons -join '; ')" }
         }
         catch {
-            $why = $_
-            Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds 0 -Reason (Get-Cause -ErrorRecord $why)
-            throw (Get-EntryFailure -Entry $entry -ErrorRecord $why)
+            Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds 0 -Reason (Get-Cause -ErrorRecord $_)
+            throw (Get-EntryFailure -Entry $entry -ErrorRecord $_)
         }
         $facts[$entry.Id] = $reading.Now
     }
@@ -312,13 +309,11 @@ function Invoke-Sequence { [CmdletBinding()] param($Session, [object[]]$Earlier,
     $Session.Restart = $restart -and $Own.restart -and $saved.status -cne 'finished'
     $Session.State.Phases[$Own.name] = [ordered]@{ status = 'started'; changed = 0; restart = $restart; ms = [long]0 }
     $names = @($Earlier | ForEach-Object -Process { $_.name })
-    $before = @($Session.Entries | Where-Object -FilterScript { $names -ccontains $_.Phase -and -not $_.Repeated })
-    foreach ($entry in $before) { Invoke-Entry -Session $Session -Entry $entry -Quiet }
+    foreach ($entry in $Session.Entries) { if ($names -ccontains $entry.Phase -and -not $entry.Repeated) { Invoke-Entry -Session $Session -Entry $entry -Quiet } }
     Invoke-Prefetch -Session $Session -Entries $Entries -TimeoutSeconds ([int][Math]::Max(1, $Own.timeout_s - $Clock.Elapsed.TotalSeconds))
     foreach ($entry in $Entries) { Invoke-Entry -Session $Session -Entry $entry }
     $last = $Own.name -ceq @($Session.Plan.phases)[-1].name
-    $facts = $null
-    if ($last) { $facts = Confirm-Plan -Session $Session }
+    $facts = if ($last) { Confirm-Plan -Session $Session }
     if (Test-RestartPending) { $Session.Restart = $true }
     if ($Session.Restart -and -not $Own.restart) {
         throw (Get-Failure -ExitCode 6 -Message "a restart is needed after $($Own.name), but the plan has none there")
@@ -330,14 +325,13 @@ function Invoke-Sequence { [CmdletBinding()] param($Session, [object[]]$Earlier,
     $record.ms = $Clock.ElapsedMilliseconds
     Save-State -Session $Session
     if ($last) { Write-Report -Session $Session -Facts $facts }
-    if ($Session.Restart) { return 3010 }
-    return 0
+    if ($Session.Restart) { 3010 } else { 0 }
 }
 
 function Invoke-Phase { [CmdletBinding()] param($Session, [string]$Name)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     $phases = @($Session.Plan.phases)
-    $index = [array]::IndexOf(@($phases | ForEach-Object -Process { $_.name }), $Name)
+    $index = [array]::IndexOf(@($phases.name), $Name)
     $earlier = @($phases | Select-Object -First $index)
     $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $Name })
     $Session.Phase = $Name
@@ -355,8 +349,7 @@ function Invoke-Phase { [CmdletBinding()] param($Session, [string]$Name)
             $record.ms = $clock.ElapsedMilliseconds
             Save-State -Session $Session
         }
-        $why = Get-Cause -ErrorRecord $_
-        Write-PhaseEvent -Session $Session -Phase $Name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
+        Write-PhaseEvent -Session $Session -Phase $Name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $_)
         throw
     }
     Write-PhaseEvent -Session $Session -Phase $Name -Status 'finished' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds
@@ -402,9 +395,7 @@ function Invoke-Inspection { [CmdletBinding()] param($Session, [string]$Name)
                     check_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target; phase = $Name
                     node = [System.Net.Dns]::GetHostName(); booted = $booted; machine = (Get-MachineFact); count = $count; resources = $tested
                 })))
-    if ($count['failed'] -gt 0) { return 6 }
-    if ($count['drifted'] -gt 0) { return 5 }
-    return 0
+    if ($count['failed'] -gt 0) { 6 } elseif ($count['drifted'] -gt 0) { 5 } else { 0 }
 }
 
 # Runs the engine. Returns the exit code. A thrown failure has its exit code in Data['ExitCode'].

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "2394a53375e02936f4f6031a11d3d1a5db0c541ae97a8f8a0462abc4ab6926a5"
+SHA256 = "1af35b3ff0582094d97d0cbf2a1e3ff387f7ae760489ff6520da4d22513b47be"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

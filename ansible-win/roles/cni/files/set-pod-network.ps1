@@ -1,15 +1,9 @@
 # Gives a node its part of the pod network. User data calls it after kubeadm join: only then the cluster has given the node its range of addresses.
 # It fills the templates in the folder cni beside this script. places.txt there has the path of each, network.json, if there is one, the network that the plugin expects,
 # and services.txt, if there is one, the services that can run only now.
-[CmdletBinding(PositionalBinding = $false)]
-param(
-    [string]$ClusterCidr = '',
-    [string]$ServiceCidr = '',
-    [string]$PodCidr = '',
-    [string]$NetworkName = '',
-    [string]$StateFolder = 'C:\var\lib\kubelet',
-    [string]$ConfigFolder = 'C:\etc\kubernetes'
-)
+[CmdletBinding(PositionalBinding = $false)] param(
+    [string]$ClusterCidr = '', [string]$ServiceCidr = '', [string]$PodCidr = '', [string]$NetworkName = '',
+    [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -23,10 +17,9 @@ function Get-NodeName { [CmdletBinding()] param([string]$Path)
 
 # Asks the cluster for the node's range, which the controller manager assigns some time after the join.
 function Get-PodRange { [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [int]$TimeoutSeconds)
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = "$PSScriptRoot\kubectl.exe"
     # kubectl asks an unreachable server five times: all of them must end within a minute.
-    $start.Arguments = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath={.spec.podCIDR}"
+    $line = "--kubeconfig=$Kubeconfig --request-timeout=10s get node $Name --output=jsonpath={.spec.podCIDR}"
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList "$PSScriptRoot\kubectl.exe", $line
     # kubelet's kubeconfig may name its certificate without a drive.
     $start.WorkingDirectory = 'C:\'
     $start.UseShellExecute = $false
@@ -135,15 +128,11 @@ try {
     $route = @(Get-NetRoute -DestinationPrefix '0.0.0.0/0' | Sort-Object -Property RouteMetric)[0]
     $own = @(Get-NetIPAddress -InterfaceIndex $route.InterfaceIndex -AddressFamily IPv4)[0]
     $values = @{
-        '<CLUSTER_CIDR>' = $ClusterCidr
-        '<SERVICE_CIDR>' = $ServiceCidr
-        '<POD_CIDR>' = $PodCidr
+        '<CLUSTER_CIDR>' = $ClusterCidr; '<SERVICE_CIDR>' = $ServiceCidr; '<POD_CIDR>' = $PodCidr
         '<GATEWAY>' = Get-Address -Range $PodCidr -Place 1
         '<ENDPOINT>' = Get-Address -Range $PodCidr -Place 2
         '<FIRST_POD>' = Get-Address -Range $PodCidr -Place 3
-        '<NETWORK>' = $NetworkName
-        '<NODE_NAME>' = $node
-        '<NODE_ADDRESS>' = $own.IPAddress
+        '<NETWORK>' = $NetworkName; '<NODE_NAME>' = $node; '<NODE_ADDRESS>' = $own.IPAddress
         '<NODE_NETWORK>' = Get-Range -Address $own.IPAddress -Bits $own.PrefixLength
     }
     foreach ($file in @($texts.Keys)) {
@@ -159,11 +148,8 @@ try {
         [System.IO.File]::Delete($path)
         [System.IO.File]::Move("${path}.new", $path)
     }
-    if ($texts.ContainsKey('services.txt')) {
-        foreach ($name in $texts['services.txt'] -split '\r?\n') {
-            if ($name -ne '') { Start-NodeService -Name $name -NodeName $node }
-        }
-    }
+    # Without the file there is one empty name.
+    foreach ($name in [string]$texts['services.txt'] -split '\r?\n') { if ($name -ne '') { Start-NodeService -Name $name -NodeName $node } }
     $code = 0
 }
 catch {

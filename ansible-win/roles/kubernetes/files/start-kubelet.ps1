@@ -1,13 +1,8 @@
 # Starts kubelet with the image's fixed arguments, the configured ones, and those that kubeadm wrote, which are read at every start.
 # kube-log-runner is the service's program and runs this script. kubelet itself answers the service manager. Exits with kubelet's exit code.
-[CmdletBinding(PositionalBinding = $false)]
-param(
-    [string]$Kubelet = 'C:\k\kubelet.exe',
-    [string]$StateFolder = 'C:\var\lib\kubelet',
-    [string]$ConfigFolder = 'C:\etc\kubernetes',
-    [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd',
-    [string]$ArgumentsFile = ''
-)
+[CmdletBinding(PositionalBinding = $false)] param(
+    [string]$Kubelet = 'C:\k\kubelet.exe', [string]$StateFolder = 'C:\var\lib\kubelet', [string]$ConfigFolder = 'C:\etc\kubernetes',
+    [string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd', [string]$ArgumentsFile = '')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -81,19 +76,12 @@ try {
     if ($joining) { Wait-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env" -TimeoutSeconds 20 }
     # kubeadm's arguments come last: kubelet uses the last of a repeated argument, and of a map the last value of each key.
     $arguments = @(
-        '--windows-service'
-        "--cert-dir=$StateFolder\pki"
-        "--config=$StateFolder\config.yaml"
-        "--bootstrap-kubeconfig=$ConfigFolder\bootstrap-kubelet.conf"
-        "--kubeconfig=$ConfigFolder\kubelet.conf"
-        "--container-runtime-endpoint=$RuntimeEndpoint"
-        '--cgroups-per-qos=false'
-        '--enforce-node-allocatable='
-        '--resolv-conf='
+        '--windows-service', "--cert-dir=$StateFolder\pki", "--config=$StateFolder\config.yaml"
+        "--bootstrap-kubeconfig=$ConfigFolder\bootstrap-kubelet.conf", "--kubeconfig=$ConfigFolder\kubelet.conf"
+        "--container-runtime-endpoint=$RuntimeEndpoint", '--cgroups-per-qos=false', '--enforce-node-allocatable=', '--resolv-conf='
     ) + @(Read-ImageArgument -Path $ArgumentsFile) + @(Read-KubeadmArgument -Path "$StateFolder\kubeadm-flags.env")
-    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
-    $start.FileName = $Kubelet
-    $start.Arguments = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
+    $line = @(foreach ($one in $arguments) { ConvertTo-NativeArgument -Value $one }) -join ' '
+    $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo -ArgumentList $Kubelet, $line
     # Nothing is redirected: kubelet writes directly to kube-log-runner.
     $start.UseShellExecute = $false
     $process = [System.Diagnostics.Process]::Start($start)
