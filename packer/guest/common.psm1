@@ -36,7 +36,6 @@ function Get-SortedText { [CmdletBinding()] param([string[]]$Text)
     foreach ($one in $set) { $one }
 }
 
-# The sha256 of a file in the plan's form.
 function Get-Digest { [CmdletBinding()] param([string]$Path); (Get-FileHash -LiteralPath $Path -Algorithm SHA256 -ErrorAction Stop).Hash.ToLowerInvariant() }
 
 # One line of JSON in ASCII. Without -Depth, 5.1 silently cuts values at two levels.
@@ -57,7 +56,6 @@ function Write-TextFile { [CmdletBinding()] param([string]$Path, [string]$Text)
     Move-IntoPlace -From $new -To $Path
 }
 
-# The running services whose command names a file.
 function Get-ServiceUsing { [CmdletBinding()] param([string]$Path)
     $services = 'HKLM:\SYSTEM\CurrentControlSet\Services'
     $pattern = '(^|[\s"=])' + [regex]::Escape($Path) + '($|[\s"])'
@@ -112,7 +110,6 @@ function Expand-Artifact { [CmdletBinding()] param($Context, [string[]]$Argument
     finally { Clear-Tree -Path $staging }
 }
 
-# The facts about a file; $null if it does not exist.
 function Get-FileFact { [CmdletBinding()] param([string]$Path)
     if (-not [System.IO.File]::Exists($Path)) { return $null }
     [ordered]@{ sha256 = Get-Digest -Path $Path; size = (New-Object -TypeName System.IO.FileInfo -ArgumentList $Path).Length }
@@ -168,9 +165,7 @@ function Get-SystemTool { [CmdletBinding()] param([string]$Name); [System.IO.Pat
 # One argument as the Windows C runtime reads it back.
 function ConvertTo-NativeArgument { [CmdletBinding()] param([string]$Value)
     if ($Value -ne '' -and $Value -notmatch '[\s"]') { return $Value }
-    $escaped = $Value -replace '(\\*)"', '$1$1\"'
-    $escaped = $escaped -replace '(\\+)$', '$1$1'
-    return '"' + $escaped + '"'
+    return '"' + ($Value -replace '(\\*)"', '$1$1\"' -replace '(\\+)$', '$1$1') + '"'
 }
 
 # Runs a program with a deadline. Throws on an unexpected exit code.
@@ -280,8 +275,7 @@ function Get-RegistryValue { [CmdletBinding()] param([string]$Key, [string]$Name
 # The data of a value, or $Default if it does not exist. For single values only: a list would be unrolled.
 function Get-RegistryData { [CmdletBinding()] param([string]$Key, [string]$Name, $Default = $null)
     $value = Get-RegistryValue -Key $Key -Name $Name
-    if ($null -eq $value) { return $Default }
-    return $value.data
+    if ($null -eq $value) { $Default } else { $value.data }
 }
 
 # CreateSubKey opens an existing key without changing its other values and subkeys.

@@ -111,7 +111,6 @@ function Complete-Item { [CmdletBinding()] param($Item)
     $Item.Done = $true
 }
 
-# Decides after a failed attempt: retry after a pause, or fail.
 function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]$Now)
     Close-Attempt -Item $Item
     $code = $ErrorRecord.Exception.Data['ExitCode']
@@ -135,7 +134,6 @@ function Resolve-Attempt { [CmdletBinding()] param($Item, $ErrorRecord, [double]
     $Item.NotBefore = $Now + [Math]::Min(30, [Math]::Pow(2, $Item.Tries) / 4)
 }
 
-# One download: its request and its progress.
 function Get-Download { [CmdletBinding()] param($Artifact, $Proxy)
     @{
         Proxy = $Proxy

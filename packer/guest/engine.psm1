@@ -96,7 +96,6 @@ function Save-Outcome { [CmdletBinding()] param($Session, $Entry, [string]$Statu
     Save-State -Session $Session
 }
 
-# The plan's resources in order, each with its phase and step.
 function Get-Entry { [CmdletBinding()] param($Plan)
     foreach ($phase in $Plan.phases) {
         foreach ($step in $phase.steps) {
@@ -135,14 +134,12 @@ function Get-EntryFailure { [CmdletBinding()] param($Entry, $ErrorRecord)
     Get-Failure -ExitCode $code -Message "step $($Entry.Step), resource $($Entry.Id): $(Get-Cause -ErrorRecord $ErrorRecord)"
 }
 
-# get and test: the facts, and every difference from the plan.
 function Read-Entry { [CmdletBinding()] param($Session, $Entry)
     $kind = $Session.Kinds[$Entry.Kind]
     $now = & $kind.Get $Entry.Fields
     return @{ Now = $now; Reasons = @(& $kind.Test $Entry.Fields $now) }
 }
 
-# Downloads the artifacts that are not in the artifacts folder yet.
 function Receive-EntryArtifact { [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $wanted = [ordered]@{}
     foreach ($entry in $Entries) {
@@ -219,7 +216,6 @@ function Invoke-Entry { [CmdletBinding()] param($Session, $Entry, [switch]$Quiet
     }
 }
 
-# Downloads the artifacts of the phase's resources that are not as planned.
 function Invoke-Prefetch { [CmdletBinding()] param($Session, [object[]]$Entries, [int]$TimeoutSeconds)
     $missing = @(foreach ($entry in $Entries) {
             if ($null -eq $entry.Artifact) { continue }

@@ -18,7 +18,6 @@ $script:Places = @(
     @('cri-dockerd', 'C:\var\log\cri-dockerd', '*.log'),
     @('cloudbase-init', 'C:\Program Files\Cloudbase Solutions\Cloudbase-Init\log', '*.log')
 )
-$script:EventLogs = @('System', 'Application')
 $script:EventCount = 200
 # Bytes of the end of each file, and of all together before they are compressed.
 $script:FileLimit = 524288
@@ -91,7 +90,7 @@ function Get-LogArchive { [CmdletBinding()] param()
     $zip = New-Object -TypeName System.IO.Compression.ZipArchive -ArgumentList $memory, 'Create', $true
     try {
         $left = $script:TotalLimit
-        foreach ($name in $script:EventLogs) {
+        foreach ($name in 'System', 'Application') {
             try {
                 $data = $utf8.GetBytes((Get-EventText -Name $name -Clock $clock))
                 if ($data.Length -gt $script:FileLimit) { $data = $utf8.GetBytes($utf8.GetString($data, 0, $script:FileLimit)) }

@@ -60,23 +60,12 @@ function Protect-Folder { [CmdletBinding()] param([string]$Path)
 function Remove-Folder { [CmdletBinding()] param([string]$Path)
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ([System.IO.Directory]::Exists($Path)) {
-        try {
-            [System.IO.Directory]::Delete($Path, $true)
-            return
-        }
+        try { [System.IO.Directory]::Delete($Path, $true) }
         catch {
             if ($clock.Elapsed.TotalSeconds -gt 30) { throw }
             Start-Sleep -Milliseconds 250
         }
     }
-}
-
-# Only relative names with '/' between the parts, and no part that Windows would read as another name.
-function Test-EntryName { [CmdletBinding()] param([string]$Name)
-    foreach ($part in $Name.Split('/')) {
-        if ($part -cnotmatch '\A[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') { return $false }
-    }
-    return $true
 }
 
 # Hash and content come from one open file, which nobody can change meanwhile.
@@ -92,7 +81,8 @@ function Expand-Bundle { [CmdletBinding()] param([string]$Path, [string]$Digest,
         $null = [System.IO.Directory]::CreateDirectory($Folder)
         $zip = New-Object -TypeName System.IO.Compression.ZipArchive -ArgumentList $stream
         foreach ($entry in $zip.Entries) {
-            if (-not (Test-EntryName -Name $entry.FullName.TrimEnd('/'))) {
+            # Only relative names with '/' between the parts, and no part that Windows would read as another name.
+            if ($entry.FullName.TrimEnd('/') -cnotmatch '\A([A-Za-z0-9._-]*[A-Za-z0-9_-]/)*[A-Za-z0-9._-]*[A-Za-z0-9_-]\z') {
                 throw (Get-EntryError -ExitCode 4 -Message "the bundle has a file with the invalid name '$($entry.FullName)'")
             }
             if ($entry.FullName.EndsWith('/')) { continue }

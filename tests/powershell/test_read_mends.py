@@ -33,7 +33,7 @@ AWAIT_STOPPED = "if ([string]$service.Status -eq 'StopPending') { $service.WaitF
 DISABLE = "Disable-LocalUser -SID $account.SID -ErrorAction Stop"
 RESET = "Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop"
 RENAME = "Rename-LocalUser -SID $account.SID"
-KEY_STAYS = "$what = 'the key of the removed certificate'"
+KEY_STAYS = "$what = if (Test-Path -LiteralPath $path) { 'certificate' } else { 'the key of the removed certificate' }"
 NOT_FOUND = "if ($_.FullyQualifiedErrorId -notlike 'CmdletizationQuery_NotFound*') { throw }"
 FIND_FILTER = "$filter = Get-NetFirewallPortFilter -AssociatedNetFirewallRule $rule[0] -ErrorAction Stop"
 ICACLS = "$null = Invoke-Native -FilePath $icacls -ArgumentList $Resource.path,"
@@ -188,11 +188,11 @@ MENDS = (
         "P11-a-key-that-stays-is-told",
         FIRST_BOOT,
         (
-            only_where("-not (Test-Path -LiteralPath $path)", KEY_STAYS, within="Clear-BuilderCertificate"),
+            in_order(KEY_STAYS, '"$what $print could not be removed: ', within="Clear-BuilderCertificate"),
             tried("Remove-Item -LiteralPath $path", catch='"$what $print could not be removed: '),
         ),
         (
-            ("if (-not (Test-Path -LiteralPath $path)) {", "if ($false) {"),
+            (KEY_STAYS, "$what = 'certificate'"),
             ('"$what $print could not be removed: $($_.Exception.Message)"', "$null = $what"),
         ),
     ),

@@ -2,8 +2,7 @@
 @{
     Get  = { param($Resource)
         $value = Get-RegistryData -Key 'HKLM:\SYSTEM\CurrentControlSet\Control\Session Manager\Environment' -Name $Resource.name
-        if ($null -eq $value) { return $null }
-        [ordered]@{ value = [string]$value }
+        if ($null -ne $value) { [ordered]@{ value = [string]$value } }
     }
     Test = { param($Resource, $Now)
         if ($null -eq $Now) { return "there is no variable $($Resource.name)" }

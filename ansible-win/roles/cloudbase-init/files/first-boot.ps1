@@ -29,8 +29,7 @@ function Clear-BuilderCertificate { [CmdletBinding()] param([string]$List)
             try { if (Test-Path -LiteralPath $path) { Remove-Item -LiteralPath $path -DeleteKey -ErrorAction Stop } }
             catch {
                 # Windows removes a certificate before its key.
-                $what = 'certificate'
-                if (-not (Test-Path -LiteralPath $path)) { $what = 'the key of the removed certificate' }
+                $what = if (Test-Path -LiteralPath $path) { 'certificate' } else { 'the key of the removed certificate' }
                 "$what $print could not be removed: $($_.Exception.Message)"
             }
         })

@@ -53,9 +53,7 @@ function Wait-KubeadmArgument { [CmdletBinding()] param([string]$Path, [int]$Tim
 # One argument as the Windows C runtime reads it back.
 function ConvertTo-NativeArgument { [CmdletBinding()] param([string]$Value)
     if ($Value -ne '' -and $Value -notmatch '[\s"]') { return $Value }
-    $escaped = $Value -replace '(\\*)"', '$1$1\"'
-    $escaped = $escaped -replace '(\\+)$', '$1$1'
-    return '"' + $escaped + '"'
+    return '"' + ($Value -replace '(\\*)"', '$1$1\"' -replace '(\\+)$', '$1$1') + '"'
 }
 
 $code = 1

@@ -63,6 +63,8 @@ function Invoke-Step { [CmdletBinding()] param($Worker, [string]$Step, [object[]
     }
 }
 
+# From the folder that only SYSTEM and Administrators can access: the engine runs this script during a build, and has verified the module.
+Import-Module -Name 'C:\ProgramData\imagegen\bundle\common.psm1' -Force -DisableNameChecking
 $told = [ordered]@{ found = @(); installed = @(); failed = @(); restart = $false; code = '' }
 try {
     $wanted = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Order))
@@ -70,12 +72,9 @@ try {
     $session.ClientApplicationID = 'imagegen'
     $chosen = @(Select-Update -Session $session -Wanted $wanted)
     $told.found = @(foreach ($update in $chosen) { Get-Kb -Update $update })
-    foreach ($update in $chosen) {
-        if (-not $update.EulaAccepted) { $update.AcceptEula() }
-    }
+    foreach ($update in $chosen) { if (-not $update.EulaAccepted) { $update.AcceptEula() } }
     if ($chosen.Count -gt 0) {
-        $downloader = $session.CreateUpdateDownloader()
-        $here = @(Invoke-Step -Worker $downloader -Step 'download' -Updates $chosen -Told $told)
+        $here = @(Invoke-Step -Worker ($session.CreateUpdateDownloader()) -Step 'download' -Updates $chosen -Told $told)
         if ($here.Count -gt 0) {
             $installer = $session.CreateUpdateInstaller()
             $installer.ForceQuiet = $true
@@ -85,11 +84,7 @@ try {
     }
 }
 catch {
-    $number = $_.Exception.GetBaseException().HResult
-    $told.code = Get-Code -Number $number
+    $told.code = Get-Code -Number ($_.Exception.GetBaseException().HResult)
 }
-$utf8 = New-Object -TypeName System.Text.UTF8Encoding -ArgumentList $false
-[System.IO.File]::WriteAllText("${Answer}.new", (ConvertTo-Json -InputObject $told -Compress -Depth 10), $utf8)
-[System.IO.File]::Delete($Answer)
-[System.IO.File]::Move("${Answer}.new", $Answer)
+Write-TextFile -Path $Answer -Text (ConvertTo-AsciiJson -Value $told)
 exit 0
