@@ -341,7 +341,8 @@ function Invoke-Seal {
     }
     & $Finish
     # Not before: logs are needed if sysprep fails.
-    foreach ($folder in @('C:\Windows\Temp', 'C:\Windows\Logs') + @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })) { Clear-File -Folder $folder }
+    $temporary = @(foreach ($one in Get-ProfileFolder) { "$one\AppData\Local\Temp" })
+    foreach ($folder in $temporary + 'C:\Windows\Temp' + 'C:\Windows\Logs') { Clear-File -Folder $folder }
     Clear-EventRecord -TimeoutSeconds 300
     Clear-Leftover
     if ($Trim) { Invoke-Optional -FilePath (Get-SystemTool -Name 'defrag.exe') -ArgumentList 'C:', '/L' -TimeoutSeconds 600 }

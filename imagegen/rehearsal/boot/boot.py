@@ -21,6 +21,7 @@ from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network
+from imagegen.rehearsal.boot.release_record import look_at_sealing
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
@@ -290,6 +291,7 @@ class _Observed:
             access=self.list_access(),
             own_files=tuple(observe.look_at_own_files(machine, self.image.own_files)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
+            sealed=look_at_sealing(machine, self.image),
             user_data_of_restart=False,
             commands_of_restart=(),
             changed_by_restart=(),
