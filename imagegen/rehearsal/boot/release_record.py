@@ -5,6 +5,7 @@ The record is C:\ProgramData\imagegen\manifest.json (docs/guest.md).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -15,6 +16,7 @@ from imagegen.rehearsal.boot.leftovers import find_leftovers
 from imagegen.rehearsal.machine.container_store import open_store
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.installer import UNINSTALL, UNINSTALL_32
+from imagegen.rehearsal.machine.programs import programs
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.facts import find_version
 from imagegen.resources.model import ImageDigest, Sha256, Strict, WindowsPath
@@ -154,6 +156,13 @@ def _unnamed(machine: Machine, image: Image, record: _Record) -> Iterator[str]:
     """The programs that services of the image run, and the record does not name."""
     named = {fold(path) for path in _files(record)}
     folders = tuple(f"{fold(image.layout[name])}\\" for name in _FOLDERS)
-    for path in machine.services.programs_in_use():
+    for path in _run_by_services(machine):
         if path.startswith(folders) and path.endswith(".exe") and path not in named:
             yield f"it does not name {path}, which a service runs"
+
+
+def _run_by_services(machine: Machine) -> Iterator[str]:
+    for name in machine.services.names():
+        # Whether the program of a service is there at all is the matter of other checks.
+        with contextlib.suppress(RefusedByWindows):
+            yield from map(fold, programs(machine.files, machine.services.command(name)))

@@ -34,7 +34,7 @@ FILES = {
         *(
             (rf"C:\Windows\Temp\{name}", "a temporary file")
             for name in (
-                *("imagegen-bundle.zip", "imagegen-start.ps1", "imagegen-look-1\\plan.json", "script-1.ps1"),
+                *("imagegen-bundle.zip", "imagegen-start.ps1", "imagegen-look-1\\plan.json", "script-2.ps1"),
                 *("packer-ps-env-vars-1.ps1", "packer-elevated-shell-1.ps1", "winrmcp-1.tmp", "of-a-setup.log"),
             )
         ),

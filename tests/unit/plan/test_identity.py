@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,6 @@ import pytest
 from imagegen import contents, pipeline
 from imagegen.plan import model
 from imagegen.plan.model import BuildPart, BuildPlan, ImagePart, Phase, PlannedArtifact, StepNotes
-from imagegen.resources.release_record import SOURCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,14 +98,6 @@ def test_every_field_of_a_part_has_a_row() -> None:
         part: sorted(field.name for field in dataclasses.fields(part)) for part in FIELDS
     }
     assert [field.name for field in dataclasses.fields(BuildPlan)] == [*PARTS.values(), "settings", "release_record"]
-
-
-def test_the_release_record_has_the_identity_and_is_no_part_of_it(decide: Decide) -> None:
-    decision = decide(SHIPPED, "aws").decision
-    plan, record = decision.plan, json.loads(decision.bundle[SOURCE])
-    assert record["image_id"] == plan.image_id
-    after = dataclasses.replace(plan, release_record="")
-    assert (after.image_id, after.as_json()) == (plan.image_id, plan.as_json())
 
 
 @pytest.mark.parametrize(("part", "field"), [(part, field) for part, rows in FIELDS.items() for field in rows])

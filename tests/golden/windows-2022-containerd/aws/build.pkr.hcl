@@ -25,7 +25,7 @@ build {
     restart_timeout = var.timeouts.restart
   }
 
-  # phase-2: containerd, kubernetes, cloudbase-init.
+  # phase-2: containerd, kubernetes, cloudbase-init, release-record.
   provisioner "powershell" {
     script              = "${path.root}/guest/start.ps1"
     remote_path         = var.guest.start_path
