@@ -28,10 +28,6 @@ _FILES: Final = (
     ("an answer file", r"c:\windows\system32\sysprep\*unattend*.xml"),
     ("a file of the engine", r"c:\programdata\imagegen\*"),
     ("a log of Windows", r"c:\windows\logs\*"),
-    ("a file of an extension", r"c:\packages\*"),
-    ("custom data of the builder", r"c:\azuredata\*"),
-    ("a log of an extension", r"c:\windowsazure\logs\plugins\*"),
-    ("the mark of the builder's first boot", r"c:\programdata\amazon\ec2launch\state\.run-once"),
 )
 # The answer file with which sysprep was called, and the release record.
 _EXPECTED: Final = (r"c:\windows\panther\unattend.xml", r"c:\programdata\imagegen\manifest.json")
@@ -44,7 +40,7 @@ _TASKS_OF_PACKER: Final = "packer-*"
 def find_leftovers(image: Machine, provider: str) -> Iterator[str]:
     """What is left, each with its name."""
     agents = guest_agents(provider)
-    yield from _files(image)
+    yield from _files(image, agents)
     yield from _settings(image, agents)
     for name in image.tasks.names():
         task = image.tasks.task(name)
@@ -57,10 +53,11 @@ def find_leftovers(image: Machine, provider: str) -> Iterator[str]:
         yield "blocks of deleted files"
 
 
-def _files(image: Machine) -> Iterator[str]:
+def _files(image: Machine, agents: Agents) -> Iterator[str]:
+    patterns = (*_FILES, *agents.traces)
     for path in image.files.below("C:"):
         lower = path.lower()
-        what = next((name for name, pattern in _FILES if fnmatch.fnmatchcase(lower, pattern)), "")
+        what = next((name for name, pattern in patterns if fnmatch.fnmatchcase(lower, pattern)), "")
         if ntpath.dirname(lower) == "c:\\" and fnmatch.fnmatchcase(lower, "*unattend*.xml"):
             what = "an answer file"
         if what and lower not in _EXPECTED:

@@ -40,6 +40,8 @@ class Agents:
     """The folder of the cloud's extensions. Sealing refuses one that is a service."""
     state: str = ""
     """The key of the registry in which they keep what they know of extensions, which sealing deletes."""
+    traces: tuple[tuple[str, str], ...] = ()
+    """What they write that an image must not have: its name, and a pattern of its path in lower case."""
     trims: bool = False
     """Whether the cloud's disks take back the blocks of deleted files."""
     open_files: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -61,6 +61,11 @@ AGENTS: Final = Agents(
     logs=_LOGS,
     extensions=r"C:\Packages\Plugins",
     state=STATE,
+    traces=(
+        ("a file of an extension", r"c:\packages\*"),
+        ("custom data of the builder", r"c:\azuredata\*"),
+        ("a log of an extension", r"c:\windowsazure\logs\plugins\*"),
+    ),
     trims=True,
     open_files={rf"{_LOGS}\WaAppAgent.log": "RdAgent"},
     answer_file=_UNATTEND,
