@@ -245,6 +245,8 @@ class Builder(Strict):
     rules: tuple[str, ...]
     accounts: tuple[str, ...]
     """Its accounts that can still log on."""
+    profiles: tuple[str, ...]
+    """The folders of its accounts that cannot."""
 
 
 class Windows(Strict):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "078d8f794180dfbe6296116128e03edd37a80fa5fd31fee8cf14096c6ee7f581"
+SHA256 = "536a1259b7c889203b83e5985e57f44a4e59b4f41b7a5f93d01249df4aec1cd6"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 
@@ -82,6 +82,9 @@ def _close_accounts(machine: Machine, folder: str) -> list[str]:
         if str(user.number) not in numbers:
             continue
         user.enabled, user.password = False, secrets.token_hex(32)
+        profile = rf"C:\Users\{user.name}"
+        if machine.files.is_folder(profile):
+            machine.files.remove(profile)
         try:
             machine.accounts.rename_user(user.name, CLOSED_ACCOUNT)
         except RefusedByWindows as refusal:

@@ -241,7 +241,16 @@ def look_for_builder(machine: Machine, image: Machine, expected: Iterable[str]) 
         certificates=tuple(sorted(machine.certificates.thumbprints() & image.certificates.thumbprints())),
         rules=tuple(rule.display_name for rule in rules),
         accounts=tuple(user.name for user in machine.accounts.users if _is_as_built(user, before.get(user.number))),
+        profiles=tuple(_left_profiles(machine, before)),
     )
+
+
+def _left_profiles(machine: Machine, before: Mapping[int, User]) -> Iterator[str]:
+    """The profiles of accounts that the node does not use."""
+    for user in machine.accounts.users:
+        old = before.get(user.number)
+        if old and not user.enabled and machine.files.is_folder(folder := rf"C:\Users\{old.name}"):
+            yield folder
 
 
 def _is_as_built(user: User, before: User | None) -> bool:

@@ -152,6 +152,9 @@ def stock_windows(
     write_triggers(machine, TIME_SERVICE, (DOMAIN_JOINED, NOT_IN_A_DOMAIN))
     write_time_zone(machine.registry, UTC)
     machine.accounts.rename_user("Administrator", agents.administrator)
+    # Windows makes it at the first logon, which is Packer's.
+    machine.files.make_folder(rf"C:\Users\{agents.administrator}")
+    machine.files.write(rf"C:\Users\{agents.administrator}\NTUSER.DAT", b"regf")
     for name in accounts:
         machine.accounts.add_user(name, secrets.token_hex(16), password_expires=False)
     machine.set_host_name("WIN-0A1B2C3D4E5")

@@ -142,7 +142,7 @@ GOOD = NodeFacts.model_validate(
             Access(path=r"C:\open", sid=USERS, rights="Read"),
         ),
         "own_files": (OwnFile(path=TOOL, state="there", access=(READS,)),),
-        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": ()},
+        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": (), "profiles": ()},
         "sealed": {"leftovers": (), "record": {"failure": "", "wrong": ()}},
         "user_data_of_restart": False,
         "commands_of_restart": (),
@@ -788,6 +788,7 @@ CASES = (
             ("certificates", "a certificate of the builder", ""),
             ("rules", "a firewall rule for WinRM", ""),
             ("accounts", "an account of the builder that can log on", " (B12)"),
+            ("profiles", "the profile of an account of the builder", " (B12)"),
         )
     ),
     Case(
