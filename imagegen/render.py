@@ -85,7 +85,6 @@ def bundle_zip(plan_json: bytes, files: Mapping[str, bytes]) -> bytes:
 BUNDLE_PATH = "C:\\Windows\\Temp\\imagegen-bundle.zip"
 REPORT_PATH = "C:\\ProgramData\\imagegen\\report.json"
 START_PATH = "C:/Windows/Temp/imagegen-start.ps1"
-VARS_PATH = "C:/Windows/Temp/imagegen-vars.ps1"
 GENERALISE_PATH = "C:/Windows/Temp/imagegen-generalise.ps1"
 LOGS_PATH = "C:/Windows/Temp/imagegen-logs.ps1"
 
@@ -158,7 +157,6 @@ def _guest_values(plan: BuildPlan, bundle_sha256: str, plan_sha256: str) -> dict
         "bundle_path": BUNDLE_PATH,
         "report_path": REPORT_PATH,
         "start_path": START_PATH,
-        "vars_path": VARS_PATH,
         "generalise_path": GENERALISE_PATH,
         "generalise": f"{_POWERSHELL} {GENERALISE_PATH}",
         "logs_path": LOGS_PATH,

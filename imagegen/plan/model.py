@@ -36,6 +36,8 @@ class PlannedResource:
     id: str
     kind: str
     fields: dict[str, object]
+    until: str | None = None
+    """`first-boot` if a node may change it after its first boot."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ from imagegen.boot.log import find_complaints, find_user_data_complaints, has_me
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
+from imagegen.rehearsal.boot.drift import look_for_drift
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.boot.image import Image
-    from imagegen.rehearsal.boot.model import Ended, Instance, Platform
+    from imagegen.rehearsal.boot.model import Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
     from imagegen.rehearsal.machine.windows import Machine
@@ -217,6 +218,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
+            "drift": look_for_drift(node.machine, observed.image.bundle, observed.image.layout["kubernetes"]),
         }
     )
 
@@ -256,6 +258,7 @@ class _Observed:
         machine, runs, platform = self.node.machine, self.node.runs, self.platform
         first_label = self.instance.host_name.partition(".")[0]
         host_name = first_label[:_NETBIOS_LENGTH] if self.image.cuts_host_names else first_label
+        docker_pods = look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout)
         return facts.NodeFacts(
             setup=self._setup(),
             cloud=facts.Cloud(
@@ -271,7 +274,7 @@ class _Observed:
             cloudbase_init=self._cloudbase_init(),
             unrendered=tuple(observe.find_unrendered(machine)),
             scripts_of_agents=tuple(dict.fromkeys(runs.scripts_of_agents)),
-            join=facts.Join(runs=len(runs.commands), failure=_read_failure(runs.commands)),
+            join=facts.Join(runs=len(runs.commands), failure=observe.read_failure(runs.commands)),
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
@@ -280,9 +283,9 @@ class _Observed:
             gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),
             ssh=look_at_ssh(machine, self.image.machine, self.image.ssh, self._keys()),
             docker=look_at_docker(machine, self.image.docker),
-            docker_pods=look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout),
+            docker_pods=docker_pods,
             credential_providers=tuple(self._credential_providers()),
-            pods=tuple(start_pods(machine, self.image.pulled)),
+            pods=tuple(start_pods(machine, self.image.pulled, docker_pods)),
             pod_network=self.look_at_pod_network(),
             kube_proxy=self.look_at_kube_proxy(),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
@@ -389,10 +392,3 @@ class _Observed:
             arguments=tuple(self.kubelet.arguments),
             kubeadm_arguments=flags,
         )
-
-
-def _read_failure(commands: list[tuple[str, Ended]]) -> str:
-    """What the last command said, if it failed: its errors, and without any its last line."""
-    lines = [line.strip() for _, ended in commands[-1:] if ended.exit_code for line in ended.output.splitlines()]
-    errors = [line for line in lines if line.startswith("[ERROR ")]
-    return " ".join(errors or [line for line in lines if line][-1:])
