@@ -44,8 +44,9 @@ function Assert-NoAgent {
             catch [System.Security.SecurityException] { continue }
         })
     foreach ($program in @(Get-RunningProgram) + $commands) {
-        if (-not $program.TrimStart('"').StartsWith($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase)) { continue }
-        throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
+        if ($program.TrimStart('"').StartsWith($Folder + '\', [System.StringComparison]::OrdinalIgnoreCase)) {
+            throw "an extension is installed: $program. Remove it from the base image, or exempt the builder from the policy that adds it"
+        }
     }
 }
 

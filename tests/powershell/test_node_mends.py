@@ -52,6 +52,9 @@ FOLDERS = "foreach ($folder in @([System.IO.Directory]::GetDirectories($Parent, 
 LIST_TREE = "$entries = @(Get-TreeEntry -Path $Path)"
 MAKE_NORMAL = "[System.IO.File]::SetAttributes($entry, [System.IO.FileAttributes]::Normal)"
 DELETE_TREE = "[System.IO.Directory]::Delete($Path, $true)"
+IN_FOLDER = "$program.TrimStart('\"').StartsWith($Folder + '\\', [System.StringComparison]::OrdinalIgnoreCase)"
+REFUSE = 'throw "an extension is installed: '
+WRITE = "[System.Console]::Out.WriteLine("
 RUN_OPTIONAL = "$done = Invoke-Native -FilePath $FilePath -ArgumentList $ArgumentList -GoodExitCode @()"
 OPTIONAL_FAILED = '$line += " failed: $($_.Exception.Message)"'
 
@@ -294,6 +297,29 @@ MENDS = (
             (f"catch {{ {LIST_STAYS}", 'catch { throw ("'),
             (f"        {LOGS_STAY}\n", "        throw\n"),
             (f"catch {{ {LOG_STAYS} }}", "catch { throw }"),
+        ),
+    ),
+    Mend(
+        "G4-an-agent-is-refused-and-state-goes",
+        SEAL,
+        (
+            only_where(IN_FOLDER, REFUSE, within="Assert-NoAgent"),
+            tried("DeleteSubKeyTree($Key, $false)", within="Clear-AgentState", catch=f'{WRITE}"$Key stays'),
+            tried("$null = $session.ClearLog($name)", within="Clear-EventRecord", catch=f'{WRITE}"event log $name'),
+            tried("$session.GetLogNames()", within="Clear-EventRecord", catch=f'{WRITE}"event logs stay'),
+            only_where("Test-RestartPending", "throw 'Windows has a", within="Clear-ComponentStore"),
+            in_order("& $Finish", "Clear-EventRecord -Timeout", "Clear-Leftover\n", within="Invoke-Seal"),
+        ),
+        (
+            (f"if ({IN_FOLDER}) {{", "if ($program -eq $Folder) {"),
+            (f'catch {{ {WRITE}"$Key stays', 'catch { throw ("$Key stays'),
+            (f'catch {{ {WRITE}"event log $name', 'catch { throw ("event log $name'),
+            (f'catch {{ {WRITE}"event logs stay', 'catch { throw ("event logs stay'),
+            (
+                "if (Test-RestartPending) { throw 'Windows has a restart pending, b",
+                "if ($false) { throw 'Windows has a b",
+            ),
+            ("    Clear-EventRecord -TimeoutSeconds 300\n", ""),
         ),
     ),
     Mend(
