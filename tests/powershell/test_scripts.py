@@ -51,7 +51,11 @@ def test_first_boot_removes_each_thing_by_itself() -> None:
 
     # A rule that is made anew may be missing before.
     others = text.replace("Remove-NetFirewallRule -Name $wanted.rule -ErrorAction SilentlyContinue", "")
-    assert alone == re.findall(r"\bRemove-\w+", others) == ["Remove-NetFirewallRule", "Remove-Item"]
+    assert (
+        alone
+        == re.findall(r"\bRemove-\w+", others)
+        == [*("Remove-NetFirewallRule", "Remove-Item", "Remove-CimInstance")]
+    )
     assert "try { & $part | ForEach-Object -Process { $null = $reasons.Add($_) } }" in text
 
 

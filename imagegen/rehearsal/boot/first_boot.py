@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "6bb4e7c6272383bccf8672bbb2c1becbeca931244dc2bf9d12728a8049caf8d7"
+SHA256 = "885a042d15f8821fe35d8b8f0fbfd13569107da3c9b99b34767618b685a34973"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 
@@ -82,6 +82,9 @@ def _close_accounts(machine: Machine, folder: str) -> list[str]:
         if str(user.number) not in numbers:
             continue
         user.enabled, user.password = False, secrets.token_hex(32)
+        profile = rf"C:\Users\{user.name}"
+        if machine.files.is_folder(profile):
+            machine.files.remove(profile)
         try:
             machine.accounts.rename_user(user.name, CLOSED_ACCOUNT)
         except RefusedByWindows as refusal:

@@ -89,6 +89,9 @@ class Tasks:
     def task(self, name: str) -> Task | None:
         return self._tasks.get(name.lower())
 
+    def names(self) -> list[str]:
+        return [task.name for task in self._tasks.values()]
+
     def register(self, machine: Machine, task: Task) -> None:
         """Add a task. One with the same name is replaced."""
         self._tasks[task.name.lower()] = task

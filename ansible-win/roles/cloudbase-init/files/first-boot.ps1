@@ -37,7 +37,7 @@ function Clear-BuilderCertificate { [CmdletBinding()] param([string]$List)
     $reasons
 }
 
-# Closes the accounts in the list: disabled, with a password that nobody knows and another name, each even if another failed. The list holds the last number of each account's SID,
+# Closes the accounts in the list: disabled, with a password that nobody knows, without its profile and with another name, each even if another failed. The list holds the last number of each account's SID,
 # because the cloud may have renamed the account, and Windows gives the machine a new SID at first boot. Returns a reason for each that failed, and then keeps the list.
 function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
     if (-not [System.IO.File]::Exists($List)) { return }
@@ -52,6 +52,10 @@ function Close-BuilderAccount { [CmdletBinding()] param([string]$List)
                 Set-LocalUser -SID $account.SID -Password $password -ErrorAction Stop
             }
             catch { "account $($account.Name) could not get another password: $($_.Exception.Message)" }
+            # After the image was sealed, the entry of a profile may still have the old SID of its account.
+            $own = { $_.SID -eq $account.SID.Value -or $_.LocalPath -eq "C:\Users\$($account.Name)" }
+            try { Get-CimInstance -ClassName 'Win32_UserProfile' -OperationTimeoutSec 60 -ErrorAction Stop | Where-Object -FilterScript $own | Remove-CimInstance -OperationTimeoutSec 60 -ErrorAction Stop }
+            catch { "the profile of account $($account.Name) could not be removed: $($_.Exception.Message)" }
             # Its old name is free for an account of the node.
             try { Rename-LocalUser -SID $account.SID -NewName 'imagegen-builder' -ErrorAction Stop }
             catch { "account $($account.Name) could not be renamed: $($_.Exception.Message)" }
