@@ -60,6 +60,7 @@ ASKED: dict[str, Any] = {
         "container_images": ["mcr.microsoft.com/windows/nanoserver:ltsc2022"],
     },
     "images": ["registry.example.com/a:1", "registry.example.com/pause:3.10.2"],
+    "image_tarballs": [{"name": "registry.example.com/b:1", "url": "https://artifacts.example.com/1.36.2/b.tar.gz"}],
     "host_names": {"dns_suffix": "nodes.example.com"},
     "kubernetes": {
         "install_path": "C:\\opt\\kube",
