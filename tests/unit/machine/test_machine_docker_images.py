@@ -169,6 +169,20 @@ def test_a_tarball_with_another_image_is_found_out(bench: Bench, tmp_path: Path,
     assert f"not as planned after it was set: there is no image {APP}" in outcome.output
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_the_runtime_of_a_tarball_comes_in_the_same_phase(bench: Bench, tmp_path: Path, is_there: bool) -> None:
+    """The engine looks at what needs a download before it sets anything."""
+    install_docker(bench.machine)
+    bench.machine.services.stop("docker")
+    bench.artifact("app", TARBALL)
+    bench.bundle({"phase-1": [("image", imported(tmp_path, docker=True))]})
+    if not is_there:
+        bench.machine.files.remove(DOCKER)
+    assert bench.run("all", "-Check").exit_code == 5
+    outcome = bench.run("phase-1")
+    assert (outcome.exit_code, "could not be pulled or imported" in outcome.output or not is_there) == (6, True)
+
+
 def test_a_damaged_tarball_is_refused(docker: Bench) -> None:
     layer = gzip.compress(b"other")
     config = json.dumps({"os": "windows", "architecture": "amd64", "rootfs": {"diff_ids": [_digest(b"own")]}}).encode()
