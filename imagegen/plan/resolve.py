@@ -34,7 +34,7 @@ from imagegen.plan.model import (
 )
 from imagegen.resources.image_name import ImageName
 from imagegen.resources.kinds import KINDS
-from imagegen.resources.model import Resource
+from imagegen.resources.model import FIRST_BOOT, Resource
 from imagegen.steps.evaluate import Draft, EvaluatedStep
 from imagegen.steps.model import Step
 
@@ -66,6 +66,11 @@ class PlacedResource:
     def repeated(self) -> bool:
         """Whether a later round has it again."""
         return self.round < self.step.meta.rounds
+
+    @property
+    def until(self) -> str | None:
+        """How long it stays as planned, if not for ever. A node does not show what sealing removes."""
+        return self.draft.until if self.resource.outlives_sealing else FIRST_BOOT
 
     def problem(self, message: str, hint: str) -> Problem:
         """A problem at its place in resources.yml."""
@@ -257,7 +262,7 @@ def plan_phase(number: int, phase: Sequence[PlacedResource]) -> Phase:
         PlannedStep(
             name,
             repeated,
-            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields()) for item in placed),
+            tuple(PlannedResource(item.id, item.resource.kind, item.resource.fields(), item.until) for item in placed),
         )
         for (name, repeated), placed in itertools.groupby(phase, key=lambda item: (item.step.name, item.repeated))
     )

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from imagegen.artifacts.lock import Lock
     from imagegen.console import Console
     from imagegen.manifest.model import ImageManifest
-    from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.winrm.observations import Cost
     from imagegen.settle.spec import Spec
 
@@ -133,7 +132,7 @@ def rehearse_build(
             note["faults"] = dict(selected.trigger_counts())
         if choice:
             runner = Runner(scratch, environ, choice.modules, choice.reason)
-            _boot(sandbox.captured, spec, runner, folder, console, note)
+            _boot(sandbox, spec, runner, folder, console, note)
         duration = time.monotonic() - started
         note["seconds"] = round(duration, 1)
         manifest = _annotate(folder, note)
@@ -161,9 +160,10 @@ def _annotate(folder: Path, note: dict[str, JsonValue]) -> ImageManifest:
 
 
 def _boot(
-    captured: Machine | None, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
+    sandbox: Sandbox, spec: Spec, runner: Runner, folder: Path, console: Console, note: dict[str, JsonValue]
 ) -> None:
     """Start a node from the captured machine, and add to `note` what the manifest says of it."""
+    captured = sandbox.captured
     if captured is None:
         raise BuildError("there is no machine to boot: nothing was sealed", hint=f"its files are in {folder}")
     log = folder / _BOOT_LOG
@@ -171,9 +171,8 @@ def _boot(
     _annotate(folder, note | {"failed": {"boot": ["it did not come to its end"]}})
     try:
         with console.task(f"starting a node from the image for {spec.target}", None):
-            booted = boot_image(
-                describe_image(captured, spec), runner, keep_log=lambda text: write_file(log, text.encode())
-            )
+            image = describe_image(captured, spec, sandbox.bundle)
+            booted = boot_image(image, runner, keep_log=lambda text: write_file(log, text.encode()))
     except BuildError as error:
         _annotate(folder, note | {"failed": {"boot": [error.message, *error.details]}})
         error.hint = error.hint or f"the log of cloudbase-init is {log}"

@@ -217,6 +217,49 @@ function Invoke-Native {
     finally { $process.Dispose() }
 }
 
+# Registers a task of SYSTEM, by SID because the name of the account is localised. With the default priority, 7, its reads and writes come after those of all others.
+function Register-SystemTask {
+    [CmdletBinding()] param([string]$Name, [string]$Triggers = '<Triggers />', [long]$LimitSeconds, [string]$Program, [string]$Arguments)
+    $limit = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($LimitSeconds))
+    $command = [System.Security.SecurityElement]::Escape($Program)
+    $words = [System.Security.SecurityElement]::Escape($Arguments)
+    $xml = @(
+        '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">', $Triggers
+        '<Principals><Principal id="Author"><UserId>S-1-5-18</UserId><RunLevel>HighestAvailable</RunLevel></Principal></Principals>'
+        '<Settings><MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy><DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>'
+        "<StopIfGoingOnBatteries>false</StopIfGoingOnBatteries><ExecutionTimeLimit>$limit</ExecutionTimeLimit><Priority>6</Priority></Settings>"
+        "<Actions Context=`"Author`"><Exec><Command>$command</Command><Arguments>$words</Arguments></Exec></Actions></Task>"
+    ) -join ''
+    $null = Register-ScheduledTask -TaskName $Name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
+}
+
+# Runs a script as SYSTEM until its answer is there: some parts of Windows refuse a network logon, such as the builder's over WinRM.
+function Invoke-AsSystem {
+    [CmdletBinding()] param([string]$Name, [string]$File, [string[]]$ArgumentList, [string]$Answer, [int]$TimeoutSeconds)
+    $words = @('-NoProfile', '-NonInteractive', '-ExecutionPolicy', 'Bypass', '-File', $File) + $ArgumentList
+    $line = @(foreach ($word in $words) { ConvertTo-NativeArgument -Value $word }) -join ' '
+    try {
+        # Without a trigger it runs only when it is started here.
+        Register-SystemTask -Name $Name -LimitSeconds $TimeoutSeconds -Program (Get-SystemTool -Name 'WindowsPowerShell\v1.0\powershell.exe') -Arguments $line
+        Start-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction Stop
+        $clock = [System.Diagnostics.Stopwatch]::StartNew()
+        while (-not [System.IO.File]::Exists($Answer)) {
+            if ($clock.Elapsed.TotalSeconds -gt $TimeoutSeconds) { throw "the task $Name did not finish within $TimeoutSeconds s" }
+            # 267009 is that it runs, and 267011 that it has not run yet.
+            $result = [long](Get-ScheduledTaskInfo -TaskName $Name -TaskPath '\' -ErrorAction Stop).LastTaskResult
+            if (@(267009, 267011) -notcontains $result -and $clock.Elapsed.TotalSeconds -gt 60 -and -not [System.IO.File]::Exists($Answer)) {
+                throw "the task $Name ended with $result, and left no answer"
+            }
+            Start-Sleep -Seconds 5
+        }
+    }
+    finally {
+        # One that was never registered cannot be removed.
+        Stop-ScheduledTask -TaskName $Name -TaskPath '\' -ErrorAction SilentlyContinue
+        Unregister-ScheduledTask -TaskName $Name -TaskPath '\' -Confirm:$false -ErrorAction SilentlyContinue
+    }
+}
+
 # Opens HKLM:\A\B with .NET, because the PowerShell provider takes '*' and '[' in a name for wildcards.
 function Open-RegistryKey {
     [CmdletBinding()] param([string]$Key)
@@ -279,25 +322,44 @@ function Write-RegistryValue {
     finally { $opened.Dispose() }
 }
 
-# The facts about Windows in the report. CurrentState 112 means installed.
+# The KB numbers of Windows' packages that are in one of these states, or in any, with the revision of Windows that a cumulative update brings.
+function Get-UpdatePackage {
+    [CmdletBinding()] param([int[]]$State = @())
+    $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
+    foreach ($name in Get-RegistrySubKey -Key $packages) {
+        if ($State.Count -gt 0 -and $State -notcontains (Get-RegistryData -Key "$packages\$name" -Name 'CurrentState' -Default 0)) { continue }
+        # The name of a cumulative update has no KB number, but its InstallLocation has.
+        $text = "$name $(Get-RegistryData -Key "$packages\$name" -Name 'InstallLocation' -Default '')"
+        $revision = $null
+        $version = [regex]::Match($name, '\APackage_for_RollupFix~.*~\d+\.(\d+)\.')
+        if ($version.Success) { $revision = [int]$version.Groups[1].Value }
+        foreach ($kb in Get-SortedText -Text @(foreach ($found in [regex]::Matches($text, 'KB\d+')) { $found.Value })) { [ordered]@{ kb = $kb; ubr = $revision } }
+    }
+}
+
+# The record of a resource of updates: its finished rounds, and what they installed. One that a killed run damaged counts as none.
+function Read-UpdateRecord {
+    [CmdletBinding()] param([string]$Path)
+    $none = @{ rounds = 0; installed = @(); serviced = @() }
+    if (-not [System.IO.File]::Exists($Path)) { return $none }
+    try {
+        $record = ConvertFrom-Json -InputObject ([System.IO.File]::ReadAllText($Path))
+        return @{ rounds = [int]$record.rounds; installed = @($record.installed); serviced = @($record.serviced) }
+    }
+    catch { return $none }
+}
+
+# The facts about Windows in the report. The state 112 means installed.
 function Get-MachineFact {
     [CmdletBinding()] param()
     $windows = 'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion'
-    $packages = 'HKLM:\SOFTWARE\Microsoft\Windows\CurrentVersion\Component Based Servicing\Packages'
-    $updates = @(foreach ($name in Get-RegistrySubKey -Key $packages) {
-            $key = "$packages\$name"
-            if ((Get-RegistryData -Key $key -Name 'CurrentState' -Default 0) -ne 112) { continue }
-            # The name of a cumulative update has no KB number, but its InstallLocation has.
-            $origin = Get-RegistryData -Key $key -Name 'InstallLocation' -Default ''
-            foreach ($found in [regex]::Matches("$name $origin", 'KB\d+')) { $found.Value }
-        })
     return [ordered]@{
         product = [string](Get-RegistryData -Key $windows -Name 'ProductName')
         edition = [string](Get-RegistryData -Key $windows -Name 'EditionID')
         installation = [string](Get-RegistryData -Key $windows -Name 'InstallationType')
         build = [int](Get-RegistryData -Key $windows -Name 'CurrentBuildNumber')
         ubr = [int](Get-RegistryData -Key $windows -Name 'UBR')
-        updates = @(Get-SortedText -Text $updates)
+        updates = @(Get-SortedText -Text @(foreach ($one in Get-UpdatePackage -State 112) { $one.kb }))
     }
 }
 

@@ -129,7 +129,7 @@ function Get-Entry {
                 if ($null -ne $artifact) { $name = $artifact.Value }
                 @{
                     Phase = $phase.name; Step = $step.name; Repeated = [bool]$step.repeated; Clock = $clock; LimitSeconds = [int]$step.timeout_s
-                    Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name
+                    Id = $resource.id; Kind = $resource.kind; Fields = $resource.fields; Artifact = $name; Until = $resource.until
                 }
             }
         }
@@ -407,37 +407,52 @@ function Invoke-Phase {
     return $code
 }
 
-# -Check and -WhatIf: tests every resource and changes nothing. Returns the exit code.
+# -Check and -WhatIf: tests every resource and changes nothing. Returns the exit code. What a node may change is passed over after its first boot.
 function Invoke-Inspection {
     [CmdletBinding()] param($Session, [string]$Name, [switch]$WhatIfOnly)
     $word = 'drifted'
     if ($WhatIfOnly) { $word = 'would change' }
-    $drift = 0
-    foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
-        $clock = [System.Diagnostics.Stopwatch]::StartNew()
-        $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
-        Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'started' -Resources $entries.Count -Milliseconds 0
-        foreach ($entry in $entries) {
-            $lap = [System.Diagnostics.Stopwatch]::StartNew()
-            try { $reasons = (Read-Entry -Session $Session -Entry $entry).Reasons }
-            catch {
-                $failure = Get-EntryFailure -Entry $entry -ErrorRecord $_
-                $why = $failure.Message
-                Write-Line -Session $Session -Text $_.ScriptStackTrace
-                Write-ResourceEvent -Session $Session -Entry $entry -Status 'failed' -Milliseconds $lap.ElapsedMilliseconds -Reason (Get-Cause -ErrorRecord $_)
-                Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'failed' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
-                throw $failure
+    # SetupComplete.cmd writes the log at the first boot of the sealed image. Only during a build there is a state: then the log is of a base image that was such an image itself.
+    $booted = [System.IO.File]::Exists("$env:SystemRoot\Setup\Scripts\first-boot.log") -and -not [System.IO.File]::Exists('C:\ProgramData\imagegen\state.json')
+    $count = [ordered]@{ ok = 0; $word = 0; skipped = 0; failed = 0 }
+    $tested = @(foreach ($phase in @($Session.Plan.phases | Where-Object -FilterScript { $Name -ceq 'all' -or $_.name -ceq $Name })) {
+            $clock = [System.Diagnostics.Stopwatch]::StartNew()
+            $entries = @($Session.Entries | Where-Object -FilterScript { $_.Phase -ceq $phase.name -and -not $_.Repeated })
+            Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'started' -Resources $entries.Count -Milliseconds 0
+            $end = 'finished'
+            $why = ''
+            foreach ($entry in $entries) {
+                $lap = [System.Diagnostics.Stopwatch]::StartNew()
+                $status = 'skipped'
+                $reasons = @('a node may change it after its first boot')
+                if (-not $booted -or $null -eq $entry.Until) {
+                    $status = 'ok'
+                    try {
+                        $reasons = @((Read-Entry -Session $Session -Entry $entry).Reasons)
+                        if ($reasons.Count -gt 0) { $status = $word }
+                    }
+                    catch {
+                        $status = 'failed'
+                        $end = 'failed'
+                        $reasons = @(Get-Cause -ErrorRecord $_)
+                        if ($why -eq '') { $why = (Get-EntryFailure -Entry $entry -ErrorRecord $_).Message }
+                        Write-Line -Session $Session -Text $_.ScriptStackTrace
+                    }
+                }
+                $count[$status]++
+                Write-ResourceEvent -Session $Session -Entry $entry -Status $status -Milliseconds $lap.ElapsedMilliseconds -Reason ($reasons -join '; ')
+                [ordered]@{ id = $entry.Id; status = $status; reasons = [string[]]$reasons }
             }
-            $status = 'ok'
-            if ($reasons.Count -gt 0) {
-                $status = $word
-                $drift++
-            }
-            Write-ResourceEvent -Session $Session -Entry $entry -Status $status -Milliseconds $lap.ElapsedMilliseconds -Reason ($reasons -join '; ')
-        }
-        Write-PhaseEvent -Session $Session -Phase $phase.name -Status 'finished' -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds
+            Write-PhaseEvent -Session $Session -Phase $phase.name -Status $end -Resources $entries.Count -Milliseconds $clock.ElapsedMilliseconds -Reason $why
+        })
+    if (-not $WhatIfOnly) {
+        Write-Line -Session $Session -Text ('imagegen-check: ' + (ConvertTo-AsciiJson -Value ([ordered]@{
+                        check_version = 1; plan_sha256 = $Session.PlanDigest; name = $Session.Plan.name; target = $Session.Plan.target; phase = $Name
+                        node = [System.Net.Dns]::GetHostName(); booted = $booted; machine = (Get-MachineFact); count = $count; resources = $tested
+                    })))
     }
-    if ($drift -gt 0 -and -not $WhatIfOnly) { return 5 }
+    if ($count['failed'] -gt 0) { return 6 }
+    if ($count['drifted'] -gt 0) { return 5 }
     return 0
 }
 

@@ -57,18 +57,10 @@
         if (-not $Now.unconditional) { 'a setting can keep it from running, or from being ended' }
     }
     Set  = { param($Resource)
-        $times = @($Resource.every_s, $Resource.limit_s | ForEach-Object -Process { [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($_)) })
-        $texts = @($Resource.program, $Resource.arguments | ForEach-Object -Process { [System.Security.SecurityElement]::Escape($_) })
-        # By SID, because the name of the account is localised. Without a Duration the repetition has no end. With the default priority, 7, its reads and writes come after those of all others.
-        $xml = (@(
-                '<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">'
-                '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>'
-                '<Principals><Principal id="Author"><UserId>S-1-5-18</UserId><RunLevel>HighestAvailable</RunLevel></Principal></Principals>'
-                '<Settings><MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy><DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>'
-                '<StopIfGoingOnBatteries>false</StopIfGoingOnBatteries><ExecutionTimeLimit>{1}</ExecutionTimeLimit><Priority>6</Priority></Settings>'
-                '<Actions Context="Author"><Exec><Command>{2}</Command><Arguments>{3}</Arguments></Exec></Actions></Task>'
-            ) -join '') -f ($times + $texts)
-        $null = Register-ScheduledTask -TaskName $Resource.name -TaskPath '\' -Xml $xml -Force -ErrorAction Stop
+        $every = [System.Xml.XmlConvert]::ToString([System.TimeSpan]::FromSeconds($Resource.every_s))
+        # Without a Duration the repetition has no end.
+        $triggers = '<Triggers><TimeTrigger><Repetition><Interval>{0}</Interval></Repetition><StartBoundary>2020-01-01T00:00:00Z</StartBoundary></TimeTrigger></Triggers>' -f $every
+        Register-SystemTask -Name $Resource.name -Triggers $triggers -LimitSeconds $Resource.limit_s -Program $Resource.program -Arguments $Resource.arguments
         $false
     }
 }
