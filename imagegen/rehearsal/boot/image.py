@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from imagegen.catalog.facts import paths
+from imagegen.catalog.facts import paths, table
 from imagegen.rehearsal.boot import hyper_v, updates
 from imagegen.rehearsal.boot.docker import describe_docker
 from imagegen.rehearsal.boot.images import NOTHING_PULLED, describe_pulled
@@ -90,7 +90,7 @@ def describe_image(machine: Machine, spec: Spec, bundle: Bundle | None = None) -
         {**paths(), "kubernetes": config.kubernetes.install_path},
         config.host_names.netbios_compatible,
         spec.settings.restricted_address_users,
-        {**before, **after, **{program.path: None for program in config.executables}},
+        {**before, **after, **_list_placed(spec)},
         _list_services(spec),
         [provider.name for provider in config.credential_providers],
         tuple(before),
@@ -106,6 +106,13 @@ def describe_image(machine: Machine, spec: Spec, bundle: Bundle | None = None) -
         *_describe_network(spec),
         bundle,
     )
+
+
+def _list_placed(spec: Spec) -> dict[str, None]:
+    """The files whose bytes only the lock knows: the operator's programs, and the scripts that need each other."""
+    tools = table("debug-tools")
+    scripts = [rf"{tools['folder']}\{name}" for name in tools["files"]] if spec.config.debug_tools else []
+    return dict.fromkeys([*(program.path for program in spec.config.executables), *scripts])
 
 
 def _list_services(spec: Spec) -> tuple[str, ...]:

@@ -80,9 +80,9 @@ def test_a_tarball_may_bring_the_pause_image() -> None:
     found = [
         fields for kind, fields in resources(image_tarballs=[TARBALL, {**TARBALL, "name": pause}]) if kind == "image"
     ]
-    assert [(one["name"], one["artifact"], one["pinned"]) for one in found] == [
-        (APP, "image-tarball-1", False),
+    assert [(one["name"], one["artifact"], one.get("pinned", False)) for one in found] == [
         (pause, "image-tarball-2", True),
+        (APP, "image-tarball-1", False),
     ]
 
 
