@@ -38,7 +38,9 @@ CSI_LOG = r"C:\var\log\csi-proxy"
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
     """An image with every option of the cases."""
-    return make_image("azure", tmp_path_factory.mktemp("image"), load_today(BASE, "csi_proxy={}", "debug_tools=true", PROVIDER))
+    return make_image(
+        "azure", tmp_path_factory.mktemp("image"), load_today(BASE, "csi_proxy={}", "debug_tools=true", PROVIDER)
+    )
 
 
 def change_command(service: str, old: str, new: str) -> Change:
