@@ -88,8 +88,8 @@ def test_a_tarball_may_bring_the_pause_image() -> None:
 
 def test_docker_has_its_images_in_its_own_store() -> None:
     """cri-dockerd looks for the pause image there, and containerd's programs do not exist."""
-    docker = {"runtime": {"docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}, "image_tarballs": [TARBALL]}
-    all_steps = steps(images=["registry.example.com/b:1"], **docker)
+    docker = {"docker": {"version": "28.5.1", "cri_dockerd": "0.3.20"}}
+    all_steps = steps(images=["registry.example.com/b:1"], runtime=docker, image_tarballs=[TARBALL])
     found = [draft.fields for draft in all_steps["images"].drafts if draft.kind == "image"]
     assert [one["name"] for one in found] == ["registry.k8s.io/pause:3.10.1", "registry.example.com/b:1", APP]
     assert {(one["docker"], one["ctr"], one["crictl"], one.get("pinned", False)) for one in found} == {
