@@ -1,9 +1,8 @@
-"""Records what the OpenAPI of each Kubernetes minor says about the objects in samples, as one table.
+"""Records what the OpenAPI of each Kubernetes minor, and of Cluster API, says about the objects in samples.
 
-The packages kubernetes-validate on PyPI have the definitions of Kubernetes' swagger.json of each minor:
-
-    pip download --no-deps kubernetes-validate==1.24.1 kubernetes-validate==1.37.0 --dest FOLDER
-    python -m tests.kubernetes_api.record FOLDER
+The packages kubernetes-validate on PyPI have the definitions of Kubernetes' swagger.json of each minor. The Go modules
+of Cluster API and its providers have their custom resource definitions. tests/e2e/test_kubernetes_api.py downloads them
+to a folder, and `python -m tests.kubernetes_api.record FOLDER` records the table anew.
 """
 
 from __future__ import annotations
@@ -16,6 +15,8 @@ import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ruamel.yaml import YAML
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -27,6 +28,11 @@ PACKAGES = {
     "kubernetes-validate-1.24.1.tar.gz": range(14, 25),
     "kubernetes_validate-1.37.0-py3-none-any.whl": range(25, 38),
 }
+# Lines for pip's --requirement. Of one version each, because pip takes only one of a package.
+REQUIREMENTS = (
+    "kubernetes-validate==1.24.1 --hash=sha256:705416be22f53a46799137d6a217a4cdb72f2205f9133241fa9bb0a7e84ac8f6",
+    "kubernetes-validate==1.37.0 --hash=sha256:85136d018a27b50ec7fc049d902bfa5193f5976807e6c0f408e3ab6fe078cad9",
+)
 KINDS = {
     "apps/v1 DaemonSet": "io.k8s.api.apps.v1.DaemonSet",
     "v1 ConfigMap": "io.k8s.api.core.v1.ConfigMap",
@@ -45,6 +51,14 @@ KINDS = {
         "io.k8s.api.admissionregistration.v1.ValidatingAdmissionPolicyBinding"
     ),
 }
+# The Go modules with definitions of Cluster API, and the kinds that are taken from them.
+MODULES = {
+    "sigs.k8s.io/cluster-api@v1.10.7": "bootstrap.cluster.x-k8s.io/v1beta1 KubeadmConfigTemplate",
+    "sigs.k8s.io/cluster-api-provider-aws/v2@v2.13.0": "infrastructure.cluster.x-k8s.io/v1beta2 AWSMachineTemplate",
+    "sigs.k8s.io/cluster-api-provider-azure@v1.21.0": "infrastructure.cluster.x-k8s.io/v1beta1 AzureMachineTemplate",
+}
+# Of a cluster, and large. No sample has them.
+_UNUSED = ("clusterConfiguration", "initConfiguration")
 _FILE = re.compile(r"kubernetes-json-schema/v1\.([0-9]+)\.0-local/_definitions\.json$")
 
 
@@ -56,10 +70,13 @@ def record(folder: Path) -> dict[str, Any]:
         for name in _reachable(definitions):
             for field, kind in _fields(definitions[name]):
                 fields.setdefault(_short(name), {}).setdefault(field, {}).setdefault(kind, []).append(minor)
+    for module, item in MODULES.items():
+        for name, field, kind in _resource(folder / module_file(module), item):
+            fields.setdefault(name, {}).setdefault(field, {})[kind] = list(minors)
     return {
-        "sources": [f"{package} of PyPI" for package in PACKAGES],
-        "minors": [min(minors), max(minors)],
-        "kinds": {kind: _short(name) for kind, name in KINDS.items()},
+        "sources": [*(f"{package} of PyPI" for package in PACKAGES), *(f"Go module {module}" for module in MODULES)],
+        "kinds": {kind: _short(name) for kind, name in KINDS.items()}
+        | {name: name.split()[1] for name in MODULES.values()},
         "definitions": {
             name: {
                 field: "; ".join(f"{kind} {range_}" for kind, found in kinds.items() for range_ in _ranges(found))
@@ -73,7 +90,7 @@ def record(folder: Path) -> dict[str, Any]:
 def table_text(table: Mapping[str, Any]) -> str:
     """The table as it is stored: a line for each definition."""
     rows = [f"    {json.dumps(name)}: {json.dumps(row)}" for name, row in table["definitions"].items()]
-    head = [f"  {json.dumps(key)}: {json.dumps(table[key])}," for key in ("sources", "minors", "kinds")]
+    head = [f"  {json.dumps(key)}: {json.dumps(table[key])}," for key in ("sources", "kinds")]
     return "\n".join(["{", *head, '  "definitions": {', ",\n".join(rows), "  }", "}", ""])
 
 
@@ -95,6 +112,34 @@ def _files(package: Path) -> Iterator[tuple[str, bytes]]:
         for member in archive:
             if _FILE.search(member.name) and (opened := archive.extractfile(member)):
                 yield member.name, opened.read()
+
+
+def module_file(module: str) -> str:
+    """The name of a module's zip in the folder."""
+    return f"{module.replace('/', '_')}.zip"
+
+
+def _resource(file: Path, item: str) -> Iterator[tuple[str, str, str]]:
+    """The fields of a custom resource: the definition, which is its path, the name, and the type."""
+    version, name = item.rpartition("/")[2].split()
+    with zipfile.ZipFile(file) as module:
+        (path,) = [
+            path for path in module.namelist() if path.endswith(f"_{name.lower()}s.yaml") and "/crd/bases/" in path
+        ]
+        versions = YAML(typ="safe").load(module.read(path))["spec"]["versions"]
+    (schema,) = [one["schema"]["openAPIV3Schema"] for one in versions if one["name"] == version]
+    yield from _nested(name, schema)
+
+
+def _nested(path: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for field, inner in schema.get("properties", {}).items():
+        below = inner.get("items", inner)
+        has_fields = bool(below.get("properties")) and field not in _UNUSED
+        place = f"{path}.{field}"
+        kind = _kind(inner) if not has_fields else f"[{place}]" if "items" in inner else place
+        yield path, field, kind + ("!" if field in schema.get("required", ()) else "")
+        if has_fields:
+            yield from _nested(place, below)
 
 
 def _reachable(definitions: Definitions) -> set[str]:

@@ -20,12 +20,13 @@ from tests.samples_support import BASE, CASES, FLANNEL, KUBE_PROXY, WINS, Case, 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Not for the API server of the cluster: a file of its own, and those for the management cluster.
-ELSEWHERE = {"AdmissionConfiguration", "KubeadmConfigTemplate", "AWSMachineTemplate", "AzureMachineTemplate"}
+# No object, but a file for the API server.
+FILES = {"AdmissionConfiguration"}
 
 
 def read(text: str) -> list[dict[str, Any]]:
-    return [item for item in YAML(typ="safe", pure=True).load_all(text) if item]
+    """Read by libyaml, which is as strict as kubectl's library: `a:b` without quotes is an error inside brackets."""
+    return [item for item in YAML(typ="safe").load_all(text) if item]
 
 
 def objects(case: Case) -> list[dict[str, Any]]:
@@ -34,7 +35,7 @@ def objects(case: Case) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_api_server_takes_them(name: str) -> None:
-    found = [item for item in objects(CASES[name]) if item["kind"] not in ELSEWHERE]
+    found = [item for item in objects(CASES[name]) if item["kind"] not in FILES]
     assert found
     assert [wrong for item in found for wrong in wrong_fields(item, CASES[name].minor)] == []
 
@@ -66,6 +67,22 @@ def test_a_wrong_object_is_found(old: str, new: str, minor: int, wrong: str) -> 
     assert str(DAEMON_SET).count(old) == 1
     (item,) = read(str(DAEMON_SET).replace(old, new).replace("True", "true"))
     assert wrong_fields(item, minor) == [wrong]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "wrong"),
+    [
+        ("bootstrap-aws.yaml", "sshKeyName", "sshKey", "AWSMachineTemplate.spec.template.spec has no field sshKey"),
+        ("bootstrap-aws.yaml", "      instanceType: INSTANCE_TYPE\n", "", ".spec.instanceType is missing"),
+        ("bootstrap-azure.yaml", "diskSizeGB: 128", "diskSizeGB: large", ".spec.osDisk.diskSizeGB is no integer"),
+        ("bootstrap-azure.yaml", "criSocket", "socket", "joinConfiguration.nodeRegistration has no field socket"),
+    ],
+)
+def test_a_wrong_bootstrap_config_is_found(name: str, old: str, new: str, wrong: str) -> None:
+    text = texts(make(Case()))[name]
+    assert old in text
+    (found,) = [line for item in read(text.replace(old, new)) for line in wrong_fields(item, 36)]
+    assert found.endswith(wrong)
 
 
 def test_a_policy_of_later_minors_is_no_object_of_earlier_ones() -> None:
