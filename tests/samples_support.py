@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.rules.nodes import find_lack_of_host_process
-from imagegen.samples.make import Samples, Wishes, make_samples
+from imagegen.samples.make import Samples, SamplesRequest, make_samples
 from tests.conftest import REPOSITORY, load_today
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ def containerd(version: str) -> tuple[str, ...]:
 def make(case: Case) -> Samples:
     """The samples of a config."""
     loaded = load_today(case.file, *case.sets)
-    wishes = Wishes(case.network, case.images, "10.244.0.0/16", "10.96.0.0/12")
-    return make_samples(list(loaded.specs.values()), find_lack_of_host_process(loaded.config), wishes)
+    request = SamplesRequest(case.network, case.images, "10.244.0.0/16", "10.96.0.0/12")
+    return make_samples(list(loaded.specs.values()), find_lack_of_host_process(loaded.config), request)
 
 
 def texts(samples: Samples) -> dict[str, str]:

@@ -28,7 +28,7 @@ MARK: Final = "Written by `imagegen samples`. Another run replaces this file: ch
 
 
 @dataclasses.dataclass(frozen=True)
-class Wishes:
+class SamplesRequest:
     """What the operator says about the cluster."""
 
     network: str | None
@@ -71,22 +71,22 @@ class Samples:
     readme: str
 
 
-def make_samples(specs: Sequence[Spec], lack: Sequence[str], wishes: Wishes) -> Samples:
+def make_samples(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest) -> Samples:
     """The samples for an image with these targets. `lack` is the reason why its nodes have no HostProcess containers.
 
     Everything but the bootstrap configs is the same for every target of a config.
     """
     index = json.loads((_FOLDER / "samples.json").read_bytes())
-    network = find_network(specs[0], wishes.network)
-    context = _context(specs, lack, wishes, network)
+    network = find_network(specs[0], request.network)
+    context = _context(specs, lack, request, network)
     rows = [row for row in index["samples"] if evaluate(row["when"], context)]
     needed = {name for row in rows for name in row.get("images", ())}
-    images = _find_images(specs[0], sorted(needed), str(context["delivery"]), wishes.images)
+    images = _find_images(specs[0], sorted(needed), str(context["delivery"]), request.images)
     context["images"] = {image.name: image.reference for image in images}
     files = [
         Sample(row["file"], row["title"], row["how"], render_text(_read(row["template"]), context)) for row in rows
     ]
-    files += _bootstraps(specs, wishes, network)
+    files += _bootstraps(specs, request, network)
     context["kinds"] = re.findall(r"(?m)^kind: (\w+)$", "\n".join(file.text for file in files))
     notes = tuple(render_text(row["text"], context) for row in index["notes"] if evaluate(row["when"], context))
     left = tuple(render_text(row["text"], context) for row in index["left_out"] if evaluate(row["when"], context))
@@ -100,7 +100,7 @@ def make_samples(specs: Sequence[Spec], lack: Sequence[str], wishes: Wishes) -> 
     return Samples(tuple(files), images, notes, left, render_text(_read(f"{INDEX}.j2"), about))
 
 
-def _context(specs: Sequence[Spec], lack: Sequence[str], wishes: Wishes, network: Network) -> dict[str, Any]:
+def _context(specs: Sequence[Spec], lack: Sequence[str], request: SamplesRequest, network: Network) -> dict[str, Any]:
     """All values that samples use."""
     config, facts = specs[0].config, specs[0].facts
     version = numbers(config.kubernetes.version)
@@ -110,7 +110,7 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], wishes: Wishes, network
         "kube-proxy": ("kube-system", config.kube_proxy == "service"),
         "flannel": ("kube-flannel", network.plugin == "flannel" and network.is_on_image),
     }
-    routes = table("samples")["routes"]
+    routes = table("samples").get("routes", {})
     clouds = [routes[name] for name in dict.fromkeys(spec.provider for spec in specs) if name in routes]
     return {
         "mark": f"# {MARK}",
@@ -128,9 +128,9 @@ def _context(specs: Sequence[Spec], lack: Sequence[str], wishes: Wishes, network
         "gates": ",".join(gates),
         "folder": config.kubernetes.install_path.removeprefix("C:"),
         "api_version": table("cni")["api_versions"]["containerd" if config.runtime.containerd else "docker"],
-        "net_conf": net_conf(network, wishes.cluster_cidr),
-        "cluster_cidr": wishes.cluster_cidr,
-        "service_cidr": wishes.service_cidr,
+        "net_conf": net_conf(network, request.cluster_cidr),
+        "cluster_cidr": request.cluster_cidr,
+        "service_cidr": request.service_cidr,
         "port": table("cni")["vxlan"]["port"],
         "runtime_classes": list(_runtime_classes(specs[0])),
         "accounts": [{"name": name, "namespace": place} for name, (place, is_used) in accounts.items() if is_used],
@@ -205,12 +205,12 @@ def _find_published(name: str, delivery: str, version: str) -> tuple[str, str] |
     return row["reference"].format(version=version), f"{source['from'].partition(':')[0]}, read {source['read']}"
 
 
-def _bootstraps(specs: Sequence[Spec], wishes: Wishes, network: Network) -> Iterator[Sample]:
+def _bootstraps(specs: Sequence[Spec], request: SamplesRequest, network: Network) -> Iterator[Sample]:
     """The bootstrap config of each target, if its cloud has a template."""
     for spec in specs:
         template = provider_folder(spec.provider) / "samples" / _BOOTSTRAP
         if template.is_file():
-            context = bootstrap_context(spec, wishes.cluster_cidr, wishes.service_cidr, network)
+            context = bootstrap_context(spec, request.cluster_cidr, request.service_cidr, network)
             text = render_text(template.read_text(encoding="utf-8"), {**context, "mark": f"# {MARK}"})
             name = f"bootstrap-{spec.target}.yaml"
             title = f"the bootstrap config of the machines of target {spec.target}, for the management cluster"

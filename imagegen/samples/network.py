@@ -26,6 +26,7 @@ class Network:
     """Whether the plugin is on the image. Otherwise the cluster installs it."""
     overlay: bool
     vni: int | None
+    mtu: int | None
     subnet_file: str
     """The file of a node with its range of pods, without the drive. Empty if kube-proxy needs none."""
     subnet_pattern: str
@@ -61,6 +62,7 @@ def find_network(spec: Spec, asked: str | None) -> Network:
         is_on_image=on_image,
         overlay=overlay,
         vni=(cni.vni or table("cni")["vxlan"]["vni_at_least"]) if overlay else None,
+        mtu=cni.mtu,
         subnet_file=range_.get("file", ""),
         subnet_pattern=range_.get("pattern", ""),
         routes={"host-gw": "flannel"}.get(mode or "", "cloud" if plugin == "win-bridge" else ""),
@@ -70,4 +72,5 @@ def find_network(spec: Spec, asked: str | None) -> Network:
 def net_conf(network: Network, cluster_cidr: str) -> str:
     """flannel's configuration, which all nodes of a cluster need alike."""
     vxlan = {"VNI": network.vni, "Port": table("cni")["vxlan"]["port"]} if network.overlay else {}
-    return json.dumps({"Network": cluster_cidr, "Backend": {"Type": network.mode, **vxlan}})
+    mtu = {"MTU": network.mtu} if network.mtu else {}
+    return json.dumps({"Network": cluster_cidr, "Backend": {"Type": network.mode, **vxlan, **mtu}})

@@ -13,7 +13,7 @@ from imagegen.cli.tables import check_known, columns, terminal_width
 from imagegen.config.value_types import ImageRef
 from imagegen.errors import ConfigError
 from imagegen.rules.nodes import find_lack_of_host_process
-from imagegen.samples.make import Samples, Wishes, make_samples
+from imagegen.samples.make import Samples, SamplesRequest, make_samples
 from imagegen.samples.network import known_networks
 from imagegen.samples.write import write_samples
 
@@ -71,8 +71,8 @@ def samples(
     loaded = options.load_config(config, sets)
     names = loading.find_targets(loaded, target)
     loading.reject_unimplemented(loaded, names)
-    wishes = Wishes(network, _parse_images(images), cluster_cidr, service_cidr)
-    made = make_samples([loaded.specs[name] for name in names], find_lack_of_host_process(loaded.config), wishes)
+    request = SamplesRequest(network, _parse_images(images), cluster_cidr, service_cidr)
+    made = make_samples([loaded.specs[name] for name in names], find_lack_of_host_process(loaded.config), request)
     write_samples(made, out)
     print_as(form, _samples_json(made, out), _samples_lines(made, out))
 

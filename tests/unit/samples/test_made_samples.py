@@ -274,3 +274,23 @@ def test_kube_proxy_has_an_address_of_its_own_only_in_an_overlay(name: str) -> N
 def test_kube_proxy_has_the_gates_of_its_minor(name: str, gates: str) -> None:
     found = re.findall(r"--feature-gates=(\S+?)[\"' ]", texts(make(CASES[name]))["kube-proxy.yaml"])
     assert found == ([gates] if gates else [])
+
+
+def test_linux_nodes_get_the_configuration_of_the_image() -> None:
+    """Other options of flannel on Linux nodes would make another network."""
+    sets = ("cni={plugin: flannel, vni: 5000, port: 4789, mtu: 1400}",)
+    loaded = load_today(BASE, *sets)
+    steps = evaluate_steps(loaded.specs["aws"], loaded.steps)
+    (on_image,) = [text.decode() for step in steps for name, text in step.texts.items() if "/net-conf" in name]
+    (patch,) = read(texts(make(Case(sets)))["flannel-config.yaml"])
+    assert json.loads(patch["data"]["net-conf.json"]) == json.loads(on_image.replace("<CLUSTER_CIDR>", "10.244.0.0/16"))
+
+
+def test_wins_may_start_what_pods_let_it_start() -> None:
+    case = CASES["flannel-by-wins"]
+    loaded = load_today(BASE, *case.sets)
+    steps = evaluate_steps(loaded.specs["aws"], loaded.steps)
+    (config,) = [text.decode() for step in steps for name, text in step.texts.items() if name == "files/wins/config"]
+    started = re.findall(r"process run --path (\S+)", "".join(texts(make(case)).values()))
+    assert started == [r"C:\k\flannel\flanneld.exe", r"C:\k\kube-proxy\kube-proxy.exe"]
+    assert set(started) <= set(YAML(typ="safe").load(config)["white_list"]["processPaths"])
