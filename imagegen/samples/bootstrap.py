@@ -25,9 +25,8 @@ def bootstrap_context(spec: Spec, cluster_cidr: str, service_cidr: str, network:
     if spec.facts.cni_files:
         call = rf"{_POWERSHELL} {folder}\set-pod-network.ps1"
         named = "" if spec.facts.pod_network else f" -NetworkName {network.name or 'NETWORK_NAME'}"
-        needs_name = config.kube_proxy == "service"
         ranges = f"-ClusterCidr {cluster_cidr} -ServiceCidr {service_cidr}"
-        post.append(f"{call} {ranges}{named if needs_name else ''} || exit 1")
+        post.append(f"{call} {ranges}{named} || exit 1")
     post += _calls(folder, "post-kubeadm", config.kubeadm_scripts.post)
     asks_docker = config.runtime.docker is not None and config.runtime.docker.cri_dockerd is None
     return {

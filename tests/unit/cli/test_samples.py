@@ -37,16 +37,19 @@ def test_another_run_replaces_only_its_own_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["file", "link", "folder"])
 def test_a_file_of_somebody_else_is_refused(tmp_path: Path, kind: str) -> None:
-    place = tmp_path / "kube-proxy.yaml"
+    place, own = tmp_path / "samples" / "kube-proxy.yaml", tmp_path / "own.yaml"
+    place.parent.mkdir()
+    own.write_text(texts(CALICO)["kube-proxy.yaml"])
     if kind == "file":
         place.write_text("kind: DaemonSet\n")
     elif kind == "link":
-        place.symlink_to(tmp_path / "elsewhere")
+        # Its content does not count: writing through it would change a file elsewhere.
+        place.symlink_to(own)
     else:
         place.mkdir()
     with pytest.raises(RefusedError, match=r"kube-proxy\.yaml exists, and imagegen did not write it"):
-        write_samples(CALICO, tmp_path)
-    assert list(tmp_path.iterdir()) == [place]
+        write_samples(CALICO, place.parent)
+    assert list(place.parent.iterdir()) == [place]
 
 
 def test_the_command_tells_what_it_wrote(run: Run, tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from ruamel.yaml import YAML
 
+from imagegen.catalog.facts import table
 from imagegen.errors import ConfigError, RefusedError
 from imagegen.plan.context import evaluate_steps
 from tests.conftest import load_today
 from tests.kubernetes_api.check import wrong_fields
-from tests.samples_support import BASE, CASES, FLANNEL, KUBE_PROXY, WINS, Case, containerd, docker, make, texts
+from tests.samples_support import BASE, BRIDGE, CASES, FLANNEL, KUBE_PROXY, WINS, Case, containerd, docker, make, texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,8 @@ def objects(case: Case) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_api_server_takes_them(name: str) -> None:
+    made = make(CASES[name])
+    assert len(texts(made)) == len(made.files)
     found = [item for item in objects(CASES[name]) if item["kind"] not in FILES]
     assert found
     assert [wrong for item in found for wrong in wrong_fields(item, CASES[name].minor)] == []
@@ -98,7 +101,11 @@ def test_a_policy_of_later_minors_is_no_object_of_earlier_ones() -> None:
             Case(containerd("1.32.13"), network="calico"),
             "kube-proxy: sig-windows publishes the image of kube-proxy only",
         ),
-        (Case((*docker("1.18.20", "19.03.15"), *WINS, "cni={plugin: win-bridge}")), "kube-proxy: sig-windows makes no"),
+        (Case(("kubernetes.version=1.37.0-rc.1",), network="calico"), "kube-proxy: sig-windows publishes the image"),
+        *(
+            (Case((*node, *WINS, BRIDGE)), "kube-proxy: sig-windows makes no images for wins any more")
+            for node in (docker("1.18.20", "19.03.15"), docker("1.34.2", "28.5.1", cri_dockerd=True))
+        ),
     ],
 )
 def test_an_image_that_nobody_publishes_is_refused(case: Case, reason: str) -> None:
@@ -151,6 +158,15 @@ def test_what_is_left_out_has_a_reason(case: Case, reason: str) -> None:
     assert [text for text in samples.left_out if text.startswith(reason)]
     assert f"* {reason}" in samples.readme
     assert reason.partition(":")[0] not in texts(samples)
+
+
+def test_an_overlay_without_a_known_range_has_no_kube_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(table("samples")["ranges"], "win-overlay")
+    samples = make(CASES["overlay"])
+    assert samples.left_out == (
+        "kube-proxy.yaml: imagegen does not know how kube-proxy finds the network of win-overlay",
+    )
+    assert "kube-proxy.yaml" not in texts(samples)
 
 
 @pytest.mark.parametrize(
