@@ -72,6 +72,8 @@ class Image:
     """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
     has_kube_proxy: bool = False
     """Whether the config adds kube-proxy as a service."""
+    flannel: str = ""
+    """The backend of flannel, if it is the image's network plugin. Empty if it is not."""
     accounts_of_cluster: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The service accounts whose kubeconfig user data must write, by the path of the file."""
     bundle: Bundle | None = None
@@ -122,7 +124,7 @@ def _list_services(spec: Spec) -> tuple[str, ...]:
     return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
-def _describe_network(spec: Spec) -> tuple[str, str, bool, dict[str, str]]:
+def _describe_network(spec: Spec) -> tuple[str, str, bool, str, dict[str, str]]:
     """The image's network plugin, the script that user data must call for it, and the kubeconfigs that it needs."""
     plugin, folder = spec.config.cni.plugin, spec.config.kubernetes.install_path
     has_kube_proxy = spec.config.kube_proxy == "service"
@@ -131,6 +133,7 @@ def _describe_network(spec: Spec) -> tuple[str, str, bool, dict[str, str]]:
         "" if plugin == "none" else plugin,
         rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
         has_kube_proxy,
+        (spec.config.cni.mode or "") if plugin == "flannel" else "",
         {rf"{paths()['etc_kubernetes']}\{name}.conf": name for name, is_asked in accounts.items() if is_asked},
     )
 
