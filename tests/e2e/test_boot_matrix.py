@@ -16,7 +16,7 @@ from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.boot_support import make_cluster_data, make_image
+from tests.e2e.boot_support import make_checked_image, make_cluster_data
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -260,7 +260,7 @@ def _boot(case: Case, folder: Path, host_name: str = "") -> Boot:
     def change(instance: Instance) -> Instance:
         return dataclasses.replace(instance, host_name=host_name or instance.host_name)
 
-    image = make_image(case.target, folder / "image", load_today(case.file, *case.sets))
+    image = make_checked_image(case.target, folder / "image", load_today(case.file, *case.sets))
     make_data = make_cluster_data(case.data) if case.data else make_user_data
     return boot_image(image, Runner(folder, os.environ), make_data, change)
 

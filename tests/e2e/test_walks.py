@@ -69,7 +69,7 @@ def test_the_command_of_the_page_brings_a_node_up(tmp_path: Path, name: str) -> 
     walk = WALKS[name]
     assert walk.config == walk.file.read_text()
     words = imagegen(*(walk.file if REPOSITORY / word == walk.file else word for word in walk.command))
-    argv = [*words, "--out", tmp_path / "out", "--format", "json"]
+    argv: list[str | Path] = [*words, "--out", tmp_path / "out", "--format", "json"]
     done = process.run(argv, environ=user_environ(tmp_path), cwd=tmp_path, timeout=DEADLINE_S)
     assert done.returncode == ExitCode.OK, done.stderr
     manifest = json.loads(done.stdout)
