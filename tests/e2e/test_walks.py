@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shlex
 from typing import TYPE_CHECKING, Final
@@ -12,12 +13,17 @@ import pytest
 
 from imagegen.build import process
 from imagegen.errors import ExitCode
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.cloudbase_init.run import Runner
 from tests.conftest import REPOSITORY, load_today
-from tests.e2e.boot_support import boot_config
+from tests.e2e.boot_support import make_checked_image
 from tests.e2e.rehearsal_support import DEADLINE_S, imagegen, user_environ
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from imagegen import loading
+    from imagegen.rehearsal.boot.boot import Boot
 
 pytestmark = pytest.mark.e2e
 
@@ -59,6 +65,10 @@ def _walks() -> list[Walk]:
 WALKS: Final = {walk.file.stem: walk for walk in _walks()}
 
 
+def _boot(folder: Path, config: loading.Loaded) -> Boot:
+    return boot_image(make_checked_image("aws", folder / "image", config), Runner(folder, os.environ))
+
+
 def test_every_config_is_a_walk() -> None:
     assert set(WALKS) == {file.stem for file in CONFIGS.glob("*.yaml")}
 
@@ -80,7 +90,7 @@ def test_the_command_of_the_page_brings_a_node_up(tmp_path: Path, name: str) -> 
 @pytest.mark.parametrize("version", ["1.17.17", "1.19.16"])
 def test_an_older_prepared_node_comes_up(tmp_path: Path, version: str) -> None:
     config = load_today(CONFIGS / "prepare-node.yaml", f"kubernetes.version={version}")
-    booted = boot_config(config, "aws", tmp_path)
+    booted = _boot(tmp_path, config)
     assert booted.faults == []
     checks = {verdict.check.name for verdict in booted.verdicts}
     assert WALKS["prepare-node"].checks <= checks
@@ -88,7 +98,7 @@ def test_an_older_prepared_node_comes_up(tmp_path: Path, version: str) -> None:
 
 def test_user_data_calls_the_scripts_around_kubeadm(tmp_path: Path) -> None:
     sets = [word for word in WALKS["signed-overrides"].command if "=" in word]
-    booted = boot_config(load_today(CONFIGS / "signed-overrides.yaml", *sets), "aws", tmp_path)
+    booted = _boot(tmp_path, load_today(CONFIGS / "signed-overrides.yaml", *sets))
     assert (booted.faults, booted.limits) == ([], ())
     # The model machine's disk is a folder.
     written = (tmp_path / "node").rglob("order.txt")
