@@ -1,5 +1,5 @@
 # `make help` lists the supported targets. They set up everything that they need: a fresh machine needs Python 3.11,
-# make and, if it cannot reach releases.hashicorp.com, Go.
+# make and, for all tests or if it cannot reach releases.hashicorp.com, Go.
 
 PYTHON  ?= python3
 VENV    := .venv
