@@ -128,6 +128,8 @@ class PodNetwork(Strict):
     """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
     refusal: str
     """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
+    missing_routes: tuple[str, ...] | None
+    """The static routes between nodes that are missing, as sentences. None if the plugin needs none."""
 
 
 class KubeProxy(Strict):

@@ -36,6 +36,7 @@ from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
+from imagegen.rehearsal.node.pod_routes import make_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -124,7 +125,7 @@ def boot_image(
 ) -> Boot:
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
-    with Cluster(image.kubernetes) as cluster:
+    with make_cluster(image.kubernetes, image.flannel) as cluster:
         version = config_version(image.kubernetes)
         accounts = image.accounts_of_cluster.items()
         join = Join(
@@ -309,7 +310,7 @@ class _Observed:
         return self.kubelet.is_running and has_network and has_proxy
 
     def look_at_pod_network(self) -> facts.PodNetwork:
-        return look_at_pod_network(self.node.machine, self.cluster, self.image.network)
+        return look_at_pod_network(self.node.machine, self.cluster, self.image.network, self.image.flannel)
 
     def look_at_kube_proxy(self) -> facts.KubeProxy:
         return look_at_kube_proxy(self.node.machine, self.kube_proxy, is_asked=self.image.has_kube_proxy)

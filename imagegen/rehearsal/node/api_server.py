@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 NODES_GROUP = "system:nodes"
 NODE_PREFIX = "system:node:"
-_ADDRESS = "10.0.0.4"
+# In the network of the machines that join.
+ADDRESS = "10.0.0.4"
 _CLIENT_USAGES = frozenset({"digital signature", "key encipherment", "client auth"})
 # The certificate API is v1 from this minor on; v1beta1 ended with the second.
 _CSR_V1, _CSR_V1BETA1_LAST = (1, 19), (1, 21)
@@ -68,9 +69,11 @@ _Answer = tuple[int, "Json"]
 class Cluster:
     """The API server of a cluster whose control plane has a version. It listens inside `with`."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, control_plane: Node | None = None) -> None:
+        """`control_plane` is its node, if it has pods that others must reach."""
         self.version = version
-        self.endpoint = f"{_ADDRESS}:6443"
+        self.control_plane = control_plane
+        self.endpoint = f"{ADDRESS}:6443"
         # Not of digits only: without quotes, YAML would read such a token as a number.
         self.token = f"{secrets.choice(string.ascii_lowercase)}{secrets.token_hex(3)[:5]}.{secrets.token_hex(8)}"
         """The only bootstrap token that is valid."""
@@ -99,7 +102,7 @@ class Cluster:
 
     def __enter__(self) -> Cluster:
         self._listener = Listener(
-            self._authority.issue_server(_ADDRESS, "kubernetes"),
+            self._authority.issue_server(ADDRESS, "kubernetes"),
             self._authority.certificate,
             self.answer,
             self._journal,
@@ -205,7 +208,8 @@ class Cluster:
         return (200, self.nodes[name].json()) if name in self.nodes else (404, f'nodes "{name}" not found')
 
     def _list_nodes(self, *_: object) -> _Answer:
-        return 200, {"kind": "NodeList", "apiVersion": "v1", "items": [node.json() for node in self.nodes.values()]}
+        nodes = [*([self.control_plane] if self.control_plane else []), *self.nodes.values()]
+        return 200, {"kind": "NodeList", "apiVersion": "v1", "items": [node.json() for node in nodes]}
 
     def kubeconfig(self, account: str) -> bytes:
         """The file with which a service account reaches this cluster."""
