@@ -149,6 +149,18 @@ class CniArchive:
 
 
 @dataclasses.dataclass(frozen=True)
+class Calico:
+    """Calico as services of the image."""
+
+    version: str
+    backend: str
+    """`vxlan`, or `none` if another plugin connects the pods and Calico only enforces policies."""
+
+    def __str__(self) -> str:
+        return f"{self.version}, backend {self.backend}"
+
+
+@dataclasses.dataclass(frozen=True)
 class HnsValue:
     """A value of Windows' network service that a network plugin needs."""
 
@@ -224,6 +236,12 @@ class Facts:
     """The programs of containernetworking/plugins that the network plugin needs."""
     cni_plugins: str | None
     """The version of containernetworking/plugins."""
+    cni_images: list[str]
+    """The container images of the network plugin, if it runs in HostProcess pods."""
+    calico: Calico | None
+    """Calico, if it runs as services of the image."""
+    wincni: str | None
+    """The commit of microsoft/SDN that has wincni."""
     flannel_plugin: str | None
     """The version of flannel's network plugin."""
     pod_network: str | None
@@ -232,6 +250,8 @@ class Facts:
     """The feature gates that kube-proxy of this minor needs on Windows."""
     has_source_address: bool | None
     """Whether kube-proxy needs an address of its own in the pod network, because that is an overlay."""
+    asks_source_address: bool
+    """Whether user data must say this address, because the cluster brings the pod network."""
     cni_api_version: int | None
     """The version of Windows' network service (HNS) for which network plugins write."""
     containerd_pins_images: bool

@@ -20,7 +20,7 @@ from imagegen.rehearsal.boot.images import start_pods
 from imagegen.rehearsal.boot.link_local import UNKNOWN, LinkLocal
 from imagegen.rehearsal.boot.model import OwnScripts
 from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
-from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network
+from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network, look_at_policies
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
@@ -28,7 +28,9 @@ from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
 from imagegen.rehearsal.clouds import guest_agents, stand_in
 from imagegen.rehearsal.node.api_server import Cluster
+from imagegen.rehearsal.node.calico import CalicoFelix, CalicoNode, CalicoPods
 from imagegen.rehearsal.node.flanneld import Flanneld
+from imagegen.rehearsal.node.hybrid_overlay import HybridOverlay
 from imagegen.rehearsal.node.kube_proxy import KubeProxy
 from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
@@ -122,7 +124,7 @@ def boot_image(
 ) -> Boot:
     """Start a node from the image. `make_data` makes its user data for the cluster that it joins, and
     `change_instance` changes what its creator gave it. `keep_log` is given the log of cloudbase-init in every case."""
-    with Cluster(image.kubernetes) as cluster:
+    with Cluster(image.kubernetes, has_hybrid_overlay=image.network == "ovn-kubernetes") as cluster:
         version = config_version(image.kubernetes)
         accounts = image.accounts_of_cluster.items()
         join = Join(
@@ -174,8 +176,12 @@ def _boot(
         kubelet = Kubelet(machine, cluster)
         kube_proxy = KubeProxy(machine, cluster)
         Flanneld(machine, cluster)
+        HybridOverlay(machine, cluster)
+        CalicoNode(machine, cluster)
+        felix = CalicoFelix(machine, cluster)
+        pods = CalicoPods(machine, cluster, image.calico_pods, lambda: kubelet.arguments)
         around = image, cluster, instance, platform, user_data
-        observed = _Observed(*around, node, kubelet, kube_proxy, link, wants_report)
+        observed = _Observed(*around, node, kubelet, kube_proxy, felix, pods, link, wants_report)
         try:
             found = _start_twice(observed)
         finally:
@@ -194,6 +200,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     node.start_first()
     if node.runs.setup_failure:
         return observed.collect()
+    observed.calico_pods.begin()
     node.pass_time(observed.is_up, _NODE_S)
     if observed.image.docker and observed.image.docker.host_network:
         node.pass_time(lambda: HOST_NETWORK in node.machine.hns.networks, NETWORK_S)
@@ -205,6 +212,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     node, before = observed.node, observed.snapshot()
     commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
     node.start_again()
+    observed.calico_pods.begin()
     node.pass_time(observed.is_up, _NODE_S)
     log = observed.read_log()[logged:]
     changed = _lost(observed, found, log, node.runs.crashes[crashes:])
@@ -248,6 +256,8 @@ class _Observed:
     node: Node
     kubelet: Kubelet
     kube_proxy: KubeProxy
+    felix: CalicoFelix
+    calico_pods: CalicoPods
     link: LinkLocal
     wants_report: bool
 
@@ -284,6 +294,7 @@ class _Observed:
             pods=tuple(start_pods(machine, self.image.pulled)),
             pod_network=self.look_at_pod_network(),
             kube_proxy=self.look_at_kube_proxy(),
+            policies=look_at_policies(machine, self.felix, is_asked=self.image.has_policy),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),
             leaks=self.find_leaks(),
             key_leaks=self.find_key_leaks(),
@@ -301,10 +312,14 @@ class _Observed:
         # Without a plugin of the image, kube-proxy waits for the network that the cluster brings.
         is_at_work = self.kube_proxy.is_serving if self.image.network else bool(self.kube_proxy.node)
         has_proxy = is_at_work or not self.image.has_kube_proxy
-        return self.kubelet.is_running and has_network and has_proxy
+        has_policy = self.felix.is_serving or not self.image.has_policy
+        return self.kubelet.is_running and has_network and has_proxy and has_policy
 
     def look_at_pod_network(self) -> facts.PodNetwork:
-        return look_at_pod_network(self.node.machine, self.cluster, self.image.network)
+        found = look_at_pod_network(self.node.machine, self.cluster, self.image.network)
+        if found.unready and self.calico_pods.failure:
+            return found.model_copy(update={"unready": f"{found.unready}; Calico's pods: {self.calico_pods.failure}"})
+        return found
 
     def look_at_kube_proxy(self) -> facts.KubeProxy:
         return look_at_kube_proxy(self.node.machine, self.kube_proxy, is_asked=self.image.has_kube_proxy)

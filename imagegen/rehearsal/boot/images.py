@@ -35,7 +35,9 @@ NOTHING_PULLED: Final = Pulled()
 
 def describe_pulled(spec: Spec) -> Pulled:
     config = spec.config
-    return Pulled((*config.windows.container_images, *config.images), spec.facts.containerd_pins_images)
+    return Pulled(
+        (*config.windows.container_images, *config.images, *spec.facts.cni_images), spec.facts.containerd_pins_images
+    )
 
 
 def start_pods(machine: Machine, pulled: Pulled) -> Iterator[facts.Pod]:
@@ -48,15 +50,15 @@ def start_pods(machine: Machine, pulled: Pulled) -> Iterator[facts.Pod]:
         yield facts.Pod(image="", failure=str(refusal))
         return
     sandbox = sandbox_image(store.config)
-    failure = _why_not(machine, store, sandbox)
+    failure = find_refusal(machine, store, sandbox)
     if not failure and pulled.pins_sandbox and not _is_pinned(store, sandbox):
         failure = f"{sandbox} is not pinned, so kubelet deletes it when the disk fills up"
     yield facts.Pod(image="", failure=failure)
     for name in pulled.names:
-        yield facts.Pod(image=name, failure=_why_not(machine, store, name))
+        yield facts.Pod(image=name, failure=find_refusal(machine, store, name))
 
 
-def _why_not(machine: Machine, store: ContainerStore, reference: str) -> str:
+def find_refusal(machine: Machine, store: ContainerStore, reference: str) -> str:
     """Why no container of the image starts. Empty if one does."""
     name = str(ImageName.parse(reference))
     found = store.images().get(name)
@@ -66,12 +68,12 @@ def _why_not(machine: Machine, store: ContainerStore, reference: str) -> str:
             return f"the rehearsal has no answer for {name}: a registry could be reached"
         top = store.read(found["target"])
         manifest = store.read(choose_manifest(machine, top["manifests"])) if "manifests" in top else top
-        return _why_not_run(machine, store, store.read(manifest["config"]["digest"]), name)
+        return _find_unfit(machine, store, store.read(manifest["config"]["digest"]), name)
     except RefusedByWindows as refusal:
         return f"{name}: {refusal}"
 
 
-def _why_not_run(machine: Machine, store: ContainerStore, config: dict[str, Any], name: str) -> str:
+def _find_unfit(machine: Machine, store: ContainerStore, config: dict[str, Any], name: str) -> str:
     version = config.get("os.version", "")
     if not can_run(machine, version):
         return f"{name} is for Windows {version}, and the machine has build {machine.build}"

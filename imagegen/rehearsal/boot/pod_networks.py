@@ -8,11 +8,12 @@ from imagegen.boot import facts
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.node.cni_plugins import start_pod
 from imagegen.rehearsal.node.kube_proxy import SERVICE
-from imagegen.rehearsal.node.pod_network import PodNetworkError, find_unready
+from imagegen.rehearsal.node.pod_network import PodNetworkError, find_folders, find_unready, read_configuration
 
 if TYPE_CHECKING:
     from imagegen.rehearsal.machine.windows import Machine
     from imagegen.rehearsal.node.api_server import Cluster
+    from imagegen.rehearsal.node.calico import CalicoFelix
     from imagegen.rehearsal.node.kube_proxy import KubeProxy
 
 
@@ -41,6 +42,23 @@ def look_at_kube_proxy(machine: Machine, kube_proxy: KubeProxy, *, is_asked: boo
         node=kube_proxy.node,
         network=kube_proxy.network,
         waits=not kube_proxy.is_serving,
+    )
+
+
+def look_at_policies(machine: Machine, felix: CalicoFelix, *, is_asked: bool) -> facts.NetworkPolicies | None:
+    """Whether policies are enforced in the network of pods. None if nobody asks for it."""
+    if not is_asked:
+        return None
+    try:
+        network = read_configuration(machine, find_folders(machine)).name
+    except (PodNetworkError, RefusedByWindows):
+        network = ""
+    failure = machine.services.refusal(felix.service) or "".join(felix.ends[-1:] if not felix.is_serving else ())
+    return facts.NetworkPolicies(
+        is_running=felix.is_serving,
+        failure=failure,
+        networks=felix.networks,
+        is_enforced=felix.enforces_in(network),
     )
 
 
