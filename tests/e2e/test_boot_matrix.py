@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imagegen.rehearsal.boot.boot import Boot
+    from imagegen.rehearsal.boot.booted import Boot
     from imagegen.rehearsal.boot.model import Instance
 
 pytestmark = pytest.mark.e2e

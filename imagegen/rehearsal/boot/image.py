@@ -71,6 +71,8 @@ class Image:
     """The script that user data calls to give the node its part of the pod network. Empty if there is none."""
     has_kube_proxy: bool = False
     """Whether the config adds kube-proxy as a service."""
+    kube_proxy_pods: str = ""
+    """The folder in which the pods of a DaemonSet place kube-proxy, which wins starts. Empty if there are none."""
     has_policy: bool = False
     """Whether the config adds what enforces network policies beside the plugin."""
     calico_pods: str = ""
@@ -119,7 +121,7 @@ def _list_services(spec: Spec) -> tuple[str, ...]:
     return tuple(name for name, is_asked in asked.items() if is_asked)
 
 
-def _describe_network(spec: Spec) -> tuple[str, str, bool, bool, str, dict[str, str]]:
+def _describe_network(spec: Spec) -> tuple[str, str, bool, str, bool, str, dict[str, str]]:
     """The image's network plugin, the script that user data must call for it, and the kubeconfigs that it needs."""
     cni, folder = spec.config.cni, spec.config.kubernetes.install_path
     plugin, has_kube_proxy = cni.plugin, spec.config.kube_proxy == "service"
@@ -131,6 +133,7 @@ def _describe_network(spec: Spec) -> tuple[str, str, bool, bool, str, dict[str, 
         "" if plugin == "none" else plugin,
         rf"{folder}\set-pod-network.ps1" if spec.facts.cni_files else "",
         has_kube_proxy,
+        rf"{folder}\kube-proxy" if spec.config.kube_proxy == "wins" and plugin != "none" else "",
         cni.policy is not None,
         (cni.version or "") if (plugin, cni.mode) == ("calico", "hostprocess") else "",
         {rf"{paths()['etc_kubernetes']}\{name}.conf": name for name, is_asked in accounts.items() if is_asked},

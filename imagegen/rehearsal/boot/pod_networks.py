@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from imagegen.rehearsal.node.api_server import Cluster
     from imagegen.rehearsal.node.calico import CalicoFelix
     from imagegen.rehearsal.node.kube_proxy import KubeProxy
+    from imagegen.rehearsal.node.kube_proxy_pods import KubeProxyPods
 
 
 def is_up(machine: Machine, cluster: Cluster) -> bool:
@@ -42,6 +43,12 @@ def look_at_kube_proxy(machine: Machine, kube_proxy: KubeProxy, *, is_asked: boo
         node=kube_proxy.node,
         network=kube_proxy.network,
         waits=not kube_proxy.is_serving,
+    )
+
+
+def look_at_kube_proxy_pods(pods: KubeProxyPods) -> facts.KubeProxy:
+    return facts.KubeProxy(
+        is_asked=True, failure=pods.failure, node=pods.node, network=pods.network, waits=not pods.is_serving
     )
 
 

@@ -64,7 +64,7 @@ class _CalicoService(Nssm):
         except (ApiError, ValueError, RefusedByWindows) as error:
             raise NssmError(str(error)) from error
 
-    def work(self, folder: str, environment: Mapping[str, str]) -> None:
+    def work(self, folder: str, environment: Mapping[str, str], /) -> None:
         """What the script does before it only waits."""
         raise NotImplementedError
 
@@ -119,7 +119,7 @@ class CalicoFelix(_CalicoService):
         self.networks = ""
         """The pattern. Empty before it works."""
 
-    def work(self, folder: str, environment: Mapping[str, str]) -> None:
+    def work(self, _folder: str, environment: Mapping[str, str]) -> None:
         if self.machine.registry.text(_STATE, "LastBootTime") != str(self.machine.boot_count):
             raise NssmError("Waiting for Calico initialisation to finish...")
         self.connect(environment)

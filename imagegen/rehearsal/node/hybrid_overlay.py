@@ -36,7 +36,7 @@ class HybridOverlay(Nssm):
         super().__init__(machine, SERVICE)
         self._cluster = cluster
 
-    def run(self, program: str, arguments: dict[str, str], environment: dict[str, str]) -> None:
+    def run(self, program: str, arguments: dict[str, str], _environment: dict[str, str]) -> None:
         if b"hybrid-overlay-node.exe" not in self.machine.files.read(program):
             raise UnknownCommandError(f"service {SERVICE} runs {program}, of which the rehearsal has no model")
         if unknown := sorted(arguments.keys() - _FLAGS):
