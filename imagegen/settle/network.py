@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import JsonObject, catalogue_text, is_overlay, numbers, table
-from imagegen.resources.image_name import ImageName
 from imagegen.settle.facts import Calico, CniArchive, CniFile, HnsValue
 from imagegen.settle.values import CatalogueValue, fact, find_origin
 
@@ -69,11 +68,11 @@ def _settle_calico(config: ImageConfig, mode: str | None) -> Iterator[CatalogueV
     version, images = cni.version or newest, []
     is_plugin = cni.plugin == "calico"
     if is_plugin and mode == "hostprocess":
-        registry = [host for since, host in row["images"].items() if numbers(version) >= numbers(since)][-1]
-        images = [f"{registry}/{name}:v{version}" for name in row["names"]]
-    listed = {str(ImageName.parse(name)) for name in config.images}
-    yield fact("cni_images", [name for name in images if str(ImageName.parse(name)) not in listed], origin)
-    found = Calico(version, mode) if is_plugin and mode and not images else None
+        registries = [host for since, host in row["images"].items() if numbers(version) >= numbers(since)]
+        # A rule refuses a version without images.
+        images = [f"{host}/{name}:v{version}" for host in registries[-1:] for name in row["names"]]
+    yield fact("cni_images", [name for name in images if name not in config.images], origin)
+    found = Calico(version, "vxlan") if is_plugin and mode == "vxlan" else None
     if cni.policy:
         found = Calico(cni.policy_version or newest, "none")
     yield fact("calico", found, origin)

@@ -1,8 +1,8 @@
 """kube-proxy as the pods of a DaemonSet, which wins starts on the model machine.
 
 The source: kubernetes-sigs/sig-windows-tools at v0.1.6, kubeadm/kube-proxy/kube-proxy.yml. The pod has an address of
-the network of pods. Its script takes the name of that network from the newest configuration in the folder of CNI, and asks
-wins to start kube-proxy, which waits for the network in HNS.
+the network of pods. Its script takes the name of that network from the newest configuration in the folder of CNI, and
+asks wins to start kube-proxy, which waits for the network in HNS.
 """
 
 from __future__ import annotations

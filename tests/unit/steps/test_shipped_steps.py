@@ -155,6 +155,11 @@ NETWORKS: tuple[dict[str, Any], ...] = (
     {"plugin": "win-overlay", "vni": 5000},
     {"plugin": "flannel", "port": 4789, "mtu": 1400},
     {"plugin": "azure", "version": "1.6.21"},
+    {"plugin": "azure", "version": "1.6.21", "policy": "calico"},
+    {"plugin": "calico", "mode": "vxlan"},
+    {"plugin": "calico"},
+    {"plugin": "ovn-kubernetes", "version": "1.3.0", "port": 9898},
+    {"plugin": "wincni"},
 )
 
 
@@ -203,9 +208,12 @@ def test_overrides_are_the_names_that_operators_know() -> None:
         "crictl_url": ["crictl"],
         "csi_proxy_url": ["csi-proxy"],
         "cni_plugins_url": ["cni-plugins"],
+        "calico_url": ["calico"],
         "flannel_url": ["flannel"],
+        "hybrid_overlay_url": ["hybrid-overlay"],
         "network_plugin_url": ["network-plugin"],
         "flannel_plugin_url": ["flannel-plugin"],
+        "wincni_url": ["wincni"],
         "wins_url": ["wins"],
         "gmsa_keyvault_url": ["gmsa-plugin"],
         "ssh_source_url": ["openssh"],
@@ -231,6 +239,7 @@ def _read_or_none(context: Any, read: str) -> Any:  # noqa: ANN401 - any part of
 SPECS = (
     *(_spec(asked, "aws") for asked in (ASKED, *DOCKER)),
     *(_spec({**ASKED, "cni": network}, "aws") for network in NETWORKS),
+    *(_spec({"cni": network, "kube_proxy": "service"}, "aws") for network in NETWORKS),
     _spec({"cni": {"plugin": "flannel"}, "kube_proxy": "service"}, "aws"),
     _spec({"kubernetes": {"version": "1.32.13"}, "kube_proxy": "service"}, "aws"),
 )
