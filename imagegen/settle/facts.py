@@ -149,18 +149,6 @@ class CniArchive:
 
 
 @dataclasses.dataclass(frozen=True)
-class Calico:
-    """Calico as services of the image."""
-
-    version: str
-    backend: str
-    """`vxlan`, or `none` if another plugin connects the pods and Calico only enforces policies."""
-
-    def __str__(self) -> str:
-        return f"{self.version}, backend {self.backend}"
-
-
-@dataclasses.dataclass(frozen=True)
 class HnsValue:
     """A value of Windows' network service that a network plugin needs."""
 
@@ -238,8 +226,10 @@ class Facts:
     """The version of containernetworking/plugins."""
     cni_images: list[str]
     """The container images of the network plugin, if it runs in HostProcess pods."""
-    calico: Calico | None
-    """Calico, if it runs as services of the image."""
+    calico_version: str | None
+    """The version of Calico, if it runs as services of the image."""
+    calico_backend: str | None
+    """Calico's backend: vxlan, or none if another plugin connects the pods and Calico only enforces policies."""
     wincni: str | None
     """The commit of microsoft/SDN that has wincni."""
     flannel_plugin: str | None

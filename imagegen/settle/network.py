@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imagegen.catalog.facts import JsonObject, catalogue_text, is_overlay, numbers, table
-from imagegen.settle.facts import Calico, CniArchive, CniFile, HnsValue
+from imagegen.settle.facts import CniArchive, CniFile, HnsValue
 from imagegen.settle.values import CatalogueValue, fact, find_origin
 
 if TYPE_CHECKING:
@@ -72,10 +72,10 @@ def _settle_calico(config: ImageConfig, mode: str | None) -> Iterator[CatalogueV
         # A rule refuses a version without images.
         images = [f"{host}/{name}:v{version}" for host in registries[-1:] for name in row["names"]]
     yield fact("cni_images", [name for name in images if name not in config.images], origin)
-    found = Calico(version, "vxlan") if is_plugin and mode == "vxlan" else None
-    if cni.policy:
-        found = Calico(cni.policy_version or newest, "none")
-    yield fact("calico", found, origin)
+    backend = "vxlan" if is_plugin and mode == "vxlan" else "none" if cni.policy else None
+    version = cni.policy_version or newest if cni.policy else version
+    yield fact("calico_version", version if backend else None, origin)
+    yield fact("calico_backend", backend, origin)
 
 
 def settle_kube_proxy(config: ImageConfig) -> Iterator[CatalogueValue]:

@@ -16,7 +16,6 @@ from imagegen.catalog.docker import find_client, least_api
 from imagegen.catalog.facts import JsonObject, find_row, minor, numbers, provider_text, table
 from imagegen.settle.facts import (
     AgentConfig,
-    Calico,
     CredentialProviderApi,
     ExcludedPorts,
     Facts,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="TargetSettings", default="TargetSettings", covariant=True)
 Model = TypeVar("Model", bound="pydantic.BaseModel")
-_SHOWN_AS_TEXT: Final = (HyperV, Updates, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins, Calico)
+_SHOWN_AS_TEXT: Final = (HyperV, Updates, AgentConfig, RestrictedAddress, Ports, CredentialProviderApi, Wins)
 _API_KEYS: Final = tuple(field.name for field in dataclasses.fields(CredentialProviderApi))
 NO_FILES: Final[Mapping[str, OwnFile]] = types.MappingProxyType({})
 

@@ -113,7 +113,7 @@ def describe_image(machine: Machine, spec: Spec) -> Image:
 def _list_services(spec: Spec) -> tuple[str, ...]:
     """The services that options of the config add."""
     config = spec.config
-    calico = spec.facts.calico is not None
+    calico = spec.facts.calico_version is not None
     asked = {
         **{"csi-proxy": config.csi_proxy is not None, "flanneld": config.cni.plugin == "flannel"},
         **{"hybrid-overlay-node": config.cni.plugin == "ovn-kubernetes", "CalicoNode": calico, "CalicoFelix": calico},
@@ -127,7 +127,7 @@ def _describe_network(spec: Spec) -> tuple[str, str, bool, str, bool, str, dict[
     plugin, has_kube_proxy = cni.plugin, spec.config.kube_proxy == "service"
     accounts = {
         **{"flannel": plugin == "flannel", "kube-proxy": has_kube_proxy},
-        **{"hybrid-overlay": plugin == "ovn-kubernetes", "calico": spec.facts.calico is not None},
+        **{"hybrid-overlay": plugin == "ovn-kubernetes", "calico": spec.facts.calico_version is not None},
     }
     return (
         "" if plugin == "none" else plugin,

@@ -639,10 +639,7 @@ CASES = (
     Case(
         "policies of another network",
         {"policies.is_enforced": False},
-        (
-            "network-policies: network policies are enforced in networks named cbr.*, and the pods are in another "
-            "one",
-        ),
+        ("network-policies: network policies are enforced in networks named cbr.*, and the pods are in another one",),
     ),
     Case(
         "a pod without an address",
