@@ -36,6 +36,27 @@ VXLAN, HOST_GW = "plugin=flannel", "plugin=flannel mode=host-gw"
 NO_SUBNET = r"open C:\run\flannel\subnet.env"
 PROXY_CONFIG = r"C:\k\cni\kube-proxy-config.yaml"
 UNCONFIGURED = "Network plugin returns error: cni plugin not initialized"
+CALICO = "plugin=calico mode=vxlan"
+CALICO_PODS = "plugin=calico"
+POLICY = "plugin=azure version=1.6.21 policy=calico"
+OVN = "plugin=ovn-kubernetes version=1.3.0"
+WINCNI = "plugin=wincni"
+# What else each of them needs.
+BESIDE = {
+    OVN: (
+        "windows.hyper_v=tools",
+        "overrides.hybrid_overlay_url=https://artifacts.example.com/hybrid-overlay-node.exe",
+    ),
+    CALICO: ("kube_proxy=none",),
+    WINCNI: (
+        *("kubernetes.version=1.22.17", "windows.release=2019", "allow_eol=true", "kube_proxy=none"),
+        "runtime={containerd: null, docker: {version: 20.10.9}, fake_host_network: true}",
+    ),
+}
+NO_OVERLAY = "network OVNKubernetesHybridOverlayNetwork is not found"
+NO_NODE = "check that calico/node is running"
+CALICO_PATH = r"C:\CalicoWindows"
+SERVICES = r"C:\k\cni\services.txt"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +66,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Image]:
 
     def image(network: str) -> Image:
         if network not in made:
-            config = load_today(BASE, *(f"cni.{one}" for one in network.split()))
+            sets = (*(f"cni.{one}" for one in network.split()), *BESIDE.get(network, ()))
+            config = load_today(BASE, *sets)
             made[network] = make_image("azure", tmp_path_factory.mktemp(network), config)
         return made[network]
 
@@ -165,6 +187,41 @@ SPOILED: list[tuple[str, Change, str]] = [
     (VNET, remove(r"C:\opt\cni\bin\azure-vnet-ipam.exe"), 'failed to find plugin "azure-vnet-ipam" in path'),
     (VNET, remove(r"C:\k\cni\10-azure.conflist"), "failed to load CNI config file"),
     (VNET, forget_remote_address, "SDNRemoteArpMacAddress is not set"),
+    (CALICO, remove(r"C:\opt\cni\bin\calico.exe"), 'failed to find plugin "calico" in path'),
+    (CALICO, remove(r"C:\opt\cni\bin\calico-ipam.exe"), 'failed to find plugin "calico-ipam" in path'),
+    (CALICO, remove(r"C:\k\cni\10-calico.conflist"), "failed to load CNI config file"),
+    (CALICO, remove(r"C:\k\nssm.exe"), NO_NODE),
+    (CALICO, remove(SERVICES), NO_NODE),
+    *(
+        (CALICO, remove(rf"{CALICO_PATH}\{file}"), NO_NODE)
+        for file in (
+            *("config.ps1", "calico-node.exe", r"node\node-service.ps1"),
+            *(r"libs\calico\calico.psm1", r"libs\hns\hns.psm1"),
+        )
+    ),
+    (CALICO, lambda machine: machine.services.remove("CalicoNode"), NO_NODE),
+    (CALICO, replace(SERVICES, "CALICO_DATASTORE_TYPE=kubernetes|", ""), NO_NODE),
+    (CALICO, replace(SERVICES, "calico.conf", "other.conf"), NO_NODE),
+    (CALICO, replace(SERVICES, "NODENAME=<NODE_NAME>", "NODENAME=other"), NO_NODE),
+    (CALICO, replace(SERVICES, "VXLAN_VNI=4096", "VXLAN_VNI=4095"), NO_NODE),
+    (CALICO, replace(SERVICES, "BACKEND=vxlan", "BACKEND=none"), "network Calico is not found"),
+    (CALICO, replace(SERVICES, "VXLAN_VNI=4096", "VXLAN_VNI=5000"), "HNS: the overlay Calico has the VNI 5000"),
+    (CALICO, replace(r"C:\k\cni\10-calico.conflist", "SDNROUTE", "ROUTE"), "HNS does not know the policy ROUTE here"),
+    (CALICO_PODS, lambda machine: machine.files.remove(STORE), "Calico's pods: "),
+    (OVN, remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
+    (OVN, remove(r"C:\k\hybrid-overlay-node.exe"), NO_OVERLAY),
+    (OVN, remove(r"C:\k\nssm.exe"), NO_OVERLAY),
+    (OVN, remove(SERVICES), NO_OVERLAY),
+    (OVN, lambda machine: machine.services.remove("vmms"), NO_OVERLAY),
+    (OVN, replace(SERVICES, "--node=<NODE_NAME> ", ""), NO_OVERLAY),
+    (OVN, replace(SERVICES, "hybrid-overlay.conf", "other.conf"), NO_OVERLAY),
+    # The cluster gives ranges by the annotation only.
+    (OVN, remove(r"C:\k\cni\pod-range.txt"), UNCONFIGURED),
+    (OVN, remove(r"C:\k\cni\10-ovn-kubernetes.conflist"), "failed to load CNI config file"),
+    (WINCNI, remove(r"C:\opt\cni\bin\wincni.exe"), 'failed to find plugin "wincni" in path'),
+    (WINCNI, remove(r"C:\k\cni\network.json"), "network l2bridge is not found"),
+    (WINCNI, remove(r"C:\k\cni\10-wincni.conf"), "failed to load CNI config file"),
+    (WINCNI, replace(r"C:\k\cni\10-wincni.conf", '"GW": "<ENDPOINT>"', '"GW": "<FIRST_POD>"'), "no endpoint 10.244.1.3"),
     (HOST_GW, remove(r"C:\opt\cni\bin\win-bridge.exe"), 'failed to find plugin "win-bridge" in path'),
     (HOST_GW, remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
     (HOST_GW, replace(r"C:\k\cni\places.txt", r"lib\cni\networks", r"lib\cni\other"), "is in use"),
