@@ -11,6 +11,7 @@ import pytest
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.access import write as write_access
+from imagegen.rehearsal.machine.container_store import ContainerStore
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import DISABLED
 from tests.conftest import REPOSITORY, load_today
@@ -92,6 +93,10 @@ def forget(value: str) -> Change:
 
 def forget_remote_address(machine: Machine) -> None:
     machine.registry.remove_value(r"HKLM:\SYSTEM\CurrentControlSet\Services\hns\State", "SDNRemoteArpMacAddress")
+
+
+def forget_image(name: str) -> Change:
+    return lambda machine: ContainerStore(machine).forget_image(name)
 
 
 def change_parameters(text: str) -> Change:
@@ -207,7 +212,8 @@ SPOILED: list[tuple[str, Change, str]] = [
     (CALICO, replace(SERVICES, "BACKEND=vxlan", "BACKEND=none"), "network Calico is not found"),
     (CALICO, replace(SERVICES, "VXLAN_VNI=4096", "VXLAN_VNI=5000"), "HNS: the overlay Calico has the VNI 5000"),
     (CALICO, replace(r"C:\k\cni\10-calico.conflist", "SDNROUTE", "ROUTE"), "HNS does not know the policy ROUTE here"),
-    (CALICO_PODS, lambda machine: machine.files.remove(STORE), "Calico's pods: "),
+    (CALICO_PODS, forget_image("quay.io/calico/cni-windows:v3.31.0"), "Calico's pods: quay.io/calico/cni-windows"),
+    (CALICO_PODS, forget_image("quay.io/calico/node-windows:v3.31.0"), "Calico's pods: quay.io/calico/node-windows"),
     (OVN, remove(r"C:\opt\cni\bin\win-overlay.exe"), 'failed to find plugin "win-overlay" in path'),
     (OVN, remove(r"C:\k\hybrid-overlay-node.exe"), NO_OVERLAY),
     (OVN, remove(r"C:\k\nssm.exe"), NO_OVERLAY),
@@ -221,7 +227,11 @@ SPOILED: list[tuple[str, Change, str]] = [
     (WINCNI, remove(r"C:\opt\cni\bin\wincni.exe"), 'failed to find plugin "wincni" in path'),
     (WINCNI, remove(r"C:\k\cni\network.json"), "network l2bridge is not found"),
     (WINCNI, remove(r"C:\k\cni\10-wincni.conf"), "failed to load CNI config file"),
-    (WINCNI, replace(r"C:\k\cni\10-wincni.conf", '"GW": "<ENDPOINT>"', '"GW": "<FIRST_POD>"'), "no endpoint 10.244.1.3"),
+    (
+        WINCNI,
+        replace(r"C:\k\cni\10-wincni.conf", '"GW": "<ENDPOINT>"', '"GW": "<FIRST_POD>"'),
+        "no endpoint 10.244.1.3",
+    ),
     (HOST_GW, remove(r"C:\opt\cni\bin\win-bridge.exe"), 'failed to find plugin "win-bridge" in path'),
     (HOST_GW, remove(r"C:\k\cni\places.txt"), UNCONFIGURED),
     (HOST_GW, replace(r"C:\k\cni\places.txt", r"lib\cni\networks", r"lib\cni\other"), "is in use"),

@@ -15,7 +15,6 @@ from imagegen.catalog.facts import minor as minor_of
 from imagegen.catalog.facts import numbers, table
 from imagegen.rehearsal.boot.images import find_refusal
 from imagegen.rehearsal.boot.model import UnknownCommandError
-from imagegen.rehearsal.machine.container_store import open_store
 from imagegen.rehearsal.machine.hns import NODE_ADDRESS, Endpoint, Network
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
@@ -178,8 +177,7 @@ class CalicoPods:
             return "kubelet has no HostProcess containers"
         known = table("cni")["calico"]
         registry = [host for since, host in known["images"].items() if numbers(self._version) >= numbers(since)][-1]
-        store = open_store(self._machine)
-        refusals = (find_refusal(self._machine, store, f"{registry}/{n}:v{self._version}") for n in known["names"])
+        refusals = (find_refusal(self._machine, f"{registry}/{n}:v{self._version}") for n in known["names"])
         return next(filter(None, refusals), "")
 
     def _work(self) -> None:

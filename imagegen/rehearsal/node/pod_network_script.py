@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cni/files/set-pod-network.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "b8c1bb8823f38d64aadf3eed217606cd6c5f16d5452a1613c6442d5c87b1e80a"
+SHA256 = "cf0d4070f0c3739acb75b4689eef9a91890b91700bad4ef7a468881e55239025"
 _LIMIT_S, _TURN_S = 300.0, 5.0
 _RANGE = re.compile(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}")
 _NEEDS_RANGE = re.compile("<(POD_CIDR|GATEWAY|ENDPOINT|FIRST_POD)>")

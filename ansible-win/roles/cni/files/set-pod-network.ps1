@@ -17,8 +17,7 @@ $ProgressPreference = 'SilentlyContinue'
 
 # The name under which kubelet registered: kubeadm's argument, or the machine's own name.
 function Get-NodeName {
-    [CmdletBinding()]
-    param([string]$Path)
+    [CmdletBinding()] param([string]$Path)
     $found = [regex]::Match([System.IO.File]::ReadAllText($Path), '--hostname-override=([^\s"'']+)')
     if ($found.Success) { return $found.Groups[1].Value }
     return [System.Net.Dns]::GetHostName().ToLowerInvariant()
@@ -26,8 +25,7 @@ function Get-NodeName {
 
 # Asks the cluster for the node's range, which a controller assigns some time after the join.
 function Get-PodRange {
-    [CmdletBinding()]
-    param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
+    [CmdletBinding()] param([string]$Kubeconfig, [string]$Name, [string]$Field, [int]$TimeoutSeconds)
     $start = New-Object -TypeName System.Diagnostics.ProcessStartInfo
     $start.FileName = "$PSScriptRoot\kubectl.exe"
     # kubectl asks an unreachable server five times: all of them must end within a minute.
@@ -53,8 +51,7 @@ function Get-PodRange {
 
 # The address that lies some places after the first of a range.
 function Get-Address {
-    [CmdletBinding()]
-    param([string]$Range, [int]$Place)
+    [CmdletBinding()] param([string]$Range, [int]$Place)
     $bytes = [System.Net.IPAddress]::Parse(($Range -split '/')[0]).GetAddressBytes()
     $bytes[3] = [byte]($bytes[3] + $Place)
     return $bytes -join '.'
@@ -62,8 +59,7 @@ function Get-Address {
 
 # The range in which an address lies.
 function Get-Range {
-    [CmdletBinding()]
-    param([string]$Address, [int]$Bits)
+    [CmdletBinding()] param([string]$Address, [int]$Bits)
     $bytes = [System.Net.IPAddress]::Parse($Address).GetAddressBytes()
     for ($at = 0; $at -lt 4; $at++) {
         $kept = [System.Math]::Max(0, [System.Math]::Min(8, $Bits - 8 * $at))
@@ -73,8 +69,7 @@ function Get-Range {
 }
 
 function Invoke-Hns {
-    [CmdletBinding()]
-    param([string]$Method, [string]$Path, [string]$Request)
+    [CmdletBinding()] param([string]$Method, [string]$Path, [string]$Request)
     $response = ''
     [Imagegen.Hns]::HNSCall($Method, $Path, $Request, [ref]$response)
     $answer = ConvertFrom-Json -InputObject $response
@@ -85,8 +80,7 @@ function Invoke-Hns {
 
 # Waits for the adapter with an address, and lets it forward. Meanwhile it asks HNS to attach the endpoint: HNS may refuse at first, and refuses if it is attached.
 function Enable-Forwarding {
-    [CmdletBinding()]
-    param([string]$Address, [string]$Endpoint = '')
+    [CmdletBinding()] param([string]$Address, [string]$Endpoint = '')
     $refusal = ''
     $clock = [System.Diagnostics.Stopwatch]::StartNew()
     while ($true) {
@@ -104,8 +98,7 @@ function Enable-Forwarding {
 
 # Creates the network that the plugin looks for by its name. On a bridge, pods reach other nodes through an endpoint of the host at the second address.
 function Set-Network {
-    [CmdletBinding()]
-    param([string]$Request, [string]$NodeAddress, [string]$EndpointAddress)
+    [CmdletBinding()] param([string]$Request, [string]$NodeAddress, [string]$EndpointAddress)
     # Windows has no cmdlet that creates such a network.
     Add-Type -Namespace Imagegen -Name Hns -MemberDefinition '[DllImport("vmcompute.dll")] public static extern void HNSCall([MarshalAs(UnmanagedType.LPWStr)] string method, [MarshalAs(UnmanagedType.LPWStr)] string path, [MarshalAs(UnmanagedType.LPWStr)] string request, [MarshalAs(UnmanagedType.LPWStr)] out string response);'
     $wanted = ConvertFrom-Json -InputObject $Request
@@ -125,8 +118,7 @@ function Set-Network {
 
 # Starts a service now, and at each start of Windows. What nssm starts for it may need a flag or an environment that only a joined node knows.
 function Start-NodeService {
-    [CmdletBinding()]
-    param([string]$Line)
+    [CmdletBinding()] param([string]$Line)
     $name, $value, $text = $Line -split ' ', 3
     $key = "HKLM:\SYSTEM\CurrentControlSet\Services\$name\Parameters"
     if ($value -eq 'AppParameters') { $null = New-ItemProperty -LiteralPath $key -Name $value -PropertyType ExpandString -Value $text -Force }
