@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.user_data import make_user_data
 from imagegen.rehearsal.cloudbase_init.run import Runner
 from imagegen.rehearsal.machine.access import write as write_access
 from imagegen.rehearsal.machine.container_store import ContainerStore
+from imagegen.rehearsal.machine.hns import Network
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import DISABLED
 from tests.conftest import REPOSITORY, load_today
@@ -218,7 +220,7 @@ SPOILED: list[tuple[str, Change, str]] = [
     (OVN, remove(r"C:\k\hybrid-overlay-node.exe"), NO_OVERLAY),
     (OVN, remove(r"C:\k\nssm.exe"), NO_OVERLAY),
     (OVN, remove(SERVICES), NO_OVERLAY),
-    (OVN, lambda machine: machine.services.remove("vmms"), NO_OVERLAY),
+    (OVN, lambda machine: machine.services.configure("vmms", "Start", Value("DWord", DISABLED)), NO_OVERLAY),
     (OVN, replace(SERVICES, "--node=<NODE_NAME> ", ""), NO_OVERLAY),
     (OVN, replace(SERVICES, "hybrid-overlay.conf", "other.conf"), NO_OVERLAY),
     # The cluster gives ranges by the annotation only.
@@ -326,3 +328,79 @@ def test_the_node_has_its_part_of_the_network(images: Callable[[str], Image], tm
     (network,) = booted.machine.hns.networks.values()
     assert (network.name, network.type, network.subnet, network.vsid) == ("vxlan0", "Overlay", "10.244.1.0/24", 4096)
     assert "the node is ready, and a pod gets an address" in booted.lines
+
+
+# The check's own words, where Calico only enforces policies.
+SPOILED_POLICIES: list[tuple[Change, str]] = [
+    (remove(rf"{CALICO_PATH}\felix\felix-service.ps1"), rf"cannot find {CALICO_PATH}\felix\felix-service.ps1"),
+    (remove(rf"{CALICO_PATH}\node\node-service.ps1"), "Waiting for Calico initialisation to finish..."),
+    (lambda machine: machine.services.remove("CalicoFelix"), "nothing started the service CalicoFelix"),
+    (
+        replace(SERVICES, "KUBE_NETWORK=azure.*", "KUBE_NETWORK=Calico.*"),
+        "in networks named Calico.*, and the pods are",
+    ),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), SPOILED_POLICIES)
+def test_a_spoiled_disk_enforces_no_policies(
+    images: Callable[[str], Image], tmp_path: Path, change: Change, reason: str
+) -> None:
+    image = images(POLICY)
+    machine = image.machine.copy(tmp_path / "disk")
+    change(machine)
+    faults = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    (fault,) = [fault for fault in faults if fault.startswith("network-policies: ")]
+    assert reason in fault
+
+
+@pytest.mark.parametrize(
+    ("network", "service"),
+    [(POLICY, "CalicoNode"), (POLICY, "CalicoFelix"), (OVN, "hybrid-overlay-node")],
+)
+def test_every_service_of_the_network_keeps_its_log(
+    images: Callable[[str], Image], tmp_path: Path, network: str, service: str
+) -> None:
+    image = images(network)
+    machine = image.machine.copy(tmp_path / "disk")
+    machine.registry.remove_value(rf"{machine.services.key(service)}\Parameters", "AppStdout")
+    (fault,) = boot_image(dataclasses.replace(image, machine=machine), Runner(tmp_path, os.environ)).faults
+    assert fault == f"services: service {service} keeps no log"
+
+
+# What wins runs for the pods of kube-proxy's DaemonSet.
+WINS_CONFIG = r"C:\etc\rancher\wins\config"
+SPOILED_PODS: list[tuple[Change, str]] = [
+    (lambda machine: machine.services.remove("rancher-wins"), r"nothing answers \\.\pipe\rancher_wins"),
+    (replace(WINS_CONFIG, "kube-proxy.exe", "other.exe"), r"wins does not start C:\k\kube-proxy\kube-proxy.exe"),
+    (remove(r"C:\k\cni\network.json"), "its pod does not start: network vxlan0 is not found"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), SPOILED_PODS)
+def test_a_spoiled_disk_has_no_kube_proxy_by_wins(wins: Image, tmp_path: Path, change: Change, reason: str) -> None:
+    machine = wins.machine.copy(tmp_path / "disk")
+    change(machine)
+    faults = boot_image(dataclasses.replace(wins, machine=machine), Runner(tmp_path, os.environ)).faults
+    (fault,) = [fault for fault in faults if fault.startswith("kube-proxy: ")]
+    assert reason in fault
+
+
+@pytest.fixture(scope="module")
+def wins(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    node = ("kubernetes.version=1.22.17", "windows.release=2019", "runtime.containerd.version=1.6.39", "allow_eol=true")
+    asked = ("cni.plugin=win-overlay", "kube_proxy=wins", "wins={version: 0.4.11}")
+    return make_image("aws", tmp_path_factory.mktemp("wins"), load_today(BASE, *node, *asked))
+
+
+@pytest.mark.parametrize(("address", "reason"), [("10.244.1.2", ""), ("", "source-vip flag not set")])
+def test_kube_proxy_in_an_overlay_of_the_cluster(tmp_path: Path, address: str, reason: str) -> None:
+    """The image does not know this network, so user data says its name and kube-proxy's own address in it."""
+    image = make_image("aws", tmp_path / "image", load_today(BASE, "kube_proxy=service"))
+    image.machine.hns.networks["of-the-cluster"] = Network(
+        "of-the-cluster", "Overlay", "10.244.1.0/24", "10.244.1.1", 4096
+    )
+    faults = boot_image(
+        image, Runner(tmp_path, os.environ), lambda join: make_user_data(dataclasses.replace(join, source_vip=address))
+    ).faults
+    assert faults == ([f"kube-proxy: kube-proxy does not run: {reason}"] if reason else [])

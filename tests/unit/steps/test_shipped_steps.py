@@ -443,6 +443,51 @@ def test_containerd_is_told_what_is_asked(version: str) -> None:
     assert {path.rpartition("\\")[0] for path in files} <= {home, *folders}
 
 
+@pytest.mark.parametrize(
+    ("service", "network", "values"),
+    [
+        (
+            "CalicoNode",
+            {"plugin": "calico", "mode": "vxlan"},
+            {
+                "Application": r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe",
+                "AppDirectory": r"C:\CalicoWindows",
+                "AppParameters": "-NoProfile -NonInteractive -ExecutionPolicy Bypass -File "
+                r"C:\CalicoWindows\node\node-service.ps1",
+                **dict.fromkeys(("AppStdout", "AppStderr"), r"C:\var\log\calico\calico-node.log"),
+            },
+        ),
+        (
+            "hybrid-overlay-node",
+            {"plugin": "ovn-kubernetes", "version": "1.3.0"},
+            {
+                **{"Application": r"C:\k\hybrid-overlay-node.exe", "AppDirectory": r"C:\k"},
+                **dict.fromkeys(("AppStdout", "AppStderr"), r"C:\var\log\hybrid-overlay\hybrid-overlay-node.log"),
+            },
+        ),
+    ],
+)
+def test_services_of_networks_run_under_nssm(service: str, network: dict[str, Any], values: dict[str, str]) -> None:
+    """It restarts and logs what it starts. What only a joined node knows it is told later."""
+    drafts = [draft for step in _evaluated({"cni": network, "kube_proxy": "none"}, "aws") for draft in step.drafts]
+    key = rf"HKLM:\SYSTEM\CurrentControlSet\Services\{service}\Parameters"
+    found = {draft.fields["name"]: draft.fields["data"] for draft in drafts if draft.fields.get("key") == key}
+    rotation = {"AppRotateFiles": 1, "AppRotateOnline": 1, "AppRotateBytes": 104857600}
+    assert found == {**values, **rotation, "AppRestartDelay": 5000, "AppThrottle": 0, "AppNoConsole": 1}
+    (fields,) = [draft.fields for draft in drafts if draft.kind == "service" and draft.fields["name"] == service]
+    assert (fields["command"], fields["start"]) == (r"C:\k\nssm.exe", "manual")
+
+
+@pytest.mark.parametrize(
+    ("version", "registry"), [("3.27.0", "docker.io"), ("3.30.3", "docker.io"), ("3.31.0", "quay.io")]
+)
+def test_calicos_images_are_those_of_its_pods(version: str, registry: str) -> None:
+    names = [f"{registry}/calico/{name}:v{version}" for name in ("cni-windows", "node-windows")]
+    asked = {"cni": {"plugin": "calico", "version": version}}
+    assert _spec(asked, "aws").facts.cni_images == names
+    assert _spec({**asked, "images": names[:1]}, "aws").facts.cni_images == names[1:]
+
+
 def test_flanneld_runs_under_nssm() -> None:
     step = next(item for item in _evaluated({"cni": {"plugin": "flannel"}}, "aws") if item.step.name == "flannel")
     values = {draft.fields["name"]: draft.fields["data"] for draft in step.drafts if draft.kind == "registry"}
