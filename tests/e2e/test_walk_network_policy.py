@@ -1,4 +1,4 @@
-"""The walk of docs/walks.md: Windows Server 2019 with containerd on Azure, Azure CNI, and Calico for network policies."""
+"""The walk of docs/walks.md: Windows Server 2019 with containerd, Azure CNI, and Calico for network policies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def test_the_walk_with_network_policies(tmp_path: Path) -> None:
     assert done.returncode == ExitCode.OK, done.stderr
     manifest = json.loads(done.stdout)
     boot = manifest["notes"]["rehearsal"]["boot"]
-    assert {"pod-network", "network-policies", "kube-proxy", "services", "ssh", "ready", "second-boot"} <= set(boot["passed"])
+    assert {"pod-network", "network-policies", "kube-proxy", "services", "ssh", "ready", "second-boot"} <= set(
+        boot["passed"]
+    )
     resources = {item["id"]: item["facts"] for item in manifest["report"]["resources"]}
     assert {"calico/service:CalicoNode", "calico/service:CalicoFelix", "csi-proxy/service:csi-proxy"} <= set(resources)
     text = (REPOSITORY / "docs" / "walks.md").read_text(encoding="utf-8")
