@@ -1,6 +1,6 @@
 # Gives a node its part of the pod network. User data calls it after kubeadm join: only then the cluster has given the node its range of addresses.
 # It fills the templates in the folder cni beside this script. places.txt there has the path of each, network.json, if there is one, the network that the plugin expects,
-# and services.txt, if there is one, the services that can run only now.
+# services.txt, if there is one, the services that can run only now, and pod-range.txt, if there is one, the field of the node with its range.
 [CmdletBinding(PositionalBinding = $false)]
 param(
     [string]$ClusterCidr = '',
