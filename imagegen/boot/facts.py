@@ -144,6 +144,18 @@ class KubeProxy(Strict):
     waits: bool
 
 
+class NetworkPolicies(Strict):
+    """What enforces network policies beside the network plugin, if the config adds it."""
+
+    is_running: bool
+    failure: str
+    """Why it does not run. Empty if nothing is known."""
+    networks: str
+    """The pattern of the names of the networks in which it enforces policies. Empty if it does not run."""
+    is_enforced: bool
+    """Whether the network of pods has such a name."""
+
+
 class Wins(Strict):
     """wins, which starts programs on the host for pods."""
 
@@ -373,6 +385,8 @@ class NodeFacts(Strict):
     docker_pods: DockerPods | None = None
     pod_network: PodNetwork
     kube_proxy: KubeProxy
+    policies: NetworkPolicies | None = None
+    """None if the config adds nothing for it."""
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

@@ -45,9 +45,12 @@ def _find_host_process_users(given: RuleInput, lack: tuple[str, ...]) -> Iterato
     """Find settings that require HostProcess containers. The default of kube_proxy does not require them."""
     if lack and given.config.kube_proxy == "hostprocess" and ("kube_proxy",) in given.document.lines:
         yield Finding(("kube_proxy",), f"kube-proxy requires HostProcess containers, but {lack[0]}", lack[1])
-    plugin = table("cni")["plugins"][given.config.cni.plugin]
-    if lack and plugin["host_process"]:
-        yield Finding(("cni", "plugin"), f"{plugin['title']} requires HostProcess containers, but {lack[0]}", lack[1])
+    cni = given.config.cni
+    plugin = table("cni")["plugins"][cni.plugin]
+    if lack and (cni.mode or plugin["default_mode"]) in plugin["host_process"]:
+        others = [f"cni.mode: {mode}" for mode in plugin["modes"] if mode not in plugin["host_process"]]
+        message = f"{plugin['title']} requires HostProcess containers, but {lack[0]}"
+        yield Finding(("cni", "plugin"), message, " or ".join([lack[1], *others]))
 
 
 def find_lack_of_host_process(config: ImageConfig) -> tuple[str, ...]:

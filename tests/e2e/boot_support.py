@@ -14,7 +14,8 @@ from imagegen.files import write_tree
 from imagegen.pipeline import prepare_target
 from imagegen.rehearsal import expected as tree_of
 from imagegen.rehearsal.artifacts import make_artifacts
-from imagegen.rehearsal.boot.boot import Boot, boot_image
+from imagegen.rehearsal.boot.boot import boot_image
+from imagegen.rehearsal.boot.booted import Boot
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.boot.image import Image, describe_image
 from imagegen.rehearsal.boot.user_data import make_user_data
