@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from imagegen.boot.sealed import Sealed
 from imagegen.resources.model import Strict
 
 PluginEnd = Literal["done", "failed", "not run"]
@@ -258,6 +259,8 @@ class Builder(Strict):
     rules: tuple[str, ...]
     accounts: tuple[str, ...]
     """Its accounts that can still log on."""
+    profiles: tuple[str, ...]
+    """The folders of its accounts that cannot."""
 
 
 class Windows(Strict):
@@ -398,6 +401,7 @@ class NodeFacts(Strict):
     """The rights on the guarded folders, and on everything in them, after one of the boots."""
     own_files: tuple[OwnFile, ...]
     builder: Builder
+    sealed: Sealed
     user_data_of_restart: bool
     """Whether cloudbase-init ran the user data at the second boot."""
     commands_of_restart: tuple[str, ...]

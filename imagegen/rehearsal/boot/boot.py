@@ -28,6 +28,7 @@ from imagegen.rehearsal.boot.pod_networks import (
     look_at_pod_network,
     look_at_policies,
 )
+from imagegen.rehearsal.boot.release_record import look_at_sealing
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
     from imagegen.boot.guarded import Guarded
     from imagegen.rehearsal.boot.image import Image
-    from imagegen.rehearsal.boot.model import Ended, Instance, Platform
+    from imagegen.rehearsal.boot.model import Instance, Platform
     from imagegen.rehearsal.boot.user_data import UserData
     from imagegen.rehearsal.cloudbase_init.run import Runner
 
@@ -245,7 +246,7 @@ class _Observed:
             cloudbase_init=self._cloudbase_init(),
             unrendered=tuple(observe.find_unrendered(machine)),
             scripts_of_agents=tuple(dict.fromkeys(runs.scripts_of_agents)),
-            join=facts.Join(runs=len(runs.commands), failure=_read_failure(runs.commands)),
+            join=facts.Join(runs=len(runs.commands), failure=observe.read_failure(runs.commands)),
             kubelet=self._kubelet(),
             nodes=tuple(self.cluster.nodes),
             wanted_node=observe.find_wanted_node(self.user_data.text, self.instance.host_name, host_name),
@@ -266,6 +267,7 @@ class _Observed:
             access=self.list_access(),
             own_files=tuple(observe.look_at_own_files(machine, self.image.own_files)),
             builder=observe.look_for_builder(machine, self.image.machine, self.image.accounts),
+            sealed=look_at_sealing(machine, self.image),
             user_data_of_restart=False,
             commands_of_restart=(),
             changed_by_restart=(),
@@ -370,10 +372,3 @@ class _Observed:
             arguments=tuple(self.kubelet.arguments),
             kubeadm_arguments=flags,
         )
-
-
-def _read_failure(commands: list[tuple[str, Ended]]) -> str:
-    """What the last command said, if it failed: its errors, and without any its last line."""
-    lines = [line.strip() for _, ended in commands[-1:] if ended.exit_code for line in ended.output.splitlines()]
-    errors = [line for line in lines if line.startswith("[ERROR ")]
-    return " ".join(errors or [line for line in lines if line][-1:])

@@ -41,10 +41,16 @@ def is_within(minor: str, first: str | None, last: str | None) -> bool:
 
 def read_version(files: Files, path: str) -> str:
     """The version that a program's bytes hold."""
-    found = _VERSION.search(files.read(path))
-    if found is None:
+    version = find_version(files, path)
+    if not version:
         raise UnknownCommandError(f"{path} is not a stand-in of this rehearsal, so its version is unknown")
-    return found[2].decode()
+    return version
+
+
+def find_version(files: Files, path: str) -> str:
+    """The version that a program's bytes hold. Empty if they hold none, as programs of the operator."""
+    found = _VERSION.search(files.read(path))
+    return found[2].decode() if found else ""
 
 
 def pause_image(minor: str) -> str:

@@ -143,7 +143,8 @@ GOOD = NodeFacts.model_validate(
             Access(path=r"C:\open", sid=USERS, rights="Read"),
         ),
         "own_files": (OwnFile(path=TOOL, state="there", access=(READS,)),),
-        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": ()},
+        "builder": {"listeners": (), "certificates": (), "rules": (), "accounts": (), "profiles": ()},
+        "sealed": {"leftovers": (), "record": {"failure": "", "wrong": ()}},
         "user_data_of_restart": False,
         "commands_of_restart": (),
         "changed_by_restart": (),
@@ -815,7 +816,19 @@ CASES = (
             ("certificates", "a certificate of the builder", ""),
             ("rules", "a firewall rule for WinRM", ""),
             ("accounts", "an account of the builder that can log on", " (B12)"),
+            ("profiles", "the profile of an account of the builder", " (B12)"),
         )
+    ),
+    Case(
+        "left by the build",
+        {"sealed.leftovers": ("a host key, a", "task b", "c", "d")},
+        ("leftovers: the image still has a host key, a, task b, c and 1 more (G4)",),
+    ),
+    Case("no release record", {"sealed.record.failure": "there is none"}, ("release-record: there is none",)),
+    Case(
+        "a wrong release record",
+        {"sealed.record.wrong": ("a is not there", "b has other bytes")},
+        ("release-record: the release record is wrong: a is not there, b has other bytes",),
     ),
     Case(
         "a second join, and what it changed",
@@ -906,6 +919,8 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "own-files": "the programs and scripts of the config are there, and only administrators can change them",
         "builder": "nothing of the builder's access is left",
         "second-boot": "a second boot changes nothing",
+        "leftovers": "nothing of the build is left in the image",
+        "release-record": "the release record says what is on the node",
         "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
         "closed-folders": "the node's folders are closed to Users",
     }
