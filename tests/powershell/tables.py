@@ -18,7 +18,7 @@ ENTRY_SCRIPTS = frozenset(
         *("start.ps1", "logs.ps1", "generalise.ps1", "bootstrap.ps1"),
         *("start-kubelet.ps1", "rotate-logs.ps1", "first-boot.ps1", "register-plugin.ps1", "add-ssh-server.ps1"),
         "install-updates.ps1",
-        "set-pod-network.ps1",
+        *("set-pod-network.ps1", "reset-node.ps1"),
     }
 )
 
@@ -31,6 +31,7 @@ PROCESS_SCRIPTS = {
     "common.psm1": "holds Invoke-Native",
     "start-kubelet.ps1": "runs on the node without the bundle, and stays for as long as the kubelet that it starts",
     "set-pod-network.ps1": "runs on the node without the bundle",
+    "reset-node.ps1": "runs on the node without the bundle",
     "register-plugin.ps1": "runs beside the file that it imports, without the bundle",
 }
 # Scripts that compile a call of Windows, and why.
@@ -39,8 +40,8 @@ PROCESS_TYPES = ("diagnostics.process",)
 
 # Programs that a script may name: in System32 of every release, or of EC2Launch and the image.
 NATIVE_TOOLS = _words(
-    "ec2launch.exe icacls.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe ngen.exe powershell.exe "
-    "reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
+    "ec2launch.exe icacls.exe kubeadm.exe kubectl.exe kubelet.exe msiexec.exe net.exe netsh.exe ngen.exe "
+    "powershell.exe reg.exe sc.exe sshd.exe sysprep.exe tar.exe"
 )
 
 COMMON_PARAMETERS = _words("""

@@ -13,7 +13,6 @@ from imagegen.boot.log import find_complaints, find_user_data_complaints, has_me
 from imagegen.catalog.facts import minor as minor_of
 from imagegen.rehearsal.boot import observe
 from imagegen.rehearsal.boot.docker import HOST_NETWORK, NETWORK_S, look_at_docker, look_at_pods
-from imagegen.rehearsal.boot.drift import look_for_drift
 from imagegen.rehearsal.boot.given_certificates import find_key_leaks
 from imagegen.rehearsal.boot.gmsa import look_at_gmsa
 from imagegen.rehearsal.boot.hyper_v import look_at_hyper_v
@@ -24,6 +23,7 @@ from imagegen.rehearsal.boot.node import CLOUDBASE_INIT, Node
 from imagegen.rehearsal.boot.pod_networks import is_up, look_at_kube_proxy, look_at_pod_network
 from imagegen.rehearsal.boot.ssh import KEYS_PLUGIN, look_at_ssh
 from imagegen.rehearsal.boot.updates import look_at_updates
+from imagegen.rehearsal.boot.upkeep import NODE_S, look_after
 from imagegen.rehearsal.boot.user_data import Join, make_user_data
 from imagegen.rehearsal.boot.windows_settings import look_at_windows
 from imagegen.rehearsal.boot.wins import look_at_wins
@@ -35,6 +35,7 @@ from imagegen.rehearsal.node.kubeadm import make_kubeadm
 from imagegen.rehearsal.node.kubelet import Kubelet
 from imagegen.rehearsal.node.objects import config_version
 from imagegen.rehearsal.node.pod_network_script import pod_network_scripts
+from imagegen.rehearsal.node.reset_script import reset_scripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 # An HTTP status from here on is an error.
 _ERRORS: Final = 400
-# How long kubelet's service and the network of pods may take to come up, with restarts after failures.
-_NODE_S: Final = 300.0
 _NETBIOS_LENGTH: Final = 15
 
 
@@ -129,7 +128,7 @@ def boot_image(
         join = Join(
             *(cluster.endpoint, cluster.ca_cert_hash, cluster.token, version, image.before_join, image.after_join),
             sets_network=image.sets_network,
-            network=_name_network(image),
+            network=image.network_of_cluster,
             kubeconfigs={path: cluster.kubeconfig(account).decode() for path, account in accounts},
         )
         if image.docker:
@@ -138,11 +137,6 @@ def boot_image(
         booted = _boot(image, cluster, make_data(join), change_instance, runner, keep_log)
     # Complete only now, as the faults of the cloud's addresses are when these have ended.
     return dataclasses.replace(booted, unknown=(*booted.unknown, *dict.fromkeys(cluster.faults)))
-
-
-def _name_network(image: Image) -> str:
-    """The name that user data must say, if the cluster brings the network. Nothing in the rehearsal creates it."""
-    return "" if image.network or not image.has_kube_proxy else "of-the-cluster"
 
 
 def _boot(
@@ -170,7 +164,7 @@ def _boot(
             runner=runner,
             proxy=link.url,
             own_scripts=own,
-            scripts=pod_network_scripts(cluster),
+            scripts={**pod_network_scripts(cluster), **reset_scripts()},
         )
         kubelet = Kubelet(machine, cluster)
         kube_proxy = KubeProxy(machine, cluster)
@@ -195,7 +189,7 @@ def _start_twice(observed: _Observed) -> facts.NodeFacts:
     node.start_first()
     if node.runs.setup_failure:
         return observed.collect()
-    node.pass_time(observed.is_up, _NODE_S)
+    node.pass_time(observed.is_up, NODE_S)
     if observed.image.docker and observed.image.docker.host_network:
         node.pass_time(lambda: HOST_NETWORK in node.machine.hns.networks, NETWORK_S)
     return _start_again(observed, observed.collect())
@@ -206,7 +200,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
     node, before = observed.node, observed.snapshot()
     commands, crashes, logged = len(node.runs.commands), len(node.runs.crashes), len(observed.read_log())
     node.start_again()
-    node.pass_time(observed.is_up, _NODE_S)
+    node.pass_time(observed.is_up, NODE_S)
     log = observed.read_log()[logged:]
     changed = _lost(observed, found, log, node.runs.crashes[crashes:])
     return found.model_copy(
@@ -217,7 +211,7 @@ def _start_again(observed: _Observed, found: facts.NodeFacts) -> facts.NodeFacts
             "user_data_of_restart": has_run_user_data(log),
             "commands_of_restart": tuple(dict.fromkeys(line for line, _ in node.runs.commands[commands:])),
             "changed_by_restart": (*changed, *before.changes(observed.snapshot())),
-            "drift": look_for_drift(node.machine, observed.image.bundle, observed.image.layout["kubernetes"]),
+            **look_after(observed.image, node, observed.cluster, found, observed.is_up),
         }
     )
 

@@ -76,6 +76,7 @@ class Cluster:
         """The only bootstrap token that is valid."""
         self.account_tokens = {name: f"{name}-{secrets.token_hex(16)}" for name in ACCOUNTS}
         self.nodes: dict[str, Node] = {}
+        self._registered = 0
         self.refusals: list[str] = []
         """The requests of callers that the cluster does not know (401), or that may not do this (403)."""
         self._journal = Journal()
@@ -219,8 +220,9 @@ class Cluster:
         if node.name in self.nodes:
             return 409, f'nodes "{node.name}" already exists'
         self.nodes[node.name] = node
-        # The first part is that of the control plane.
-        node.pod_cidr = f"10.244.{len(self.nodes)}.0/24"
+        # The first part is that of the control plane. A node that registers again gets another one.
+        self._registered += 1
+        node.pod_cidr = f"10.244.{self._registered}.0/24"
         return 201, node.json()
 
     def _patch_node(self, request: Request, caller: Caller, name: str, _status: str | None) -> _Answer:

@@ -153,6 +153,7 @@ GOOD = NodeFacts.model_validate(
             "planted_code": 5,
             "found_planted": (f"tools/file:{TOOL}",),
         },
+        "rejoin": {"failure": "", "left": (), "is_up": True, "nodes": ("node-1",), "drifted": ()},
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -827,6 +828,27 @@ CASES = (
         (rf"drift: {TOOL} was changed, and -Check found tools/file:C:\other and ended with 5",),
     ),
     Case(
+        "the node does not join again",
+        {"rejoin.failure": "kubeadm join ended with 1: no", "rejoin.is_up": False, "rejoin.nodes": ()},
+        (
+            "rejoin: a command failed: kubeadm join ended with 1: no; the node did not come up again (registered: "
+            "nothing)",
+        ),
+    ),
+    Case(
+        "the node joins again under another name",
+        {"rejoin.nodes": ("other",)},
+        ("rejoin: the node did not come up again (registered: other)",),
+    ),
+    Case(
+        "a reset leaves something, and takes away something else",
+        {"rejoin.left": ("network pods",), "rejoin.drifted": ("tools/path:C: is not on the PATH",)},
+        (
+            "rejoin: reset-node.ps1 left network pods; the node is no longer as its image: tools/path:C: is not on the "
+            "PATH",
+        ),
+    ),
+    Case(
         "user data runs again, whatever its commands are",
         {"user_data_of_restart": True},
         ("second-boot: a second boot ran the user data again",),
@@ -884,6 +906,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "builder": "nothing of the builder's access is left",
         "second-boot": "a second boot changes nothing",
         "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
+        "rejoin": "after reset-node.ps1 the node joins again",
         "closed-folders": "the node's folders are closed to Users",
     }
 
@@ -918,6 +941,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
         ("drift", {"drift": None}),
+        ("rejoin", {"rejoin": None}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:

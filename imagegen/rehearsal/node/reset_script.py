@@ -1,0 +1,113 @@
+"""What reset-node.ps1 does on the model machine. The model was compared with the bytes of one digest only."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import ntpath
+from typing import TYPE_CHECKING, Final
+
+from imagegen.catalog.facts import minor as minor_of
+from imagegen.contents import SHIPPED
+from imagegen.rehearsal.boot.model import Ended, UnknownCommandError
+from imagegen.rehearsal.machine.access import ADMINISTRATORS, SYSTEM, USERS, AccessEntry, write
+from imagegen.rehearsal.machine.files import parent
+from imagegen.rehearsal.machine.refusal import RefusedByWindows
+from imagegen.rehearsal.machine.registry import Value
+from imagegen.rehearsal.machine.services import MANUAL
+from imagegen.rehearsal.node.facts import read_version
+from imagegen.rehearsal.node.reset import run_reset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imagegen.contents import Contents
+    from imagegen.rehearsal.boot.model import Process, Program
+    from imagegen.rehearsal.machine.windows import Machine
+
+_SCRIPT: Final = "kubernetes/files/reset-node.ps1"
+# Compare the functions below with a changed script before you take over its digest.
+SHA256: Final = "2c3b8001af145d6ae90072822cdeaf75a1ef732a7116baf7d337ceb20c5fa79b"
+_SERVICES: Final = ("kube-proxy", "flanneld")
+_KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
+_NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
+_RIGHTS: Final = ((SYSTEM, "FullControl"), (ADMINISTRATORS, "FullControl"), (USERS, "Modify"))
+_PARAMETERS: Final = {
+    "runtimeendpoint": "npipe:////./pipe/containerd-containerd",
+    "statefolder": r"C:\var\lib\kubelet",
+    "networkfolder": r"C:\etc\cni\net.d",
+}
+
+
+def reset_scripts(contents: Contents = SHIPPED) -> dict[bytes, Program]:
+    """The script as it is shipped."""
+    paths = [root.folder / _SCRIPT for root in contents.step_roots]
+    shipped = [path.read_bytes() for path in paths if path.is_file()]
+    return {data: _run if hashlib.sha256(data).hexdigest() == SHA256 else _refuse for data in shipped}
+
+
+def _refuse(process: Process) -> Ended:
+    raise UnknownCommandError(f"{process.arguments[0]} is not the script that the rehearsal has a model of")
+
+
+def _run(process: Process) -> Ended:
+    machine, given = process.machine, _read_parameters(process.arguments[1:])
+    try:
+        _stop_services(machine)
+        state = given["statefolder"]
+        kept = _take_away(machine, state)
+        ended = _reset(process, given["runtimeendpoint"])
+        for path, data in kept.items():
+            machine.files.make_folder(parent(path))
+            machine.files.write(path, data)
+        if ended.exit_code:
+            return Ended(1, f"{ended.output}\r\nreset-node: kubeadm.exe ended with {ended.exit_code}\r\n")
+        pods = rf"{state}\pods"
+        machine.files.make_folder(pods)
+        write(machine.files, pods, [AccessEntry(sid, right, inherit=True) for sid, right in _RIGHTS], protected=True)
+        _clear_networks(machine, given["networkfolder"])
+    except RefusedByWindows as refusal:
+        return Ended(1, f"reset-node: {refusal}\r\n")
+    return ended
+
+
+def _read_parameters(arguments: Sequence[str]) -> dict[str, str]:
+    given = dict(_PARAMETERS)
+    for name, value in zip(arguments[::2], arguments[1::2], strict=True):
+        if name.removeprefix("-").lower() not in _PARAMETERS:
+            raise UnknownCommandError(f"reset-node.ps1 has no parameter {name}")
+        given[name.removeprefix("-").lower()] = value
+    return given
+
+
+def _stop_services(machine: Machine) -> None:
+    for name in _SERVICES:
+        if machine.services.exists(name):
+            machine.services.configure(name, "Start", Value("DWord", MANUAL))
+            machine.services.stop(name)
+
+
+def _take_away(machine: Machine, folder: str) -> dict[str, bytes]:
+    """The files that the image has in kubelet's folder. They inherit its rights, before and afterwards."""
+    files, kept = machine.files, dict[str, bytes]()
+    for path in (rf"{folder}\{name}" for name in _KEPT):
+        if files.exists(path):
+            kept |= {one: files.read(one) for one in (files.below(path) if files.is_folder(path) else [path])}
+            files.remove(path)
+    return kept
+
+
+def _reset(process: Process, endpoint: str) -> Ended:
+    program = rf"{ntpath.dirname(process.arguments[0])}\kubeadm.exe"
+    arguments = ("--force", "--cri-socket", endpoint)
+    started = dataclasses.replace(process, arguments=(program, "reset", *arguments), folder="C:\\")
+    return run_reset(started, arguments, minor_of(read_version(process.machine.files, program)))
+
+
+def _clear_networks(machine: Machine, folder: str) -> None:
+    for name in machine.files.names(folder) if machine.files.is_folder(folder) else []:
+        if machine.files.is_file(rf"{folder}\{name}"):
+            machine.files.remove(rf"{folder}\{name}")
+    machine.hns.check_answers()
+    for network in [one for one in machine.hns.networks.values() if one.type in _NETWORKS]:
+        machine.hns.remove(network.name)
