@@ -16,6 +16,7 @@ from imagegen.documents.own_files import OwnFile
 from imagegen.documents.problems import nearest, quoted
 from imagegen.documents.yaml import Document, YamlPath
 from imagegen.errors import ConfigError, Problem
+from imagegen.resources import release_record
 from imagegen.resources.kinds import KINDS
 from imagegen.resources.model import FIRST_BOOT, ArtifactForm
 from imagegen.steps.model import ArtifactMeta, Step
@@ -85,7 +86,9 @@ def evaluate_step(
     finished = []
     for draft, seen in drafted:
         own = draft.fields.get("own")
-        if own is None:
+        if draft.fields.get("release_record"):
+            finished.append(_with_release_record(draft))
+        elif own is None:
             is_bundled = "source" in KINDS[draft.kind].model_fields
             finished.append(_with_text(step, draft, seen, texts, problems) if is_bundled else draft)
         elif own in own_files:
@@ -271,6 +274,14 @@ def _artifact_problems(
 
 def _hint(error: TemplateError) -> str:
     return "list it under `reads` in meta/step.yml" if isinstance(error, UnknownNameError) else ""
+
+
+def _with_release_record(draft: Draft) -> Draft:
+    """The file in the bundle whose content the plan decides last."""
+    fields = {name: value for name, value in draft.fields.items() if name != "release_record"}
+    return dataclasses.replace(
+        draft, fields={**fields, "source": release_record.SOURCE, "sha256": release_record.UNDECIDED}
+    )
 
 
 def _with_own_file(draft: Draft, file: OwnFile, step: Step, texts: dict[str, bytes]) -> Draft:

@@ -251,6 +251,7 @@ class _Observed:
         machine, runs, platform = self.node.machine, self.node.runs, self.platform
         first_label = self.instance.host_name.partition(".")[0]
         host_name = first_label[:_NETBIOS_LENGTH] if self.image.cuts_host_names else first_label
+        docker_pods = look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout)
         return facts.NodeFacts(
             setup=self._setup(),
             cloud=facts.Cloud(
@@ -275,9 +276,9 @@ class _Observed:
             gmsa=look_at_gmsa(machine, wanted=self.image.gmsa),
             ssh=look_at_ssh(machine, self.image.machine, self.image.ssh, self._keys()),
             docker=look_at_docker(machine, self.image.docker),
-            docker_pods=look_at_pods(machine, self.image.docker, self.kubelet.arguments, self.image.layout),
+            docker_pods=docker_pods,
             credential_providers=tuple(self._credential_providers()),
-            pods=tuple(start_pods(machine, self.image.pulled)),
+            pods=tuple(start_pods(machine, self.image.pulled, docker_pods)),
             pod_network=self.look_at_pod_network(),
             kube_proxy=self.look_at_kube_proxy(),
             reached=tuple(observe.look_at_address(machine, platform.restricted, self.node.account)),

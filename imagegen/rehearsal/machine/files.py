@@ -1,4 +1,4 @@
-"""The disk: case-insensitive Windows paths in a temporary folder. Touches only that folder.
+"""The disk: case-insensitive Windows paths. Touches only the folder of the host that it is given.
 
 An access list is moved and deleted with its file or folder (imagegen.rehearsal.machine.access). So is a file's
 read-only attribute: while it is set, the file cannot be written, replaced or deleted.
@@ -6,11 +6,12 @@ read-only attribute: while it is set, the file cannot be written, replaced or de
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
-import shutil
 from typing import TYPE_CHECKING
 
+from imagegen.rehearsal.machine.disk import Folder, HostFolder, make_host_folder
 from imagegen.rehearsal.machine.refusal import NoSuchFile, RefusedByWindows
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imagegen.rehearsal.machine.access import AccessList
+    from imagegen.rehearsal.machine.disk import Entry
 
 FORBIDDEN = re.compile(r'[<>:"|?*\x00-\x1f]')
 DEVICE = re.compile(r"(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$")
@@ -51,67 +53,79 @@ def parent(path: str) -> str:
 
 
 class Files:
-    """Files and folders below `root`. The only drive is C:."""
+    """Files and folders. The only drive is C:. The host has only those that its own programs use, below `root`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._drive = Folder()
         self.access_lists: dict[str, AccessList] = {}
         self._read_only: set[str] = set()
-        self._exact: dict[str, Path] = {}
-        (root / "C").mkdir(parents=True, exist_ok=True)
 
-    def _real(self, path: str) -> Path:
-        exact = self._exact.get(path)
-        if exact is None:
-            drive, *names = parts(path)
-            if drive != "C:":
-                raise RefusedByWindows(f"cannot find drive {drive}")
-            exact = self._exact[path] = self._root.joinpath("C", *names)
-        # Nearly always as it was written, or at least its folder: that is faster than a lookup of each name.
-        return exact if exact.exists() else self._find(parts(path)[1:])
+    def _find(self, path: str) -> Entry | None:
+        drive, *names = parts(path)
+        found: Entry | None = self._drive if drive == "C:" else None
+        for name in names:
+            if not isinstance(found, Folder):
+                return None
+            found = found.get(name)
+        return found
 
-    def _find(self, names: tuple[str, ...]) -> Path:
-        exact = self._root.joinpath("C", *names)
-        if not names or exact.exists():
-            return exact
-        return self._child(self._find(names[:-1]), names[-1])
+    def _folder(self, path: str) -> Folder:
+        found = self._find(path)
+        if not isinstance(found, Folder):
+            raise RefusedByWindows(f"cannot find folder {path}")
+        return found
 
-    @staticmethod
-    def _child(folder: Path, name: str) -> Path:
-        exact = folder / name
-        if exact.exists() or not folder.is_dir():
-            return exact
-        return next((child for child in folder.iterdir() if child.name.lower() == name.lower()), exact)
+    def _folder_above(self, path: str) -> tuple[Folder, str]:
+        """The folder that a file is in, and the name of the file."""
+        *above, name = parts(path)
+        found = self._find("\\".join(above)) if above else None
+        if not isinstance(found, Folder):
+            raise RefusedByWindows(f"cannot find part of the path {path}: there is no folder {parent(path)}")
+        return found, name
 
-    def copy_to(self, root: Path) -> None:
-        """Copy everything below another root, and use only the copy from now on."""
-        shutil.copytree(self._root, root, dirs_exist_ok=True)
-        self._root, self._exact = root, {}
+    def copy(self, root: Path) -> Files:
+        """The same files on a disk of their own, all in memory."""
+        other = Files(root)
+        other._drive, other._read_only = self._drive.copy(), set(self._read_only)
+        other.access_lists = copy.deepcopy(self.access_lists)
+        return other
 
     def host_path(self, path: str) -> Path:
-        """Where the host keeps a file or folder, for a program of the host that writes to it itself."""
-        return self._real(path)
+        """Where a program of the host finds a copy of a file, or a folder that it uses from now on."""
+        entry, names = self._find(path), parts(path)[1:]
+        place = self._root.joinpath("C", *names)
+        if isinstance(entry, HostFolder):
+            return entry.path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(entry, bytes):
+            place.write_bytes(entry)
+        elif entry is not None:
+            folder, name = self._folder_above(path)
+            folder.put(name, make_host_folder(place, entry))
+        return place
 
     def exists(self, path: str) -> bool:
-        return parts(path)[0] == "C:" and self._real(path).exists()
+        return self._find(path) is not None
 
     def is_folder(self, path: str) -> bool:
-        return parts(path)[0] == "C:" and self._real(path).is_dir()
+        return isinstance(self._find(path), Folder)
 
     def is_file(self, path: str) -> bool:
-        return parts(path)[0] == "C:" and self._real(path).is_file()
+        return isinstance(self._find(path), bytes)
 
     def read(self, path: str) -> bytes:
-        if not self.is_file(path):
+        found = self._find(path)
+        if not isinstance(found, bytes):
             raise NoSuchFile(f"cannot find file {path}")
-        return self._real(path).read_bytes()
+        return found
 
     def write(self, path: str, data: bytes) -> None:
-        self._need_folder_above(path)
-        if self.is_folder(path):
+        folder, name = self._folder_above(path)
+        if isinstance(folder.get(name), Folder):
             raise RefusedByWindows(f"access to {path} is denied: it is a folder")
         self._need_writable(path)
-        self._real(path).write_bytes(data)
+        folder.put(name, data)
 
     def set_read_only(self, path: str, *, on: bool) -> None:
         if not self.is_file(path):
@@ -122,19 +136,20 @@ class Files:
             self._read_only.discard(fold(path))
 
     def is_read_only(self, path: str) -> bool:
-        return fold(path) in self._read_only
+        return bool(self._read_only) and fold(path) in self._read_only
 
     def make_folder(self, path: str) -> None:
         """Make a folder and the folders above it, as New-Item does."""
-        names = parts(path)
-        if self.is_folder(path):
-            return
-        for count in range(1, len(names) + 1):
-            above = "\\".join(names[:count])
-            if self.is_file(above):
+        drive, *names = parts(path)
+        if drive != "C:":
+            raise RefusedByWindows(f"cannot find drive {drive}")
+        folder = self._drive
+        for count, name in enumerate(names, 2):
+            found = folder.get(name)
+            if isinstance(found, bytes):
+                above = "\\".join(parts(path)[:count])
                 raise RefusedByWindows(f"cannot make folder {path}: {above} is a file")
-            if not self.is_folder(above):
-                self._real(above).mkdir()
+            folder = folder.make_folder(name) if found is None else found
 
     def move(self, source: str, target: str) -> None:
         """Move a file. An existing file is replaced."""
@@ -142,11 +157,14 @@ class Files:
             raise RefusedByWindows(f"cannot find file {source}")
         if self.is_folder(target):
             raise RefusedByWindows(f"cannot move {source} to {target}: a folder is there")
-        self._need_folder_above(target)
+        folder, name = self._folder_above(target)
         self._need_writable(target)
         access = self.access_lists.pop(fold(source), None)
         self.access_lists.pop(fold(target), None)
-        self._real(source).replace(self._real(target))
+        data = self.read(source)
+        old, old_name = self._folder_above(source)
+        old.remove(old_name)
+        folder.put(name, data)
         if access is not None:
             self.access_lists[fold(target)] = access
         if self.is_read_only(source):
@@ -157,43 +175,31 @@ class Files:
         """Remove a file, or a folder with its content."""
         if not self.exists(path):
             raise RefusedByWindows(f"cannot find path {path}")
-        real = self._real(path)
         gone = fold(path)
         for known in self._read_only:
             if known == gone or known.startswith(gone + "\\"):
                 raise RefusedByWindows(f"access to {known} is denied: it is read-only")
-        if real.is_dir():
-            shutil.rmtree(real)
-        else:
-            real.unlink()
+        folder, name = self._folder_above(path)
+        folder.remove(name)
         for known in [known for known in self.access_lists if known == gone or known.startswith(gone + "\\")]:
             del self.access_lists[known]
 
     def names(self, folder: str) -> list[str]:
-        if not self.is_folder(folder):
-            raise RefusedByWindows(f"cannot find folder {folder}")
-        return sorted(child.name for child in self._real(folder).iterdir())
+        return [name for name, _ in self._folder(folder).entries()]
 
     def below(self, folder: str) -> Iterator[str]:
         """The paths of all files below a folder."""
-        if not self.is_folder(folder):
-            raise RefusedByWindows(f"cannot find folder {folder}")
-        yield from _below(self._real(folder), folder)
+        yield from _below(self._folder(folder), folder)
 
     def _need_writable(self, path: str) -> None:
         if self.is_read_only(path):
             raise RefusedByWindows(f"access to {path} is denied: it is read-only")
 
-    def _need_folder_above(self, path: str) -> None:
-        folder = parent(path)
-        if not self.is_folder(folder):
-            raise RefusedByWindows(f"cannot find part of the path {path}: there is no folder {folder}")
 
-
-def _below(real: Path, folder: str) -> Iterator[str]:
-    for child in sorted(real.iterdir()):
-        path = f"{folder}\\{child.name}"
-        if child.is_dir():
-            yield from _below(child, path)
+def _below(folder: Folder, path: str) -> Iterator[str]:
+    # A list, because its reader may delete what it found.
+    for name, entry in list(folder.entries()):
+        if isinstance(entry, Folder):
+            yield from _below(entry, f"{path}\\{name}")
         else:
-            yield path
+            yield f"{path}\\{name}"

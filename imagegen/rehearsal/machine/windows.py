@@ -85,8 +85,8 @@ class Machine:
 
     def copy(self, root: Path) -> Machine:
         """The machine that starts from a copy of this one's disk below `root`. No fault and no hook is copied."""
-        other = copy.deepcopy(self)
-        other.files.copy_to(root)
+        # Whatever of the machine knows its disk knows the copy's from here on.
+        other = copy.deepcopy(self, {id(self.files): self.files.copy(root)})
         other.before_set, other.before_restart, other._later = _undisturbed, _undisturbed, []
         other.browse = _unreachable
         other.up_s, other._before_s = 0.0, 0.0

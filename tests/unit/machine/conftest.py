@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import io
 import json
-import shutil
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imagegen.rehearsal.machine import Machine, Outcome, run_entry, stock_windows
-from imagegen.rehearsal.machine.files import Files
 from imagegen.resources.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -198,17 +195,11 @@ def run_and_end(bench: Bench, phase: str, owner: object, name: str, argument: st
 
 
 @pytest.fixture(scope="session")
-def stock(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Machine]:
-    """A stock machine to copy, and the folder of its disk: to set one up takes longer than most tests."""
-    root = tmp_path_factory.mktemp("stock")
-    return root, stock_windows(root, release="2022", cloud="aws")
+def stock(tmp_path_factory: pytest.TempPathFactory) -> Machine:
+    """A stock machine to copy: to set one up takes longer than most tests."""
+    return stock_windows(tmp_path_factory.mktemp("stock"), release="2022", cloud="aws")
 
 
 @pytest.fixture
-def bench(tmp_path: Path, stock: tuple[Path, Machine]) -> Bench:
-    root, machine = stock
-    shutil.copytree(root, tmp_path, dirs_exist_ok=True, copy_function=shutil.copyfile)
-    files = Files(tmp_path)
-    files.access_lists = copy.deepcopy(machine.files.access_lists)
-    # Whatever of the machine knows its disk knows the copy's from here on.
-    return Bench(copy.deepcopy(machine, {id(machine.files): files}))
+def bench(tmp_path: Path, stock: Machine) -> Bench:
+    return Bench(stock.copy(tmp_path))

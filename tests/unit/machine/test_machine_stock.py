@@ -45,7 +45,7 @@ def test_a_stock_machine_is_up(tmp_path: Path, release: str, build: str, cloud: 
     ] * 3
 
 
-def test_a_bench_has_a_stock_machine_of_its_own(bench: Bench, stock: tuple[Path, Machine], tmp_path: Path) -> None:
+def test_a_bench_has_a_stock_machine_of_its_own(bench: Bench, stock: Machine, tmp_path: Path) -> None:
     fresh = Bench(stock_windows(tmp_path / "fresh", release="2022", cloud="aws"))
     before = fresh.snapshot()
     assert bench.snapshot() == before
@@ -54,8 +54,8 @@ def test_a_bench_has_a_stock_machine_of_its_own(bench: Bench, stock: tuple[Path,
     bench.machine.files.access_lists.clear()
     bench.machine.registry.remove_key(r"HKLM:\SOFTWARE")
     bench.machine.services.stop("WinDefend")
-    assert Bench(stock[1]).snapshot() == before
-    assert stock[1].files.access_lists == fresh.machine.files.access_lists
+    assert Bench(stock).snapshot() == before
+    assert stock.files.access_lists == fresh.machine.files.access_lists
 
 
 def test_releases_know_different_features(tmp_path: Path) -> None:
@@ -82,6 +82,38 @@ def test_paths_compare_without_case_and_keep_their_spelling(files: Files) -> Non
 def test_paths_that_windows_does_not_accept(files: Files, path: str) -> None:
     with pytest.raises(RefusedByWindows):
         files.make_folder(path)
+
+
+def test_a_program_of_the_host_shares_a_folder_with_the_machine(files: Files, tmp_path: Path) -> None:
+    files.make_folder(r"C:\App\log\old")
+    files.write(r"C:\App\log\old\a.log", b"a")
+    host = files.host_path(r"c:\app\LOG")
+    assert host == files.host_path(r"C:\App\log")
+    assert (host / "old" / "a.log").read_bytes() == b"a"
+    (host / "Tool.log").write_bytes(b"of the host")
+    files.make_folder(r"C:\App\log\new\one")
+    files.write(r"C:\App\log\new\one\b.log", b"of the machine")
+    assert (host / "new" / "one" / "b.log").read_bytes() == b"of the machine"
+    assert files.names(r"C:\App\log") == ["Tool.log", "new", "old"]
+    copied = files.copy(tmp_path / "copy")
+    files.move(r"C:\App\log\tool.log", r"C:\App\tool.log")
+    files.remove(r"C:\App\log\old")
+    assert sorted(path.name for path in host.iterdir()) == ["new"]
+    assert files.read(r"C:\App\tool.log") == copied.read(r"C:\App\log\TOOL.LOG") == b"of the host"
+    assert list(copied.below(r"C:\App")) == [
+        r"C:\App\log\Tool.log",
+        r"C:\App\log\new\one\b.log",
+        r"C:\App\log\old\a.log",
+    ]
+
+
+def test_a_folder_that_was_removed_leaves_nothing_for_the_host(files: Files) -> None:
+    files.make_folder(r"C:\App\log")
+    (files.host_path(r"C:\App\log") / "old").write_bytes(b"")
+    files.remove(r"C:\App")
+    files.make_folder(r"C:\App\log")
+    assert files.names(r"C:\App\log") == []
+    assert list(files.host_path(r"C:\App\log").iterdir()) == []
 
 
 def test_what_needs_a_folder_or_a_file_says_so(files: Files) -> None:
