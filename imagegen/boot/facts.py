@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from imagegen.boot.upkeep import Drift, Rejoin
+from imagegen.boot.upkeep import Drift, Rejoin, Upgrade
 from imagegen.resources.model import Strict
 
 PluginEnd = Literal["done", "failed", "not run"]
@@ -380,3 +380,5 @@ class NodeFacts(Strict):
     """None if nobody has the bundle of the image."""
     rejoin: Rejoin | None = None
     """None if the node did not join, or nobody has the bundle of the image."""
+    upgrade: Upgrade | None = None
+    """As `rejoin`, after which it was made."""

@@ -16,6 +16,16 @@ class Drift(Strict):
     """The resources that are not as planned because of this change."""
 
 
+class Upgrade(Strict):
+    """What became of a node that was given the programs of another version."""
+
+    failure: str
+    """The command that failed, and what it said. Empty if none did."""
+    version: str
+    """The version of the kubelet that the cluster knows. Empty if kubelet does not run."""
+    wanted: str
+
+
 class Rejoin(Strict):
     """What became of a node that was taken out of its cluster by reset-node.ps1, and joined again."""
 

@@ -177,8 +177,8 @@ def kubelet_flag_of_one_node(given: RuleInput) -> list[Finding]:
             "write it in the user data, under nodeRegistration: docs/operator-guide.md, Name and address of a node",
         )
         for flag in ("hostname-override", "node-ip", "provider-id")
-        # As addresses these mean: any of this family.
-        if flag in flags and flags[flag] not in ("0.0.0.0", "::")
+        # An address of zeros only says which family kubelet prefers.
+        if flag in flags and flags[flag].strip("0.:")
     ]
 
 

@@ -81,6 +81,18 @@ def _rejoin(facts: NodeFacts) -> Iterator[Finding]:
         yield say(f"the node is no longer as its image: {some(rejoin.drifted)}")
 
 
+def _upgrade(facts: NodeFacts) -> Iterator[Finding]:
+    if facts.upgrade is None:
+        return
+    upgrade = facts.upgrade
+    if upgrade.failure:
+        yield say(f"a command failed: {upgrade.failure}")
+    if upgrade.version != upgrade.wanted:
+        yield say(
+            f"the node runs {f'kubelet {upgrade.version}' if upgrade.version else 'no kubelet'}, not {upgrade.wanted}"
+        )
+
+
 def make_folder_check(guarded: tuple[Guarded, ...]) -> Check:
     return Check("closed-folders", "the node's folders are closed to Users", _open_folders(guarded))
 
@@ -117,5 +129,11 @@ CHECKS: Final = (
         "after reset-node.ps1 the node joins again",
         _rejoin,
         lambda facts: facts.rejoin is not None,
+    ),
+    Check(
+        "upgrade",
+        "with the next patch release of kubelet in its place, the node runs it",
+        _upgrade,
+        lambda facts: facts.upgrade is not None,
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imagegen.boot.upkeep import Rejoin
+from imagegen.boot.upkeep import Rejoin, Upgrade
 from imagegen.rehearsal.boot.drift import check, look_for_drift
 from imagegen.rehearsal.boot.user_data import CONFIG, network_call
 
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 NODE_S: Final = 300.0
 _POWERSHELL: Final = ("powershell.exe", "-NoProfile", "-NonInteractive", "-ExecutionPolicy", "Bypass", "-File")
 _OF_PODS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
+_FOLDER: Final = r"C:\k"
+UPGRADE: Final = (
+    r"Copy-Item C:\k\new\kubeadm.exe C:\k\kubeadm.exe",
+    r"C:\k\kubeadm.exe upgrade node",
+    "Stop-Service kubelet",
+    r"Copy-Item C:\k\new\kubelet.exe C:\k\kubelet.exe",
+    "Start-Service kubelet",
+)
+"""The commands of docs/operator-guide.md, on drive C."""
 # What kubeadm and kubelet write when a node joins.
 _OF_CLUSTER: Final = (("etc_kubernetes", "kubelet.conf"), ("kubelet", "config.yaml"), ("kubelet", "pki"))
 
@@ -35,7 +44,10 @@ def look_after(
     drift = look_for_drift(node.machine, image.bundle, image.layout["kubernetes"])
     if found.join.failure or not found.kubelet.is_running:
         return {"drift": drift}
-    return {"drift": drift, "rejoin": _rejoin(image, image.bundle, node, cluster, is_up, frozenset(drift.found))}
+    rejoin = _rejoin(image, image.bundle, node, cluster, is_up, frozenset(drift.found))
+    if not rejoin.is_up:
+        return {"drift": drift, "rejoin": rejoin}
+    return {"drift": drift, "rejoin": rejoin, "upgrade": _upgrade(image, node, cluster, is_up)}
 
 
 def _rejoin(
@@ -61,6 +73,25 @@ def _rejoin(
         nodes=tuple(cluster.nodes),
         drifted=tuple(one for one in drifted if one not in before),
     )
+
+
+def _upgrade(image: Image, node: Node, cluster: Cluster, is_up: Callable[[], bool]) -> Upgrade:
+    """The commands of the operator guide, with the next patch release."""
+    folder, files = image.layout["kubernetes"], node.machine.files
+    old = image.kubernetes.split("-")[0]
+    major, minor, patch = old.split(".")
+    new = f"{major}.{minor}.{int(patch) + 1}"
+    files.make_folder(rf"{folder}\new")
+    for program in ("kubeadm.exe", "kubelet.exe"):
+        data = files.read(rf"{folder}\{program}").replace(old.encode(), new.encode())
+        files.write(rf"{folder}\new\{program}", data)
+    failure = ""
+    for command in UPGRADE:
+        words = ("powershell.exe", "-NoProfile", "-Command", command.replace(_FOLDER, folder))
+        failure = failure or node.run(words)
+    node.pass_time(is_up, NODE_S)
+    versions = [one.kubelet_version.removeprefix("v") for one in cluster.nodes.values()] if is_up() else []
+    return Upgrade(failure=failure, version="".join(versions), wanted=new)
 
 
 def _find_left(machine: Machine, image: Image) -> Iterator[str]:

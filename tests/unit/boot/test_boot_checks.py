@@ -154,6 +154,7 @@ GOOD = NodeFacts.model_validate(
             "found_planted": (f"tools/file:{TOOL}",),
         },
         "rejoin": {"failure": "", "left": (), "is_up": True, "nodes": ("node-1",), "drifted": ()},
+        "upgrade": {"failure": "", "version": "1.36.3", "wanted": "1.36.3"},
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -841,6 +842,16 @@ CASES = (
         ("rejoin: the node did not come up again (registered: other)",),
     ),
     Case(
+        "kubelet is not replaced",
+        {"upgrade.failure": "Copy-Item ended with 1: no", "upgrade.version": "1.36.2"},
+        ("upgrade: a command failed: Copy-Item ended with 1: no; the node runs kubelet 1.36.2, not 1.36.3",),
+    ),
+    Case(
+        "a new kubelet does not run",
+        {"upgrade.version": ""},
+        ("upgrade: the node runs no kubelet, not 1.36.3",),
+    ),
+    Case(
         "a reset leaves something, and takes away something else",
         {"rejoin.left": ("network pods",), "rejoin.drifted": ("tools/path:C: is not on the PATH",)},
         (
@@ -907,6 +918,7 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "second-boot": "a second boot changes nothing",
         "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
         "rejoin": "after reset-node.ps1 the node joins again",
+        "upgrade": "with the next patch release of kubelet in its place, the node runs it",
         "closed-folders": "the node's folders are closed to Users",
     }
 
@@ -942,6 +954,7 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("credential-providers", {"credential_providers": ()}),
         ("drift", {"drift": None}),
         ("rejoin", {"rejoin": None}),
+        ("upgrade", {"upgrade": None}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:
