@@ -85,6 +85,8 @@ class Kubelet(Strict):
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
     """Those that kubeadm wrote when the node joined."""
+    lost_address: str
+    """The address in its arguments, if the cluster does not know it. Else empty."""
 
 
 class CredentialProvider(Strict):

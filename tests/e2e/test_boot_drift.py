@@ -16,6 +16,7 @@ from imagegen.boot.judge import CHECKS
 from imagegen.rehearsal.boot.boot import boot_image
 from imagegen.rehearsal.boot.drift import Bundle
 from imagegen.rehearsal.cloudbase_init.run import Runner
+from imagegen.rehearsal.machine.registry import Value
 from tests.conftest import REPOSITORY, load_today
 from tests.e2e.boot_support import make_checked_image
 
@@ -119,6 +120,16 @@ def test_a_check_that_overlooks_a_changed_file_fails(image: Image, tmp_path: Pat
     assert boot(with_plan(image, never_look), tmp_path) == [
         r"drift: C:\k\start-kubelet.ps1 was changed, and -Check found nothing and ended with 0"
     ]
+
+
+def test_a_service_with_another_kubelet_is_not_upgraded(image: Image, tmp_path: Path) -> None:
+    machine = image.machine.copy(tmp_path / "spoiled")
+    machine.files.write(r"C:\k\old.exe", machine.files.read(r"C:\k\kubelet.exe"))
+    command = machine.services.command("kubelet").replace(r"-Kubelet C:\k\kubelet.exe", r"-Kubelet C:\k\old.exe")
+    machine.services.configure("kubelet", "ImagePath", Value("ExpandString", command))
+    faults = boot(dataclasses.replace(image, machine=machine), tmp_path)
+    [upgrade] = [fault for fault in faults if fault.startswith("upgrade: ")]
+    assert upgrade.startswith(f"upgrade: the node runs kubelet {image.kubernetes}, not ")
 
 
 def test_a_reset_by_kubeadm_alone_loses_parts_of_the_image(image: Image, tmp_path: Path) -> None:

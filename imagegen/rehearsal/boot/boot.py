@@ -383,6 +383,7 @@ class _Observed:
             failure=self.node.machine.services.refusal("kubelet") or "".join(self.kubelet.ends[-1:]),
             arguments=tuple(self.kubelet.arguments),
             kubeadm_arguments=flags,
+            lost_address=observe.find_lost_address(self.kubelet.arguments, self.cluster.nodes.values()),
         )
 
 

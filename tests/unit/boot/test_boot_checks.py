@@ -75,6 +75,7 @@ GOOD = NodeFacts.model_validate(
             "failure": "",
             "arguments": ("--v=2", "--node-ip=10.0.0.4", "--cloud-provider=external"),
             "kubeadm_arguments": ("--cloud-provider=external", "--node-ip=10.0.0.4"),
+            "lost_address": "",
         },
         "nodes": ("node-1",),
         "wanted_node": "node-1",
@@ -568,6 +569,11 @@ CASES = (
             "kubelet: kubelet runs without the arguments that kubeadm wrote: --cloud-provider=external "
             "--node-ip=10.0.0.4 (N4)",
         ),
+    ),
+    Case(
+        "an address that the machine has not",
+        {"kubelet.lost_address": "10.0.0.4"},
+        ("node: the cluster does not know the address 10.0.0.4 of --node-ip: no network card has it",),
     ),
     Case("no node", {"nodes": ()}, ("node: no node registered with the cluster",)),
     Case(
