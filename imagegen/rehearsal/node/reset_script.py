@@ -15,7 +15,7 @@ from imagegen.rehearsal.machine.files import parent
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
 from imagegen.rehearsal.machine.registry import Value
 from imagegen.rehearsal.machine.services import MANUAL
-from imagegen.rehearsal.node.facts import read_version
+from imagegen.rehearsal.node.facts import SERVICE, read_version
 from imagegen.rehearsal.node.reset import run_reset
 
 if TYPE_CHECKING:
@@ -27,16 +27,14 @@ if TYPE_CHECKING:
 
 _SCRIPT: Final = "kubernetes/files/reset-node.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256: Final = "2c3b8001af145d6ae90072822cdeaf75a1ef732a7116baf7d337ceb20c5fa79b"
+SHA256: Final = "b053fe11914c41546545fbcbb437d1a95ed0fd68b9fd3f3ed0aebe949a9966d0"
 _SERVICES: Final = ("kube-proxy", "flanneld")
 _KEPT: Final = ("credential-provider", "credential-provider-config.yaml")
 _NETWORKS: Final = ("L2Bridge", "L2Tunnel", "Overlay")
 _RIGHTS: Final = ((SYSTEM, "FullControl"), (ADMINISTRATORS, "FullControl"), (USERS, "Modify"))
-_PARAMETERS: Final = {
-    "runtimeendpoint": "npipe:////./pipe/containerd-containerd",
-    "statefolder": r"C:\var\lib\kubelet",
-    "networkfolder": r"C:\etc\cni\net.d",
-}
+_STATE: Final = r"C:\var\lib\kubelet"
+_CONFIGURATIONS: Final = r"C:\etc\cni\net.d"
+_ENDPOINT: Final = "npipe:////./pipe/containerd-containerd"
 
 
 def reset_scripts(contents: Contents = SHIPPED) -> dict[bytes, Program]:
@@ -51,46 +49,46 @@ def _refuse(process: Process) -> Ended:
 
 
 def _run(process: Process) -> Ended:
-    machine, given = process.machine, _read_parameters(process.arguments[1:])
+    machine, endpoint = process.machine, _read_endpoint(process.arguments[1:])
     try:
         _stop_services(machine)
-        state = given["statefolder"]
-        kept = _take_away(machine, state)
-        ended = _reset(process, given["runtimeendpoint"])
+        kept = _take_away(machine)
+        ended = _reset(process, endpoint)
         for path, data in kept.items():
             machine.files.make_folder(parent(path))
             machine.files.write(path, data)
         if ended.exit_code:
             return Ended(1, f"{ended.output}\r\nreset-node: kubeadm.exe ended with {ended.exit_code}\r\n")
-        pods = rf"{state}\pods"
+        pods = rf"{_STATE}\pods"
         machine.files.make_folder(pods)
         write(machine.files, pods, [AccessEntry(sid, right, inherit=True) for sid, right in _RIGHTS], protected=True)
-        _clear_networks(machine, given["networkfolder"])
+        _clear_networks(machine)
     except RefusedByWindows as refusal:
         return Ended(1, f"reset-node: {refusal}\r\n")
     return ended
 
 
-def _read_parameters(arguments: Sequence[str]) -> dict[str, str]:
-    given = dict(_PARAMETERS)
-    for name, value in zip(arguments[::2], arguments[1::2], strict=True):
-        if name.removeprefix("-").lower() not in _PARAMETERS:
-            raise UnknownCommandError(f"reset-node.ps1 has no parameter {name}")
-        given[name.removeprefix("-").lower()] = value
-    return given
+def _read_endpoint(arguments: Sequence[str]) -> str:
+    if not arguments:
+        return _ENDPOINT
+    name, endpoint = arguments
+    if name.lower() != "-runtimeendpoint":
+        raise UnknownCommandError(f"reset-node.ps1 has no parameter {name}")
+    return endpoint
 
 
 def _stop_services(machine: Machine) -> None:
-    for name in _SERVICES:
+    for name in (SERVICE, *_SERVICES):
         if machine.services.exists(name):
-            machine.services.configure(name, "Start", Value("DWord", MANUAL))
+            if name != SERVICE:
+                machine.services.configure(name, "Start", Value("DWord", MANUAL))
             machine.services.stop(name)
 
 
-def _take_away(machine: Machine, folder: str) -> dict[str, bytes]:
+def _take_away(machine: Machine) -> dict[str, bytes]:
     """The files that the image has in kubelet's folder. They inherit its rights, before and afterwards."""
     files, kept = machine.files, dict[str, bytes]()
-    for path in (rf"{folder}\{name}" for name in _KEPT):
+    for path in (rf"{_STATE}\{name}" for name in _KEPT):
         if files.exists(path):
             kept |= {one: files.read(one) for one in (files.below(path) if files.is_folder(path) else [path])}
             files.remove(path)
@@ -104,10 +102,11 @@ def _reset(process: Process, endpoint: str) -> Ended:
     return run_reset(started, arguments, minor_of(read_version(process.machine.files, program)))
 
 
-def _clear_networks(machine: Machine, folder: str) -> None:
-    for name in machine.files.names(folder) if machine.files.is_folder(folder) else []:
-        if machine.files.is_file(rf"{folder}\{name}"):
-            machine.files.remove(rf"{folder}\{name}")
+def _clear_networks(machine: Machine) -> None:
+    names = machine.files.names(_CONFIGURATIONS) if machine.files.is_folder(_CONFIGURATIONS) else []
+    for path in (rf"{_CONFIGURATIONS}\{name}" for name in names):
+        if machine.files.is_file(path):
+            machine.files.remove(path)
     machine.hns.check_answers()
     for network in [one for one in machine.hns.networks.values() if one.type in _NETWORKS]:
         machine.hns.remove(network.name)

@@ -1,5 +1,5 @@
 # Takes a node out of its cluster, so that it can join again: kubeadm reset, and what kubeadm leaves to people. It keeps what the image has in the folder that kubeadm empties.
-[CmdletBinding(PositionalBinding = $false)] param([string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd', [string]$StateFolder = 'C:\var\lib\kubelet', [string]$NetworkFolder = 'C:\etc\cni\net.d')
+[CmdletBinding(PositionalBinding = $false)] param([string]$RuntimeEndpoint = 'npipe:////./pipe/containerd-containerd')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 $ProgressPreference = 'SilentlyContinue'
@@ -21,10 +21,14 @@ function Invoke-Program {
 }
 
 $code = 1
+$state = 'C:\var\lib\kubelet'
+$configurations = 'C:\etc\cni\net.d'
 try {
-    # set-pod-network.ps1 has started them. On the image they are manual.
-    foreach ($service in @(Get-Service | Where-Object -FilterScript { $_.Name -in 'kube-proxy', 'flanneld' })) {
-        Set-Service -Name $service.Name -StartupType Manual
+    foreach ($name in 'kubelet', 'kube-proxy', 'flanneld') {
+        if (-not (Test-Path -LiteralPath "HKLM:\SYSTEM\CurrentControlSet\Services\$name")) { continue }
+        # set-pod-network.ps1 has made the others automatic. On the image they are manual.
+        if ($name -ne 'kubelet') { Set-Service -Name $name -StartupType Manual }
+        $service = Get-Service -Name $name
         if ([string]$service.Status -ne 'Stopped') { $service.Stop() }
         $service.WaitForStatus('Stopped', [System.TimeSpan]::FromMinutes(1))
     }
@@ -32,18 +36,18 @@ try {
     $kept = "$PSScriptRoot\reset-node"
     $null = [System.IO.Directory]::CreateDirectory($kept)
     foreach ($name in 'credential-provider', 'credential-provider-config.yaml') {
-        if (Test-Path -LiteralPath "$StateFolder\$name") { Move-Item -LiteralPath "$StateFolder\$name" -Destination $kept }
+        if (Test-Path -LiteralPath "$state\$name") { Move-Item -LiteralPath "$state\$name" -Destination $kept }
     }
     try { Invoke-Program -Path "$PSScriptRoot\kubeadm.exe" -Arguments "reset --force --cri-socket $RuntimeEndpoint" }
     finally {
-        foreach ($path in [System.IO.Directory]::GetFileSystemEntries($kept)) { Move-Item -LiteralPath $path -Destination $StateFolder }
+        foreach ($path in [System.IO.Directory]::GetFileSystemEntries($kept)) { Move-Item -LiteralPath $path -Destination $state }
         [System.IO.Directory]::Delete($kept)
     }
     # Pods mount volumes from here as Users. kubelet would make a folder that is closed to them.
-    $null = [System.IO.Directory]::CreateDirectory("$StateFolder\pods")
-    Invoke-Program -Path "$env:SystemRoot\System32\icacls.exe" -Arguments "$StateFolder\pods /inheritance:r /grant:r *S-1-5-18:(OI)(CI)F *S-1-5-32-544:(OI)(CI)F *S-1-5-32-545:(OI)(CI)M"
+    $null = [System.IO.Directory]::CreateDirectory("$state\pods")
+    Invoke-Program -Path "$env:SystemRoot\System32\icacls.exe" -Arguments "$state\pods /inheritance:r /grant:r *S-1-5-18:(OI)(CI)F *S-1-5-32-544:(OI)(CI)F *S-1-5-32-545:(OI)(CI)M"
     # kubeadm leaves the configuration and the networks of pods. Last, because the node has no connection while its bridge is removed.
-    if ([System.IO.Directory]::Exists($NetworkFolder)) { foreach ($file in [System.IO.Directory]::GetFiles($NetworkFolder)) { [System.IO.File]::Delete($file) } }
+    if ([System.IO.Directory]::Exists($configurations)) { foreach ($file in [System.IO.Directory]::GetFiles($configurations)) { [System.IO.File]::Delete($file) } }
     Get-HnsNetwork | Where-Object -FilterScript { $_.Type -in 'L2Bridge', 'L2Tunnel', 'Overlay' } | Remove-HnsNetwork
     $code = 0
 }
