@@ -76,7 +76,7 @@ def test_prose_is_no_event(text: str) -> None:
         (line({**_PHASE, "ms": -1}), "ms must be of type int, not -1"),
         (line({**_PHASE, "ms": 1.5}), "ms must be of type int, not 1.5"),
         (line({**_RESOURCE, "reason": None}), "reason must be of type str, not None"),
-        (line({**_RESOURCE, "status": ["ok"]}), "drifted, would change, not ['ok']"),
+        (line({**_RESOURCE, "status": ["ok"]}), "drifted, would change, skipped, not ['ok']"),
         (line({**_RESOURCE, "reason": "x" * 1000}), "at most 1000"),
         (line(_RESOURCE).replace("was", "wär"), "ASCII"),
     ],
