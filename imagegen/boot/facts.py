@@ -3,6 +3,7 @@
 from typing import Literal
 
 from imagegen.boot.sealed import Sealed
+from imagegen.boot.upkeep import Drift, Rejoin, Upgrade
 from imagegen.resources.model import Strict
 
 PluginEnd = Literal["done", "failed", "not run"]
@@ -85,6 +86,8 @@ class Kubelet(Strict):
     """With which it runs."""
     kubeadm_arguments: tuple[str, ...]
     """Those that kubeadm wrote when the node joined."""
+    lost_address: str
+    """The address in its arguments, if the cluster does not know it. Else empty."""
 
 
 class CredentialProvider(Strict):
@@ -339,19 +342,6 @@ class OwnFile(Strict):
     access: tuple[Access, ...]
 
 
-class Drift(Strict):
-    """What `start.ps1 -Check` finds on the node."""
-
-    exit_code: int
-    found: tuple[str, ...]
-    """The resources that are not as planned, each with its reasons."""
-    planted: str
-    """The path of a file that was then changed."""
-    planted_code: int
-    found_planted: tuple[str, ...]
-    """The resources that are not as planned because of this change."""
-
-
 class NodeFacts(Strict):
     """Everything that the checks look at."""
 
@@ -410,3 +400,7 @@ class NodeFacts(Strict):
     """What the second boot changed that it must not change."""
     drift: Drift | None = None
     """None if nobody has the bundle of the image."""
+    rejoin: Rejoin | None = None
+    """None if the node did not join, or nobody has the bundle of the image."""
+    upgrade: Upgrade | None = None
+    """As `rejoin`, after which it was made."""

@@ -80,6 +80,11 @@ class Hns:
             raise RefusedByWindows(f"HNS: {endpoint.address} is not in {network.subnet}")
         self.endpoints[endpoint.name] = endpoint
 
+    def remove(self, name: str) -> None:
+        """Remove a network, with the endpoints of the host in it."""
+        del self.networks[name]
+        self.endpoints = {key: one for key, one in self.endpoints.items() if one.network != name}
+
     def forget_all(self) -> None:
         """What sysprep makes of them."""
         self.networks.clear()

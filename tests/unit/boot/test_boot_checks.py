@@ -76,6 +76,7 @@ GOOD = NodeFacts.model_validate(
             "failure": "",
             "arguments": ("--v=2", "--node-ip=10.0.0.4", "--cloud-provider=external"),
             "kubeadm_arguments": ("--cloud-provider=external", "--node-ip=10.0.0.4"),
+            "lost_address": "",
         },
         "nodes": ("node-1",),
         "wanted_node": "node-1",
@@ -155,6 +156,8 @@ GOOD = NodeFacts.model_validate(
             "planted_code": 5,
             "found_planted": (f"tools/file:{TOOL}",),
         },
+        "rejoin": {"failure": "", "left": (), "is_up": True, "nodes": ("node-1",), "drifted": ()},
+        "upgrade": {"failure": "", "version": "1.36.3", "wanted": "1.36.3"},
     }
 )
 FAILED_SETUP = Finding(text="the answer file is invalid", row="B12")
@@ -569,6 +572,11 @@ CASES = (
             "--node-ip=10.0.0.4 (N4)",
         ),
     ),
+    Case(
+        "an address that the machine has not",
+        {"kubelet.lost_address": "10.0.0.4"},
+        ("node: the cluster does not know the address 10.0.0.4 of --node-ip: no network card has it",),
+    ),
     Case("no node", {"nodes": ()}, ("node: no node registered with the cluster",)),
     Case(
         "another node",
@@ -861,6 +869,37 @@ CASES = (
         (rf"drift: {TOOL} was changed, and -Check found tools/file:C:\other and ended with 5",),
     ),
     Case(
+        "the node does not join again",
+        {"rejoin.failure": "kubeadm join ended with 1: no", "rejoin.is_up": False, "rejoin.nodes": ()},
+        (
+            "rejoin: a command failed: kubeadm join ended with 1: no; the node did not come up again (registered: "
+            "nothing)",
+        ),
+    ),
+    Case(
+        "the node joins again under another name",
+        {"rejoin.nodes": ("other",)},
+        ("rejoin: the node did not come up again (registered: other)",),
+    ),
+    Case(
+        "kubelet is not replaced",
+        {"upgrade.failure": "Copy-Item ended with 1: no", "upgrade.version": "1.36.2"},
+        ("upgrade: a command failed: Copy-Item ended with 1: no; the node runs kubelet 1.36.2, not 1.36.3",),
+    ),
+    Case(
+        "a new kubelet does not run",
+        {"upgrade.version": ""},
+        ("upgrade: the node runs no kubelet, not 1.36.3",),
+    ),
+    Case(
+        "a reset leaves something, and takes away something else",
+        {"rejoin.left": ("network pods",), "rejoin.drifted": ("tools/path:C: is not on the PATH",)},
+        (
+            "rejoin: reset-node.ps1 left network pods; the node is no longer as its image: tools/path:C: is not on the "
+            "PATH",
+        ),
+    ),
+    Case(
         "user data runs again, whatever its commands are",
         {"user_data_of_restart": True},
         ("second-boot: a second boot ran the user data again",),
@@ -922,6 +961,8 @@ def test_a_node_that_came_up_passes_every_check() -> None:
         "leftovers": "nothing of the build is left in the image",
         "release-record": "the release record says what is on the node",
         "drift": "start.ps1 -Check finds no drift on the node, and finds a file that was changed",
+        "rejoin": "after reset-node.ps1 the node joins again",
+        "upgrade": "with the next patch release of kubelet in its place, the node runs it",
         "closed-folders": "the node's folders are closed to Users",
     }
 
@@ -958,6 +999,8 @@ def test_every_check_has_a_case_that_fails() -> None:
         ("ssh", {"ssh": None}),
         ("credential-providers", {"credential_providers": ()}),
         ("drift", {"drift": None}),
+        ("rejoin", {"rejoin": None}),
+        ("upgrade", {"upgrade": None}),
     ],
 )
 def test_without_its_subject_a_check_says_nothing(name: str, changes: Mapping[str, object]) -> None:
