@@ -128,6 +128,8 @@ class PodNetwork(Strict):
     """Why the cluster knows the node as not ready, in kubelet's words. Empty if it knows it as ready."""
     refusal: str
     """Why a pod gets no address, in the words of the runtime or a plugin. Empty if it gets one."""
+    missing_routes: tuple[str, ...] | None
+    """The static routes between nodes that are missing, as sentences. None if the plugin needs none."""
 
 
 class KubeProxy(Strict):
@@ -141,6 +143,18 @@ class KubeProxy(Strict):
     network: str
     """The network that it uses, or waits for."""
     waits: bool
+
+
+class NetworkPolicies(Strict):
+    """What enforces network policies beside the network plugin, if the config adds it."""
+
+    is_running: bool
+    failure: str
+    """Why it does not run. Empty if nothing is known."""
+    networks: str
+    """The pattern of the names of the networks in which it enforces policies. Empty if it does not run."""
+    is_enforced: bool
+    """Whether the network of pods has such a name."""
 
 
 class Wins(Strict):
@@ -374,6 +388,8 @@ class NodeFacts(Strict):
     docker_pods: DockerPods | None = None
     pod_network: PodNetwork
     kube_proxy: KubeProxy
+    policies: NetworkPolicies | None = None
+    """None if the config adds nothing for it."""
     reached: tuple[Reach, ...]
     leaks: tuple[str, ...]
     """The files, and consoles, that hold a secret of the user data after one of the boots, without those that are

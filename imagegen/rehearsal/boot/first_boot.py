@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SCRIPT = "cloudbase-init/files/first-boot.ps1"
 # Compare the functions below with a changed script before you take over its digest.
-SHA256 = "b125a995dbbf4058c4dcb1f89a07209a3259db8a38a66bd58cda431593d13628"
+SHA256 = "885a042d15f8821fe35d8b8f0fbfd13569107da3c9b99b34767618b685a34973"
 BUILDER_PORT = "5986"
 CLOSED_ACCOUNT = "imagegen-builder"
 

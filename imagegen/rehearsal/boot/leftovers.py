@@ -27,6 +27,7 @@ _FILES: Final = (
     ("an answer file", r"c:\windows\panther\*unattend*.xml"),
     ("an answer file", r"c:\windows\system32\sysprep\*unattend*.xml"),
     ("a file of the engine", r"c:\programdata\imagegen\*"),
+    ("a file of the engine", r"c:\windows\imagegen-check*"),
     ("a log of Windows", r"c:\windows\logs\*"),
 )
 # The answer file with which sysprep was called, and the release record.

@@ -43,6 +43,8 @@ class Join:
     """The script that gives the node its part of the pod network. Empty if the image has none."""
     network: str = ""
     """The network of pods, if the image does not know it."""
+    source_vip: str = ""
+    """kube-proxy's own address in that network, if it needs one."""
     kubeconfigs: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     """The kubeconfigs of the image's services, by their paths."""
 
@@ -109,6 +111,7 @@ def _after_join(join: Join) -> str:
     """As docs/operator-guide.md shows it: first the network of pods, then the operator's scripts."""
     call = f"powershell -NoProfile -ExecutionPolicy Bypass -File {join.sets_network} -ClusterCidr {POD_RANGE}"
     name = f" -NetworkName {join.network}" if join.network else ""
+    name += f" -SourceVip {join.source_vip}" if join.source_vip else ""
     network = f"  - {call} -ServiceCidr {SERVICE_RANGE}{name} || exit 1\n" if join.sets_network else ""
     return network + _calls(join.after)
 

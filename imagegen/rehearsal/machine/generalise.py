@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from imagegen.rehearsal.clouds import guest_agents
-from imagegen.rehearsal.machine.bundle import HOME, TEMP, UNPACKED
+from imagegen.rehearsal.machine.bundle import CHECK_HOME, HOME, TEMP, UNPACKED
 from imagegen.rehearsal.machine.engine import Outcome
 from imagegen.rehearsal.machine.files import fold
 from imagegen.rehearsal.machine.refusal import RefusedByWindows
@@ -37,8 +37,6 @@ LEFTOVERS = (
     (TEMP, "winrmcp-*"),
     (r"C:\ProgramData\ssh", "ssh_host_*"),
 )
-# Folders in TEMP that a killed -Check or -WhatIf left.
-LOOKS = "imagegen-look-*"
 USERS = r"C:\Users"
 SYSTEM_PROFILE = SYSTEM32 + r"\config\systemprofile"
 # The same, below the folder of every account.
@@ -176,6 +174,7 @@ def _sysprep(machine: Machine, answer_file: str) -> None:
     if absent or unfinished:
         raise RefusedByWindows("the machine is not generalised after 600 s: its state is 'IMAGE_STATE_COMPLETE'")
     machine.hns.forget_all()
+    machine.routes.clear()
     machine.files.write(CACHED_ANSWERS, machine.files.read(answer_file))
     machine.registry.write(IMAGE_STATE, "ImageState", Value("String", SEALED))
 
@@ -238,9 +237,8 @@ def _leftovers(machine: Machine) -> Iterator[str]:
     below = [(f"{one}\\{folder}", name) for one in _profiles(machine) for folder, name in PROFILE_LEFTOVERS]
     for folder, pattern in (*LEFTOVERS, *below):
         yield from _matching(machine, folder, pattern)
-    for name in machine.files.names(TEMP):
-        if fnmatch.fnmatchcase(name.lower(), LOOKS) and machine.files.is_folder(f"{TEMP}\\{name}"):
-            yield f"{TEMP}\\{name}"
+    if machine.files.is_folder(CHECK_HOME):
+        yield CHECK_HOME
     if machine.files.is_folder(HOME):
         yield from (path for name in machine.files.names(HOME) if (path := f"{HOME}\\{name}").lower() != RECORD.lower())
 

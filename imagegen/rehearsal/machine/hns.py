@@ -65,6 +65,12 @@ class Hns:
             raise RefusedByWindows(f"HNS: the overlay {network.name} has no VSID")
         self.networks[network.name] = network
 
+    def remove(self, name: str) -> None:
+        """Remove a network with its endpoints."""
+        self.check_answers()
+        self.networks.pop(name, None)
+        self.endpoints = {one: endpoint for one, endpoint in self.endpoints.items() if endpoint.network != name}
+
     def attach(self, endpoint: Endpoint) -> None:
         """Give the host an endpoint in a network."""
         network = self.find(endpoint.network)

@@ -34,7 +34,7 @@ FILES = {
         *(
             (rf"C:\Windows\Temp\{name}", "a temporary file")
             for name in (
-                *("imagegen-bundle.zip", "imagegen-start.ps1", "imagegen-look-1\\plan.json", "script-2.ps1"),
+                *("imagegen-bundle.zip", "imagegen-start.ps1", "script-2.ps1"),
                 *("packer-ps-env-vars-1.ps1", "packer-elevated-shell-1.ps1", "winrmcp-1.tmp", "of-a-setup.log"),
             )
         ),
@@ -46,6 +46,7 @@ FILES = {
         (r"C:\Windows\Panther\Unattend\unattend.xml", "an answer file"),
         (r"C:\Windows\System32\Sysprep\unattend.xml", "an answer file"),
         (r"C:\Autounattend.xml", "an answer file"),
+        (r"C:\Windows\imagegen-check\plan.json", "a file of the engine"),
         *((rf"{HOME}\{name}", "a file of the engine") for name in ("engine.log", "state.json", r"artifacts\a")),
         (r"C:\Windows\Logs\CBS\CBS.log", "a log of Windows"),
         (r"C:\ProgramData\Amazon\EC2Launch\state\.run-once", "the mark of the builder's first boot"),

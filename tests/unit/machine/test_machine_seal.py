@@ -18,7 +18,7 @@ from imagegen.rehearsal.clouds.azure.guest import AGENTS as AZURE
 from imagegen.rehearsal.clouds.azure.guest import GUEST_AGENT
 from imagegen.rehearsal.machine import Machine, generalise, stock_windows
 from imagegen.rehearsal.machine.answers import make_answer_file
-from imagegen.rehearsal.machine.bundle import TEMP
+from imagegen.rehearsal.machine.bundle import CHECK_HOME
 from imagegen.rehearsal.machine.features import REBOOT_PENDING
 from imagegen.rehearsal.machine.generalise import (
     ANSWER_FOLDERS,
@@ -26,7 +26,6 @@ from imagegen.rehearsal.machine.generalise import (
     BUILDER_TASK,
     EMPTIED,
     LEFTOVERS,
-    LOOKS,
     PROFILE_EMPTIED,
     PROFILE_LEFTOVERS,
     SYSPREP_CALLS,
@@ -56,12 +55,11 @@ UNATTEND = CLOUDBASE + r"\conf\Unattend.xml"
 RUN_ONCE = r"C:\ProgramData\Amazon\EC2Launch\state\.run-once"
 PANTHER = r"C:\Windows\Panther\unattend.xml"
 DISM = rf"{SYSTEM32}\dism.exe"
-LOOK = r"C:\Windows\Temp\imagegen-look-1"
 LEFT = (
     r"C:\Windows\Temp\imagegen-bundle.zip",
     r"C:\Windows\Temp\imagegen-start.ps1",
     r"C:\Windows\Temp\imagegen-generalise.ps1",
-    r"C:\Windows\Temp\imagegen-look-1\bundle\plan.json",
+    rf"{CHECK_HOME}\bundle\plan.json",
     r"C:\Windows\Temp\packer-ps-env-vars-1.ps1",
     r"C:\Windows\Temp\Script-1.ps1",
     r"C:\Windows\Temp\winrmcp-1.tmp",
@@ -98,7 +96,7 @@ def test_a_sealed_machine_holds_nothing_of_the_build(tmp_path: Path, cloud: str)
     assert outcome.exit_code == 0, outcome.output
     assert not machine.hns.networks
     assert machine.registry.text(IMAGE_STATE, "ImageState") == "IMAGE_STATE_GENERALIZE_RESEAL_TO_OOBE"
-    assert [path for path in (*LEFT, *BASE_ANSWERS, LOOK, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
+    assert [path for path in (*LEFT, *BASE_ANSWERS, CHECK_HOME, RUN_ONCE) if machine.files.exists(path)] == [PANTHER]
     answers = {"azure": NODE_ANSWERS, "aws": make_answer_file(ANSWERS_OF_EC2LAUNCH)}[cloud]
     assert machine.files.read(PANTHER) == answers, "the one that sysprep keeps for a node's first boot"
     assert all(machine.files.is_file(path) for path in KEPT)
@@ -389,7 +387,7 @@ def test_what_sealing_deletes_is_the_same_in_script_model_and_catalogue() -> Non
     script = (PACKER / "guest" / "seal.psm1").read_text()
     files = re.findall(r"@\('(C:[^']+)', '([^']+)'\)", script)
     below = re.findall(r"""@\("\$profilePath\\([^"]+)", '([^']+)'\)""", script)
-    assert f"GetDirectories('{TEMP}', '{LOOKS}')" in script
+    assert "GetDirectories('C:\\Windows', '{}')".format(CHECK_HOME.rpartition("\\")[2]) in script
     assert (tuple(files), tuple(below)) == (LEFTOVERS, PROFILE_LEFTOVERS)
     profiles = script.partition("\nfunction Get-ProfileFolder {")[2].partition("\n}\n")[0]
     assert "GetDirectories('C:\\Users')\n    'C:\\Windows\\System32\\config\\systemprofile'" in profiles
