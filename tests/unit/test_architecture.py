@@ -105,7 +105,13 @@ MONOPOLIES = {
     "trustme": {"imagegen.rehearsal"},
 }
 # `validate` must start fast (see `make bench`), and not every machine has Sequoia.
-LAZY = {("imagegen.loading", "imagegen.plan.context"), ("imagegen.build.release", "imagegen.build.openpgp")}
+LAZY = {
+    ("imagegen.loading", "imagegen.plan.context"),
+    ("imagegen.config.value_types", "idna"),
+    ("imagegen.rules.runtime", "tomllib"),
+    ("imagegen.providers.shared_rules", "difflib"),
+    ("imagegen.build.release", "imagegen.build.openpgp"),
+}
 # Programs of their own, beside the command line.
 PROGRAMS = {"imagegen.rehearsal.cloudbase_init.child"}
 CLOUD_SDKS = ("boto3", "botocore", "azure", "mypy_boto3_ec2")
@@ -464,7 +470,7 @@ def libraries_of(start: str) -> set[str]:
     ("module", "libraries"),
     [
         ("imagegen.cli.main", {"click"}),
-        ("imagegen.cli.verbs.validate", {"click", "idna", "pydantic", "ruamel", "typing_extensions"}),
+        ("imagegen.cli.verbs.validate", {"click", "pydantic", "ruamel", "typing_extensions"}),
         # The registry imports these when a config is validated.
         *((f"imagegen.providers.{name}.settings", {"pydantic"}) for name in ("aws", "azure")),
         *((f"imagegen.providers.{name}.rules", {"pydantic"}) for name in ("aws", "azure")),
